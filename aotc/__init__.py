@@ -1,0 +1,60 @@
+"""aotc: ahead-of-time compilation of machine-learning models.
+
+A map of the pipeline, in processing order:
+
+    frontends   model.py → graph dialect           (aotc.frontends, aotc.numpy, …)
+    passes      graph → graph → linalg             (aotc.passes, aotc.dialects)
+    backend     linalg → .vmfb through IREE        (aotc.backend, aotc.pipeline)
+    artifacts   .vmfb + weights + manifest → signed bundle     (aotc.artifacts)
+    runtime     bundle → verified, callable model  (aotc.runtime; needs no compiler)
+
+Importing this package imports none of them: names are resolved on first use, so that
+the command line starts quickly and a device needs only what the runtime needs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from aotc.frontends.entry import Dim, Spec, State, Weights, entry
+    from aotc.runtime import Model, load
+    from aotc.transforms import grad, value_and_grad
+
+# name → module that defines it
+_EXPORTS = {
+    "entry": "aotc.frontends.entry",
+    "Dim": "aotc.frontends.entry",
+    "Spec": "aotc.frontends.entry",
+    "Weights": "aotc.frontends.entry",
+    "State": "aotc.frontends.entry",
+    "grad": "aotc.transforms",
+    "value_and_grad": "aotc.transforms",
+    "load": "aotc.runtime",
+    "Model": "aotc.runtime",
+}
+
+__all__ = [
+    "Dim",
+    "Model",
+    "Spec",
+    "State",
+    "Weights",
+    "entry",
+    "grad",
+    "load",
+    "value_and_grad",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'aotc' has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,93 @@
+"""The element types of aotc, by the names that manifests and specs use.
+
+`bool`, signed `i8 i16 i32 i64`, unsigned `u8 u16 u32 u64`, floating `f16 bf16 f32 f64`.
+This module is edge-safe: the loader views raw buffers through it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aotc.errors import InputError, SetupError
+
+_NUMPY_NAMES = {
+    "bool": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
+_FROM_NUMPY = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
+
+NAMES = tuple(_NUMPY_NAMES)
+FLOATS = ("f16", "bf16", "f32", "f64")
+SIGNED = ("i8", "i16", "i32", "i64")
+UNSIGNED = ("u8", "u16", "u32", "u64")
+INTEGERS = SIGNED + UNSIGNED
+NUMBERS = INTEGERS + FLOATS
+
+
+def to_numpy(dtype: str) -> np.dtype[Any]:
+    """The NumPy dtype of `dtype`; `bf16` needs the `ml_dtypes` package.
+
+    Raises:
+        SetupError: `bf16` is asked for and `ml_dtypes` is not installed.
+    """
+    if dtype != "bf16":
+        return np.dtype(_NUMPY_NAMES[dtype])
+    try:
+        import ml_dtypes
+    except ModuleNotFoundError:
+        raise SetupError(
+            "missing-ml-dtypes",
+            "bf16 arrays need the 'ml_dtypes' package, which is not installed",
+            hint="pip install ml_dtypes",
+        ) from None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def canonical(dtype: Any) -> str:
+    """The aotc name of a dtype given as `"f32"`, `"float32"`, `np.float32` or `float`.
+
+    Python's own `float`, `int` and `bool` mean `f32`, `i32` and `bool`: the widths that
+    every target computes with.
+
+    Raises:
+        InputError: no element type of aotc has that name.
+    """
+    if isinstance(dtype, str) and dtype in _NUMPY_NAMES:
+        return dtype
+    python_types: dict[Any, str] = {float: "f32", int: "i32", bool: "bool"}
+    if isinstance(dtype, type) and dtype in python_types:
+        return python_types[dtype]
+    try:
+        name = str(dtype) if dtype == "bfloat16" else np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in _FROM_NUMPY:
+        raise InputError(
+            "unknown-dtype",
+            f"{name!r} is not an element type of aotc",
+            hint=f"use one of {', '.join(NAMES)}",
+        )
+    return _FROM_NUMPY[name]
+
+
+def is_float(dtype: str) -> bool:
+    """Whether `dtype` is a floating-point type, the only kind that has derivatives."""
+    return dtype in FLOATS
+
+
+def bits(dtype: str) -> int:
+    """The width of one element in bits (`bool` is stored as 8)."""
+    return 8 if dtype == "bool" else int(dtype.lstrip("bfiu"))

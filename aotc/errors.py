@@ -1,0 +1,79 @@
+"""Every error that a user can meet.
+
+An `AotcError` carries a stable kebab-case `code`, a `message` that says what was
+expected and what was found, `where` it happened (the user's source line or file) and a
+`hint` that can be typed or followed. The subclass decides the exit code, nothing else.
+This module imports nothing of aotc.
+"""
+
+from __future__ import annotations
+
+
+class AotcError(Exception):
+    """Base of all diagnosed errors; what is not one of these is a bug in aotc.
+
+    Args:
+        code: stable identifier for scripts, such as ``shape-mismatch``.
+        message: one sentence: what is wrong, expected and got.
+        where: source line, file or op that the message is about.
+        hint: what to do next.
+    """
+
+    exit_code = 70
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [f"{self.message} [{self.code}]"]
+        if self.where:
+            lines.append(f"  at {self.where}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, object]:
+        """The same facts as a JSON object (schema ``aotc.error/1``)."""
+        return {
+            "schema": "aotc.error/1",
+            "code": self.code,
+            "message": self.message,
+            "where": self.where,
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+        }
+
+
+class InputError(AotcError):
+    """The command line, the model or the data given by the user is wrong."""
+
+    exit_code = 2
+
+
+class CompileError(AotcError):
+    """A valid model could not be compiled for the target."""
+
+    exit_code = 3
+
+
+class VerificationError(AotcError):
+    """A bundle is damaged, unsigned, or signed by someone who is not trusted."""
+
+    exit_code = 4
+
+
+class SetupError(AotcError):
+    """Something is missing on this machine: an extra, a toolchain, a driver."""
+
+    exit_code = 5

@@ -1,0 +1,41 @@
+"""Frontends: what people have → a `Program` of graph functions.
+
+Each frontend is a module with `load(path, entries) -> Program`, named in `FRONTENDS` by
+the suffix of the files it takes, and imported on use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.frontends.program import Program
+
+# suffix → module with load(path, entries)
+FRONTENDS = {".py": "aotc.frontends.python"}
+
+
+def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
+    """Import a model with the frontend for its suffix.
+
+    Raises:
+        InputError: there is no such file, or no frontend for it.
+    """
+    if not path.is_file():
+        raise InputError(
+            "no-such-file",
+            f"expected a model at '{path}'; there is no such file",
+            hint="give the path of a model.py",
+        )
+    if path.suffix not in FRONTENDS:
+        raise InputError(
+            "unknown-format",
+            f"no frontend imports '{path.suffix or path.name}' files",
+            hint=f"known suffixes: {', '.join(FRONTENDS)}",
+        )
+    program: Program = import_module(FRONTENDS[path.suffix]).load(path, entries)
+    return program

@@ -1,0 +1,109 @@
+"""`Program`: what every frontend produces, and what the pipeline compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.types import Tensor
+from aotc.pytree import Structure
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The promise of a symbol: every call binds it within these bounds."""
+
+    name: str
+    min: int = 1
+    max: int | None = None
+    multiple_of: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
+
+
+@dataclass(frozen=True)
+class Port:
+    """One argument or result of a graph function.
+
+    Args:
+        name: dotted path, unique among ports of the kind.
+        type: shape and dtype.
+        kind: `input`, `weight` or `state` for arguments; `output` or `state` for results.
+    """
+
+    name: str
+    type: Tensor
+    kind: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One function of the model that can be called.
+
+    Args:
+        name: of the entry and of its graph function.
+        symbols: contract per symbol, in the order of the function's symbols.
+        arguments: the graph function's arguments, in order.
+        results: the graph function's results, in order.
+        input_tree: form of the caller's arguments, a dict by argument name.
+        output_tree: form of what the caller gets back.
+        reads: names of the weights and states it reads.
+        updates: names of the states it updates.
+    """
+
+    name: str
+    symbols: tuple[Contract, ...]
+    arguments: tuple[Port, ...]
+    results: tuple[Port, ...]
+    input_tree: Structure
+    output_tree: Structure
+    reads: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+
+    def ports(self, kind: str) -> list[Port]:
+        """The arguments of kind `input`, or the results of kind `output`."""
+        side = self.results if kind == "output" else self.arguments
+        return [port for port in side if port.kind == kind]
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """One `State` of the program: its leaves share a prefix in `Program.parameters`."""
+
+    name: str
+    leaves: tuple[str, ...]
+    types: tuple[Tensor, ...]
+    tree: Structure
+
+
+@dataclass
+class Program:
+    """A graph module with everything that is needed to compile and pack it.
+
+    Args:
+        module: MLIR module with one function of the graph dialect per entry.
+        entries: the callable functions.
+        parameters: weights and initial states by dotted name, in order.
+        states: the mutable ones among the parameters.
+        source: frontend, file name and digest, for the manifest.
+    """
+
+    module: Any
+    entries: list[Entry]
+    parameters: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    states: list[StateSpec] = field(default_factory=list)
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def entry(self, name: str) -> Entry:
+        """The entry called `name`."""
+        return next(entry for entry in self.entries if entry.name == name)
+
+
+def contract_names(contracts: Sequence[Contract]) -> list[str]:
+    """Symbol names in the order of their numbers."""
+    return [contract.name for contract in contracts]

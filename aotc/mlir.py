@@ -1,0 +1,53 @@
+"""The only import of the MLIR Python bindings.
+
+They come from the `mlir` package where a real one is installed, and from the
+`torch-mlir` wheel otherwise (which has nothing to do with torch at run time). Everything
+else in aotc takes `ir`, `ext` and the upstream dialects from here. The graph dialect is
+loaded into a context by `aotc.dialects.context()`, its one owner.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from aotc.errors import SetupError
+
+
+def _bindings() -> str:
+    for package in ("mlir", "torch_mlir"):
+        try:
+            import_module(f"{package}.dialects.ext")
+        except ModuleNotFoundError:
+            continue
+        return package
+    raise SetupError(
+        "missing-extra",
+        "the compiler needs the MLIR bindings, which are not installed",
+        hint="pip install 'aotc[compiler]'",
+    )
+
+
+PACKAGE = _bindings()
+
+ir: Any = import_module(f"{PACKAGE}.ir")
+passmanager: Any = import_module(f"{PACKAGE}.passmanager")
+ext: Any = import_module(f"{PACKAGE}.dialects.ext")
+arith: Any = import_module(f"{PACKAGE}.dialects.arith")
+affine: Any = import_module(f"{PACKAGE}.dialects.affine")
+func: Any = import_module(f"{PACKAGE}.dialects.func")
+linalg: Any = import_module(f"{PACKAGE}.dialects.linalg")
+math: Any = import_module(f"{PACKAGE}.dialects.math")
+tensor: Any = import_module(f"{PACKAGE}.dialects.tensor")
+
+
+def source_of(location: Any) -> str | None:
+    """`file:line (layer/path)` of an MLIR location, or None when it is unknown."""
+    path: list[str] = []
+    while isinstance(location, ir.NameLoc):
+        path.append(location.name_str)
+        location = location.child_loc
+    if not isinstance(location, ir.FileLineColLoc):
+        return None
+    place = f"{location.filename}:{location.start_line}"
+    return f"{place} ({'/'.join(path)})" if path else place

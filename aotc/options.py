@@ -1,0 +1,79 @@
+"""Every `AOTC_*` environment variable, in one table.
+
+Read a knob with `options.get("AOTC_DUMP")`; `aotc doctor` prints the table. An unknown
+name or an unreadable value is an error, never silently ignored.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One knob: how its text is read, its default, and what it does."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    help: str
+
+
+def _flag(text: str) -> bool:
+    values = {"1": True, "true": True, "0": False, "false": False, "": False}
+    return values[text.lower()]
+
+
+_TABLE = [
+    Option("AOTC_DUMP", str, None, "folder to write the IR of every stage and pass to"),
+    Option("AOTC_PRINT_AFTER", str, None, "print the IR after this pass, or `all`"),
+    Option("AOTC_DEBUG", _flag, False, "show Python tracebacks with every error"),
+    Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
+    Option("AOTC_HOME", str, None, "folder for the development key and trust store"),
+    Option("AOTC_THREADS", int, None, "threads that a loaded model computes with"),
+    Option("AOTC_JOBS", int, None, "compiler worker processes that run at a time"),
+]
+
+OPTIONS = {option.name: option for option in _TABLE}
+
+
+def get(name: str) -> Any:
+    """The value of knob `name`: from the environment, else its default.
+
+    Raises:
+        InputError: the environment holds a value that cannot be read.
+    """
+    option = OPTIONS[name]
+    text = os.environ.get(name)
+    if text is None:
+        return option.default
+    try:
+        return option.parse(text)
+    except (ValueError, KeyError):
+        raise InputError(
+            "bad-option", f"{name}={text!r} cannot be read", hint=option.help
+        ) from None
+
+
+@contextmanager
+def override(name: str, value: str | None) -> Iterator[None]:
+    """Set knob `name` for the duration of a `with` block (for tests)."""
+    before = os.environ.get(OPTIONS[name].name)
+    _assign(name, value)
+    try:
+        yield
+    finally:
+        _assign(name, before)
+
+
+def _assign(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

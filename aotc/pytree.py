@@ -1,0 +1,136 @@
+"""Pytrees: nested dicts, lists, tuples, named tuples and None around leaves.
+
+`flatten` takes a tree apart into leaves and a `Structure`, `Structure.unflatten` puts
+it together again: ``structure.unflatten(leaves) == tree``. Dict keys are strings and are
+visited in sorted order, so that equal trees have equal structures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The shape of a tree: `kind` is leaf, none, dict, list, tuple or namedtuple."""
+
+    kind: str
+    keys: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+    factory: Callable[..., Any] | None = None
+
+    @property
+    def leaf_count(self) -> int:
+        """How many leaves a tree of this structure has."""
+        return 1 if self.kind == "leaf" else sum(c.leaf_count for c in self.children)
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """The tree of this structure with these leaves, in the order of `flatten`."""
+        iterator = iter(leaves)
+        return self._build(iterator)
+
+    def _build(self, leaves: Iterator[Any]) -> Any:
+        if self.kind == "leaf":
+            return next(leaves)
+        if self.kind == "none":
+            return None
+        parts = [child._build(leaves) for child in self.children]
+        if self.kind == "dict":
+            return dict(zip(self.keys, parts, strict=True))
+        if self.kind == "namedtuple" and self.factory:
+            return self.factory(*parts)
+        return parts if self.kind == "list" else tuple(parts)
+
+    def to_json(self, first: int = 0) -> Any:
+        """The tree as manifests spell it, with leaf numbers from `first`."""
+        if self.kind == "leaf":
+            return first
+        if self.kind == "none":
+            return None
+        parts = []
+        for child in self.children:
+            parts.append(child.to_json(first))
+            first += child.leaf_count
+        if self.kind == "dict":
+            return {"dict": dict(zip(self.keys, parts, strict=True))}
+        return {"list" if self.kind == "list" else "tuple": parts}
+
+    def __str__(self) -> str:
+        marks = {"leaf": "*", "none": "None"}
+        if self.kind in marks:
+            return marks[self.kind]
+        if self.kind == "dict":
+            pairs = zip(self.keys, self.children, strict=True)
+            return "{" + ", ".join(f"{key}: {child}" for key, child in pairs) + "}"
+        inner = ", ".join(map(str, self.children))
+        return f"[{inner}]" if self.kind == "list" else f"({inner})"
+
+
+_LEAF = Structure("leaf")
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of `tree` and its structure.
+
+    Raises:
+        InputError: a dict has a key that is not a string.
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+    if tree is None:
+        return Structure("none")
+    if isinstance(tree, dict):
+        return _flatten_dict(tree, leaves)
+    if isinstance(tree, (list, tuple)):
+        children = tuple(_flatten(child, leaves) for child in tree)
+        if hasattr(tree, "_fields"):
+            return Structure("namedtuple", tree._fields, children, type(tree))
+        return Structure("list" if isinstance(tree, list) else "tuple", (), children)
+    leaves.append(tree)
+    return _LEAF
+
+
+def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
+    for key in tree:
+        if not isinstance(key, str):
+            raise InputError(
+                "bad-tree", f"expected dict keys that are strings; got {key!r}"
+            )
+    keys = tuple(sorted(tree))
+    return Structure("dict", keys, tuple(_flatten(tree[key], leaves) for key in keys))
+
+
+def leaf_names(structure: Structure, prefix: str = "") -> list[str]:
+    """A dotted path per leaf, such as `params.conv.kernel` or `layers.0.bias`."""
+    if structure.kind == "leaf":
+        return [prefix]
+    names = []
+    for number, child in enumerate(structure.children):
+        key = structure.keys[number] if structure.keys else number
+        names += leaf_names(child, f"{prefix}.{key}" if prefix else str(key))
+    return names
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """`function` on the leaves of trees of one structure; a tree of the results.
+
+    Raises:
+        InputError: the trees differ in structure.
+    """
+    leaves, structure = flatten(tree)
+    columns = [leaves]
+    for other in others:
+        more, found = flatten(other)
+        if found != structure:
+            raise InputError(
+                "tree-mismatch", f"expected trees of one form; got {structure} and {found}"
+            )
+        columns.append(more)
+    return structure.unflatten([function(*row) for row in zip(*columns, strict=True)])

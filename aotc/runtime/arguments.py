@@ -1,0 +1,106 @@
+"""From a pytree of inputs to a flat list, by the tree that the manifest declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from aotc.errors import InputError
+
+Flatten = Callable[[Any, list[Any], str], None]
+
+
+def flattener(owner: str, tree: Any) -> Flatten:
+    """A function `(value, leaves, path)` that puts the parts of `value` into `leaves`.
+
+    Raises (when called):
+        InputError: `input-missing`, `input-unexpected` or `input-structure`.
+    """
+    if isinstance(tree, int):
+
+        def leaf(value: Any, leaves: list[Any], path: str) -> None:
+            leaves[tree] = value
+
+        return leaf
+    if tree is None:
+
+        def nothing(value: Any, leaves: list[Any], path: str) -> None:
+            if value is not None:
+                raise _structure(owner, path, "None", value)
+
+        return nothing
+    if "dict" in tree:
+        return _dict_flattener(owner, tree["dict"])
+    kind = list if "list" in tree else tuple
+    return _sequence_flattener(owner, next(iter(tree.values())), kind)
+
+
+def _dict_flattener(owner: str, tree: Mapping[str, Any]) -> Flatten:
+    # Plain inputs are the common case, and quicker without a function for each.
+    direct = [(key, child) for key, child in tree.items() if isinstance(child, int)]
+    nested = [
+        (key, flattener(owner, child))
+        for key, child in tree.items()
+        if not isinstance(child, int)
+    ]
+    expected = frozenset(tree)
+
+    def flatten(value: Any, leaves: list[Any], path: str) -> None:
+        if not isinstance(value, (dict, Mapping)):
+            raise _structure(owner, path, "a dict", value)
+        if value.keys() != expected:
+            raise _names(owner, path, expected, value)
+        for key, index in direct:
+            leaves[index] = value[key]
+        for key, part in nested:
+            part(value[key], leaves, f"{path}.{key}" if path else key)
+
+    return flatten
+
+
+def _sequence_flattener(owner: str, tree: Sequence[Any], kind: type) -> Flatten:
+    parts = [flattener(owner, child) for child in tree]
+    expected = f"a {kind.__name__} of {len(parts)}"
+
+    def flatten(value: Any, leaves: list[Any], path: str) -> None:
+        if not isinstance(value, (list, tuple)) or len(value) != len(parts):
+            raise _structure(owner, path, expected, value)
+        for index, part in enumerate(parts):
+            part(value[index], leaves, f"{path}[{index}]")
+
+    return flatten
+
+
+def _names(
+    owner: str, path: str, expected: frozenset[str], got: Mapping[str, Any]
+) -> InputError:
+    within = f"{owner}: input {path!r}" if path else owner
+    wanted = ", ".join(sorted(expected)) or "none"
+    for name in got:
+        if name not in expected:
+            return InputError(
+                "input-unexpected",
+                f"{within}: expected the inputs {wanted}, got {name!r}",
+                hint=suggestion(str(name), expected),
+            )
+    missing = ", ".join(sorted(expected.difference(got)))
+    return InputError(
+        "input-missing", f"{within}: expected the inputs {wanted}, {missing} is missing"
+    )
+
+
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """A question that names what is spelled most like `name`, if anything is."""
+    folded = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name.lower(), folded, n=1)
+    return f"did you mean {folded[close[0]]!r}?" if close else None
+
+
+def _structure(owner: str, path: str, expected: str, value: Any) -> InputError:
+    size = f" of {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
+    return InputError(
+        "input-structure",
+        f"{owner}: input {path!r}: expected {expected}, "
+        f"got {type(value).__name__}{size}",
+    )

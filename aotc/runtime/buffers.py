@@ -1,0 +1,133 @@
+"""Between NumPy arrays and device buffers, without copies where that is safe.
+
+An input is imported in place if it is large, contiguous, writable (IREE insists) and
+aligned: a kernel may crash on memory that is not aligned to 64 bytes. Everything else
+is copied. A result is a read-only view of the device's buffer, which lives as long as
+the view does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import iree.runtime as iree
+import numpy as np
+
+from aotc.artifacts.manifest import Leaf
+from aotc.dtypes import to_numpy
+from aotc.runtime.contract import Array
+
+_ALIGNMENT = 64
+# Below this a copy is cheaper than an import.
+_IMPORT_FROM_BYTES = 1 << 16
+_ELEMENTS = {
+    "bool": iree.HalElementType.BOOL_8,
+    "f16": iree.HalElementType.FLOAT_16,
+    "bf16": iree.HalElementType.BFLOAT_16,
+    "f32": iree.HalElementType.FLOAT_32,
+    "f64": iree.HalElementType.FLOAT_64,
+    # IREE's integers have no sign; the manifest knows it.
+    **{
+        f"{kind}{bits}": getattr(iree.HalElementType, f"INT_{bits}")
+        for kind in "iu"
+        for bits in (8, 16, 32, 64)
+    },
+}
+_DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
+_HOST_LOCAL = int(iree.MemoryType.HOST_LOCAL | iree.MemoryType.DEVICE_VISIBLE)
+_USAGE = int(iree.BufferUsage.DEFAULT)
+_MAPPED_USAGE = int(iree.BufferUsage.DEFAULT | iree.BufferUsage.MAPPING)
+
+ToDevice = Callable[[Array, list[Array]], Any]
+ToHost = Callable[[Any], Array]
+
+
+def sender(device: Any, leaf: Leaf, in_place: bool) -> ToDevice:
+    """A function from an array to a buffer view on `device`.
+
+    If `in_place` and the array permits it, the view is of the array's own memory, and
+    the array is appended to the function's second argument. Otherwise it is a copy.
+    """
+    allocate = device.allocator.allocate_buffer_copy
+    adopt = device.allocator.import_host_allocation
+    element = _ELEMENTS[leaf.dtype]
+    limit = _IMPORT_FROM_BYTES if in_place else sys.maxsize
+
+    def send(array: Array, borrowed: list[Array]) -> Any:
+        if array.nbytes >= limit and _can_adopt(array):
+            borrowed.append(array)
+            buffer = adopt(array, _HOST_LOCAL, _MAPPED_USAGE)
+            return iree.HalBufferView(buffer, array.shape, element)
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array).reshape(array.shape)
+        return allocate(_DEVICE_LOCAL, _USAGE, device, array, element)
+
+    return send
+
+
+def _can_adopt(array: Array) -> bool:
+    flags = array.flags
+    aligned = array.ctypes.data % _ALIGNMENT == 0
+    return bool(aligned and flags.c_contiguous and flags.writeable)
+
+
+class _Capsule:
+    """What `numpy.from_dlpack` wants to see around a DLPack capsule on the CPU."""
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    # Named parameters, as `**kwargs` would make a dict at every call.
+    def __dlpack__(
+        self,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: Any = None,
+    ) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def viewer(device: Any, leaf: Leaf) -> ToHost:
+    """A function from a buffer view on the CPU to a read-only array of its memory."""
+    dtype = to_numpy(leaf.dtype)
+    capsule, from_dlpack = device.create_dlpack_capsule, np.from_dlpack
+    if dtype.kind == "V":
+        return _bits_viewer(dtype)
+
+    def view(buffer_view: Any) -> Array:
+        # This path takes a third of the time of `buffer_view.map().asarray()`.
+        array = from_dlpack(_Capsule(capsule(buffer_view, 1, 0)))
+        return array if array.dtype == dtype else array.view(dtype)
+
+    return view
+
+
+def _bits_viewer(dtype: np.dtype[Any]) -> ToHost:
+    """For dtypes that NumPy itself does not know, such as bfloat16."""
+    bits = np.dtype(f"u{dtype.itemsize}")
+
+    def view(buffer_view: Any) -> Array:
+        array: Array = buffer_view.map().asarray(buffer_view.shape, bits).view(dtype)
+        array.flags.writeable = False
+        return array
+
+    return view
+
+
+def fetcher(device: Any, leaf: Leaf) -> ToHost:
+    """A function from a buffer view on another device to an array on the host."""
+    dtype = to_numpy(leaf.dtype)
+
+    def fetch(buffer_view: Any) -> Array:
+        array: Array = iree.DeviceArray(device, buffer_view).to_host()
+        return array if array.dtype == dtype else array.view(dtype)
+
+    return fetch

@@ -1,0 +1,169 @@
+"""The contract of a call: dtypes, shapes and symbols of all its inputs.
+
+A `Contract` is made once per entry point. Its checks name the entry, the input, what
+was expected and what came; which shapes are allowed is remembered, so that a call with
+shapes seen before does not check them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts.manifest import Leaf, Symbol
+from aotc.artifacts.shapes import Dim
+from aotc.dtypes import to_numpy
+from aotc.errors import InputError
+
+Shape = tuple[int, ...]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_REMEMBERED = 256
+_ndarray = np.ndarray
+
+
+class Input:
+    """One input array: its place in messages, and its exact dtype."""
+
+    def __init__(self, owner: str, leaf: Leaf) -> None:
+        self.leaf = leaf
+        self.where = f"{owner}: input {leaf.name!r}"
+        self.dtype = to_numpy(leaf.dtype)
+        self.dims = [Dim.parse(d) if isinstance(d, str) else d for d in leaf.shape]
+
+    def array(self, value: Any) -> Array:
+        """`value` as an array of exactly the declared dtype.
+
+        Arrays are never cast. Python's own numbers have no width, so they take the
+        declared dtype if it can hold them.
+        """
+        if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+            return self._from_number(value)
+        if not hasattr(value, "__array__"):
+            raise self.error(
+                "input-type",
+                type(value).__name__,
+                hint="pass a NumPy array: numpy.asarray(value, dtype)",
+            )
+        array = np.asarray(value)
+        if array.dtype != self.dtype:
+            raise self.error(
+                "dtype-mismatch",
+                f"an array of {array.dtype}",
+                hint=f"cast it: {self.leaf.name}.astype({self.dtype.name!r})",
+            )
+        return array
+
+    def _from_number(self, value: bool | int | float) -> Array:
+        kind = self.dtype.kind
+        fits = isinstance(value, bool) if kind == "b" else not isinstance(value, bool)
+        if isinstance(value, float) and kind in "iu":
+            fits = False
+        if fits:
+            try:
+                with np.errstate(over="ignore"):
+                    array = np.asarray(value, self.dtype)
+            except OverflowError:
+                fits = False
+            else:
+                # A float may round, but neither overflow nor lose part of an integer.
+                exact = isinstance(value, int) or not np.isfinite(value)
+                fits = array.item() == value if exact else bool(np.isfinite(array))
+                fits = fits or value != value
+        if not fits:
+            raise self.error("dtype-mismatch", f"the Python number {value!r}")
+        return array
+
+    def error(self, code: str, got: str, hint: str | None = None) -> InputError:
+        """An error about this input."""
+        return InputError(
+            code, f"{self.where}: expected {self.leaf}, got {got}", hint=hint
+        )
+
+
+class Contract:
+    """What the shapes of all inputs of an entry point have to agree on."""
+
+    def __init__(
+        self, owner: str, leaves: Sequence[Leaf], symbols: Mapping[str, Symbol]
+    ) -> None:
+        self.inputs = [Input(owner, leaf) for leaf in leaves]
+        self._dtypes = [spec.dtype for spec in self.inputs]
+        self._symbols = symbols
+        self._allowed: set[tuple[Shape, ...]] = set()
+
+    def arrays(self, values: Sequence[Any]) -> list[Array]:
+        """The arrays of a call.
+
+        Raises:
+            InputError: a value, or the shapes of all together, break the contract.
+        """
+        arrays = [
+            value
+            if type(value) is _ndarray and value.dtype is dtype
+            else spec.array(value)
+            for value, dtype, spec in zip(
+                values, self._dtypes, self.inputs, strict=True
+            )
+        ]
+        shapes = tuple([array.shape for array in arrays])
+        if shapes not in self._allowed:
+            self._check(shapes)
+            if len(self._allowed) >= _REMEMBERED:
+                self._allowed.clear()
+            self._allowed.add(shapes)
+        return arrays
+
+    def _check(self, shapes: tuple[Shape, ...]) -> None:
+        bound: dict[str, tuple[int, Input]] = {}
+        for spec, shape in zip(self.inputs, shapes, strict=True):
+            if len(shape) != len(spec.dims):
+                raise spec.error("rank-mismatch", f"shape {_text(shape)}")
+            for dim, size in zip(spec.dims, shape, strict=True):
+                if isinstance(dim, Dim) and dim.is_symbol:
+                    self._bind(bound, spec, dim.text.strip(), size)
+        values = {name: size for name, (size, _) in bound.items()}
+        for spec, shape in zip(self.inputs, shapes, strict=True):
+            for dim, size in zip(spec.dims, shape, strict=True):
+                if isinstance(dim, int):
+                    wanted, means = dim, ""
+                else:
+                    wanted = dim.value(values)
+                    means = f" (where {dim.text} is {wanted})"
+                if size != wanted:
+                    raise spec.error("shape-mismatch", f"shape {_text(shape)}{means}")
+
+    def _bind(
+        self, bound: dict[str, tuple[int, Input]], spec: Input, name: str, size: int
+    ) -> None:
+        if name not in bound:
+            self._check_symbol(spec, name, size)
+            bound[name] = size, spec
+        first, other = bound[name]
+        if size != first:
+            raise spec.error(
+                "shape-mismatch",
+                f"{name} = {size} (input {other.leaf.name!r} has {name} = {first})",
+            )
+
+    def _check_symbol(self, spec: Input, name: str, size: int) -> None:
+        symbol = self._symbols[name]
+        largest = symbol.max if symbol.max is not None else size
+        if symbol.min <= size <= largest and size % symbol.multiple_of == 0:
+            return
+        rules = [f"{name} at least {symbol.min}"]
+        if symbol.max is not None:
+            rules.append(f"at most {symbol.max}")
+        if symbol.multiple_of > 1:
+            rules.append(f"a multiple of {symbol.multiple_of}")
+        raise InputError(
+            "shape-contract",
+            f"{spec.where}: expected {', '.join(rules)}, got {size}",
+            hint="the range was declared when the model was built",
+        )
+
+
+def _text(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"

@@ -1,0 +1,133 @@
+"""What a process shares between all its models: one VM instance, one device per driver.
+
+Devices are never given back, because results of a call are views of device memory.
+IREE's thread pool takes its size from a flag when it is first made, so the number of
+threads is one per process; `threads=1` needs no pool and is always available.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import iree.runtime as iree
+
+from aotc import options
+from aotc.artifacts.compat import Host
+from aotc.errors import InputError, SetupError
+
+CPU_BACKENDS = ("llvm-cpu", "vmvx")
+_GPU_DRIVERS = {
+    "cuda": "cuda",
+    "rocm": "hip",
+    "vulkan-spirv": "vulkan",
+    "metal-spirv": "metal",
+}
+
+_lock = threading.Lock()
+_pool_size: int | None = None
+
+
+@cache
+def instance() -> Any:
+    """The VM instance: several of them in one process are not safe."""
+    return iree.VmInstance()
+
+
+def device(backend: str, threads: int | None) -> Any:
+    """The device that runs modules of `backend`.
+
+    Raises:
+        SetupError: `no-driver`.
+        InputError: `bad-threads`, or `threads-fixed` if the process already has a pool
+            of another size.
+    """
+    with _lock:
+        if backend in CPU_BACKENDS:
+            return _cpu_device(threads)
+        return _open(_GPU_DRIVERS[backend])
+
+
+def host(backends: set[str]) -> Host:
+    """The machine, as far as modules of these backends are concerned."""
+    from aotc import device
+
+    described: dict[str, Any] = {
+        "arch": device.arch(),
+        "cpu": {"features": device.cpu_features()},
+    }
+    drivers = {"local-sync", "local-task"}
+    gpus = sorted(_GPU_DRIVERS[b] for b in backends if b in _GPU_DRIVERS)
+    if gpus:
+        # Loading GPU drivers takes long, so only what the bundle could use is tried.
+        described = device.probe()
+        drivers.update(driver for driver in gpus if _works(driver))
+    return Host.from_device(described, iree_version(), drivers)
+
+
+@cache
+def iree_version() -> str:
+    """The release of the IREE runtime, such as `3.13.0`."""
+    from iree.runtime import version
+
+    # The version is followed by the date of the release candidate that became it.
+    return str(version.VERSION).partition("rc")[0]
+
+
+def physical_cores() -> int:
+    """Cores that this process may use; hardware threads of one core count once."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    available = affinity(0) if affinity else range(os.cpu_count() or 1)
+    return len({_siblings(cpu) for cpu in available})
+
+
+def _siblings(cpu: int) -> str:
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    try:
+        return path.read_text()
+    except OSError:
+        return str(cpu)
+
+
+def _cpu_device(threads: int | None) -> Any:
+    global _pool_size
+    chosen = threads if threads is not None else options.get("AOTC_THREADS")
+    wanted = chosen if chosen is not None else _pool_size or physical_cores()
+    if wanted < 1:
+        raise InputError("bad-threads", f"expected at least 1 thread, got {wanted}")
+    if wanted == 1:
+        return _open("local-sync")
+    if _pool_size is None:
+        iree.flags.parse_flags(f"--task_topology_group_count={wanted}")
+        _pool_size = wanted
+    if wanted != _pool_size:
+        raise InputError(
+            "threads-fixed",
+            f"expected threads=1 or {_pool_size}, got {wanted}: this process already "
+            f"computes with {_pool_size} threads",
+            hint="set AOTC_THREADS for the whole process",
+        )
+    return _open("local-task")
+
+
+@cache
+def _open(driver: str) -> Any:
+    try:
+        return iree.get_driver(driver).create_default_device()
+    except (RuntimeError, ValueError, KeyError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise SetupError(
+            "no-driver",
+            f"expected the IREE driver {driver} to work here, got: {first_line}",
+            hint="install the device's driver, or load a variant for another target",
+        ) from None
+
+
+def _works(driver: str) -> bool:
+    try:
+        return bool(iree.get_driver(driver).query_available_devices())
+    except (RuntimeError, ValueError, KeyError):
+        return False

@@ -1,0 +1,126 @@
+"""`load`: from a path to a model, with everything checked on the way."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import iree.runtime as iree
+
+from aotc.artifacts.compat import select
+from aotc.artifacts.manifest import Manifest, Variant
+from aotc.artifacts.pack import VerifiedBundle, read_bundle
+from aotc.artifacts.trust import Trust
+from aotc.errors import InputError, SetupError, VerificationError
+from aotc.runtime import engine
+from aotc.runtime.model import Model, Module
+
+_MODULE_NAME = "aotc"
+
+
+def load(
+    path: Path | str,
+    *,
+    trust: Trust | str | os.PathLike[str] | None = None,
+    allow_unsigned: bool = False,
+    threads: int | None = None,
+    target: str | None = None,
+) -> Model:
+    """Load a bundle.
+
+    1. verify signature, manifest and list of files
+    2. choose the variant for this machine
+    3. verify the files of that variant, into memory that cannot change
+    4. map weights and code
+
+    Args:
+        path: the bundle's directory.
+        trust: whose signature to accept: a public key file or PEM text, or a `Trust`;
+            by default the user's own development key.
+        allow_unsigned: accept a bundle without a signature. It is native code.
+        threads: how many threads compute, by default `AOTC_THREADS` or the number of
+            physical cores; 1 computes in the calling thread. One process has one number
+            (besides 1).
+        target: the id of the variant to use, by default the best.
+
+    Raises:
+        InputError: there is no bundle, or an argument is wrong.
+        VerificationError: the bundle is damaged or not trusted.
+        SetupError: `incompatible` or `no-driver`.
+    """
+    # 1. verify
+    bundle = read_bundle(path, trust, allow_unsigned)
+    # 2. choose
+    variant = _choose(bundle.manifest, target)
+    device = engine.device(variant.backend, threads)
+    # 3. verify the files, 4. map
+    return Model(bundle.manifest, variant, _map(bundle, variant, device))
+
+
+def _choose(manifest: Manifest, target: str | None) -> Variant:
+    if target is not None and target not in manifest.variants:
+        known = ", ".join(manifest.variants)
+        raise InputError(
+            "target-unknown",
+            f"expected one of the bundle's variants ({known}), got {target!r}",
+        )
+    host = engine.host({variant.backend for variant in manifest.variants.values()})
+    selection = select(manifest, host, target)
+    if selection.variant is None:
+        driver = all("[no-driver]" in reason for reason in selection.reasons)
+        raise SetupError(
+            "no-driver" if driver else "incompatible",
+            f"{manifest.name} {manifest.version} does not run on this machine "
+            f"({selection.verdict}): {'; '.join(selection.reasons)}",
+            hint=f"rebuild it for this machine, with IREE {host.runtime_version}",
+        )
+    if selection.reasons:
+        warnings.warn("; ".join(selection.reasons), stacklevel=3)
+    return selection.variant
+
+
+def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
+    instance = engine.instance()
+    code = bundle.load(variant.file)
+    scopes = _parameters(bundle, variant)
+    providers = [index.create_provider(scope=name) for name, index in scopes.items()]
+    try:
+        module = iree.VmModule.wrap_buffer(instance, code)
+        if module.name != _MODULE_NAME:
+            raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")
+        modules = [iree.create_hal_module(instance, device)]
+        if providers:
+            modules.append(iree.create_io_parameters_module(instance, *providers))
+        context = iree.VmContext(instance, modules=[*modules, module])
+    except (RuntimeError, ValueError, IndexError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise VerificationError(
+            "module-rejected",
+            f"IREE rejects the module: {first_line}",
+            where=variant.file,
+        ) from error
+    return Module(
+        context, module, device, on_cpu=variant.backend in engine.CPU_BACKENDS
+    )
+
+
+def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:
+    """The weights that `variant` needs, as parameter indexes by scope."""
+    scopes: dict[str, Any] = {}
+    for weights in bundle.manifest.weights:
+        if weights.required_by and variant.id not in weights.required_by:
+            continue
+        index = scopes.setdefault(weights.scope, iree.ParameterIndex())
+        handle = iree.FileHandle.wrap_memory(bundle.load(weights.file))
+        try:
+            index.load_from_file_handle(handle, weights.format)
+        except (RuntimeError, ValueError, IndexError) as error:
+            first_line = str(error).partition("\n")[0]
+            raise VerificationError(
+                "weights-rejected",
+                f"IREE rejects the weights: {first_line}",
+                where=weights.file,
+            ) from error
+    return scopes

@@ -1,0 +1,254 @@
+"""Targets: what a bundle's variants are compiled for, as one table.
+
+`Target.parse("cuda:sm_89")` reads a name that a user writes, `str(target)` gives the
+canonical name back, and ``Target.parse(str(t)) == t``. Only names in the table are
+accepted, because IREE's compiler crashes on targets that it does not know. Everything
+that depends on the target is a field here, so a new target is a new row and no code.
+
+A CPU row names its triple and its features, never ``host``: the same command gives the
+same bytes on every build machine, and the loader knows what the device must have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.errors import InputError, SetupError
+
+
+@dataclass(frozen=True)
+class Target:
+    """One row of the table of targets.
+
+    Args:
+        name: canonical name, such as ``cuda:sm_89``.
+        summary: what it is for, in a few words.
+        backend: IREE compiler backend.
+        device: IREE device alias that the module is compiled for.
+        drivers: IREE runtime drivers, any of which can run it.
+        needs: what the device must have, in words.
+        flags: flags for ``iree-compile``, the selection of the device included.
+        arch: machine architecture, if the code is native CPU code.
+        cpu_features_required: ISA features, by LLVM name, that the code may use.
+        sm: CUDA architecture that the PTX is generated for.
+        ptx_isa: version of the PTX text; an older driver refuses it.
+        min_cuda_driver_api: lowest `cuDriverGetVersion` that reads that PTX.
+        min_vulkan_api: lowest Vulkan instance version.
+    """
+
+    name: str
+    summary: str
+    backend: str
+    device: str
+    drivers: tuple[str, ...]
+    needs: str
+    flags: tuple[str, ...]
+    arch: str | None = None
+    cpu_features_required: tuple[str, ...] = ()
+    sm: str | None = None
+    ptx_isa: str | None = None
+    min_cuda_driver_api: int | None = None
+    min_vulkan_api: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """The target that `text` names.
+
+        Raises:
+            InputError: no such target; the hint lists those that there are.
+        """
+        name = text.strip().lower()
+        if name == "cpu":
+            name = _native_cpu()
+        name = _ALIASES.get(name, name)
+        if name not in TARGETS:
+            raise _unknown(text)
+        return TARGETS[name]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def id(self) -> str:
+        """The name in a form that can be a file name."""
+        return self.name.replace(":", "-")
+
+    def to_json(self) -> dict[str, object]:
+        """The `target` object of a variant in the manifest."""
+        facts: dict[str, object] = {
+            "name": self.name,
+            "arch": self.arch,
+            "cpu_features_required": list(self.cpu_features_required),
+            "sm": self.sm,
+            "ptx_isa": self.ptx_isa,
+            "min_cuda_driver_api": self.min_cuda_driver_api,
+            "min_vulkan_api": self.min_vulkan_api,
+        }
+        return {key: value for key, value in facts.items() if value}
+
+
+# The psABI levels of x86-64; each has what the one before it has.
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = _V2 + ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+_V4 = _V3 + ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+
+def _cpu(
+    name: str, summary: str, cpu: str, features: tuple[str, ...], *more: str
+) -> Target:
+    """Native code in an embedded ELF, which depends on the ISA but on no OS."""
+    arch, _, _ = name.partition("-v")
+    return Target(
+        name=name,
+        summary=summary,
+        backend="llvm-cpu",
+        device="local",
+        drivers=("local-sync", "local-task"),
+        needs="any such CPU, whatever the OS",
+        arch=arch,
+        cpu_features_required=tuple(sorted(features)),
+        flags=(
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=llvm-cpu",
+            f"--iree-llvmcpu-target-triple={arch}-unknown-linux-gnu",
+            f"--iree-llvmcpu-target-cpu={cpu}",
+            "--iree-llvmcpu-target-cpu-features="
+            + ",".join(f"+{feature}" for feature in sorted(features)),
+            *more,
+        ),
+    )
+
+
+def _cuda(sm: str, summary: str, ptx_isa: str, driver_api: int) -> Target:
+    """PTX text: the driver translates it for this GPU generation or a newer one."""
+    return Target(
+        name=f"cuda:{sm}",
+        summary=summary,
+        backend="cuda",
+        device="cuda",
+        drivers=("cuda",),
+        needs=f"NVIDIA GPU {sm} or newer, driver with CUDA "
+        f"{driver_api // 1000}.{driver_api % 1000 // 10} or newer",
+        sm=sm,
+        ptx_isa=ptx_isa,
+        min_cuda_driver_api=driver_api,
+        flags=("--iree-hal-target-device=cuda", f"--iree-cuda-target={sm}"),
+    )
+
+
+def _rocm(chip: str, summary: str) -> Target:
+    return Target(
+        name=f"rocm:{chip}",
+        summary=summary,
+        backend="rocm",
+        device="hip",
+        drivers=("hip",),
+        needs=f"AMD GPU {chip} with the ROCm runtime",
+        flags=("--iree-hal-target-device=hip", f"--iree-rocm-target={chip}"),
+    )
+
+
+_TABLE = [
+    _cpu("x86_64-v2", "x86-64 with SSE4.2, from 2009", "x86-64-v2", _V2),
+    _cpu("x86_64-v3", "x86-64 with AVX2 and FMA, from 2013", "x86-64-v3", _V3),
+    _cpu("x86_64-v4", "x86-64 with AVX-512, from 2017", "x86-64-v4", _V4),
+    _cpu("aarch64", "64-bit Arm, from Armv8.0", "generic", ("fp-armv8", "neon")),
+    _cpu(
+        "riscv64",
+        "64-bit RISC-V, RV64GC",
+        "generic-rv64",
+        ("m", "a", "f", "d", "c"),
+        "--iree-llvmcpu-target-abi=lp64d",
+    ),
+    # No sm_90 and sm_100: this IREE refuses them, and such GPUs run the PTX of sm_89.
+    _cuda("sm_80", "NVIDIA A100 and newer", "7.6", 11060),
+    _cuda("sm_86", "NVIDIA RTX 30, A10 and newer", "7.6", 11060),
+    _cuda("sm_89", "NVIDIA RTX 40, L4, H100 and newer", "8.4", 12040),
+    _cuda("sm_120", "NVIDIA RTX 50 and newer", "8.7", 12080),
+    Target(
+        name="vulkan",
+        summary="any GPU with Vulkan 1.1, phones included",
+        backend="vulkan-spirv",
+        device="vulkan",
+        drivers=("vulkan",),
+        needs="Vulkan 1.1 driver",
+        min_vulkan_api="1.1",
+        flags=(
+            "--iree-hal-target-device=vulkan",
+            "--iree-vulkan-target=vp_android_baseline_2022",
+        ),
+    ),
+    _rocm("gfx942", "AMD Instinct MI300"),
+    _rocm("gfx1100", "AMD Radeon RX 7900"),
+    Target(
+        name="metal",
+        summary="Apple GPU under macOS",
+        backend="metal-spirv",
+        device="metal",
+        drivers=("metal",),
+        needs="macOS with Metal",
+        # Shader source, because only a Mac has the tool that makes a metallib.
+        flags=(
+            "--iree-hal-target-device=metal",
+            "--iree-metal-target-platform=macos",
+            "--iree-metal-compile-to-metallib=false",
+        ),
+    ),
+    Target(
+        name="vmvx",
+        summary="portable bytecode for any CPU: slow, runs everywhere",
+        backend="vmvx",
+        device="local",
+        drivers=("local-sync", "local-task"),
+        needs="any CPU",
+        flags=(
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=vmvx",
+        ),
+    ),
+]
+
+TARGETS = {target.name: target for target in _TABLE}
+
+_ALIASES = {
+    "cuda": "cuda:sm_80",
+    "x86-64-v2": "x86_64-v2",
+    "x86-64-v3": "x86_64-v3",
+    "x86-64-v4": "x86_64-v4",
+    "arm64": "aarch64",
+}
+
+# machine of the build host → what `cpu` means there
+_NATIVE = {
+    "x86_64": "x86_64-v3",
+    "amd64": "x86_64-v3",
+    "aarch64": "aarch64",
+    "arm64": "aarch64",
+    "riscv64": "riscv64",
+}
+
+
+def _native_cpu() -> str:
+    import platform
+
+    machine = platform.machine().lower()
+    if machine not in _NATIVE:
+        raise SetupError(
+            "unknown-host",
+            f"`cpu` has no meaning on this machine ({machine})",
+            hint="name a target, for example `--target x86_64-v3`",
+        )
+    return _NATIVE[machine]
+
+
+def _unknown(text: str) -> InputError:
+    from difflib import get_close_matches
+
+    known = ["cpu", *TARGETS, *_ALIASES]
+    close = get_close_matches(text.strip().lower(), known, n=3, cutoff=0.5)
+    meant = f"did you mean {' or '.join(close)}? " if close else ""
+    return InputError(
+        "unknown-target",
+        f"{text!r} is not a target",
+        hint=f"{meant}targets: cpu, {', '.join(TARGETS)}",
+    )

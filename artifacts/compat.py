@@ -1,0 +1,263 @@
+"""Whether a variant runs on a machine: a pure function of manifest and `Host`.
+
+A verdict is one of four, and every reason against `optimal` is spelled out:
+
+    optimal                        made for this runtime and this device
+    supported_prefer_recompile     runs, but was made with another IREE release
+    unsupported                    does not run here
+    not_applicable                 cannot be judged: a fact is unknown
+
+What is unknown is never taken for good. IREE itself checks neither CPU features nor
+drivers before it runs code, so this has to happen first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aotc.artifacts.compat_data import DRIVERS, IREE_RUNTIMES, PTX_DRIVER_API
+from aotc.artifacts.manifest import Manifest, Variant
+
+Verdict = Literal[
+    "optimal", "supported_prefer_recompile", "unsupported", "not_applicable"
+]
+# best first
+VERDICTS: tuple[Verdict, ...] = (
+    "optimal",
+    "supported_prefer_recompile",
+    "not_applicable",
+    "unsupported",
+)
+USABLE = VERDICTS[:2]
+
+_ARCH_NAMES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a machine offers. None means that it is not known.
+
+    Args:
+        arch: `x86_64`, `aarch64`, …
+        cpu_features: LLVM's names.
+        runtime_version: of IREE, such as `3.13.0`.
+        drivers: the IREE drivers that work here.
+        sm: compute capability of the first CUDA device, such as `sm_86`.
+        cuda_driver_api: such as 12040 for CUDA 12.4.
+        vulkan_api: such as `1.3.280`.
+    """
+
+    arch: str
+    cpu_features: frozenset[str]
+    runtime_version: str
+    drivers: frozenset[str]
+    sm: str | None = None
+    cuda_driver_api: int | None = None
+    vulkan_api: str | None = None
+
+    @classmethod
+    def from_device(
+        cls, device: Mapping[str, Any], runtime_version: str, drivers: Iterable[str]
+    ) -> Host:
+        """From what `aotc.device.probe` (or a saved device profile) says."""
+        cuda = device.get("cuda") or {}
+        gpu: Mapping[str, Any] = next(iter(cuda.get("devices", ())), {})
+        return cls(
+            arch=_arch(str(device.get("arch", ""))),
+            cpu_features=frozenset((device.get("cpu") or {}).get("features", ())),
+            runtime_version=runtime_version,
+            drivers=frozenset(drivers),
+            sm=gpu.get("sm"),
+            cuda_driver_api=cuda.get("driver_api"),
+            vulkan_api=(device.get("vulkan") or {}).get("api"),
+        )
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One reason why a variant is not optimal on a host."""
+
+    code: str
+    verdict: Verdict
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The best variant for a host; None if none can be used."""
+
+    variant: Variant | None
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+
+def select(manifest: Manifest, host: Host, target: str | None = None) -> Selection:
+    """The variant to use on `host`, or the one named `target` if that can be used.
+
+    The better verdict wins, then the higher priority, then the order of the manifest.
+    """
+    variants = [v for v in manifest.variants.values() if target in (None, v.id)]
+    judged = [(variant, check(manifest, variant, host)) for variant in variants]
+    usable = [(v, found) for v, found in judged if verdict_of(found) in USABLE]
+    if usable:
+        best, found = min(usable, key=lambda pair: _rank(*pair))
+        return Selection(best, verdict_of(found), tuple(map(str, found)))
+    reasons = tuple(f"{v.id}: {m}" for v, found in judged for m in found)
+    unknown = any(verdict_of(found) == "not_applicable" for _, found in judged)
+    return Selection(None, "not_applicable" if unknown else "unsupported", reasons)
+
+
+def verdict_of(mismatches: Iterable[Mismatch]) -> Verdict:
+    """The worst verdict of all reasons; `optimal` if there are none."""
+    found = [mismatch.verdict for mismatch in mismatches]
+    return max(found, key=VERDICTS.index, default="optimal")
+
+
+def _rank(variant: Variant, mismatches: list[Mismatch]) -> tuple[int, int]:
+    return VERDICTS.index(verdict_of(mismatches)), -variant.priority
+
+
+def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
+    """Everything that speaks against running `variant` on `host`."""
+    if variant.backend not in _RULES:
+        return [_unknown("no-rules", f"there are no rules for {variant.backend}")]
+    return [
+        *_check_runtime(manifest, variant, host),
+        *_check_driver(variant, host),
+        *_RULES[variant.backend](variant, host),
+    ]
+
+
+def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
+    built, present = manifest.compiler_version, host.runtime_version
+    runtime = IREE_RUNTIMES.get(_line(present))
+    abi = variant.runtime_abi
+    if runtime is None or "iree_vm_bytecode" not in abi:
+        return [_unknown("runtime", f"what IREE runtime {present} can load is unknown")]
+    found = []
+    major, minor = abi["iree_vm_bytecode"][:2]
+    if major != runtime.bytecode[0] or minor > runtime.bytecode[1]:
+        expected = "{}.{}".format(*runtime.bytecode)
+        found.append(
+            _no("bytecode", f"runtime loads bytecode {expected}, got {major}.{minor}")
+        )
+    for module, least in abi.get("module_deps", {}).items():
+        offered = runtime.modules.get(module)
+        if offered is None:
+            found.append(_unknown("module", f"runtime module {module} is unknown"))
+        elif offered < least:
+            message = (
+                f"runtime module {module}: expected version {least}, got {offered}"
+            )
+            found.append(_no("module", message))
+    if _line(built) != _line(present):
+        message = f"compiled with IREE {built}, the runtime here is {present}"
+        tested = present in abi.get("runtime_tested", ())
+        verdict: Verdict = "supported_prefer_recompile" if tested else "unsupported"
+        found.append(Mismatch("runtime-version", verdict, message))
+    return found
+
+
+def _check_driver(variant: Variant, host: Host) -> list[Mismatch]:
+    wanted = DRIVERS[variant.backend]
+    if host.drivers.intersection(wanted):
+        return []
+    return [_no("no-driver", f"expected the driver {wanted[0]}, which is not here")]
+
+
+def _check_cpu(variant: Variant, host: Host) -> list[Mismatch]:
+    target = variant.target
+    arch = _arch(str(target.get("arch", "")))
+    if not arch or not host.arch:
+        return [_unknown("arch", "the processor architecture is unknown")]
+    if arch != host.arch:
+        return [_no("arch", f"expected an {arch} processor, got {host.arch}")]
+    if "cpu_features_required" not in target:
+        return [_unknown("cpu-features", "the needed CPU features are unknown")]
+    missing = sorted(set(target["cpu_features_required"]) - host.cpu_features)
+    if missing:
+        message = f"expected CPU features that are not here: {', '.join(missing)}"
+        return [_no("cpu-features", message)]
+    return []
+
+
+def _check_cuda(variant: Variant, host: Host) -> list[Mismatch]:
+    found = []
+    built, sm = str(variant.target.get("sm", "")), host.sm
+    if not built or not sm:
+        found.append(_unknown("compute-capability", "compute capability is unknown"))
+    elif not _runs_on(built, sm):
+        found.append(_no("compute-capability", f"expected {built}, got {sm}"))
+    least = variant.target.get(
+        "min_cuda_driver_api", PTX_DRIVER_API.get(str(variant.target.get("ptx_isa")))
+    )
+    got = host.cuda_driver_api
+    if least is None or got is None:
+        found.append(_unknown("cuda-driver", "the CUDA driver or its need is unknown"))
+    elif got < least:
+        message = f"expected a driver of CUDA {_cuda(least)} or newer, got {_cuda(got)}"
+        found.append(_no("cuda-driver", message))
+    return found
+
+
+def _check_nothing(variant: Variant, host: Host) -> list[Mismatch]:
+    return []
+
+
+def _check_vulkan(variant: Variant, host: Host) -> list[Mismatch]:
+    least, got = variant.target.get("min_vulkan_api"), host.vulkan_api
+    if least is None or got is None:
+        return [_unknown("vulkan-api", "the Vulkan version or its need is unknown")]
+    if _numbers(got) < _numbers(least):
+        return [_no("vulkan-api", f"expected Vulkan {least} or newer, got {got}")]
+    return []
+
+
+# What is not here, such as rocm, cannot be judged yet. A Metal driver exists only where
+# Metal does, and vmvx is made for every CPU.
+_RULES = {
+    "llvm-cpu": _check_cpu,
+    "vmvx": _check_nothing,
+    "metal-spirv": _check_nothing,
+    "cuda": _check_cuda,
+    "vulkan-spirv": _check_vulkan,
+}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _runs_on(built: str, sm: str) -> bool:
+    """PTX runs on every newer device, but `sm_90a` on that one only."""
+    if built.endswith("a"):
+        return built.rstrip("a") == sm.rstrip("af")
+    number, present = (int(s.removeprefix("sm_").rstrip("af")) for s in (built, sm))
+    if built.endswith("f"):
+        return number // 10 == present // 10 and number <= present
+    return number <= present
+
+
+def _cuda(api: int) -> str:
+    return f"{api // 1000}.{api % 1000 // 10}"
+
+
+def _line(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _arch(name: str) -> str:
+    return _ARCH_NAMES.get(name.lower(), name.lower())
+
+
+def _no(code: str, message: str) -> Mismatch:
+    return Mismatch(code, "unsupported", message)
+
+
+def _unknown(code: str, message: str) -> Mismatch:
+    return Mismatch(code, "not_applicable", message)

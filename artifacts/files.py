@@ -1,0 +1,220 @@
+"""Reading the files of a directory that somebody else may have prepared or may change.
+
+Every step goes through directory descriptors with `O_NOFOLLOW`, so that no link is ever
+followed. `load` copies a file into memory that nobody can write to and hashes the copy:
+what was hashed is what is used, whatever happens to the file afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aotc.errors import InputError, VerificationError
+
+Buffer = mmap.mmap | bytes
+
+_CHUNK = 1 << 20
+_DEPTH_LIMIT = 8
+_COUNT_LIMIT = 10_000
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@contextmanager
+def open_root(path: Path) -> Iterator[int]:
+    """A descriptor of the bundle's directory (which itself may be reached by a link).
+
+    Raises:
+        InputError: `bundle-missing` or `bundle-not-directory`.
+    """
+    try:
+        root = os.open(path, _OPEN | os.O_DIRECTORY)
+    except OSError as error:
+        known = {
+            FileNotFoundError: ("bundle-missing", "there is no bundle here"),
+            NotADirectoryError: ("bundle-not-directory", "a bundle is a directory"),
+        }
+        other = ("bundle-unreadable", f"the bundle cannot be read: {error.strerror}")
+        code, message = known.get(type(error), other)
+        raise InputError(code, message, where=str(path)) from None
+    try:
+        yield root
+    except OSError as error:
+        message = f"the bundle cannot be read: {error.strerror}"
+        raise InputError("bundle-unreadable", message, where=str(path)) from error
+    finally:
+        os.close(root)
+
+
+def sizes(root: int) -> dict[str, int]:
+    """The size of every file below `root` by relative path.
+
+    Raises:
+        VerificationError: `file-irregular` for links, devices, and hard-linked files.
+    """
+    found: dict[str, int] = {}
+    _list(root, "", found, _DEPTH_LIMIT)
+    return found
+
+
+def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
+    for name in sorted(os.listdir(folder)):
+        path = prefix + name
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            if not depth:
+                raise _irregular(path, "a directory nested too deeply")
+            with _open_at(folder, name, path, os.O_DIRECTORY) as child:
+                _list(child, path + "/", found, depth - 1)
+            continue
+        _check_regular(status, path)
+        found[path] = status.st_size
+        if len(found) > _COUNT_LIMIT:
+            raise _irregular(path, f"more than {_COUNT_LIMIT} files")
+
+
+def read_small(root: int, path: str, limit: int) -> bytes:
+    """The bytes of a file of at most `limit` bytes."""
+    with _open_file(root, path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size > limit:
+            raise VerificationError(
+                "size-mismatch",
+                f"expected at most {limit} bytes, got {size}",
+                where=path,
+            )
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit + 1)
+
+
+def load(root: int, path: str, size: int, sha256: str) -> Buffer:
+    """The verified content of a file, in memory that cannot change any more.
+
+    Raises:
+        VerificationError: `size-mismatch` or `digest-mismatch`.
+    """
+    memory = _copy_to_memory(_chunks(root, path, size), size)
+    _compare(hashlib.sha256(memory).hexdigest(), sha256, path)
+    return memory
+
+
+def check(root: int, path: str, size: int, sha256: str) -> None:
+    """Verify the content of a file without keeping it."""
+    digest = hashlib.sha256()
+    for chunk in _chunks(root, path, size):
+        digest.update(chunk)
+    _compare(digest.hexdigest(), sha256, path)
+
+
+def _compare(got: str, expected: str, path: str) -> None:
+    if got != expected:
+        raise VerificationError(
+            "digest-mismatch",
+            f"{path} was changed after signing: expected sha256 {expected}, got {got}",
+            where=path,
+        )
+
+
+def _copy_to_memory(chunks: Iterator[bytes], size: int) -> Buffer:
+    if not size:
+        return b"".join(chunks)
+    if not hasattr(os, "memfd_create"):
+        memory = mmap.mmap(-1, size)
+        for chunk in chunks:
+            memory.write(chunk)
+        return memory
+    descriptor = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(descriptor, "wb", buffering=0) as file:
+        for chunk in chunks:
+            _write_all(descriptor, chunk)
+        _seal(descriptor)
+        return mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
+
+
+def _seal(descriptor: int) -> None:
+    import fcntl
+
+    seals = (
+        fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    )
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
+    """Exactly `size` bytes of a file, or an error if it has more or fewer."""
+    with _open_file(root, path) as descriptor:
+        found = os.fstat(descriptor).st_size
+        left = size
+        while found == size and left:
+            chunk = os.read(descriptor, min(left, _CHUNK))
+            if not chunk:
+                found = size - left
+            left -= len(chunk)
+            yield chunk
+    if found != size:
+        raise VerificationError(
+            "size-mismatch",
+            f"{path} was changed after signing: expected {size} bytes, got {found}",
+            where=path,
+        )
+
+
+@contextmanager
+def _open_file(root: int, path: str) -> Iterator[int]:
+    """Open a regular file below `root`, following no link on the way."""
+    folder, _, rest = path.partition("/")
+    if rest:
+        with (
+            _open_at(root, folder, path, os.O_DIRECTORY) as child,
+            _open_file(child, rest) as descriptor,
+        ):
+            yield descriptor
+    else:
+        with _open_at(root, path, path, 0) as descriptor:
+            _check_regular(os.fstat(descriptor), path)
+            yield descriptor
+
+
+@contextmanager
+def _open_at(folder: int, name: str, path: str, flags: int) -> Iterator[int]:
+    try:
+        descriptor = os.open(name, _OPEN | os.O_NOFOLLOW | flags, dir_fd=folder)
+    except FileNotFoundError:
+        raise VerificationError(
+            "file-missing", f"{path} is missing from the bundle", where=path
+        ) from None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+            raise _irregular(path, "a link or special file") from None
+        raise
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _irregular(path, f"{stat.filemode(status.st_mode)}")
+    if status.st_nlink != 1:
+        raise _irregular(path, f"a file with {status.st_nlink} names (hard links)")
+
+
+def _irregular(path: str, got: str) -> VerificationError:
+    return VerificationError(
+        "file-irregular",
+        f"{path}: expected a plain file with one name, got {got}",
+        where=path,
+    )

@@ -1,0 +1,168 @@
+"""Signing keys: ECDSA on P-256, private as PKCS #8 PEM, public as SPKI PEM.
+
+A key's id is the SHA-256 of its public PEM file, so `sha256sum KEY.pub` shows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from aotc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A private key, and whether it is somebody's own development key."""
+
+    key: ec.EllipticCurvePrivateKey
+    development: bool = False
+
+    @classmethod
+    def from_file(cls, path: Path | str) -> Signer:
+        """Read a private key file that only its owner can read.
+
+        Raises:
+            InputError: `key-missing`, `key-exposed` or `key-unreadable`.
+        """
+        return cls(_parse_private(read_private(Path(path)), Path(path)))
+
+    @property
+    def key_id(self) -> str:
+        """The id of the public half."""
+        return key_id(self.key.public_key())
+
+    @property
+    def public_pem(self) -> bytes:
+        """The public half, as others need it to verify."""
+        return public_pem(self.key.public_key())
+
+
+def generate() -> Signer:
+    """A new random key."""
+    return Signer(ec.generate_private_key(ec.SECP256R1()))
+
+
+def key_id(key: ec.EllipticCurvePublicKey) -> str:
+    """The SHA-256 of the public key's PEM form, in hexadecimal."""
+    return hashlib.sha256(public_pem(key)).hexdigest()
+
+
+def public_pem(key: ec.EllipticCurvePublicKey) -> bytes:
+    """The PEM form of a public key; `parse_public` reads it back."""
+    return key.public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
+    """Read a public key in PEM form.
+
+    Raises:
+        InputError: it is not a P-256 public key.
+    """
+    try:
+        key = serialization.load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not _is_p256(key.curve):
+        raise InputError(
+            "key-unreadable", "expected a P-256 public key in PEM form", where=where
+        )
+    return key
+
+
+def write_key_pair(path: Path) -> Signer:
+    """Make a new key: private in `path` (mode 0600), public beside it as `.pub`.
+
+    Raises:
+        InputError: `key-exists`; an existing key is never overwritten.
+    """
+    public = path.with_suffix(".pub")
+    signer = generate()
+    if public.exists() or not write_private(path, signer):
+        raise InputError(
+            "key-exists",
+            f"{path} or {public.name} exists already, and keys are not overwritten",
+            hint="choose another name, or move the old key away",
+        )
+    public.write_bytes(signer.public_pem)
+    return signer
+
+
+def write_private(path: Path, signer: Signer) -> bool:
+    """Write a private key to `path` in one step; False if there is a file already."""
+    pem = signer.key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(descriptor)
+        # Unlike a rename, a link never replaces what another process wrote meanwhile.
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise InputError(
+            "cannot-write",
+            f"the key cannot be written: {error.strerror}",
+            where=str(path),
+        ) from None
+    finally:
+        aside.unlink(missing_ok=True)
+    return True
+
+
+def read_private(path: Path) -> bytes:
+    """The bytes of a private key file, if nobody else can have read or written it."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read(1 << 16)
+    except OSError as error:
+        code = (
+            "key-missing" if isinstance(error, FileNotFoundError) else "key-unreadable"
+        )
+        message = f"the key file cannot be read: {error.strerror}"
+        raise InputError(code, message, where=str(path)) from None
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        raise InputError(
+            "key-exposed",
+            "expected a key file that only you can read, got "
+            f"{stat.filemode(status.st_mode)} of user {status.st_uid}",
+            where=str(path),
+            hint=f"chmod 600 {path}, or make a new key if others may have read it",
+        )
+    return data
+
+
+def _parse_private(pem: bytes, path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not _is_p256(key.curve):
+        raise InputError(
+            "key-unreadable",
+            "expected a P-256 private key in PEM form without a password",
+            where=str(path),
+        )
+    return key
+
+
+def _is_p256(curve: ec.EllipticCurve) -> bool:
+    return isinstance(curve, ec.SECP256R1)

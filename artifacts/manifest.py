@@ -1,0 +1,274 @@
+"""`manifest.json`: what a bundle holds and what a device must offer to run it.
+
+The laws: `Manifest.read(m.to_bytes()) == m` for every manifest, and
+`Manifest.read(b).to_bytes() == b` for all bytes that are accepted. So the file has one
+spelling, and `sha256(manifest.json)` identifies the bundle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from aotc.artifacts import schema, strict_json
+from aotc.artifacts.fields import Invalid
+from aotc.errors import VerificationError
+
+FILE = "manifest.json"
+SIGNATURE_FILE = "signature.json"
+_SCHEMA = "aotc.manifest"
+_MAJOR = "1"
+# Names that `requires_features` may hold: a reader must know all of them.
+_FEATURES: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array: an input, an output or a part of a state."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The contract of a symbolic dimension."""
+
+    min: int
+    max: int | None
+    multiple_of: int
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A function that can be called, with its inputs and outputs."""
+
+    name: str
+    kind: str
+    inputs: tuple[Leaf, ...]
+    arguments: Any
+    outputs: tuple[Leaf, ...]
+    result: Any
+    reads: tuple[str, ...]
+    updates: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """Values that the module keeps between calls, and how to read and write them."""
+
+    name: str
+    read: str
+    write: str
+    leaves: tuple[Leaf, ...]
+    tree: Any
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A file of parameters and the variants that need it (none named: all)."""
+
+    file: str
+    format: str
+    scope: str
+    required_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One compiled module; of those that fit a device the highest priority wins."""
+
+    id: str
+    file: str
+    backend: str
+    priority: int
+    target: Mapping[str, Any]
+    flags: tuple[str, ...]
+    runtime_abi: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the bundle, with the size and digest that it must have."""
+
+    path: str
+    role: str
+    media_type: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest that is known to be well formed.
+
+    Args:
+        data: the JSON object. Fields that this version does not know are kept.
+
+    Raises:
+        VerificationError: `manifest-version`, `manifest-feature`, `manifest-invalid`.
+    """
+
+    data: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_version(self.data)
+        _check_features(self.data)
+        try:
+            schema.check(self.data)
+        except Invalid as error:
+            raise _invalid(str(error)) from None
+
+    @classmethod
+    def read(cls, data: bytes) -> Manifest:
+        """Parse the bytes of a manifest file.
+
+        Raises:
+            VerificationError: the bytes are not a manifest in canonical form.
+        """
+        try:
+            manifest = cls(strict_json.parse(data))
+        except ValueError as error:
+            raise _invalid(f"{FILE} {error}") from None
+        if manifest.to_bytes() != data:
+            raise _invalid(f"{FILE} is not in canonical form")
+        return manifest
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the manifest file."""
+        return strict_json.dump(self.data)
+
+    @property
+    def identity(self) -> str:
+        """The SHA-256 of the manifest file, which identifies the bundle."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return str(self.data["name"])
+
+    @property
+    def version(self) -> str:
+        """The version of the model."""
+        return str(self.data["version"])
+
+    @property
+    def channel(self) -> str:
+        """`development`, `release` or `unsigned`."""
+        return str(self.data["channel"])
+
+    @property
+    def compiler_version(self) -> str:
+        """The version of the IREE compiler that made the variants."""
+        return str(self.data["toolchain"]["iree_compiler"]["version"])
+
+    @cached_property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbolic dimensions by name."""
+        return {
+            name: Symbol(s["min"], s.get("max"), s.get("multiple_of", 1))
+            for name, s in self.data["symbols"].items()
+        }
+
+    @cached_property
+    def entry_points(self) -> dict[str, EntryPoint]:
+        """The entry points by name."""
+        return {e["name"]: _entry_point(e) for e in self.data["entry_points"]}
+
+    @cached_property
+    def states(self) -> dict[str, State]:
+        """The states by name."""
+        return {
+            s["name"]: State(
+                s["name"], s["read"], s["write"], _leaves(s["leaves"]), s["tree"]
+            )
+            for s in self.data["states"]
+        }
+
+    @cached_property
+    def weights(self) -> tuple[Weights, ...]:
+        """The parameter files."""
+        return tuple(
+            Weights(w["file"], w["format"], w["scope"], tuple(w.get("required_by", ())))
+            for w in self.data["weights"]
+        )
+
+    @cached_property
+    def variants(self) -> dict[str, Variant]:
+        """The compiled modules by id."""
+        return {v["id"]: _variant(v) for v in self.data["variants"]}
+
+    @cached_property
+    def files(self) -> dict[str, File]:
+        """Every file but the manifest and its signature, by path."""
+        fields = ("path", "role", "media_type", "size", "sha256")
+        return {f["path"]: File(*(f[k] for k in fields)) for f in self.data["files"]}
+
+
+def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
+    return tuple(Leaf(i["name"], i["dtype"], tuple(i["shape"])) for i in items)
+
+
+def _entry_point(entry: Mapping[str, Any]) -> EntryPoint:
+    return EntryPoint(
+        name=entry["name"],
+        kind=entry["kind"],
+        inputs=_leaves(entry["inputs"]),
+        arguments=entry["arguments"],
+        outputs=_leaves(entry["outputs"]),
+        result=entry["result"],
+        reads=tuple(entry["reads"]),
+        updates=tuple(entry["updates"]),
+    )
+
+
+def _variant(variant: Mapping[str, Any]) -> Variant:
+    return Variant(
+        id=variant["id"],
+        file=variant["file"],
+        backend=variant["backend"],
+        priority=variant.get("priority", 0),
+        target=variant["target"],
+        flags=tuple(variant.get("flags", ())),
+        runtime_abi=variant["runtime_abi"],
+    )
+
+
+def _check_version(data: Any) -> None:
+    schema_id = data.get("schema") if isinstance(data, Mapping) else None
+    name, _, major = str(schema_id).partition("/")
+    if name != _SCHEMA:
+        raise _invalid(f"$.schema: expected {_SCHEMA}/{_MAJOR}, got {schema_id!r}")
+    if major != _MAJOR:
+        raise VerificationError(
+            "manifest-version",
+            f"expected manifest schema {_SCHEMA}/{_MAJOR}, got {schema_id}",
+            where=FILE,
+            hint="update aotc on this machine, or rebuild the bundle",
+        )
+
+
+def _check_features(data: Mapping[str, Any]) -> None:
+    features = data.get("requires_features")
+    if not isinstance(features, list):
+        raise _invalid("$.requires_features: expected a list")
+    unknown = [str(name) for name in features if name not in _FEATURES]
+    if unknown:
+        raise VerificationError(
+            "manifest-feature",
+            f"this aotc does not know what the bundle requires: {', '.join(unknown)}",
+            where=FILE,
+            hint="update aotc on this machine",
+        )
+
+
+def _invalid(message: str) -> VerificationError:
+    return VerificationError("manifest-invalid", message, where=FILE)

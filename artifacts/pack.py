@@ -1,0 +1,338 @@
+"""Writing and reading the directory `NAME-VERSION.aotc/`.
+
+`read_bundle(write_bundle(folder, manifest, files, signer), trust)` gives back the
+manifest, and `load` the bytes of every file. A bundle appears in one step or not at
+all: it is written aside, flushed to disk, and renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotc.artifacts import files as disk
+from aotc.artifacts import schema, sign, strict_json
+from aotc.artifacts.keys import Signer
+from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
+from aotc.artifacts.trust import Trust
+from aotc.errors import InputError, VerificationError
+
+SUFFIX = ".aotc"
+
+# suffix or name of a file → role, media type
+_KINDS = {
+    ".vmfb": ("module", "application/vnd.iree.vmfb"),
+    ".irpa": ("weights", "application/vnd.iree.irpa"),
+    ".safetensors": ("weights", "application/vnd.safetensors"),
+    "provenance.json": ("provenance", "application/vnd.in-toto+json"),
+    "sbom.json": ("sbom", "application/vnd.cyclonedx+json"),
+}
+
+
+@dataclass(frozen=True)
+class VerifiedBundle:
+    """A bundle whose signature and list of files are good.
+
+    The content of a file is verified when it is asked for: by `load`, or by `check` for
+    all of them.
+    """
+
+    path: Path
+    manifest: Manifest
+    key_id: str | None
+
+    def load(self, path: str) -> disk.Buffer:
+        """The verified bytes of a file, in memory that nobody can change.
+
+        Raises:
+            VerificationError: `file-missing`, `file-irregular`, `size-mismatch` or
+                `digest-mismatch`.
+        """
+        file = self.manifest.files[path]
+        with disk.open_root(self.path) as root:
+            return disk.load(root, path, file.size, file.sha256)
+
+    def check(self) -> None:
+        """Verify the content of every file."""
+        with disk.open_root(self.path) as root:
+            for file in self.manifest.files.values():
+                disk.check(root, file.path, file.size, file.sha256)
+
+
+def read_bundle(
+    path: Path | str,
+    trust: Trust | str | os.PathLike[str] | None = None,
+    allow_unsigned: bool = False,
+) -> VerifiedBundle:
+    """Open a bundle and verify everything but the content of its files.
+
+    In this order; the numbers go on from those of `aotc.artifacts.sign`:
+
+    1.–5. the signature file, by `sign.verify`
+    6. the manifest's digest is the signed one
+    7. the manifest is well formed
+    8. the signed digests, the manifest and the directory name the same files
+    9. the manifest's channel is one that the key may vouch for
+
+    Raises:
+        InputError: there is no readable bundle.
+        VerificationError: something is wrong with it.
+    """
+    path = Path(path)
+    with disk.open_root(path) as root:
+        sizes = disk.sizes(root)
+        _check_present(sizes, path)
+        raw = disk.read_small(root, FILE, strict_json.SIZE_LIMIT)
+        signature = None
+        if SIGNATURE_FILE in sizes:
+            signature = disk.read_small(root, SIGNATURE_FILE, strict_json.SIZE_LIMIT)
+    if signature is not None:
+        accepted = Trust.parse(trust)
+        # 1. – 5.
+        signed = sign.verify(signature, accepted.keys)
+        # 6. digest of the manifest
+        _check_signed_manifest(signed, raw)
+        channels = accepted.channels
+    else:
+        _check_allowed(allow_unsigned, path)
+        signed, channels = None, frozenset({"unsigned"})
+    # 7. form of the manifest
+    manifest = Manifest.read(raw)
+    # 8. the same files everywhere
+    _check_files(manifest, sizes, signed)
+    # 9. channel
+    _check_channel(manifest, channels)
+    return VerifiedBundle(path, manifest, signed.key_id if signed else None)
+
+
+def _check_allowed(allow_unsigned: bool, path: Path) -> None:
+    if not allow_unsigned:
+        raise VerificationError(
+            "unsigned",
+            "expected a signed bundle, got one without a signature",
+            where=str(path),
+            hint="--allow-unsigned runs it anyway: it is native code, so only do that "
+            "with what you built yourself",
+        )
+
+
+def _check_present(sizes: Mapping[str, int], path: Path) -> None:
+    if not sizes:
+        raise InputError("bundle-empty", "the directory is empty", where=str(path))
+    if FILE not in sizes:
+        raise VerificationError(
+            "manifest-missing", f"expected a bundle with {FILE}", where=str(path)
+        )
+
+
+def _check_signed_manifest(signed: sign.Signed, raw: bytes) -> None:
+    got, expected = hashlib.sha256(raw).hexdigest(), signed.digests.get(FILE)
+    if got != expected:
+        raise VerificationError(
+            "digest-mismatch",
+            f"{FILE} was changed after signing: expected sha256 {expected}, got {got}",
+            where=FILE,
+        )
+
+
+def _check_files(
+    manifest: Manifest, sizes: Mapping[str, int], signed: sign.Signed | None
+) -> None:
+    listed = {file.path: file.sha256 for file in manifest.files.values()}
+    if signed and {k: v for k, v in signed.digests.items() if k != FILE} != listed:
+        raise VerificationError(
+            "signature-mismatch", "the signature and the manifest list different files"
+        )
+    present = set(sizes) - {FILE, SIGNATURE_FILE}
+    for path in sorted(present - set(listed)):
+        raise VerificationError(
+            "file-unlisted", f"{path} is not part of the bundle", where=path
+        )
+    for path in sorted(set(listed) - present):
+        raise VerificationError(
+            "file-missing", f"{path} is missing from the bundle", where=path
+        )
+    for path, file in manifest.files.items():
+        if sizes[path] != file.size:
+            raise VerificationError(
+                "size-mismatch",
+                f"{path} was changed after signing: "
+                f"expected {file.size} bytes, got {sizes[path]}",
+                where=path,
+            )
+
+
+def _check_channel(manifest: Manifest, allowed: frozenset[str]) -> None:
+    if manifest.channel in allowed:
+        return
+    if allowed == {"unsigned"}:
+        raise VerificationError(
+            "signature-missing",
+            f"expected a signature, as the channel is {manifest.channel}, got none",
+        )
+    raise VerificationError(
+        "channel-mismatch",
+        f"expected a bundle of channel {' or '.join(sorted(allowed))} from this key, "
+        f"got {manifest.channel}",
+        hint="if you trust the key for more, pass it: --trust PUB",
+    )
+
+
+def write_bundle(
+    directory: Path | str,
+    manifest: Manifest | Mapping[str, Any],
+    files: Mapping[str, bytes | Path],
+    signer: Signer | None,
+    *,
+    force: bool = False,
+) -> Path:
+    """Write and sign a bundle, and return its path.
+
+    Args:
+        directory: the bundle itself if the name ends with `.aotc`, otherwise a folder
+            in which `NAME-VERSION.aotc` is made.
+        manifest: the manifest; `files` and `channel` are filled in here.
+        files: the content of each file, or where to copy it from.
+        signer: who signs; None writes a bundle of channel `unsigned`.
+        force: replace an existing bundle.
+
+    Raises:
+        InputError: `output-exists`, `not-a-bundle` or `cannot-write`. Nothing is left
+            behind then, and an existing bundle stays as it was.
+    """
+    data = dict(manifest.data if isinstance(manifest, Manifest) else manifest)
+    target = Path(directory)
+    if target.suffix != SUFFIX:
+        target = target / f"{data['name']}-{data['version']}{SUFFIX}"
+    with _aside(target, force) as folder:
+        data["channel"] = _channel(data, signer)
+        data["files"] = _copy_files(folder, files, data.get("files", []))
+        raw = Manifest(data).to_bytes()
+        _write(folder / FILE, iter([raw]))
+        if signer:
+            digests = {file["path"]: file["sha256"] for file in data["files"]}
+            digests[FILE] = hashlib.sha256(raw).hexdigest()
+            signature = sign.sign(target.name, digests, signer)
+            _write(folder / SIGNATURE_FILE, iter([signature]))
+        for path in [*folder.rglob("*"), folder]:
+            if path.is_dir():
+                _flush_directory(path)
+        _put_in_place(folder, target)
+    return target
+
+
+def _channel(data: Mapping[str, Any], signer: Signer | None) -> str:
+    if signer is None:
+        return "unsigned"
+    return "development" if signer.development else str(data.get("channel", "release"))
+
+
+def _check_target(target: Path, force: bool) -> None:
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise InputError(
+            "output-exists", f"{target} exists already", hint="replace it with --force"
+        )
+    if target.is_symlink() or not (target / FILE).is_file():
+        raise InputError(
+            "not-a-bundle",
+            f"{target} is not an aotc bundle, so it is not replaced",
+            hint="choose another output, or remove it yourself",
+        )
+
+
+@contextmanager
+def _aside(target: Path, force: bool) -> Iterator[Path]:
+    """A fresh folder beside `target` that is removed if anything goes wrong."""
+    folder = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        _check_target(target, force)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        raise InputError(
+            "cannot-write",
+            f"the bundle cannot be written: {error.strerror or error}",
+            where=str(error.filename or target),
+        ) from error
+    finally:
+        # After a success it has its final name, and there is nothing to remove.
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copy_files(
+    folder: Path, files: Mapping[str, bytes | Path], described: list[Any]
+) -> list[dict[str, Any]]:
+    known = {entry["path"]: entry for entry in described}
+    entries = []
+    for path in sorted(files):
+        _check_path(path)
+        source, place = files[path], folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        chunks = _read(source) if isinstance(source, Path) else iter([source])
+        size, sha256 = _write(place, chunks)
+        name = place.name if place.name in _KINDS else place.suffix
+        role, media_type = _KINDS.get(name, ("data", "application/octet-stream"))
+        entry = {"role": role, "media_type": media_type} | known.get(path, {})
+        entries.append(entry | {"path": path, "size": size, "sha256": sha256})
+    return entries
+
+
+def _check_path(path: str) -> None:
+    if not schema.is_path(path) or path in schema.RESERVED_PATHS:
+        raise InputError(
+            "bad-file-name", f"{path!r} cannot be the name of a file in a bundle"
+        )
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            yield chunk
+
+
+def _write(path: Path, chunks: Iterator[bytes]) -> tuple[int, str]:
+    """Write a new file through to the disk; its size and SHA-256."""
+    digest, size = hashlib.sha256(), 0
+    with open(path, "xb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return size, digest.hexdigest()
+
+
+def _flush_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put_in_place(folder: Path, target: Path) -> None:
+    """Give the finished folder its final name, replacing an old bundle, or undo it."""
+    old = target.with_name(f".{target.name}.old-{secrets.token_hex(8)}")
+    try:
+        if os.path.lexists(target):
+            os.rename(target, old)
+        os.rename(folder, target)
+        _flush_directory(target.parent)
+    except BaseException:
+        if not folder.exists():
+            os.rename(target, folder)
+        if old.exists():
+            os.rename(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,227 @@
+"""The fields of `aotc.manifest/1` and the rules that tie them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aotc.artifacts import trees
+from aotc.artifacts.fields import (
+    Check,
+    Invalid,
+    anything,
+    fail,
+    integer,
+    listing,
+    mapping,
+    nullable,
+    one_of,
+    record,
+    text,
+)
+from aotc.artifacts.shapes import Dim
+
+DTYPES = tuple(
+    [
+        "bool",
+        "i8",
+        "i16",
+        "i32",
+        "i64",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "f16",
+        "bf16",
+        "f32",
+        "f64",
+    ]
+)
+RESERVED_PATHS = ("manifest.json", "signature.json")
+
+# No part of a path may begin with a dot: that excludes `..`, and `.git`, which other
+# verifiers of the signature format skip.
+_PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
+_name = text(_PART, "a name of letters, digits and . _ -")
+_path = text(rf"{_PART}(/{_PART}){{0,7}}", "a relative path of plain names")
+_string = text()
+_digest = text("[0-9a-f]{64}", "a SHA-256 in hexadecimal")
+_identifier = text("[A-Za-z_][A-Za-z0-9_]*", "an identifier")
+
+
+def _dim(value: Any, path: str) -> None:
+    if isinstance(value, str):
+        try:
+            Dim.parse(value)
+        except ValueError as error:
+            raise Invalid(f"{path}: {error}") from None
+    else:
+        integer(0)(value, path)
+
+
+_leaf = record(
+    {"name": _string, "dtype": one_of(*DTYPES), "shape": listing(_dim)},
+)
+_entry_point = record(
+    {
+        "name": _identifier,
+        "kind": one_of("infer", "train-step"),
+        "inputs": listing(_leaf),
+        "arguments": record({"dict": mapping(_identifier, anything)}),
+        "outputs": listing(_leaf),
+        "result": anything,
+        "reads": listing(_string),
+        "updates": listing(_string),
+    }
+)
+_state = record(
+    {
+        "name": _string,
+        "read": _identifier,
+        "write": _identifier,
+        "leaves": listing(_leaf),
+        "tree": anything,
+    }
+)
+_weights = record(
+    {"file": _path, "format": one_of("irpa", "safetensors"), "scope": _string},
+    {"required_by": listing(_string)},
+)
+_target = record(
+    {"name": _string},
+    {
+        "arch": _string,
+        "cpu_features_required": listing(_string),
+        "sm": text(r"sm_\d+[af]?", "a compute capability such as sm_80"),
+        "ptx_isa": text(r"\d+\.\d+", "a PTX version such as 7.6"),
+        "min_cuda_driver_api": integer(0),
+        "min_vulkan_api": text(r"\d+\.\d+", "a Vulkan version such as 1.1"),
+    },
+)
+_runtime_abi = record(
+    {},
+    {
+        "iree_vm_bytecode": listing(integer(0), least=2),
+        "vm_feature_bits": integer(0),
+        "module_deps": mapping(_string, integer(0)),
+        "executable_formats": listing(_string),
+        "runtime_tested": listing(_string),
+    },
+)
+_variant = record(
+    {
+        "id": _name,
+        "file": _path,
+        "backend": _string,
+        "target": _target,
+        "runtime_abi": _runtime_abi,
+    },
+    {"priority": integer(-(2**31)), "flags": listing(_string)},
+)
+_file = record(
+    {
+        "path": _path,
+        "role": _string,
+        "media_type": _string,
+        "size": integer(0),
+        "sha256": _digest,
+    }
+)
+_symbol = record(
+    {"min": integer(0)},
+    {"max": nullable(integer(0)), "multiple_of": integer(1)},
+)
+_manifest: Check = record(
+    {
+        "name": _name,
+        "version": text(r"[A-Za-z0-9._+-]+", "a version"),
+        "channel": one_of("development", "release", "unsigned"),
+        "toolchain": record({"iree_compiler": record({"version": _string})}),
+        "symbols": mapping(_identifier, _symbol),
+        "entry_points": listing(_entry_point, least=1),
+        "states": listing(_state),
+        "weights": listing(_weights),
+        "variants": listing(_variant, least=1),
+        "files": listing(_file, least=1),
+    }
+)
+
+
+def check(data: Mapping[str, Any]) -> None:
+    """Raise `Invalid` unless `data` is a manifest that makes sense."""
+    _manifest(data, "$")
+    _check_unique(data)
+    _check_references(data)
+    for index, entry in enumerate(data["entry_points"]):
+        _check_entry(entry, data, f"$.entry_points[{index}]")
+    for index, state in enumerate(data["states"]):
+        path = f"$.states[{index}]"
+        trees.check(state["tree"], len(state["leaves"]), f"{path}.tree", each_once=True)
+        for leaf in state["leaves"]:
+            if any(isinstance(dim, str) for dim in leaf["shape"]):
+                fail(f"{path}.leaves", "static shapes", leaf["shape"])
+
+
+def _check_unique(data: Mapping[str, Any]) -> None:
+    keys = {"entry_points": "name", "states": "name", "variants": "id", "files": "path"}
+    for table, key in keys.items():
+        seen: set[str] = set()
+        for row in data[table]:
+            # Some file systems do not tell upper from lower case.
+            folded = row[key].lower() if table == "files" else row[key]
+            if folded in seen:
+                fail(f"$.{table}", f"each {key} once", row[key])
+            seen.add(folded)
+
+
+def _check_references(data: Mapping[str, Any]) -> None:
+    files = {file["path"] for file in data["files"]}
+    for reserved in RESERVED_PATHS:
+        if reserved in files:
+            fail("$.files", "no entry for the manifest or its signature", reserved)
+    variants = {variant["id"] for variant in data["variants"]}
+    states = {state["name"] for state in data["states"]}
+    for table in ("variants", "weights"):
+        for index, row in enumerate(data[table]):
+            _known([row["file"]], files, f"$.{table}[{index}].file")
+    for index, row in enumerate(data["weights"]):
+        path = f"$.weights[{index}].required_by"
+        _known(row.get("required_by", ()), variants, path)
+    for index, row in enumerate(data["entry_points"]):
+        _known(row["updates"], states, f"$.entry_points[{index}].updates")
+
+
+def _known(names: Iterable[str], known: set[str], path: str) -> None:
+    for name in names:
+        if name not in known:
+            fail(path, "one of " + (", ".join(sorted(known)) or "none"), name)
+
+
+def _check_entry(entry: Mapping[str, Any], data: Mapping[str, Any], path: str) -> None:
+    inputs, outputs = entry["inputs"], entry["outputs"]
+    arguments = f"{path}.arguments"
+    trees.check(entry["arguments"], len(inputs), arguments, each_once=True)
+    trees.check(entry["result"], len(outputs), f"{path}.result", each_once=False)
+    dims = [_dims(leaf) for leaf in inputs]
+    bound = {d.text.strip() for leaf in dims for d in leaf if d.is_symbol}
+    everywhere = dims + [_dims(leaf) for leaf in outputs]
+    used = {s for leaf in everywhere for d in leaf for s in d.symbols}
+    _known(sorted(used), set(data["symbols"]), f"{path} symbol")
+    # A call learns the value of a symbol only from a dimension that is just the symbol.
+    unbound = {s for leaf in dims for d in leaf for s in d.symbols} - bound
+    if unbound:
+        fail(f"{path}.inputs", "a dimension that is just the symbol", sorted(unbound))
+
+
+def _dims(leaf: Mapping[str, Any]) -> list[Dim]:
+    return [Dim.parse(dim) for dim in leaf["shape"] if isinstance(dim, str)]
+
+
+def is_path(value: str) -> bool:
+    """Whether `value` can be the path of a file in a bundle."""
+    try:
+        _path(value, "")
+    except Invalid:
+        return False
+    return True

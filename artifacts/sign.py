@@ -1,0 +1,205 @@
+"""The signature of a bundle: writing and checking it, in pure functions over bytes.
+
+The format is the OpenSSF Model Signing bundle, version 1.0: a Sigstore bundle (v0.3)
+around a DSSE envelope around an in-toto statement, which names every file of the
+directory with its SHA-256. Keys are ECDSA on P-256, and signing is deterministic
+(RFC 6979), so that the same files and key give the same bytes.
+
+`verify` goes through these steps, and looks into the payload only after step 4:
+
+1. size: at most `strict_json.SIZE_LIMIT` bytes
+2. shape: canonical JSON, media type, one signature, payload type
+3. trust: the key that the hint names is one of ours
+4. signature: ECDSA over the pre-authentication encoding of the raw payload
+5. statement: type, predicate type, serialization, unique names, root digest
+
+Stricter than the specification: the JSON has one spelling, nothing is ignored in the
+directory, and links are refused. What `verify` accepts, other verifiers of the format
+accept as well; not the other way round.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from aotc.artifacts import fields, strict_json
+from aotc.artifacts.keys import Signer
+from aotc.artifacts.manifest import SIGNATURE_FILE
+from aotc.errors import VerificationError
+
+_BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+_PAYLOAD_TYPE = "application/vnd.in-toto+json"
+_STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+_PREDICATE_TYPE = "https://model_signing/signature/v1.0"
+_SERIALIZATION = {
+    "method": "files",
+    "hash_type": "sha256",
+    "allow_symlinks": False,
+    "ignore_paths": [],
+}
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What a good signature says: who signed, and the digest of every file."""
+
+    key_id: str
+    name: str
+    digests: Mapping[str, str]
+
+
+def sign(name: str, digests: Mapping[str, str], signer: Signer) -> bytes:
+    """The signature file for a directory `name` with files of these SHA-256 digests.
+
+    `verify(sign(name, digests, signer), keys)` gives back `name` and `digests`.
+    """
+    payload = strict_json.dump(_statement(name, digests))
+    algorithm = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
+    signature = signer.key.sign(_encode(payload), algorithm)
+    return strict_json.dump(_bundle(signer.key_id, payload, signature))
+
+
+def verify(data: bytes, keys: Mapping[str, ec.EllipticCurvePublicKey]) -> Signed:
+    """Check the signature file `data` against trusted public keys by id.
+
+    Raises:
+        VerificationError: `signature-malformed`, `untrusted-key` or
+            `signature-mismatch`.
+    """
+    # 1. size, 2. shape
+    hint, payload, signature = _open_bundle(data)
+    # 3. trust
+    if hint not in keys:
+        trusted = ", ".join(sorted(keys)) or "none"
+        raise VerificationError(
+            "untrusted-key",
+            f"signed with key {hint}, which is not trusted (trusted: {trusted})",
+            where=SIGNATURE_FILE,
+            hint="if you trust the signer, pass its public key: --trust PUB",
+        )
+    # 4. signature
+    try:
+        keys[hint].verify(signature, _encode(payload), ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        raise VerificationError(
+            "signature-mismatch",
+            f"the signature was not made by key {hint} over this content",
+            where=SIGNATURE_FILE,
+        ) from None
+    # 5. statement
+    return _read_statement(hint, payload)
+
+
+def _encode(payload: bytes) -> bytes:
+    """DSSE's pre-authentication encoding: what the signature is computed over."""
+    head = f"DSSEv1 {len(_PAYLOAD_TYPE)} {_PAYLOAD_TYPE} {len(payload)} "
+    return head.encode("ascii") + payload
+
+
+def _bundle(hint: str, payload: bytes, signature: bytes) -> dict[str, Any]:
+    return {
+        "mediaType": _BUNDLE_TYPE,
+        "verificationMaterial": {"publicKey": {"hint": hint}, "tlogEntries": []},
+        "dsseEnvelope": {
+            "payload": base64.b64encode(payload).decode("ascii"),
+            "payloadType": _PAYLOAD_TYPE,
+            "signatures": [
+                {"keyid": "", "sig": base64.b64encode(signature).decode("ascii")}
+            ],
+        },
+    }
+
+
+_text = fields.text()
+_bundle_shape = fields.record(
+    {
+        "mediaType": fields.one_of(_BUNDLE_TYPE),
+        "verificationMaterial": fields.record(
+            {"publicKey": fields.record({"hint": _text})}
+        ),
+        "dsseEnvelope": fields.record(
+            {
+                "payload": _text,
+                "payloadType": fields.one_of(_PAYLOAD_TYPE),
+                "signatures": fields.listing(fields.record({"sig": _text}), least=1),
+            }
+        ),
+    }
+)
+
+
+def _open_bundle(data: bytes) -> tuple[str, bytes, bytes]:
+    try:
+        bundle = strict_json.parse(data)
+        _bundle_shape(bundle, "$")
+        envelope = bundle["dsseEnvelope"]
+        hint = bundle["verificationMaterial"]["publicKey"]["hint"]
+        payload = base64.b64decode(envelope["payload"], validate=True)
+        signature = base64.b64decode(envelope["signatures"][0]["sig"], validate=True)
+    except ValueError as error:
+        raise _malformed(str(error)) from None
+    # One spelling: this excludes further signatures, unknown fields and loose base64.
+    if strict_json.dump(_bundle(hint, payload, signature)) != data:
+        raise _malformed("is not a bundle of one signature in canonical form")
+    return hint, payload, signature
+
+
+def _statement(name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+    resources = [
+        {"name": path, "algorithm": "sha256", "digest": digests[path]}
+        for path in sorted(digests)
+    ]
+    joined = b"".join(bytes.fromhex(digests[path]) for path in sorted(digests))
+    root = hashlib.sha256(joined).hexdigest()
+    return {
+        "_type": _STATEMENT_TYPE,
+        "subject": [{"name": name, "digest": {"sha256": root}}],
+        "predicateType": _PREDICATE_TYPE,
+        "predicate": {"serialization": _SERIALIZATION, "resources": resources},
+    }
+
+
+_statement_shape = fields.record(
+    {
+        "subject": fields.listing(fields.record({"name": _text}), least=1),
+        "predicate": fields.record(
+            {
+                "resources": fields.listing(
+                    fields.record(
+                        {"name": _text, "digest": fields.text("[0-9a-f]{64}")}
+                    )
+                )
+            }
+        ),
+    }
+)
+
+
+def _read_statement(hint: str, payload: bytes) -> Signed:
+    try:
+        statement = strict_json.parse(payload)
+        _statement_shape(statement, "$")
+    except ValueError as error:
+        raise _malformed(f"payload {error}") from None
+    name = statement["subject"][0]["name"]
+    resources = statement["predicate"]["resources"]
+    digests = {item["name"]: item["digest"] for item in resources}
+    # Built again from what was understood, the statement must be the same. That covers
+    # its types, the serialization, repeated names, their order and the root digest.
+    if payload != strict_json.dump(_statement(name, digests)):
+        raise _malformed("payload is not a statement of model signing v1.0")
+    return Signed(hint, name, digests)
+
+
+def _malformed(message: str) -> VerificationError:
+    return VerificationError(
+        "signature-malformed", f"the signature {message}", where=SIGNATURE_FILE
+    )

@@ -1,0 +1,89 @@
+"""JSON as the bundle format uses it: one spelling out, and nothing doubtful in.
+
+Python's own parser accepts repeated keys (the last one wins), NaN, integers of any
+size and `1e999`. Two readers may understand such a text differently, which is how
+signed data gets misread, so all of it is refused here. `parse(dump(x)) == x`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+SIZE_LIMIT = 4 << 20
+DEPTH_LIMIT = 64
+INTEGER_LIMIT = 2**53
+
+
+def dump(value: Any) -> bytes:
+    """The canonical bytes: sorted keys, two spaces, ASCII, one newline at the end."""
+    text = json.dumps(value, sort_keys=True, indent=2, allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def parse(data: bytes) -> Any:
+    """Read JSON strictly.
+
+    Raises:
+        ValueError: what is wrong, as a clause to follow the file's name.
+    """
+    if len(data) > SIZE_LIMIT:
+        raise ValueError(f"has {len(data)} bytes, more than the {SIZE_LIMIT} allowed")
+    try:
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_int=_integer,
+            parse_float=_float,
+        )
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    _check_depth(value)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        double = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"has the key {double!r} twice in one object")
+    return result
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"holds {text}, which is not JSON")
+
+
+def _integer(text: str) -> int:
+    if len(text) > 17 or abs(int(text)) > INTEGER_LIMIT:
+        raise ValueError(f"holds an integer beyond 2**53: {text[:24]}")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"holds a number out of range: {text[:24]}")
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return
+    raise ValueError(f"is nested deeper than {DEPTH_LIMIT} levels")
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

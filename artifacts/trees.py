@@ -1,0 +1,62 @@
+"""Pytrees as the manifest spells them.
+
+A leaf is the index of an input or output; `{"dict": {...}}`, `{"list": [...]}` and
+`{"tuple": [...]}` are containers, `null` is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.artifacts.fields import fail
+
+Tree = Any
+
+
+def check(tree: Tree, count: int, path: str, *, each_once: bool) -> None:
+    """Raise `Invalid` unless `tree` is well formed over `count` leaves."""
+    found: list[int] = []
+    _collect(tree, path, found)
+    for index in found:
+        if not 0 <= index < count:
+            fail(path, f"leaf indexes below {count}", index)
+    if each_once and sorted(found) != list(range(count)):
+        fail(path, f"each of the {count} leaves exactly once", found)
+
+
+def _collect(tree: Tree, path: str, found: list[int]) -> None:
+    if tree is None:
+        return
+    if type(tree) is int:
+        found.append(tree)
+        return
+    kind, body = _split(tree, path)
+    children = body.items() if kind == "dict" else enumerate(body)
+    for key, child in children:
+        _collect(child, f"{path}.{kind}[{key!r}]", found)
+
+
+def _split(tree: Tree, path: str) -> tuple[str, Any]:
+    if isinstance(tree, dict) and len(tree) == 1:
+        kind, body = next(iter(tree.items()))
+        if isinstance(body, {"dict": dict, "list": list, "tuple": list}.get(kind, ())):
+            return kind, body
+    fail(path, 'a leaf index, null or {"dict"|"list"|"tuple": …}', tree)
+    raise AssertionError  # `fail` raises
+
+
+def builder(tree: Tree) -> Callable[[Sequence[Any]], Any]:
+    """A function that puts a flat sequence of leaves into the form of `tree`."""
+    if tree is None:
+        return lambda leaves: None
+    if isinstance(tree, int):
+        return lambda leaves: leaves[tree]
+    kind, body = _split(tree, "tree")
+    if kind == "dict":
+        items = [(key, builder(child)) for key, child in body.items()]
+        return lambda leaves: {key: build(leaves) for key, build in items}
+    parts = [builder(child) for child in body]
+    if kind == "list":
+        return lambda leaves: [build(leaves) for build in parts]
+    return lambda leaves: tuple(build(leaves) for build in parts)

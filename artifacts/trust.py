@@ -1,0 +1,121 @@
+"""Whose signatures a machine accepts.
+
+Given public keys are trusted for every bundle. Without any, only the user's own
+development key is, and only for bundles of the channel `development`: what one builds
+runs at once on one's own account, and nowhere else without a decision.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from aotc import options
+from aotc.artifacts import keys
+from aotc.errors import InputError
+
+_KEY_FILE = "development.key"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Trusted public keys by id, and the channels that they may vouch for."""
+
+    keys: Mapping[str, ec.EllipticCurvePublicKey]
+    channels: frozenset[str] = frozenset({"development", "release"})
+
+    @classmethod
+    def of(cls, *sources: str | bytes | os.PathLike[str]) -> Trust:
+        """Trust public keys, each given as a file or as PEM text.
+
+        Raises:
+            InputError: `key-missing` or `key-unreadable`.
+        """
+        found = [_public_key(source) for source in sources]
+        return cls({keys.key_id(key): key for key in found})
+
+    @classmethod
+    def default(cls) -> Trust:
+        """Trust the user's own development key, if there is one."""
+        path = home() / _KEY_FILE
+        channels = frozenset({"development"})
+        if not path.exists():
+            return cls({}, channels)
+        signer = _read_development_key(path)
+        return cls({signer.key_id: signer.key.public_key()}, channels)
+
+    @classmethod
+    def parse(cls, value: Trust | str | bytes | os.PathLike[str] | None) -> Trust:
+        """What a caller means by `trust`: this, one public key, or the default."""
+        if isinstance(value, Trust):
+            return value
+        return cls.default() if value is None else cls.of(value)
+
+
+def home() -> Path:
+    """The folder of the development key: `AOTC_HOME` or the user's data folder.
+
+    Raises:
+        InputError: `no-home`, for an account without a home folder.
+    """
+    chosen = options.get("AOTC_HOME")
+    try:
+        return Path(chosen) if chosen else Path.home() / ".local" / "share" / "aotc"
+    except RuntimeError:
+        raise InputError(
+            "no-home",
+            "this account has no home folder to keep a development key in",
+            hint="set AOTC_HOME, or name the keys to use",
+        ) from None
+
+
+def development_key() -> keys.Signer:
+    """The user's development key, made on first use.
+
+    Raises:
+        InputError: `key-exposed` if others can read the key or change its folder.
+    """
+    path = home() / _KEY_FILE
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            "cannot-write",
+            f"the folder of the development key cannot be made: {error.strerror}",
+            where=str(path.parent),
+            hint="set AOTC_HOME to a folder of yours",
+        ) from None
+    if not path.exists():
+        # If two processes come here at once, the second finds the first one's key.
+        keys.write_private(path, keys.generate())
+    return _read_development_key(path)
+
+
+def _read_development_key(path: Path) -> keys.Signer:
+    folder = path.parent.stat()
+    if folder.st_uid != os.geteuid() or folder.st_mode & 0o022:
+        raise InputError(
+            "key-exposed",
+            "expected the key's folder to be yours alone to write to, got mode "
+            f"{folder.st_mode & 0o777:o} of user {folder.st_uid}",
+            where=str(path.parent),
+            hint=f"chmod 700 {path.parent}",
+        )
+    return replace(keys.Signer.from_file(path), development=True)
+
+
+def _public_key(source: str | bytes | os.PathLike[str]) -> ec.EllipticCurvePublicKey:
+    if isinstance(source, bytes):
+        return keys.parse_public(source, "the given public key")
+    if isinstance(source, str) and source.lstrip().startswith("-----BEGIN"):
+        return keys.parse_public(source.encode(), "the given public key")
+    try:
+        pem = Path(source).read_bytes()
+    except OSError as error:
+        message = f"the public key cannot be read: {error.strerror}"
+        raise InputError("key-missing", message, where=str(source)) from None
+    return keys.parse_public(pem, str(source))

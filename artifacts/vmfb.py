@@ -1,0 +1,111 @@
+"""What an IREE module needs of a runtime, read from its bytes without loading it.
+
+A `.vmfb` is a flatbuffer behind a zip header: the identifier `IREE` stands four bytes
+after the start. Loading a module made for another runtime, or a damaged one, can end
+the process; reading a few fields cannot.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+from aotc.errors import InputError
+
+# Fields of the root table, by their number in IREE's schema.
+_REQUIREMENTS, _DEPENDENCIES, _VERSION = 2, 5, 13
+_SEARCH_LIMIT = 4096
+
+_FORMATS = re.compile(
+    rb"(?<![\w-])(?:(?:embedded|system)-elf-[a-z0-9_]+|system-dll-[a-z0-9_]+"
+    rb"|cuda-nvptx-fb|vulkan-spirv-fb(?:-ptr)?|vmvx-bytecode-fb|rocm-hsaco-fb"
+    rb"|hip-hsaco-fb|amdgcn-[a-z0-9-]+|metal-msl-fb|metal-[a-z0-9-]*fb)(?![\w-])"
+)
+_PTX = re.compile(rb"\.version (\d+\.\d+)\s+\.target (sm_\d+[af]?)")
+
+
+def runtime_abi(data: bytes) -> dict[str, Any]:
+    """The `runtime_abi` of a variant, for the manifest.
+
+    Raises:
+        InputError: `not-a-vmfb`.
+    """
+    try:
+        table = _Table.root(data)
+        version = table.scalar(_VERSION, "<I")
+        found = sorted({m.group().decode() for m in _FORMATS.finditer(data)})
+        return {
+            "iree_vm_bytecode": [version >> 16, version & 0xFFFF],
+            "vm_feature_bits": table.scalar(_REQUIREMENTS, "<I"),
+            "module_deps": {
+                row.string(0): row.scalar(1, "<I")
+                for row in table.tables(_DEPENDENCIES)
+            },
+            "executable_formats": found,
+        }
+    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
+        raise InputError("not-a-vmfb", f"this is not an IREE module: {error}") from None
+
+
+def ptx(data: bytes) -> tuple[str, str] | None:
+    """PTX version and `sm` of a module's CUDA code: the newest, if there is any."""
+    found = {(m[1].decode(), m[2].decode()) for m in _PTX.finditer(data)}
+    return max(found, key=lambda pair: _number(pair[0]), default=None)
+
+
+def _number(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+class _Table:
+    """A flatbuffer table: offsets into `data`, fields by number."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+        self._vtable = at - self._unpack("<i", at)
+
+    @classmethod
+    def root(cls, data: bytes) -> _Table:
+        mark = data.find(b"IREE", 0, _SEARCH_LIMIT)
+        if mark < 4:
+            raise ValueError("the identifier is missing")
+        start = mark - 4
+        return cls(data, start + struct.unpack_from("<I", data, start)[0])
+
+    def scalar(self, field: int, kind: str) -> int:
+        at = self._field(field)
+        return self._unpack(kind, at) if at else 0
+
+    def string(self, field: int) -> str:
+        at = self._target(self._field(field))
+        length = self._unpack("<I", at)
+        return bytes(self._data[at + 4 : at + 4 + length]).decode("ascii")
+
+    def tables(self, field: int) -> list[_Table]:
+        slot = self._field(field)
+        if not slot:
+            return []
+        at = self._target(slot)
+        count = self._unpack("<I", at)
+        if count > len(self._data):
+            raise ValueError("a list is longer than the file")
+        slots = range(at + 4, at + 4 + 4 * count, 4)
+        return [_Table(self._data, self._target(slot)) for slot in slots]
+
+    def _field(self, number: int) -> int:
+        entry = 4 + 2 * number
+        if entry >= self._unpack("<H", self._vtable):
+            return 0
+        offset = self._unpack("<H", self._vtable + entry)
+        return self._at + offset if offset else 0
+
+    def _target(self, at: int) -> int:
+        return at + self._unpack("<I", at)
+
+    def _unpack(self, kind: str, at: int) -> int:
+        # A negative offset would count from the end of the file.
+        if at < 0:
+            raise ValueError("an offset points outside")
+        return int(struct.unpack_from(kind, self._data, at)[0])

@@ -1,0 +1,188 @@
+"""Arrays on the command line: `--input name=value` in, an `.npz` file or text out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.artifacts.manifest import Leaf
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
+    """One array for each of `leaves`, from texts such as ``x=@x.npy`` and ``n=3``.
+
+    Raises:
+        InputError: an input is unknown, missing, given twice or unreadable.
+    """
+    known = {leaf.name: leaf for leaf in leaves}
+    found: dict[str, Array] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(
+                "bad-input",
+                f"expected NAME=VALUE, got {text!r}",
+                hint="for example --input x=@x.npy or --input n=3",
+            )
+        if name not in known:
+            raise _unknown(name, known)
+        if name in found:
+            raise InputError("repeated-input", f"the input {name!r} is given twice")
+        found[name] = _read(value, known[name])
+    missing = [name for name in known if name not in found]
+    if missing:
+        raise InputError(
+            "missing-input",
+            f"no value for the input {', '.join(missing)}",
+            hint=" ".join(f"--input {name}=@{name}.npy" for name in missing),
+        )
+    return [found[leaf.name] for leaf in leaves]
+
+
+def _unknown(name: str, known: Mapping[str, Leaf]) -> InputError:
+    inputs = ", ".join(f"{leaf.name}: {leaf}" for leaf in known.values())
+    return InputError(
+        "unknown-input",
+        f"the entry has no input {name!r}",
+        hint=f"inputs: {inputs or 'none'}",
+    )
+
+
+def _read(value: str, leaf: Leaf) -> Array:
+    if value.startswith("@"):
+        return _as_stored(_load(value[1:]), leaf)
+    return _literal(value, leaf)
+
+
+def _load(source: str) -> Array:
+    """An array from ``file.npy`` or ``file.npz:key``; pickles are refused."""
+    path, npz, key = source.partition(".npz:")
+    path += ".npz" if npz else ""
+    try:
+        content = np.load(path, allow_pickle=False)
+        if not isinstance(content, np.ndarray):
+            with content as archive:
+                return np.asarray(archive[_key(archive.files, key, path)])
+        return content
+    except FileNotFoundError:
+        message = "there is no such file"
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        message = f"expected a NumPy file: {error}"
+    raise InputError("bad-input-file", message, where=path)
+
+
+def _key(keys: Sequence[str], key: str, path: str) -> str:
+    if not key and len(keys) == 1:
+        return keys[0]
+    if key in keys:
+        return key
+    raise InputError(
+        "bad-input-file",
+        f"expected the name of one of its arrays, got {key!r}",
+        where=path,
+        hint=f"@{path}:NAME with NAME one of {', '.join(keys)}",
+    )
+
+
+def _as_stored(array: Array, leaf: Leaf) -> Array:
+    """NumPy files keep the bytes of a bf16 array but forget its type."""
+    wanted = dtypes.to_numpy(leaf.dtype)
+    opaque = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
+    return array.view(wanted) if opaque else array
+
+
+def _literal(text: str, leaf: Leaf) -> Array:
+    """A JSON number or nested list of numbers, exactly in the dtype of the input."""
+    wanted = dtypes.to_numpy(leaf.dtype)
+    try:
+        plain = np.array(json.loads(text))
+        if plain.dtype.kind not in _LITERAL_KINDS[_kind(leaf.dtype)]:
+            raise ValueError(
+                f"a value of type {plain.dtype} cannot become {leaf.dtype}"
+            )
+        array = plain.astype(wanted)
+        if _kind(leaf.dtype) == "int" and not np.array_equal(array, plain):
+            raise ValueError(f"a value is out of range for {leaf.dtype}")
+    except (ValueError, OverflowError) as error:
+        raise InputError(
+            "bad-input",
+            f"expected {leaf} as JSON for {leaf.name!r}: {error}",
+            hint=f"for an array from a file write {leaf.name}=@FILE.npy",
+        ) from None
+    return array
+
+
+# kind of the input's dtype → NumPy kinds of literals that it takes
+_LITERAL_KINDS = {"bool": "b", "int": "iu", "float": "iuf"}
+
+
+def _kind(dtype: str) -> str:
+    if dtype == "bool":
+        return "bool"
+    return "float" if dtypes.is_float(dtype) else "int"
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write `arrays` as an `.npz` file that appears complete or not at all."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        # Not np.savez: an array called `file` would clash with its parameter, and the
+        # dates in its archive make equal content differ.
+        with zipfile.ZipFile(aside, "x") as archive:
+            for name, array in arrays.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def render(arrays: Mapping[str, Array], leaves: Sequence[Leaf]) -> str:
+    """The arrays for people: type, size and, of large ones, the corners."""
+    return "\n".join(
+        f"{leaf.name}: {leaf.dtype}{list(arrays[leaf.name].shape)}\n"
+        + np.array2string(arrays[leaf.name], threshold=64, prefix="")
+        for leaf in leaves
+    )
+
+
+def to_json(
+    arrays: Mapping[str, Array], leaves: Sequence[Leaf]
+) -> list[dict[str, Any]]:
+    """The arrays for scripts. JSON has no NaN and no infinity, so those are strings."""
+    return [
+        {
+            "name": leaf.name,
+            "dtype": leaf.dtype,
+            "shape": list(arrays[leaf.name].shape),
+            "values": _plain(_widen(arrays[leaf.name]).tolist()),
+        }
+        for leaf in leaves
+    ]
+
+
+def _widen(array: Array) -> Array:
+    """`tolist` of bf16 gives objects that JSON does not know."""
+    return array if array.dtype.kind in "biuf" else array.astype(np.float64)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,116 @@
+"""`aotc build`: model in, signed bundle out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aotc.cli import output
+from aotc.cli.progress import reporter
+from aotc.cli.verb import OutputFile, format_option, verb
+from aotc.target import TARGETS, Target
+
+
+def _complete_target(
+    ctx: click.Context, param: click.Parameter, begun: str
+) -> list[str]:
+    return [name for name in ("cpu", *TARGETS) if name.startswith(begun)]
+
+
+@verb(
+    "aotc build model.py",
+    "aotc build model.py:predict -o dist --name digits --version 1.0.0",
+    "aotc build model.py --target x86_64-v3 --target cuda:sm_89",
+    "aotc build model.py --sign release.key",
+    "aotc build model.py --dump ir --verbose",
+)
+@click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=".",
+    help="Folder to write the bundle into.",
+)
+@click.option("--entry", "entries", multiple=True, help="Build only this entry.")
+@click.option(
+    "-t",
+    "--target",
+    "targets",
+    multiple=True,
+    default=["cpu"],
+    show_default=True,
+    help="What to compile for; see `aotc targets`.",
+    shell_complete=_complete_target,
+)
+@click.option("--name", help="Name of the bundle, instead of the source's.")
+@click.option("--version", help="Version of the bundle.")
+@click.option(
+    "--sign",
+    "key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Private key to sign with, instead of the development key.",
+)
+@click.option("--no-sign", is_flag=True, help="Leave the bundle unsigned.")
+@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+@click.option(
+    "--dump",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the IR of every stage into this folder.",
+)
+@click.option(
+    "--report",
+    type=OutputFile(),
+    help="Write the build report to this JSON file.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Print each stage and its time.")
+@format_option()
+def build(
+    source: str,
+    folder: Path,
+    entries: tuple[str, ...],
+    targets: tuple[str, ...],
+    key: Path | None,
+    no_sign: bool,
+    report: Path | None,
+    verbose: bool,
+    form: str,
+    **choices: Any,
+) -> None:
+    """Compile every entry of SOURCE to one signed bundle.
+
+    SOURCE is a Python file; `model.py:predict` builds the entry `predict` alone.
+    """
+    if key and no_sign:
+        raise click.UsageError("--sign and --no-sign exclude each other")
+    # Before the pipeline, whose import takes long: a misspelt target fails at once.
+    wanted = tuple(dict.fromkeys(Target.parse(text) for text in targets))
+    from aotc import pipeline
+
+    path, named = _split(source)
+    result = pipeline.build(
+        path,
+        output=folder,
+        entries=(*named, *entries),
+        targets=wanted,
+        signing_key=key,
+        sign=not no_sign,
+        reporter=reporter(verbose=verbose),
+        **choices,
+    )
+    document = {"schema": "aotc.build/1", **result.to_json()}
+    if report:
+        report.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    output.emit(document, result.to_text(), form)
+
+
+def _split(source: str) -> tuple[str, tuple[str, ...]]:
+    """`model.py:predict` → the file and the entry; a drive letter is not an entry."""
+    path, colon, entry = source.rpartition(":")
+    if colon and entry.isidentifier() and path.endswith(".py"):
+        return path, (entry,)
+    return source, ()

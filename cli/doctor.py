@@ -1,0 +1,153 @@
+"""`aotc doctor`: what this machine has and lacks."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib import metadata
+from typing import Any
+
+from aotc import __version__, device, options
+from aotc.cli import output
+from aotc.cli.verb import format_option, verb
+from aotc.errors import AotcError
+from aotc.target import TARGETS
+
+
+@verb(
+    "aotc doctor",
+    "aotc doctor --format json > device.json",
+)
+@format_option()
+def doctor(form: str) -> None:
+    """Show versions, extras, hardware, drivers and settings of this machine.
+
+    Attach the output to a bug report. The JSON describes the device for offline
+    compatibility checks.
+    """
+    document: dict[str, Any] = {
+        "schema": "aotc.doctor/1",
+        "aotc": __version__,
+        "python": sys.version.split()[0],
+        "packages": _packages(""),
+        "extras": {extra: _packages(extra) for extra in _extras()},
+        "device": device.probe(),
+        "drivers": _drivers(),
+        "options": {name: options.get(name) for name in options.OPTIONS},
+        "unknown_options": _unknown_options(),
+        "development_key": _development_key(),
+    }
+    output.emit(document, _render(document), form)
+
+
+def package_version(distribution: str) -> str | None:
+    """The installed version of a distribution, found without importing it."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _extras() -> list[str]:
+    names = metadata.metadata("aotc").get_all("Provides-Extra") or []
+    return [str(name) for name in names if name != "dev"]
+
+
+def _packages(extra: str) -> dict[str, str | None]:
+    """Version by distribution that `extra` of aotc asks for; "" is the base install."""
+    found = {}
+    for requirement in metadata.requires("aotc") or []:
+        needed_by = re.search(r"""extra == ["'](\w+)["']""", requirement)
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        if (needed_by.group(1) if needed_by else "") == extra and name != "aotc":
+            found[name] = package_version(name)
+    return found
+
+
+def _unknown_options() -> list[str]:
+    """Misspelt settings, which would otherwise do nothing without a word."""
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith("AOTC_") and name not in options.OPTIONS
+    )
+
+
+def _render(document: dict[str, Any]) -> str:
+    facts = document["device"]
+    cpu, caches = facts["cpu"], facts["cpu"]["caches"]
+    rows = [
+        ("aotc", document["aotc"]),
+        ("python", document["python"]),
+        ("packages", _versions(document["packages"])),
+        *((f"[{name}]", _extra(found)) for name, found in document["extras"].items()),
+        ("system", f"{facts['os']['name']} {facts['os']['release']} {facts['arch']}"),
+        ("cpu", f"{cpu['model'] or 'unknown'}, {cpu['level']}"),
+        ("cores", f"{cpu['cores_physical']}, {cpu['cores_logical']} threads"),
+        ("caches", ", ".join(f"{k} {_bytes(v)}" for k, v in caches.items())),
+        ("memory", _bytes(facts["memory"]["total_bytes"])),
+        ("cuda", _cuda(facts["cuda"])),
+        ("vulkan", facts["vulkan"]["api"] if facts["vulkan"] else "no driver"),
+        ("drivers", ", ".join(document["drivers"] or ["none"])),
+        ("key", document["development_key"] or "none yet"),
+    ]
+    settings = [
+        (name, "unset" if value is None else value, options.OPTIONS[name].help)
+        for name, value in document["options"].items()
+    ]
+    parts = [
+        _columns(rows),
+        output.table(("SETTING", "VALUE", "WHAT IT DOES"), settings),
+    ]
+    if document["unknown_options"]:
+        parts.append(f"unknown settings: {', '.join(document['unknown_options'])}")
+    return "\n\n".join(parts)
+
+
+def _columns(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{name:<12}{value}" for name, value in rows)
+
+
+def _versions(found: dict[str, str | None]) -> str:
+    return ", ".join(
+        f"{name} {version or 'missing'}" for name, version in found.items()
+    )
+
+
+def _extra(found: dict[str, str | None]) -> str:
+    if all(found.values()):
+        return _versions(found)
+    missing = [name for name, version in found.items() if version is None]
+    return f"not installed: {', '.join(missing)}"
+
+
+def _bytes(count: int | None) -> str:
+    return "unknown" if count is None else output.size(count)
+
+
+def _cuda(facts: dict[str, Any] | None) -> str:
+    if facts is None:
+        return "no driver"
+    version = f"CUDA {facts['driver_api'] // 1000}.{facts['driver_api'] % 1000 // 10}"
+    devices = ", ".join(f"{d['name']} {d['sm']}" for d in facts["devices"])
+    return f"{version}: {devices or 'no usable GPU'}"
+
+
+def _drivers() -> list[str] | None:
+    """The IREE drivers that work here; None without IREE's runtime."""
+    try:
+        from aotc.runtime import engine
+    except ModuleNotFoundError:
+        return None
+    return sorted(engine.host({target.backend for target in TARGETS.values()}).drivers)
+
+
+def _development_key() -> str | None:
+    """The id of the development key, or what is wrong with it."""
+    from aotc.artifacts.trust import Trust
+
+    try:
+        return next(iter(Trust.default().keys), None)
+    except AotcError as error:
+        return str(error)

@@ -1,0 +1,157 @@
+"""Errors of the command line: what is printed, and the exit code.
+
+| code | meaning                                             |
+|------|-----------------------------------------------------|
+| 0    | ok                                                  |
+| 2    | usage, configuration or input                       |
+| 3    | compile failed                                      |
+| 4    | verification failed                                 |
+| 5    | environment: missing extra, toolchain, driver       |
+| 70   | a bug in aotc                                       |
+| 130  | interrupted                                         |
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from aotc import options
+from aotc.cli import output
+from aotc.errors import AotcError, InputError, SetupError
+
+INTERRUPTED = 130
+
+# top-level module → the extra of aotc that installs it; "" is aotc itself
+_EXTRAS = {
+    "iree.compiler": "compiler",
+    "torch_mlir": "compiler",
+    "ml_dtypes": "compiler",
+    "safetensors": "compiler",
+    "torch": "torch",
+    "onnx": "onnx",
+    "jax": "jax",
+    "iree.runtime": "",
+    "iree": "",
+    "numpy": "",
+    "cryptography": "",
+}
+
+# The user's disk or folder, not our mistake.
+_DISK_ERRORS = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOSPC,
+    errno.EROFS,
+    errno.EDQUOT,
+    errno.ENOTDIR,
+}
+
+
+def report(error: BaseException, arguments: Sequence[str]) -> int:
+    """Print `error` for people on standard error and return the exit code.
+
+    With ``--format json`` standard output gets the error as its one JSON document.
+    """
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    diagnosed = _diagnose(error)
+    if _wants_json(arguments):
+        click.echo(json.dumps(diagnosed.to_json(), indent=2))
+    if _debug():
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    click.echo(f"{_label()} {output.printable(str(diagnosed))}", err=True)
+    return diagnosed.exit_code
+
+
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a Python warning as one line, without the place in our code."""
+    click.echo(f"warning: {output.printable(str(message))}", err=True)
+
+
+def _diagnose(error: BaseException) -> AotcError:
+    if isinstance(error, AotcError):
+        return error
+    if isinstance(error, click.ClickException):
+        return _usage(error)
+    if isinstance(error, ModuleNotFoundError) and _third_party(error.name):
+        return _missing(error.name or "")
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        reason = os.strerror(error.errno)
+        where = str(error.filename) if error.filename else None
+        return SetupError("file-access", reason, where=where)
+    return _bug(error)
+
+
+def _usage(error: click.ClickException) -> InputError:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "aotc"
+    return InputError(
+        "usage", error.format_message().rstrip("."), hint=f"{command} --help"
+    )
+
+
+def _third_party(name: str | None) -> bool:
+    """A missing module of our own is a bug, which a hint to install would hide."""
+    return bool(name) and str(name).split(".")[0] != "aotc"
+
+
+def _missing(name: str) -> SetupError:
+    """The module that is not installed, and the extra that installs it."""
+    known = [m for m in _EXTRAS if name == m or name.startswith(f"{m}.")]
+    if not known:
+        return SetupError(
+            "missing-module",
+            f"the module {name!r} is not installed",
+            hint="install it in the environment that aotc runs in",
+        )
+    extra = _EXTRAS[max(known, key=len)]
+    package = f"'aotc[{extra}]'" if extra else "aotc"
+    return SetupError(
+        "missing-extra",
+        f"this needs the module {name!r}, which is not installed",
+        hint=f"pip install {package}",
+    )
+
+
+def _bug(error: BaseException) -> AotcError:
+    return AotcError(
+        "internal",
+        f"this is a bug in aotc: {type(error).__name__}: {error}",
+        hint=f"please report it with the traceback in {_save_traceback(error)}",
+    )
+
+
+def _save_traceback(error: BaseException) -> str:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="aotc-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write("".join(traceback.format_exception(error)))
+    return file.name
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Read from the raw arguments, because a usage error precedes their parsing."""
+    pairs = zip(arguments, arguments[1:], strict=False)
+    return "--format=json" in arguments or ("--format", "json") in pairs
+
+
+def _debug() -> bool:
+    try:
+        return bool(options.get("AOTC_DEBUG"))
+    except InputError:
+        return True
+
+
+def _label() -> str:
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    return click.style("error:", fg="red", bold=True) if colour else "error:"

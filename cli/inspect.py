@@ -1,0 +1,141 @@
+"""`aotc inspect`: what is in a bundle, trusted or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.cli import output
+from aotc.cli.verb import format_option, trust, trust_option, verb
+from aotc.errors import AotcError, VerificationError
+
+if TYPE_CHECKING:
+    from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest
+    from aotc.artifacts.trust import Trust
+
+
+@verb(
+    "aotc inspect model-0.aotc",
+    "aotc inspect model-0.aotc --format json",
+)
+@click.argument("bundle", type=click.Path())
+@trust_option()
+@format_option()
+def inspect(bundle: str, keys: tuple[str, ...], form: str) -> None:
+    """Show the entries, variants, weights and signer of BUNDLE.
+
+    This also works for a bundle that is damaged or from a stranger, and says so. It
+    checks the signature and not the content of large files; `verify` checks all.
+    """
+    manifest, verdict = _read(bundle, trust(keys))
+    document = {
+        "schema": "aotc.inspect/1",
+        "verification": verdict,
+        "manifest": manifest.data,
+    }
+    output.emit(document, _render(manifest, verdict), form)
+
+
+def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
+    """The manifest, and what its verification says; a bad signature is no obstacle."""
+    from aotc.artifacts import files, strict_json
+    from aotc.artifacts.manifest import FILE, Manifest
+    from aotc.artifacts.pack import read_bundle
+
+    error: AotcError | None = None
+    try:
+        bundle = read_bundle(path, trust, allow_unsigned=True)
+        manifest, key = bundle.manifest, bundle.key_id
+    except VerificationError as problem:
+        error = problem
+        with files.open_root(Path(path)) as root:
+            raw = files.read_small(root, FILE, strict_json.SIZE_LIMIT)
+        manifest, key = Manifest.read(raw), None
+    verdict = {
+        "verified": key is not None,
+        "key_id": key,
+        "error": error.to_json() if error else None,
+    }
+    return manifest, verdict
+
+
+def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
+    maker = manifest.data["toolchain"].get("aotc", "unknown")
+    lines = [
+        f"{manifest.name} {manifest.version} ({manifest.channel})",
+        f"signature  {_signature(verdict)}",
+        f"identity   sha256:{manifest.identity}",
+        f"compiler   aotc {maker}, IREE {manifest.compiler_version}",
+    ]
+    sections = [
+        "\n".join(lines),
+        _section("ENTRIES", [_entry(e) for e in manifest.entry_points.values()]),
+        _section("SIZES", _symbols(manifest)),
+        _section("STATES", _states(manifest)),
+        _variants(manifest),
+        _files(manifest),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _signature(verdict: dict[str, Any]) -> str:
+    if verdict["verified"]:
+        return f"good, key {verdict['key_id']}"
+    if verdict["error"]:
+        return f"NOT VERIFIED: {verdict['error']['message']}"
+    return "NOT VERIFIED: the bundle is not signed"
+
+
+def _section(title: str, lines: list[str]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _entry(entry: EntryPoint) -> str:
+    inputs, outputs = _leaves(entry.inputs), _leaves(entry.outputs)
+    uses = [f"reads {name}" for name in entry.reads]
+    uses += [f"updates {name}" for name in entry.updates]
+    notes = f"  [{', '.join(uses)}]" if uses else ""
+    return f"{entry.name}({inputs}) -> {outputs}{notes}"
+
+
+def _leaves(leaves: tuple[Leaf, ...]) -> str:
+    return ", ".join(f"{leaf.name}: {leaf}" for leaf in leaves)
+
+
+def _symbols(manifest: Manifest) -> list[str]:
+    lines = []
+    for name, symbol in manifest.symbols.items():
+        limit = "no limit" if symbol.max is None else str(symbol.max)
+        step = f", multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
+        lines.append(f"{name}: {symbol.min} to {limit}{step}")
+    return lines
+
+
+def _states(manifest: Manifest) -> list[str]:
+    return [
+        f"{state.name}: {len(state.leaves)} arrays"
+        for state in manifest.states.values()
+    ]
+
+
+def _variants(manifest: Manifest) -> str:
+    rows = [
+        (
+            variant.id,
+            variant.backend,
+            output.size(manifest.files[variant.file].size),
+            ", ".join(variant.runtime_abi.get("executable_formats", [])),
+        )
+        for variant in manifest.variants.values()
+    ]
+    return output.table(("VARIANT", "BACKEND", "SIZE", "FORMAT"), rows)
+
+
+def _files(manifest: Manifest) -> str:
+    rows = [
+        (file.path, file.role, output.size(file.size), file.sha256[:16])
+        for file in manifest.files.values()
+    ]
+    return output.table(("FILE", "ROLE", "SIZE", "SHA256"), rows)

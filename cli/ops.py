@@ -1,0 +1,60 @@
+"""`aotc ops`: every op and the rules that it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.cli import output
+from aotc.cli.verb import format_option, verb
+
+
+@verb(
+    "aotc ops",
+    "aotc ops --format markdown > ops.md",
+)
+@format_option("text", "json", "markdown")
+def ops(form: str) -> None:
+    """List the ops of the graph dialect and the rules that each has.
+
+    A rule is `yes`, or the reason why the op has none.
+    """
+    from aotc import dialects
+
+    rows = dialects.matrix()
+    document = {"schema": "aotc.ops/1", "ops": rows}
+    output.emit(document, _markdown(rows) if form == "markdown" else _text(rows), form)
+
+
+def _cells(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    rules = list(dict.fromkeys(rule for row in rows for rule in row["rules"]))
+    lines = [
+        [
+            row["op"],
+            row["family"],
+            *(row["rules"].get(rule, "") for rule in rules),
+            " ".join(row["dtypes"]),
+        ]
+        for row in rows
+    ]
+    return ["op", "family", *rules, "dtypes"], lines
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    """Reasons are long, so they become numbered notes under the table."""
+    header, lines = _cells(rows)
+    notes: dict[str, int] = {}
+    for line in lines:
+        for column in range(2, len(header) - 1):
+            if line[column] not in ("yes", ""):
+                number = notes.setdefault(line[column], len(notes) + 1)
+                line[column] = f"[{number}]"
+    legend = [f"[{number}] {reason}" for reason, number in notes.items()]
+    return "\n".join([output.table([h.upper() for h in header], lines), *legend])
+
+
+def _markdown(rows: list[dict[str, Any]]) -> str:
+    header, lines = _cells(rows)
+    lines = [[cell.replace("|", r"\|") for cell in line] for line in lines]
+    return "\n".join(
+        f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines]
+    )

@@ -1,0 +1,53 @@
+"""`aotc opt`: IR in, passes, IR out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from aotc.cli.verb import OutputFile, verb
+from aotc.errors import InputError
+
+
+@verb(
+    "aotc opt model.mlir --passes simplify,fuse-elementwise",
+    "aotc build model.py --dump ir && aotc opt ir/graph.mlir --verify-only",
+)
+@click.argument("file", metavar="FILE.mlir", type=click.Path(allow_dash=True))
+@click.option("--passes", default="", help="Passes to run, with commas between.")
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    help="Write the IR here instead of to standard output.",
+)
+@click.option("--timing", is_flag=True, help="Print the time of each pass.")
+@click.option("--verify-only", is_flag=True, help="Check the IR and print nothing.")
+def opt(
+    file: str, passes: str, output: Path | None, timing: bool, verify_only: bool
+) -> None:
+    """Run compiler passes over the IR in FILE.mlir; `-` reads standard input."""
+    text = _read(file)
+    names = [name.strip() for name in passes.split(",") if name.strip()]
+    from aotc import pipeline
+
+    result = pipeline.optimize(text, [] if verify_only else names, timing=timing)
+    if verify_only:
+        return
+    if output:
+        output.write_text(result, encoding="utf-8")
+    else:
+        click.echo(result, nl=not result.endswith("\n"))
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
+        raise InputError(
+            "bad-ir-file", f"cannot read IR from {file!r}: {error}", where=file
+        ) from None

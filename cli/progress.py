@@ -1,0 +1,97 @@
+"""How far a long verb is, on standard error.
+
+A terminal shows one live line. Anything else (a pipe, CI, a dumb terminal) shows
+nothing, or with `verbose` one line per stage when the stage ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TextIO
+
+import click
+
+
+class Reporter:
+    """Shows stages and the steps inside them.
+
+    Args:
+        live: draw the live line.
+        verbose: print a line for each stage that ends, with its time.
+    """
+
+    def __init__(self, *, live: bool = False, verbose: bool = False) -> None:
+        self._verbose = verbose
+        self._line = _LiveLine() if live else None
+        self._stages: list[str] = []
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Show `name` as running for the duration of a `with` block."""
+        start = perf_counter()
+        self._stages.append(name)
+        self._draw()
+        try:
+            yield
+            if self._verbose:
+                seconds = perf_counter() - start
+                self._print(f"{' › '.join(self._stages)}  {seconds:.2f} s")
+        finally:
+            self._stages.pop()
+            self._draw()
+
+    def step(self, text: str) -> None:
+        """Show what the current stage is busy with."""
+        self._draw(text)
+
+    def _draw(self, *detail: str) -> None:
+        if self._line:
+            self._line.show(" › ".join([*self._stages, *detail]))
+
+    def _print(self, text: str) -> None:
+        if self._line:
+            self._line.print_above(text)
+        else:
+            click.echo(text, err=True)
+
+
+class _LiveLine:
+    """The last line of the terminal, drawn by rich."""
+
+    def __init__(self) -> None:
+        # rich costs some 60 ms to import, and only a terminal sees what it draws.
+        from rich.console import Console
+        from rich.text import Text
+
+        # As `Text`, because rich would take brackets in a string for its markup.
+        self._text = Text
+        self._status = Console(stderr=True).status("")
+
+    def show(self, text: str) -> None:
+        """Replace the line; an empty text removes it."""
+        if text:
+            self._status.update(self._text(text))
+            self._status.start()
+        else:
+            self._status.stop()
+
+    def print_above(self, text: str) -> None:
+        """Print a line that stays."""
+        self._status.console.print(self._text(text))
+
+
+def reporter(*, verbose: bool = False) -> Reporter:
+    """The reporter that suits where standard error goes."""
+    return Reporter(live=_is_live(sys.stderr, os.environ), verbose=verbose)
+
+
+def _is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    return (
+        stream.isatty()
+        and not environ.get("CI")
+        and environ.get("TERM", "dumb") != "dumb"
+    )

@@ -1,0 +1,42 @@
+"""`aotc targets`: what can be compiled for."""
+
+from __future__ import annotations
+
+from aotc.cli import output
+from aotc.cli.verb import format_option, verb
+from aotc.target import TARGETS, Target
+
+
+@verb(
+    "aotc targets",
+    "aotc build model.py --target x86_64-v3 --target cuda:sm_89",
+)
+@format_option()
+def targets(form: str) -> None:
+    """List the targets to compile for, and what each needs.
+
+    Compiling needs the compiler extra and nothing else, whatever the target: no SDK,
+    no GPU. The last column says what running needs.
+    """
+    cpu = Target.parse("cpu")
+    document = {
+        "schema": "aotc.targets/1",
+        "cpu": cpu.name,
+        "targets": [_facts(target) for target in TARGETS.values()],
+    }
+    rows = [(target, target.summary, target.needs) for target in TARGETS.values()]
+    text = output.table(("TARGET", "FOR", "RUNS ON"), rows)
+    note = f"`cpu` means {cpu} here; `cuda` means {Target.parse('cuda')}."
+    output.emit(document, f"{text}\n\n{note}", form)
+
+
+def _facts(target: Target) -> dict[str, object]:
+    return {
+        **target.to_json(),
+        "id": target.id,
+        "summary": target.summary,
+        "backend": target.backend,
+        "drivers": list(target.drivers),
+        "needs": target.needs,
+        "flags": list(target.flags),
+    }

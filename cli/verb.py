@@ -1,0 +1,84 @@
+"""What verbs share: help that ends with examples, and common options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from aotc.artifacts.trust import Trust
+
+# How a shell's completion script asks the command for words.
+COMPLETION_VARIABLE = "_AOTC_COMPLETE"
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Verb(click.Command):
+    """A command whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples as they are, because a wrapped command cannot be copied."""
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+class OutputFile(click.Path):
+    """A file to write, whose folder exists: checked before the work and not after."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """The path, or a usage error."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {str(path.parent)!r}", param, ctx)
+        return path
+
+
+def verb(*examples: str) -> Callable[[Callable[..., None]], Verb]:
+    """Make a function the verb of its name; its docstring is the help."""
+    return click.command(cls=Verb, examples=examples)
+
+
+def format_option(*names: str) -> Callable[[_Function], _Function]:
+    """`--format` with one of `names`, the first by default, as argument `form`."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(names or ("text", "json")),
+        default=names[0] if names else "text",
+        help="How to print the answer.",
+        show_default=True,
+    )
+
+
+def trust_option() -> Callable[[_Function], _Function]:
+    """`--trust PUB`, which may be given several times, as argument `keys`."""
+    return click.option(
+        "--trust",
+        "keys",
+        multiple=True,
+        metavar="PUB",
+        type=click.Path(),
+        help="Trust this public key, and not the development key.",
+    )
+
+
+def trust(keys: tuple[str, ...]) -> Trust:
+    """What `--trust` asks for: the given keys, else the user's development key."""
+    from aotc.artifacts.trust import Trust
+
+    return Trust.of(*keys) if keys else Trust.default()

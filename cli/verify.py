@@ -1,0 +1,43 @@
+"""`aotc verify`: is a bundle what its signer signed?"""
+
+from __future__ import annotations
+
+import click
+
+from aotc.cli import output
+from aotc.cli.verb import format_option, trust, trust_option, verb
+
+
+@verb(
+    "aotc verify model-0.aotc",
+    "aotc verify model-0.aotc --trust release.pub",
+)
+@click.argument("bundle", type=click.Path())
+@trust_option()
+@format_option()
+def verify(bundle: str, keys: tuple[str, ...], form: str) -> None:
+    """Check the signature of BUNDLE and the content of each of its files.
+
+    Exits with 4 if anything is wrong. Without --trust only bundles that you built
+    yourself, signed with your development key, are accepted.
+    """
+    from aotc.artifacts.pack import read_bundle
+
+    verified = read_bundle(bundle, trust(keys))
+    verified.check()
+    manifest = verified.manifest
+    document = {
+        "schema": "aotc.verify/1",
+        "verified": True,
+        "name": manifest.name,
+        "version": manifest.version,
+        "channel": manifest.channel,
+        "identity": manifest.identity,
+        "key_id": verified.key_id,
+        "files": len(manifest.files),
+    }
+    text = (
+        f"{manifest.name} {manifest.version} ({manifest.channel}) is verified\n"
+        f"signed with key {verified.key_id}"
+    )
+    output.emit(document, text, form)

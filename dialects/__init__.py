@@ -1,0 +1,71 @@
+"""The graph dialect: ops by family, each a class with all its rules.
+
+`OPS` holds every op by name, in the order of the families below. `context()` is the one
+owner of the MLIR context into which the dialect is loaded. `matrix()` is the op × rule
+table that `aotc ops` prints.
+"""
+
+from functools import cache
+from typing import Any
+
+from aotc.dialects import (
+    contraction,
+    creation,
+    elementwise,
+    indexing,
+    normalization,
+    pooling,
+    reduction,
+    shape,
+    transform,
+)
+from aotc.dialects.graph import RULES, Graph, GraphOp, Reason
+from aotc.mlir import ir
+
+FAMILIES = (
+    creation,
+    elementwise,
+    reduction,
+    contraction,
+    pooling,
+    shape,
+    indexing,
+    normalization,
+)
+
+OPS: dict[str, type[GraphOp]] = {
+    op._op_name: op for op in Graph.operations if issubclass(op, GraphOp)
+}
+
+__all__ = ["FAMILIES", "OPS", "context", "matrix", "transform"]
+
+
+@cache
+def context() -> Any:
+    """The MLIR context of this process, with the graph dialect loaded."""
+    created = ir.Context()
+    # Verifiers are Python functions: threads would only wait for one another.
+    created.enable_multithreading(False)
+    with created, ir.Location.unknown():
+        Graph.load()
+    return created
+
+
+def matrix() -> list[dict[str, Any]]:
+    """One row per op: name, family, formula, dtypes, and per rule "yes" or the reason."""
+    return [_row(name, op) for name, op in OPS.items()]
+
+
+def _row(name: str, op: type[GraphOp]) -> dict[str, Any]:
+    rules = {}
+    for rule in RULES:
+        value = op.rule(rule)
+        rules[rule] = value.text if isinstance(value, Reason) else "yes"
+    doc = (op.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+    return {
+        "op": name,
+        "family": op.family,
+        "formula": " ".join(doc.split()),
+        "dtypes": list(op.dtypes),
+        "rules": rules,
+    }

@@ -1,0 +1,75 @@
+"""`Builder`: how rules and passes write graph ops.
+
+`b.add(x, y)` inserts `graph.add` at the current insertion point and returns its value;
+any op of the dialect can be called by its name. The methods below are short
+compositions that many derivatives need.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Shape, Tensor, element_count
+
+
+class Builder:
+    """Inserts ops of the dialect; see the module's docstring."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        from aotc.dialects import OPS
+
+        if name not in OPS:
+            raise AttributeError(f"the graph dialect has no op '{name}'")
+        build: Callable[..., Any] = OPS[name].build
+        return build
+
+    def full(self, like: Tensor, value: float) -> Any:
+        """`value` in every element of a tensor of type `like`."""
+        scalar = self.constant(value=np.array(value, dtypes.to_numpy(like.dtype)))
+        return self.broadcast(scalar, shape=like.shape, axes=()) if like.rank else scalar
+
+    def full_like(self, x: Any, value: float) -> Any:
+        """`value` in every element of a tensor like `x`."""
+        return self.full(Tensor.of(x), value)
+
+    def scale(self, x: Any, factor: float) -> Any:
+        """`x * factor`."""
+        return self.multiply(x, self.full_like(x, factor))
+
+    def offset(self, x: Any, term: float) -> Any:
+        """`x + term`."""
+        return self.add(x, self.full_like(x, term))
+
+    def expand(self, x: Any, like: Tensor, axes: Sequence[int]) -> Any:
+        """`x`, reduced over `axes` before, repeated along them again."""
+        kept = [axis for axis in range(like.rank) if axis not in axes]
+        return self.broadcast(x, shape=like.shape, axes=tuple(kept))
+
+    def mean(self, x: Any, axes: Sequence[int]) -> Any:
+        """The mean over `axes`, which disappear; their sizes may be symbolic."""
+        like = Tensor.of(x)
+        total = self.reduce_sum(x, axes=tuple(axes))
+        count = element_count(tuple(like.shape[axis] for axis in axes))
+        if isinstance(count, int):
+            return self.scale(total, 1 / count if count else np.nan)
+        sizes = self.dimension(size=(count,), dtype=like.dtype)
+        rest = Tensor.of(total)
+        return self.divide(total, self.broadcast(sizes, shape=rest.shape, axes=()))
+
+    def sum_to(self, x: Any, shape: Shape, axes: Sequence[int]) -> Any:
+        """The adjoint of broadcasting `shape`, axis i at `axes[i]`, to the shape of `x`."""
+        source = Tensor.of(x).shape
+        reduced = [a for a in range(len(source)) if a not in axes]
+        reduced += [
+            axis for size, axis in zip(shape, axes, strict=True) if size != source[axis]
+        ]
+        if not reduced:
+            return x
+        total = self.reduce_sum(x, axes=tuple(sorted(reduced)))
+        return total if Tensor.of(total).shape == shape else self.reshape(total, shape=shape)
+
+    def where_true(self, mask: Any, x: Any) -> Any:
+        """`x` where `mask` holds, zero elsewhere."""
+        return self.select(mask, x, self.full_like(x, 0.0))

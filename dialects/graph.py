@@ -1,0 +1,277 @@
+"""The graph dialect and the base class of its ops.
+
+Every op is one class that holds everything known about it, in this order:
+
+    docstring    what it computes, as a formula
+    fields       operands, attributes, results
+    infer        operand types and attributes → result type; raises on invalid ones
+    ref          its meaning, in NumPy
+    jvp          tangents of the operands → tangent of the result
+    vjp          cotangent of the result → cotangents of the operands
+    lower        the op as linalg on tensors
+    samples      typical and extreme uses; the op × rule test runs every rule on them
+
+A rule that does not apply holds a `Reason`, never nothing. `verify` follows from
+`infer`: an op is valid when its operands and attributes infer its result types.
+An op may also have `simplify`: an equal, cheaper value, or None.
+
+The base of all ops is `GraphOp`; families add their own base classes. The bindings
+evaluate annotations, so modules of this package must not postpone them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import (
+    Tensor,
+    element_type,
+    evaluate_size,
+    shape_map,
+    shape_of_map,
+)
+from aotc.errors import AotcError, CompileError
+from aotc.mlir import ext, ir, source_of
+
+Operand = ext.Operand
+Result = ext.Result
+Pure = ext.Pure
+
+RULES = ("verify", "infer", "ref", "jvp", "vjp", "lower", "samples")
+
+
+class Graph(ext.Dialect, name="graph"):  # type: ignore[call-arg]
+    """Pure dataflow on ranked tensors; closed under differentiation."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Stands where a rule would, and says why there is none."""
+
+    kind: str
+    text: str
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise CompileError(self.kind, self.text)
+
+
+def NOT_DIFFERENTIABLE(why: str) -> Reason:  # noqa: N802 - reads like the constant it is
+    """The op has no derivative, because of `why`."""
+    return Reason("not-differentiable", why)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One use of an op: operand types (or arrays) and attributes.
+
+    `low` and `high` bound the random operand values, in case the op is only defined or
+    smooth in a region; a symbol in a shape is given by name and drawn from 1 to 5.
+    """
+
+    operands: tuple[Any, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    low: float = -2.0
+    high: float = 2.0
+    smooth: bool = True
+
+
+# ---- attributes ---------------------------------------------------------------------
+
+
+class Attribute:
+    """How a kind of attribute is written in MLIR and read back as a Python value."""
+
+    encode: ClassVar[Callable[[Any], Any]]
+    decode: ClassVar[Callable[[Any], Any]]
+
+
+class Int(Attribute):
+    """An integer."""
+
+    encode = staticmethod(
+        lambda value: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    )
+    decode = staticmethod(lambda attr: ir.IntegerAttr(attr).value)
+
+
+class Ints(Attribute):
+    """A tuple of integers."""
+
+    encode = staticmethod(lambda value: ir.DenseI64ArrayAttr.get(list(value)))
+    decode = staticmethod(lambda attr: tuple(ir.DenseI64ArrayAttr(attr)))
+
+
+class Float(Attribute):
+    """A float (f64, so that no digit of the user's is lost)."""
+
+    encode = staticmethod(lambda value: ir.FloatAttr.get_f64(value))
+    decode = staticmethod(lambda attr: ir.FloatAttr(attr).value)
+
+
+class Str(Attribute):
+    """A word out of a small vocabulary, such as a comparison's direction."""
+
+    encode = staticmethod(lambda value: ir.StringAttr.get(value))
+    decode = staticmethod(lambda attr: ir.StringAttr(attr).value)
+
+
+class Bool(Attribute):
+    """True or False."""
+
+    encode = staticmethod(lambda value: ir.BoolAttr.get(value))
+    decode = staticmethod(lambda attr: ir.BoolAttr(attr).value)
+
+
+class Sizes(Attribute):
+    """A shape whose sizes may be symbolic."""
+
+    encode = staticmethod(lambda value: ir.AffineMapAttr.get(shape_map(tuple(value))))
+    decode = staticmethod(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
+
+
+class Symbol(Attribute):
+    """The name of a function."""
+
+    encode = staticmethod(lambda value: ir.FlatSymbolRefAttr.get(value))
+    decode = staticmethod(lambda attr: ir.FlatSymbolRefAttr(attr).value)
+
+
+class Array(Attribute):
+    """The elements of a constant, as a NumPy array."""
+
+    @staticmethod
+    def encode(value: Any) -> Any:
+        """Dense elements of the array's shape and dtype."""
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        dtype = dtypes.canonical(array.dtype)
+        mlir_type = ir.RankedTensorType.get(array.shape, element_type(dtype))
+        if dtype == "bool":
+            return ir.DenseElementsAttr.get(array, type=mlir_type)
+        if dtype == "bf16":
+            return ir.DenseElementsAttr.get(
+                array.view(np.uint16), type=element_type(dtype), shape=array.shape
+            )
+        return ir.DenseElementsAttr.get(array, type=mlir_type)
+
+    @staticmethod
+    def decode(attr: Any) -> Any:
+        """The array that `encode` was given."""
+        tensor = Tensor.of(attr.type)
+        dtype = dtypes.to_numpy(tensor.dtype)
+        if tensor.dtype == "bf16":
+            words = _bf16_words(attr)
+            return words.view(dtype).reshape(tensor.shape)
+        return np.array(attr).astype(dtype, copy=False).reshape(tensor.shape)
+
+
+def _bf16_words(attr: Any) -> Any:
+    # the bindings hand out no buffer of bf16; every bf16 value is exact as a float
+    values = [element.value for element in attr]
+    return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+# ---- ops ----------------------------------------------------------------------------
+
+
+class GraphOp(Graph.Operation):  # type: ignore[misc,name-defined]
+    """Base of every op: building, typed attributes, and the generic verifier."""
+
+    # No annotations here or in subclasses but those of fields: the bindings read them.
+    family = ""
+    dtypes = dtypes.FLOATS
+    codecs = {}  # type: ignore[var-annotated]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Take note of attribute fields, so that they read as Python values."""
+        annotations = cls.__dict__.get("__annotations__", {})
+        own = {n: k for n, k in annotations.items() if _is_attribute(k)}
+        cls.codecs = {**cls.codecs, **own}
+        cls.__annotations__ = {n: Any if n in own else k for n, k in annotations.items()}
+        super().__init_subclass__(**options)
+        if "name" in options:
+            cls.family = cls.__module__.rsplit(".", 1)[-1]
+            for name, codec in cls.codecs.items():
+                setattr(cls, name, _attribute_property(name, codec))
+
+    @classmethod
+    def attributes_of(cls, op: Any) -> dict[str, Any]:
+        """The attributes of `op` as Python values."""
+        stored = op.attributes
+        return {name: codec.decode(stored[name]) for name, codec in cls.codecs.items()}
+
+    @classmethod
+    def build(cls, *operands: Any, **attributes: Any) -> Any:
+        """Insert this op at the current insertion point, and return its result.
+
+        The result type is inferred; all attributes must be given.
+        """
+        result = cls.infer(*map(Tensor.of, operands), **attributes)
+        return ir.Operation.create(
+            cls.OPERATION_NAME,
+            results=[result.to_mlir()],
+            operands=list(operands),
+            attributes={n: c.encode(attributes[n]) for n, c in cls.codecs.items()},
+        ).results[0]
+
+    @classmethod
+    def verify_invariants(cls, op: Any) -> bool:
+        """An op is valid when it infers the result type that it has."""
+        with op.context:
+            return cls._infers_its_type(op)
+
+    @classmethod
+    def _infers_its_type(cls, op: Any) -> bool:
+        try:
+            operands = map(Tensor.of, op.operands)
+            expected = cls.infer(*operands, **cls.attributes_of(op))
+        except AotcError as error:
+            op.location.emit_error(f"graph.{cls._op_name}: {error.message}")
+            return False
+        actual = Tensor.of(op.results[0])
+        if expected != actual:
+            op.location.emit_error(
+                f"graph.{cls._op_name}: the operands give {expected}, "
+                f"but the result type is {actual}"
+            )
+        return bool(expected == actual)
+
+    @classmethod
+    def rule(cls, name: str) -> Any:
+        """The rule `name`, or the `Reason` for which there is none."""
+        return cls.verify_invariants if name == "verify" else getattr(cls, name, None)
+
+
+def _is_attribute(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Attribute)
+
+
+def _attribute_property(name: str, codec: type[Attribute]) -> property:
+    return property(lambda self: codec.decode(self.attributes[name]))
+
+
+def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> Any:
+    """What `op` computes from NumPy `arrays`, by its `ref` rule.
+
+    Args:
+        op: an op of the graph dialect.
+        arrays: its operands, concrete.
+        symbols: the value of every symbol of the enclosing function.
+    """
+    cls = type(op)
+    attributes = cls.attributes_of(op)
+    for name, codec in cls.codecs.items():
+        if codec is Sizes:
+            attributes[name] = tuple(
+                evaluate_size(size, symbols) for size in attributes[name]
+            )
+    result = cls.ref(*arrays, **attributes)
+    dtype = dtypes.to_numpy(Tensor.of(op.results[0]).dtype)
+    return np.asarray(result).astype(dtype, copy=False)
+
+
+def where_of(op: Any) -> str | None:
+    """The user's source line of an op."""
+    return source_of(op.location)

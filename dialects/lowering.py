@@ -1,0 +1,269 @@
+"""What `lower` rules are written with: linalg on tensors, sizes as index values.
+
+A `Lowering` belongs to one function. Lowered values are tensors without encodings and
+with signless integers; their symbolic type travels beside them, in the graph op. Sizes
+are affine expressions over symbols, and the function's inputs say what each symbol is.
+"""
+
+import math as pymath
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Dim, Shape, Size, Tensor, symbol_count
+from aotc.mlir import affine, arith, ir, linalg, tensor
+
+AffineMap = Any
+Body = Callable[..., Any]
+
+
+def lowered_element(dtype: str) -> Any:
+    """The element type of `dtype` below the graph: integers have no sign there."""
+    floats = {"f16": ir.F16Type, "bf16": ir.BF16Type, "f32": ir.F32Type, "f64": ir.F64Type}
+    if dtype in floats:
+        return floats[dtype].get()
+    return ir.IntegerType.get_signless(1 if dtype == "bool" else dtypes.bits(dtype))
+
+
+def lowered_type(graph_type: Tensor) -> Any:
+    """The tensor type below the graph: no encoding, signless integers."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sizes = [size if isinstance(size, int) else dynamic for size in graph_type.shape]
+    return ir.RankedTensorType.get(sizes, lowered_element(graph_type.dtype))
+
+
+class Lowering:
+    """Emits linalg at the current insertion point.
+
+    Args:
+        symbols: the index value of every symbol of the function.
+    """
+
+    def __init__(self, symbols: Sequence[Any]) -> None:
+        self.symbols = symbols
+
+    # ---- sizes and scalars ----------------------------------------------------------
+
+    def index(self, value: int) -> Any:
+        """A constant of type index."""
+        return arith.ConstantOp(ir.IndexType.get(), value).result
+
+    def size(self, size: Size) -> Any:
+        """A size as an index value."""
+        if isinstance(size, int):
+            return self.index(size)
+        count = symbol_count([size.expr])
+        size_map = ir.AffineMap.get(0, count, [size.expr])
+        operands = list(self.symbols[:count])
+        return affine.AffineApplyOp(size_map, operands).result
+
+    def dynamic_sizes(self, shape: Shape) -> list[Any]:
+        """Index values of the symbolic sizes of `shape`."""
+        return [self.size(size) for size in shape if isinstance(size, Dim)]
+
+    def scalar(self, dtype: str, value: float | int | bool) -> Any:
+        """A constant of element type `dtype`."""
+        element = lowered_element(dtype)
+        if dtypes.is_float(dtype):
+            attr = ir.FloatAttr.get(element, float(value))
+        else:
+            attr = ir.IntegerAttr.get(element, _wrapped(dtype, int(value)))
+        return arith.ConstantOp(element, attr).result
+
+    def constant(self, array: Any, dtype: str) -> Any:
+        """A dense constant."""
+        from aotc.dialects.graph import Array
+
+        mlir_type = lowered_type(Tensor(np.shape(array), dtype))
+        if dtype in dtypes.UNSIGNED:
+            array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
+        return arith.ConstantOp(mlir_type, Array.encode(array)).result
+
+    # ---- tensors --------------------------------------------------------------------
+
+    def empty(self, of: Tensor) -> Any:
+        """A tensor without defined elements."""
+        static = lowered_type(of)
+        return tensor.EmptyOp(
+            [*static.shape],
+            static.element_type,
+        ).result if of.is_static else _empty(of, self)
+
+    def full(self, of: Tensor, value: Any) -> Any:
+        """A tensor with every element `value` (an element or a Python number)."""
+        if isinstance(value, (bool, int, float)):
+            value = self.scalar(of.dtype, value)
+        return linalg.fill(value, outs=[self.empty(of)])
+
+    def generic(
+        self,
+        inputs: Sequence[Any],
+        maps: Sequence[AffineMap],
+        init: Any,
+        iterators: Sequence[str],
+        body: Body,
+    ) -> Any:
+        """One `linalg.generic` with one result.
+
+        Args:
+            inputs: tensors read.
+            maps: one indexing map per input, and one for the result.
+            init: the tensor that the result starts from.
+            iterators: `parallel` or `reduction` per loop.
+            body: gets the input elements and the accumulator, returns the new element.
+        """
+        kinds = ir.ArrayAttr.get(
+            [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
+        )
+        op = linalg.GenericOp(
+            [init.type],
+            list(inputs),
+            [init],
+            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            kinds,
+        )
+        elements = [value.type.element_type for value in [*inputs, init]]
+        block = op.regions[0].blocks.append(*elements)
+        with ir.InsertionPoint(block):
+            linalg.YieldOp([body(*block.arguments)])
+        return op.results[0]
+
+    def pointwise(self, inputs: Sequence[Any], result: Tensor, body: Body) -> Any:
+        """One element of each input → one element of the result; equal shapes."""
+        identity = ir.AffineMap.get_identity(result.rank)
+        return self.generic(
+            inputs,
+            [identity] * (len(inputs) + 1),
+            self.empty(result),
+            ["parallel"] * result.rank,
+            lambda *elements: body(*elements[:-1]),
+        )
+
+    def computed(self, result: Tensor, body: Callable[[list[Any]], Any]) -> Any:
+        """Every element from its own indices: `body(indices)` returns the element."""
+        return self.generic(
+            [],
+            [ir.AffineMap.get_identity(result.rank)],
+            self.empty(result),
+            ["parallel"] * result.rank,
+            lambda _: body([self.loop_index(axis) for axis in range(result.rank)]),
+        )
+
+    def loop_index(self, axis: int) -> Any:
+        """Inside a body: the position along loop `axis`, an index value."""
+        return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
+
+    def extract(self, source: Any, indices: Sequence[Any]) -> Any:
+        """Inside a body: one element. IREE checks no bounds, so the caller must."""
+        return tensor.ExtractOp(source, list(indices)).result
+
+    def clamp_index(self, index: Any, upper: Any) -> Any:
+        """`min(max(index, 0), upper)` on index values."""
+        return arith.MinSIOp(arith.MaxSIOp(index, self.index(0)).result, upper).result
+
+    def to_index(self, element: Any, dtype: str) -> Any:
+        """An integer element as an index value, by its sign."""
+        cast = arith.IndexCastUIOp if dtype in dtypes.UNSIGNED else arith.IndexCastOp
+        return cast(ir.IndexType.get(), element).result
+
+    def slice(
+        self, source: Any, result: Tensor, start: Sequence[int], strides: Sequence[int]
+    ) -> Any:
+        """`source[start::strides]` cut to the result's shape; static starts."""
+        return tensor.ExtractSliceOp(
+            lowered_type(result),
+            source,
+            [],
+            self.dynamic_sizes(result.shape),
+            [],
+            list(start),
+            lowered_type(result).shape,
+            list(strides),
+        ).result
+
+    def pad(
+        self, source: Any, result: Tensor, low: Sequence[int], high: Sequence[int], value: Any
+    ) -> Any:
+        """`source` with `low`/`high` elements `value` before and after each axis."""
+        if not any(low) and not any(high):
+            return source
+        if isinstance(value, (bool, int, float)):
+            value = self.scalar(result.dtype, value)
+        op = tensor.PadOp(
+            lowered_type(result), source, [], [], list(low), list(high)
+        )
+        block = op.regions[0].blocks.append(*[ir.IndexType.get()] * result.rank)
+        with ir.InsertionPoint(block):
+            tensor.YieldOp(value)
+        return op.result
+
+    def reshape(self, source: Any, old: Tensor, new: Tensor) -> Any:
+        """The same elements in another shape: a collapse, then an expand."""
+        groups = reshape_groups(old.shape, new.shape)
+        middle = old.with_shape([pymath.prod(old.shape[a:b]) for (a, b), _ in groups])
+        value = source
+        if middle.rank != old.rank:
+            value = tensor.CollapseShapeOp(
+                lowered_type(middle), value, [list(range(a, b)) for (a, b), _ in groups]
+            ).result
+        if middle.rank != new.rank:
+            value = tensor.ExpandShapeOp(
+                lowered_type(new),
+                value,
+                [list(range(a, b)) for _, (a, b) in groups],
+                self.dynamic_sizes(new.shape),
+                lowered_type(new).shape,
+            ).result
+        return value
+
+
+def _empty(of: Tensor, lowering: Lowering) -> Any:
+    sizes: list[Any] = [
+        size if isinstance(size, int) else lowering.size(size) for size in of.shape
+    ]
+    return tensor.EmptyOp(sizes, lowered_element(of.dtype)).result
+
+
+def _i64() -> Any:
+    return ir.IntegerType.get_signless(64)
+
+
+def _wrapped(dtype: str, value: int) -> int:
+    """An unsigned value as the signed one of the same bits."""
+    if dtype in dtypes.UNSIGNED and value >= 1 << (dtypes.bits(dtype) - 1):
+        return value - (1 << dtypes.bits(dtype))
+    return value
+
+
+Span = tuple[int, int]
+
+
+def reshape_groups(old: Shape, new: Shape) -> list[tuple[Span, Span]]:
+    """The finest split of two shapes into runs of axes with equal products.
+
+    `[batch, 8, 8, 4] → [batch, 256]` gives `[((0, 1), (0, 1)), ((1, 4), (1, 2))]`.
+    Trailing axes of size one join the last run.
+    """
+    groups: list[tuple[Span, Span]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        end_i, end_j = _matching_run(old, new, i, j)
+        groups.append(((i, end_i), (j, end_j)))
+        i, j = end_i, end_j
+    if groups and (i < len(old) or j < len(new)):
+        (a, _), (b, _) = groups[-1]
+        groups[-1] = ((a, len(old)), (b, len(new)))
+    return groups
+
+
+def _matching_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
+    """The shortest runs from `i` and `j` whose products are equal."""
+    ends = [
+        (a, b)
+        for a in range(i + 1, len(old) + 1)
+        for b in range(j + 1, len(new) + 1)
+        if pymath.prod(old[i:a]) == pymath.prod(new[j:b])
+    ]
+    return min(ends, key=sum, default=(len(old), len(new)))

@@ -1,0 +1,118 @@
+"""What the device probe finds, on this machine and on made-up ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from aotc import device
+
+linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="reads Linux interfaces"
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh_features() -> Iterator[None]:
+    device.cpu_features.cache_clear()
+    yield
+    device.cpu_features.cache_clear()
+
+
+def test_probe_is_json_with_the_promised_fields() -> None:
+    found = json.loads(json.dumps(device.probe()))
+    assert found["schema"] == "aotc.device/1"
+    assert found.keys() >= {"os", "arch", "cpu", "memory", "cuda", "vulkan"}
+    assert found["cpu"]["cores_logical"] >= 1
+    assert found["cpu"]["features"] == sorted(found["cpu"]["features"])
+
+
+def test_cpu_part_loads_no_driver_and_is_fast() -> None:
+    times = []
+    for _ in range(5):
+        device.cpu_features.cache_clear()
+        start = perf_counter()
+        found = device.probe(cpu_only=True)
+        times.append(perf_counter() - start)
+    assert "cuda" not in found
+    assert min(times) < 0.02
+
+
+@linux
+def test_x86_flags_get_their_llvm_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "arch", lambda: "x86_64")
+    monkeypatch.setattr(device, "_cpuinfo", lambda key: "fpu pni sse4_2 abm bmi1 tsc")
+    expected = ("bmi", "crc32", "lzcnt", "sse3", "sse4.2", "x87")
+    assert device.cpu_features() == expected
+
+
+@linux
+def test_arm_features_come_from_the_auxiliary_vector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = {16: 1 << 0 | 1 << 1 | 1 << 20, 26: 1 << 13}
+    monkeypatch.setattr(device, "arch", lambda: "aarch64")
+    monkeypatch.setattr(device, "_auxiliary_vector", lambda: words)
+    assert device.cpu_features() == ("dotprod", "fp-armv8", "i8mm", "neon")
+    assert device.cpu_level() == "aarch64"
+
+
+@linux
+def test_riscv_features_are_the_letters_of_the_isa(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = {16: sum(1 << ord(letter) - ord("a") for letter in "imafdc")}
+    monkeypatch.setattr(device, "arch", lambda: "riscv64")
+    monkeypatch.setattr(device, "_auxiliary_vector", lambda: words)
+    assert device.cpu_features() == ("a", "c", "d", "f", "m")
+    assert device.cpu_level() == "riscv64"
+
+
+@pytest.mark.parametrize(
+    ("missing", "level"),
+    [("", "x86_64-v4"), ("avx512vl", "x86_64-v3"), ("fma", "x86_64-v2")],
+)
+def test_level_is_the_highest_whose_features_are_all_there(
+    monkeypatch: pytest.MonkeyPatch, missing: str, level: str
+) -> None:
+    full = set(device.TARGETS["x86_64-v4"].cpu_features_required) - {missing}
+    monkeypatch.setattr(device, "arch", lambda: "x86_64")
+    monkeypatch.setattr(device, "cpu_features", lambda: tuple(full))
+    assert device.cpu_level() == level
+
+
+def test_level_of_a_cpu_below_every_target_is_its_architecture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device, "arch", lambda: "x86_64")
+    monkeypatch.setattr(device, "cpu_features", tuple)
+    assert device.cpu_level() == "x86_64"
+
+
+def test_another_system_promises_only_what_the_architecture_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(device, "arch", lambda: "aarch64")
+    assert device.cpu_features() == ("fp-armv8", "neon")
+
+
+def test_missing_kernel_files_give_null_and_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(device, "_SYSTEM_CPU", tmp_path)
+    cpu = device.probe(cpu_only=True)["cpu"]
+    assert cpu["cores_physical"] is None
+    assert cpu["caches"] == {"l1d": None, "l2": None, "l3": None}
+
+
+@linux
+def test_auxiliary_vector_holds_the_page_size() -> None:
+    at_pagesz = 6
+    assert device._auxiliary_vector()[at_pagesz] == os.sysconf("SC_PAGE_SIZE")

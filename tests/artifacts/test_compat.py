@@ -1,0 +1,180 @@
+"""Which variant runs on which machine."""
+
+import pytest
+
+from aotc.artifacts import compat
+from aotc.artifacts.compat import Host
+from aotc.artifacts.compat_data import DRIVERS, IREE_RUNTIMES, PTX_DRIVER_API
+from aotc.artifacts.manifest import Manifest
+from aotc.target import TARGETS
+
+HOST = Host(
+    "x86_64",
+    frozenset({"avx", "avx2"}),
+    "3.13.0",
+    frozenset({"local-sync", "local-task"}),
+)
+CUDA = {"driver_api": 12040, "devices": [{"name": "gpu", "sm": "sm_89"}]}
+
+
+def host(**changes):
+    return Host(**(vars(HOST) | changes))
+
+
+def cuda_host(sm="sm_89", driver_api=12040):
+    return host(drivers=frozenset({"cuda"}), sm=sm, cuda_driver_api=driver_api)
+
+
+def judge(data, where, change=None):
+    variant = data["variants"][0]
+    if change:
+        change(variant)
+    manifest = Manifest(data)
+    found = compat.check(manifest, manifest.variants["a"], where)
+    return compat.verdict_of(found), {mismatch.code for mismatch in found}
+
+
+def test_the_best_variant_that_runs_is_chosen(manifest_data):
+    manifest = Manifest(manifest_data)
+    assert compat.select(manifest, HOST).variant.id == "b"
+    plain = compat.select(manifest, host(cpu_features=frozenset()))
+    assert plain.variant.id == "a"
+    assert plain.verdict == "optimal"
+    assert plain.reasons == ()
+    named = compat.select(manifest, HOST, "a")
+    assert named.variant.id == "a"
+
+
+def test_an_optimal_variant_wins_over_a_higher_priority(manifest_data):
+    manifest_data["variants"][1]["priority"] = 9
+    manifest_data["variants"][1]["target"]["cpu_features_required"] = ["amx-tile"]
+    assert compat.select(Manifest(manifest_data), HOST).variant.id == "a"
+
+
+def test_says_for_each_variant_why_none_runs(manifest_data):
+    selection = compat.select(Manifest(manifest_data), host(arch="aarch64"))
+    assert selection.variant is None
+    assert selection.verdict == "unsupported"
+    assert "a: expected an x86_64 processor, got aarch64" in selection.reasons[0]
+    assert len(selection.reasons) == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (HOST, ("optimal", set())),
+        (host(arch="aarch64"), ("unsupported", {"arch"})),
+        (host(arch=""), ("not_applicable", {"arch"})),
+        (host(drivers=frozenset()), ("unsupported", {"no-driver"})),
+        (host(runtime_version="3.13.2"), ("optimal", set())),
+        (host(runtime_version="9.9.0"), ("not_applicable", {"runtime"})),
+        (host(runtime_version=""), ("not_applicable", {"runtime"})),
+    ],
+)
+def test_judges_a_cpu_variant(manifest_data, where, expected):
+    assert judge(manifest_data, where) == expected
+
+
+def test_missing_cpu_features_are_named(manifest_data):
+    manifest_data["variants"][0]["target"]["cpu_features_required"] = ["avx2", "fma"]
+    manifest = Manifest(manifest_data)
+    (found,) = compat.check(manifest, manifest.variants["a"], HOST)
+    assert found.verdict == "unsupported"
+    assert str(found).endswith("not here: fma [cpu-features]")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda abi: abi.update(iree_vm_bytecode=[16, 0]), ("unsupported", "bytecode")),
+        (lambda abi: abi.update(iree_vm_bytecode=[17, 1]), ("unsupported", "bytecode")),
+        (lambda abi: abi.update(module_deps={"hal": 8}), ("unsupported", "module")),
+        (lambda abi: abi.update(module_deps={"x": 0}), ("not_applicable", "module")),
+        (lambda abi: abi.pop("iree_vm_bytecode"), ("not_applicable", "runtime")),
+    ],
+)
+def test_judges_the_runtime_interface(manifest_data, change, expected):
+    verdict, codes = judge(
+        manifest_data, HOST, lambda variant: change(variant["runtime_abi"])
+    )
+    assert (verdict, codes) == (expected[0], {expected[1]})
+
+
+def test_another_iree_release_must_have_been_tested(manifest_data):
+    manifest_data["toolchain"]["iree_compiler"]["version"] = "3.12.0"
+    prefer = ("supported_prefer_recompile", {"runtime-version"})
+    assert judge(manifest_data, HOST) == prefer
+    abi = manifest_data["variants"][0]["runtime_abi"]
+    abi["runtime_tested"] = []
+    assert judge(manifest_data, HOST) == ("unsupported", {"runtime-version"})
+
+
+@pytest.mark.parametrize(
+    ("target", "where", "expected"),
+    [
+        ("cuda:sm_89", cuda_host(), set()),
+        ("cuda:sm_80", cuda_host(), set()),
+        ("cuda:sm_89", cuda_host(sm="sm_120"), set()),
+        ("cuda:sm_120", cuda_host(driver_api=12080), {"compute-capability"}),
+        ("cuda:sm_89", cuda_host(driver_api=12030), {"cuda-driver"}),
+        ("cuda:sm_89", cuda_host(sm=None), {"compute-capability"}),
+        ("cuda:sm_89", cuda_host(driver_api=None), {"cuda-driver"}),
+        ("vulkan", host(drivers=frozenset({"vulkan"}), vulkan_api="1.3.2"), set()),
+        (
+            "vulkan",
+            host(drivers=frozenset({"vulkan"}), vulkan_api="1.0.9"),
+            {"vulkan-api"},
+        ),
+        ("vulkan", host(drivers=frozenset({"vulkan"})), {"vulkan-api"}),
+        ("vmvx", HOST, set()),
+        ("metal", HOST, {"no-driver"}),
+        ("rocm:gfx942", HOST, {"no-rules"}),
+    ],
+)
+def test_judges_other_devices(manifest_data, target, where, expected):
+    row = TARGETS[target]
+    change = {"backend": row.backend, "target": row.to_json()}
+    assert judge(manifest_data, where, lambda v: v.update(change))[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("built", "device", "runs"),
+    [
+        ("sm_80", "sm_90", True),
+        ("sm_90", "sm_80", False),
+        ("sm_90a", "sm_90", True),
+        ("sm_90a", "sm_100", False),
+        ("sm_120f", "sm_121", True),
+        ("sm_120f", "sm_130", False),
+    ],
+)
+def test_knows_on_which_gpus_ptx_runs(manifest_data, built, device, runs):
+    target = {"name": "g", "sm": built, "ptx_isa": "7.6"}
+    change = {"backend": "cuda", "target": target}
+    _, codes = judge(manifest_data, cuda_host(device), lambda v: v.update(change))
+    assert codes == (set() if runs else {"compute-capability"})
+
+
+def test_reads_the_description_of_a_device():
+    device = {"arch": "arm64", "cpu": {"features": ["neon"]}, "cuda": CUDA}
+    found = Host.from_device(device, "3.13.0", ["cuda"])
+    assert found.arch == "aarch64"
+    assert found.cpu_features == {"neon"}
+    assert (found.sm, found.cuda_driver_api, found.vulkan_api) == ("sm_89", 12040, None)
+    bare = Host.from_device(
+        {"cuda": {"driver_api": 12000, "devices": []}}, "3.13.0", []
+    )
+    assert (bare.arch, bare.sm) == ("", None)
+
+
+def test_every_target_has_a_driver_and_a_known_ptx_version():
+    for target in TARGETS.values():
+        assert DRIVERS[target.backend] == target.drivers
+        if target.ptx_isa:
+            assert PTX_DRIVER_API[target.ptx_isa] == target.min_cuda_driver_api
+
+
+def test_knows_the_installed_runtime():
+    from aotc.runtime import engine
+
+    assert ".".join(engine.iree_version().split(".")[:2]) in IREE_RUNTIMES

@@ -1,0 +1,164 @@
+"""`aotc run`: inputs from files and literals, outputs to files and as text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aotc.artifacts.manifest import Leaf
+from aotc.cli import arrays
+from aotc.cli.main import main
+
+X = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+
+
+@pytest.fixture
+def bundle(shelf: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments that every call here begins with."""
+    monkeypatch.chdir(shelf.folder)
+    np.save("x.npy", X)
+    np.savez("data.npz", x=X, other=X + 1)
+    return ["run", shelf.bundle(), "--trust", shelf.public_key]
+
+
+def outputs(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "aotc.run/1"
+    return {output["name"]: output["values"] for output in answer["outputs"]}
+
+
+@pytest.mark.parametrize("value", ["@x.npy", "@data.npz:x", "[[1,2],[3,4],[5,6]]"])
+def test_reads_inputs_from_files_and_literals(
+    bundle: list[str], capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    found = outputs(
+        capsys, *bundle, "--entry", "scale", "--input", f"x={value}", "--input", "k=2"
+    )
+    assert found == {"y": (X * 2).tolist(), "file": 2.0}
+
+
+def test_literals_take_the_dtype_of_the_manifest(
+    bundle: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*bundle, "--entry", "add", "-i", "a=[1,2,255]", "-i", "b=[1,1,2]"]
+    assert outputs(capsys, *arguments) == {"sum": [2, 3, 1]}
+
+
+def test_writes_outputs_under_their_names(bundle: list[str]) -> None:
+    arguments = ["--entry", "scale", "-i", "x=@x.npy", "-i", "k=3", "-o", "out.npz"]
+    assert main([*bundle, *arguments]) == 0
+    with np.load("out.npz", allow_pickle=False) as archive:
+        assert set(archive.files) == {"y", "file"}
+        np.testing.assert_array_equal(archive["y"], X * 3)
+    assert not list(Path().glob(".out*"))
+
+
+def test_prints_type_shape_and_values(
+    bundle: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*bundle, "--entry", "scale", "-i", "x=@x.npy", "-i", "k=1"]) == 0
+    assert "y: f32[3, 2]\n[[1. 2.]\n" in capsys.readouterr().out
+
+
+def test_entry_may_be_left_out_if_there_is_one(
+    shelf: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = shelf.bundle(entries=shelf.entries[1:])
+    arguments = ["run", name, "--trust", shelf.public_key]
+    found = outputs(capsys, *arguments, "-i", "a=[1,2,3]", "-i", "b=[1,1,1]")
+    assert found == {"sum": [2, 3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([], "unknown-entry"),
+        (["--entry", "scail"], "unknown-entry"),
+        (["--entry", "scale"], "missing-input"),
+        (["--entry", "scale", "-i", "x"], "bad-input"),
+        (["--entry", "scale", "-i", "z=1"], "unknown-input"),
+        (["--entry", "scale", "-i", "k=1", "-i", "k=1"], "repeated-input"),
+        (["--entry", "scale", "-i", "x=@no.npy"], "bad-input-file"),
+        (["--entry", "scale", "-i", "x=@text.npy"], "bad-input-file"),
+        (["--entry", "scale", "-i", "x=@pickle.npy"], "bad-input-file"),
+        (["--entry", "scale", "-i", "x=@empty.npy"], "bad-input-file"),
+        (["--entry", "scale", "-i", "x=@data.npz"], "bad-input-file"),
+        (["--entry", "scale", "-i", "x=@data.npz:z"], "bad-input-file"),
+        (["--entry", "scale", "-i", "k=one"], "bad-input"),
+        (["--entry", "scale", "-i", "k=true"], "bad-input"),
+        (["--entry", "scale", "-i", "x=[[1],[2,3]]"], "bad-input"),
+        (["--entry", "add", "-i", "a=[1,2,256]"], "bad-input"),
+        (["--entry", "add", "-i", "a=[1,2,-1]"], "bad-input"),
+        (["--entry", "add", "-i", "a=[1,2,1.5]"], "bad-input"),
+        (["--entry", "scale", "-i", "x=[[1,2,3]]", "-i", "k=1"], "shape-mismatch"),
+        (["--target", "cuda:sm_80"], "target-unknown"),
+    ],
+)
+def test_wrong_input_exits_with_2(
+    bundle: list[str],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: str,
+) -> None:
+    Path("text.npy").write_text("not an array")
+    Path("empty.npy").touch()
+    np.save("pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    assert main([*bundle, *arguments]) == 2
+    assert f"[{code}]" in capsys.readouterr().err
+
+
+def test_refuses_a_bundle_that_is_not_trusted(shelf: Any) -> None:
+    assert main(["run", shelf.bundle()]) == 4
+
+
+def test_runs_an_unsigned_bundle_only_when_told_to(
+    shelf: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", shelf.bundle(signer=None)]
+    arguments += ["--entry", "add", "-i", "a=[1,1,1]", "-i", "b=[1,1,1]"]
+    assert main(arguments) == 4
+    assert main([*arguments, "--allow-unsigned"]) == 0
+
+
+def test_failed_write_leaves_no_file_behind(tmp_path: Path) -> None:
+    broken: dict[str, Any] = {"a": np.zeros(2), "b": np.array([{}], dtype=object)}
+    with pytest.raises(ValueError, match="[Oo]bject"):
+        arrays.write_npz(tmp_path / "out.npz", broken)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_into_a_missing_folder_is_refused_before_the_run(
+    bundle: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*bundle, "--entry", "scale", "--output", "no/out.npz"]) == 2
+    assert "there is no folder 'no'" in capsys.readouterr().err
+
+
+def test_equal_arrays_give_equal_files(tmp_path: Path) -> None:
+    for name in ("one.npz", "two.npz"):
+        arrays.write_npz(tmp_path / name, {"a": X})
+    one, two = (tmp_path / name for name in ("one.npz", "two.npz"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_bf16_survives_a_file(tmp_path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    values = np.array([1.5, -2], ml_dtypes.bfloat16)
+    arrays.write_npz(tmp_path / "b.npz", {"x": values})
+    (read,) = arrays.read_inputs(
+        [f"x=@{tmp_path / 'b.npz'}"], [Leaf("x", "bf16", (2,))]
+    )
+    assert read.dtype == values.dtype
+    np.testing.assert_array_equal(read, values)
+
+
+def test_json_has_no_nan_and_no_infinity() -> None:
+    leaves = [Leaf("x", "f32", (3,))]
+    values = {"x": np.array([np.nan, np.inf, 1], np.float32)}
+    (found,) = arrays.to_json(values, leaves)
+    assert found["values"] == ["nan", "inf", 1.0]
