@@ -125,7 +125,8 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         result = Tensor.of(op.y)
         if not result.rank:
             return x
-        return linalg.transpose(x, outs=[low.empty(result)], permutation=op.permutation)
+        init = low.empty(result)
+        return linalg.transpose(x, outs=[init], permutation=op.permutation).results[0]
 
     @staticmethod
     def simplify(b: Any, op: Any) -> Any:

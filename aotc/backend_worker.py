@@ -1,0 +1,81 @@
+"""The process in which IREE compiles one module for one target.
+
+    python -m aotc.backend_worker FOLDER
+
+FOLDER holds `graph.mlirbc` (linalg), `frame.mlir` (IREE's side) and `flags.json`; the
+worker adds `module.vmfb` and, last, `report.json`. Diagnostics go to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: Path) -> int:
+    """Compile what is in `folder`; 0 if a module was written."""
+    start = time.perf_counter()
+    from iree.compiler import ir
+    from iree.compiler.api import Output, Session
+
+    statistics = folder / "statistics.json"
+    session = Session()
+    session.set_flags(
+        *json.loads((folder / "flags.json").read_text(encoding="utf-8")),
+        "--iree-scheduling-dump-statistics-format=json",
+        f"--iree-scheduling-dump-statistics-file={statistics}",
+    )
+    with session.context, ir.Location.unknown():
+        graph = ir.Module.parse((folder / "graph.mlirbc").read_bytes())
+        module = ir.Module.parse((folder / "frame.mlir").read_text(encoding="utf-8"))
+        merge(module, graph)
+    invocation = session.invocation()
+    invocation.enable_console_diagnostics()
+    invocation.import_module(module.operation)
+    if not invocation.execute():
+        return 1
+    output = Output.open_membuffer()
+    invocation.output_vm_bytecode(output)
+    (folder / "module.vmfb").write_bytes(bytes(output.map_memory()))
+    report = {
+        "statistics": summary(json.loads(statistics.read_text(encoding="utf-8"))),
+        "seconds": time.perf_counter() - start,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    return 0
+
+
+def merge(module: Any, graph: Any) -> None:
+    """Put the functions of `graph` in the place of their declarations in `module`."""
+    defined = {function.attributes["sym_name"].value: function for function in graph.body}
+    for op in list(module.body):
+        name = op.attributes["sym_name"].value if "sym_name" in op.attributes else ""
+        if name in defined:
+            op.detach_from_parent()
+    for function in list(graph.body):
+        function.detach_from_parent()
+        module.body.append(function)
+
+
+def summary(statistics: dict[str, Any]) -> dict[str, int]:
+    """The counts that the manifest records; static sizes only, summed by IREE."""
+    whole = statistics["stream-aggregate"]
+    execution = whole["execution"]
+    return {
+        "dispatches": execution["dispatch-count"],
+        "executables": whole["executable"]["executable-count"],
+        "fills": execution["fill-count"],
+        "copies": execution["copy-count"],
+        "submissions": execution["submission-count"],
+        "awaits": whole["synchronization"]["await-count"],
+        "static_transient_bytes": execution["transient-memory-size"],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

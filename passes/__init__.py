@@ -1,0 +1,122 @@
+"""Passes over a module, and the runner that every pass goes through.
+
+A pass is a file with `run(module) -> bool` (whether it changed anything), which runs
+within the module's MLIR context. The runner verifies after each, measures it, and turns a failure into one message that names the
+pass, those before it and the user's line, beside a reproducer.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from aotc import options
+from aotc.errors import AotcError, CompileError, InputError
+from aotc.mlir import ir
+
+# name → module with run(module); the order is that of a build
+PASSES = {
+    "autodiff": "aotc.passes.autodiff",
+    "inline": "aotc.passes.inline",
+    "simplify": "aotc.passes.simplify",
+    "cse": "aotc.passes.cse",
+    "lower-to-linalg": "aotc.passes.lower_to_linalg",
+}
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did: its name, wall time in seconds and whether it changed the IR."""
+
+    name: str
+    seconds: float
+    changed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As the build report holds it."""
+        return {"pass": self.name, "seconds": self.seconds, "changed": self.changed}
+
+
+def load(name: str) -> Callable[[Any], bool]:
+    """The pass called `name`.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in PASSES:
+        raise InputError(
+            "unknown-pass", f"there is no pass '{name}'", hint=f"passes: {', '.join(PASSES)}"
+        )
+    run: Callable[[Any], bool] = import_module(PASSES[name]).run
+    return run
+
+
+def run_passes(
+    module: Any, names: Sequence[str], *, dump: Path | None = None
+) -> list[PassRecord]:
+    """Run passes in order on `module`, in place.
+
+    Args:
+        module: a valid MLIR module.
+        names: passes, by the names in `PASSES`.
+        dump: folder to write the IR after each pass to; default AOTC_DUMP.
+
+    Raises:
+        CompileError: a pass failed or left invalid IR.
+    """
+    folder = dump or options.get("AOTC_DUMP")
+    passes = [(name, load(name)) for name in names]
+    records: list[PassRecord] = []
+    for name, run in passes:
+        before = _bytecode(module)
+        start = time.perf_counter()
+        try:
+            with module.context, ir.Location.unknown():
+                changed = run(module)
+                module.operation.verify()
+        except Exception as error:
+            raise _failure(name, [r.name for r in records], before, error) from error
+        records.append(PassRecord(name, time.perf_counter() - start, changed))
+        _show(module, name, len(records), folder)
+    return records
+
+
+def _bytecode(module: Any) -> str:
+    return str(module.operation.get_asm(enable_debug_info=True))
+
+
+def _failure(name: str, earlier: list[str], before: str, error: Exception) -> AotcError:
+    """One message for a failed pass; a reproducer is left beside it."""
+    repro = _write_reproducer(name, before)
+    after = f" after {', '.join(earlier)}" if earlier else ""
+    if isinstance(error, AotcError):
+        error.message = f"pass '{name}'{after}: {error.message}"
+        error.hint = error.hint or f"reproduce with: {repro}"
+        return error
+    return CompileError(
+        "pass-failed",
+        f"pass '{name}'{after} failed: {error}",
+        hint=f"this is a bug in aotc; reproduce with: {repro}",
+    )
+
+
+def _write_reproducer(name: str, before: str) -> str:
+    folder = Path(tempfile.mkdtemp(prefix="aotc-repro-"))
+    file = folder / f"before-{name}.mlir"
+    command = f"aotc opt {file} --passes {name}"
+    file.write_text(f"// {command}\n{before}\n", encoding="utf-8")
+    return command
+
+
+def _show(module: Any, name: str, number: int, folder: Any) -> None:
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        file = Path(folder) / f"{number:02d}-{name}.mlir"
+        file.write_text(f"{module}\n", encoding="utf-8")
+    if options.get("AOTC_PRINT_AFTER") in (name, "all"):
+        import sys
+
+        print(f"// IR after {name}\n{module}", file=sys.stderr)

@@ -1,0 +1,30 @@
+"""Compute equal things once: upstream's common-subexpression elimination.
+
+    %1 = graph.exp(%x)                %1 = graph.exp(%x)
+    %2 = graph.exp(%x)          →     %3 = graph.add(%1, %1)
+    %3 = graph.add(%1, %2)
+
+Requires: ops without effects are marked Pure. Ensures: no two equal ops in a block.
+"""
+
+from typing import Any
+
+from aotc.mlir import passmanager
+
+
+def run(module: Any) -> bool:
+    """Run `cse` on the module."""
+    before = _count(module)
+    manager = passmanager.PassManager.parse("builtin.module(cse)")
+    manager.run(module.operation)
+    return _count(module) != before
+
+
+def _count(module: Any) -> int:
+    """How many ops the functions of the module hold."""
+    return sum(
+        len(block.operations)
+        for function in module.body.operations
+        for region in function.regions
+        for block in region.blocks
+    )

@@ -1,0 +1,72 @@
+"""Replace ops by equal, cheaper ones, evaluate constants, and drop what is unused.
+
+    %1 = graph.multiply(%x, %ones)    →    %x
+    %2 = graph.add(%two, %three)      →    graph.constant 5
+
+Each op gives its own `simplify` rule; small ops on constants are evaluated by `ref`.
+Requires and ensures nothing; repeats until nothing changes.
+"""
+
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp, evaluate
+from aotc.dialects.types import Tensor, element_count
+from aotc.mlir import func, ir
+
+# Constants beyond this many elements are left to be computed when the model runs.
+LARGEST_FOLD = 256
+
+
+def run(module: Any) -> bool:
+    """Simplify every function of the module."""
+    changed = False
+    for function in module.body.operations:
+        if isinstance(function, func.FuncOp) and not function.is_external:
+            while _sweep(function.entry_block):
+                changed = True
+    return changed
+
+
+def _sweep(block: Any) -> bool:
+    """One pass over the ops, and one backwards that removes unused ones."""
+    changed = False
+    for op in list(block.operations):
+        if isinstance(op, GraphOp):
+            changed |= _replace(op)
+    for op in reversed(list(block.operations)):
+        if isinstance(op, GraphOp) and not list(op.results[0].uses):
+            op.operation.erase()
+            changed = True
+    return changed
+
+
+def _replace(op: Any) -> bool:
+    if not list(op.results[0].uses):
+        return False
+    with ir.InsertionPoint(op), op.location:
+        value = _folded(op)
+        if value is None and hasattr(type(op), "simplify"):
+            value = type(op).simplify(Builder(), op)
+    if value is None:
+        return False
+    op.results[0].replace_all_uses_with(value)
+    return True
+
+
+def _folded(op: Any) -> Any:
+    """A constant equal to `op`, if its operands are constants and it is small."""
+    if not op.operands or not all(_is_constant(value) for value in op.operands):
+        return None
+    result = Tensor.of(op.results[0])
+    if not result.is_static or element_count(result.shape) > LARGEST_FOLD:
+        return None
+    # A repeated scalar says more, and costs less, than its copies do.
+    if type(op)._op_name == "broadcast":
+        return None
+    arrays = [value.owner.opview.value for value in op.operands]
+    return Builder().constant(value=evaluate(op, arrays, []))
+
+
+def _is_constant(value: Any) -> bool:
+    return getattr(value.owner, "name", "") == "graph.constant"
