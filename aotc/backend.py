@@ -56,6 +56,7 @@ class Compiled:
         target: what it was compiled for.
         vmfb: the module.
         flags: flags of the compiler, in order.
+        compiler: version and revision of IREE's compiler.
         statistics: dispatches, transient bytes and the like, as IREE counts them.
         seconds: wall time of the worker.
         peak_bytes: largest resident set of the worker.
@@ -64,6 +65,7 @@ class Compiled:
     target: Target
     vmfb: bytes
     flags: tuple[str, ...]
+    compiler: dict[str, str]
     statistics: dict[str, int]
     seconds: float
     peak_bytes: int
@@ -289,6 +291,7 @@ def _compile(bytecode: bytes, frame: str, target: Target) -> Compiled:
             target=target,
             vmfb=(root / "module.vmfb").read_bytes(),
             flags=flags,
+            compiler=report["compiler"],
             statistics=report["statistics"],
             seconds=report["seconds"],
             peak_bytes=report["peak_bytes"],

@@ -19,7 +19,7 @@ from typing import Any
 def main(folder: Path) -> int:
     """Compile what is in `folder`; 0 if a module was written."""
     start = time.perf_counter()
-    from iree.compiler import ir
+    from iree.compiler import ir, version
     from iree.compiler.api import Output, Session
 
     statistics = folder / "statistics.json"
@@ -42,6 +42,10 @@ def main(folder: Path) -> int:
     invocation.output_vm_bytecode(output)
     (folder / "module.vmfb").write_bytes(bytes(output.map_memory()))
     report = {
+        "compiler": {
+            "version": version.VERSION,
+            "revision": version.REVISIONS["IREE"],
+        },
         "statistics": summary(json.loads(statistics.read_text(encoding="utf-8"))),
         "seconds": time.perf_counter() - start,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -1,0 +1,226 @@
+"""A compiled program → the manifest and the files of its bundle.
+
+What depends on the machine or the moment (times, paths, memory) stays out of the bundle
+and in the build report: two builds of one source give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import aotc
+from aotc.artifacts import vmfb
+from aotc.backend import SCOPE, Compiled, reader_name, writer_name
+from aotc.dialects.types import Tensor, symbol_names
+from aotc.errors import InputError
+from aotc.frontends.program import Entry, Port, Program, StateSpec, contract_names
+from aotc.mlir import PACKAGE
+from aotc.pytree import leaf_names
+
+WEIGHTS_FILE = "weights.irpa"
+
+
+def manifest(
+    program: Program,
+    variants: Sequence[Compiled],
+    passes: Sequence[str],
+    name: str,
+    version: str,
+) -> dict[str, Any]:
+    """The manifest without `files` and `channel`, which writing the bundle adds."""
+    head = {
+        "schema": "aotc.manifest/1",
+        "requires_features": [],
+        "name": name,
+        "version": version,
+        "source": program.source,
+        "toolchain": _toolchain(variants, passes),
+        "precision": _precision(program),
+        "symbols": _symbols(program),
+        "entry_points": [_entry_point(entry) for entry in program.entries],
+        "states": [_state(state) for state in program.states],
+        "weights": _weights(program, variants),
+        "variants": [_variant(i, variant) for i, variant in enumerate(variants)],
+        "memory_plan": {
+            "parameter_bytes": sum(a.nbytes for a in program.parameters.values())
+        },
+    }
+    created = _created()
+    return {**head, "created": created} if created else head
+
+
+def _created() -> str | None:
+    """The time of the sources, where the build is told one (SOURCE_DATE_EPOCH)."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch is None:
+        return None
+    if not epoch.isdigit():
+        raise InputError(
+            "bad-option", f"expected seconds in SOURCE_DATE_EPOCH; got {epoch!r}"
+        )
+    return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _toolchain(variants: Sequence[Compiled], passes: Sequence[str]) -> dict[str, Any]:
+    package = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}[PACKAGE]
+    return {
+        "aotc": aotc.__version__,
+        "iree_compiler": variants[0].compiler,
+        "mlir": {"package": package, "version": installed_version(package)},
+        "passes": list(passes),
+        "deterministic": True,
+    }
+
+
+def _precision(program: Program) -> dict[str, Any]:
+    """The element types that cross the boundary; nothing is converted on the way."""
+    ports = [p for e in program.entries for p in (*e.arguments, *e.results)]
+    return {"dtypes": sorted({port.type.dtype for port in ports})}
+
+
+def _symbols(program: Program) -> dict[str, Any]:
+    contracts: dict[str, Any] = {}
+    for entry in program.entries:
+        for contract in entry.symbols:
+            known = contracts.setdefault(contract.name, contract)
+            if known != contract:
+                raise InputError(
+                    "bad-contract",
+                    f"entry '{entry.name}' gives size '{contract.name}' another contract "
+                    "than an earlier entry",
+                    hint="use one Dim for all entries, or another name",
+                )
+    return {name: contract.to_json() for name, contract in contracts.items()}
+
+
+def _leaf(name: str, tensor: Tensor) -> dict[str, Any]:
+    shape = [size if isinstance(size, int) else str(size) for size in tensor.shape]
+    return {"name": name, "dtype": tensor.dtype, "shape": shape}
+
+
+def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
+    return [_leaf(port.name, port.type) for port in ports]
+
+
+def _entry_point(entry: Entry) -> dict[str, Any]:
+    with symbol_names(contract_names(entry.symbols)):
+        return {
+            "name": entry.name,
+            "kind": "train-step" if entry.updates else "infer",
+            "inputs": _leaves(entry.ports("input")),
+            "arguments": entry.input_tree.to_json(),
+            "outputs": _leaves(entry.ports("output")),
+            "result": entry.output_tree.to_json(),
+            "reads": list(entry.reads),
+            "updates": list(entry.updates),
+        }
+
+
+def _state(state: StateSpec) -> dict[str, Any]:
+    names = leaf_names(state.tree)
+    return {
+        "name": state.name,
+        "read": reader_name(state.name),
+        "write": writer_name(state.name),
+        "leaves": [_leaf(n, t) for n, t in zip(names, state.types, strict=True)],
+        "tree": state.tree.to_json(),
+    }
+
+
+def _weights(program: Program, variants: Sequence[Compiled]) -> list[dict[str, Any]]:
+    if not program.parameters:
+        return []
+    row = {"file": WEIGHTS_FILE, "format": "irpa", "scope": SCOPE}
+    return [{**row, "required_by": [variant.target.id for variant in variants]}]
+
+
+def _module_file(variant: Compiled) -> str:
+    return f"variants/{variant.target.id}.vmfb"
+
+
+def _variant(number: int, variant: Compiled) -> dict[str, Any]:
+    abi = vmfb.runtime_abi(variant.vmfb)
+    release = variant.compiler["version"].partition("rc")[0]
+    return {
+        "id": variant.target.id,
+        "file": _module_file(variant),
+        "backend": variant.target.backend,
+        "priority": -number,
+        "target": variant.target.to_json(),
+        "flags": list(variant.flags),
+        "runtime_abi": {**abi, "runtime_tested": [release]},
+        "statistics": variant.statistics,
+    }
+
+
+# ---- files --------------------------------------------------------------------------
+
+
+def files(
+    program: Program, variants: Sequence[Compiled], folder: Path, name: str, version: str
+) -> dict[str, bytes | Path]:
+    """Every file of the bundle but manifest and signature; weights are put in `folder`."""
+    found: dict[str, bytes | Path] = {_module_file(v): v.vmfb for v in variants}
+    if program.parameters:
+        archive = folder / WEIGHTS_FILE
+        write_parameters(program.parameters, archive)
+        found[WEIGHTS_FILE] = archive
+    found["sbom.json"] = sbom(variants, name, version)
+    return found
+
+
+def write_parameters(parameters: Mapping[str, np.ndarray[Any, Any]], path: Path) -> None:
+    """Write weights and initial states as an IREE parameter archive."""
+    import iree.runtime as runtime
+
+    index = runtime.ParameterIndex()
+    for name, array in parameters.items():
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        index.add_buffer(name, data)
+    index.create_archive_file(str(path))
+
+
+def sbom(variants: Sequence[Compiled], name: str, version: str) -> bytes:
+    """The software bill of materials, CycloneDX 1.6: what the modules were made with."""
+    tools = {
+        "aotc": aotc.__version__,
+        "iree-base-compiler": variants[0].compiler["version"],
+    }
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "machine-learning-model",
+                "name": name,
+                "version": version,
+            },
+            "tools": {
+                "components": [
+                    {"type": "application", "name": tool, "version": release}
+                    for tool, release in tools.items()
+                ]
+            },
+        },
+        "components": [
+            {
+                "type": "file",
+                "name": _module_file(variant),
+                "hashes": [
+                    {"alg": "SHA-256", "content": hashlib.sha256(variant.vmfb).hexdigest()}
+                ],
+            }
+            for variant in variants
+        ],
+    }
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")

@@ -1,0 +1,315 @@
+"""The pipeline: a model in, a signed bundle out, in stages that are data.
+
+`build` runs all of it, `lower` its passes on a program in memory, `optimize` single
+passes on IR in text form, such as a dumped and edited stage.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from aotc import frontends, options, packager
+from aotc.artifacts import Signer, development_key, write_bundle
+from aotc.backend import Compiled, compile_targets, require_compiler
+from aotc.dialects import context
+from aotc.errors import InputError
+from aotc.frontends.program import Program
+from aotc.mlir import ir
+from aotc.passes import PassRecord, run_passes
+from aotc.target import Target
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a build: its name, and the passes that lead to it."""
+
+    name: str
+    passes: tuple[str, ...] = ()
+
+
+STAGES = (
+    Stage("graph"),
+    Stage("optimized", ("autodiff", "inline", "simplify", "cse", "simplify")),
+    Stage("linalg", ("lower-to-linalg", "cse")),
+    Stage("vmfb"),
+    Stage("bundle"),
+)
+STAGE_NAMES = tuple(stage.name for stage in STAGES)
+PASS_NAMES = tuple(name for stage in STAGES for name in stage.passes)
+
+
+class Reporter(Protocol):
+    """What a build tells of its progress."""
+
+    def stage(self, name: str) -> Any:
+        """A context manager for the duration of a stage."""
+
+
+class _Silent:
+    def stage(self, name: str) -> Any:
+        """Tell nothing."""
+        return nullcontext()
+
+
+@dataclass
+class BuildReport:
+    """What a build made and what it cost.
+
+    Args:
+        bundle: the bundle's folder, or None if the build stopped earlier.
+        ir: the IR of the stage that the build stopped after, if it did.
+        stages: wall time in seconds by stage.
+        passes: what each pass did.
+        variants: the compiled targets.
+        signer: id of the key that signed, or None.
+        channel: development, release or unsigned.
+    """
+
+    bundle: Path | None = None
+    ir: str | None = None
+    stages: dict[str, float] = field(default_factory=dict)
+    passes: list[PassRecord] = field(default_factory=list)
+    variants: list[Compiled] = field(default_factory=list)
+    signer: str | None = None
+    channel: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `aotc.build/1`."""
+        return {
+            "bundle": str(self.bundle) if self.bundle else None,
+            "ir": self.ir,
+            "channel": self.channel,
+            "signer": self.signer,
+            "seconds": {**self.stages, "total": sum(self.stages.values())},
+            "peak_bytes": _peak_bytes(),
+            "passes": [record.to_json() for record in self.passes],
+            "variants": [_variant_json(variant) for variant in self.variants],
+        }
+
+    def to_text(self) -> str:
+        """The same for people."""
+        if self.ir is not None:
+            return self.ir
+        lines = [
+            f"{variant.target!s:<14} {len(variant.vmfb) / 1024:8.1f} KiB"
+            f"  {variant.statistics['dispatches']:4} dispatches"
+            f"  {variant.seconds:6.1f} s"
+            for variant in self.variants
+        ]
+        lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
+        if self.channel == "unsigned":
+            lines.append(
+                "WARNING: this bundle is unsigned. Anyone who can write to it can run "
+                "code on its devices,\nand loaders refuse it without --allow-unsigned."
+            )
+        return "\n".join(lines)
+
+    def _signed_by(self) -> str:
+        return f"signed by {self.signer[:16]}" if self.signer else "not signed"
+
+
+def _peak_bytes() -> int:
+    """The largest resident set of this process so far."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _variant_json(variant: Compiled) -> dict[str, Any]:
+    return {
+        "target": str(variant.target),
+        "bytes": len(variant.vmfb),
+        "seconds": variant.seconds,
+        "peak_bytes": variant.peak_bytes,
+        "statistics": variant.statistics,
+    }
+
+
+def build(
+    source: str | Path,
+    *,
+    output: Path = Path("."),
+    entries: Sequence[str] = (),
+    targets: Sequence[Target] = (),
+    name: str | None = None,
+    version: str | None = None,
+    signing_key: Path | None = None,
+    sign: bool = True,
+    force: bool = False,
+    dump: Path | None = None,
+    stop_after: str | None = None,
+    reporter: Reporter | None = None,
+) -> BuildReport:
+    """Compile a model for `targets` and write its bundle into the folder `output`.
+
+    Args:
+        source: the model, such as a model.py.
+        output: folder that `NAME-VERSION.aotc` is written into.
+        entries: names of the entries to build; all of them by default.
+        targets: what to compile for; the host's kind of CPU by default.
+        name: of the bundle; by default the source's, or its folder's for `model.py`.
+        version: of the bundle; 1.0.0 by default.
+        signing_key: private key file; by default AOTC_SIGNING_KEY, else the user's
+            development key.
+        sign: False leaves the bundle unsigned.
+        force: replace a bundle that is there.
+        dump: folder for the IR of every stage.
+        stop_after: a name out of `STAGE_NAMES`, to get the IR of that stage.
+        reporter: is told of each stage.
+
+    Raises:
+        InputError: the model or an argument is wrong.
+        CompileError: a valid model cannot be compiled.
+        SetupError: the compiler is not installed.
+    """
+    path = Path(source)
+    targets = tuple(targets) or (Target.parse("cpu"),)
+    name, version = name or default_name(path), version or "1.0.0"
+    run = _Run(BuildReport(), reporter or _Silent(), _dump_folder(dump))
+    require_compiler()
+    signer = _signer(signing_key, sign) if stop_after in (None, "bundle") else None
+    if signer is not None or not sign:
+        _refuse_taken(output, f"{name}-{version}", force)
+    program = run.front(path, tuple(entries), stop_after)
+    if program is None:
+        return run.report
+    with run.stage("vmfb"):
+        run.report.variants = compile_targets(program, targets, dump=run.dump)
+    if stop_after == "vmfb":
+        return run.report
+    with run.stage("bundle"), tempfile.TemporaryDirectory(prefix="aotc-") as folder:
+        variants = run.report.variants
+        run.report.bundle = write_bundle(
+            _existing_folder(output),
+            packager.manifest(program, variants, PASS_NAMES, name, version),
+            packager.files(program, variants, Path(folder), name, version),
+            signer,
+            force=force,
+        )
+    run.report.signer = signer.key_id if signer else None
+    run.report.channel = _channel(signer)
+    return run.report
+
+
+@dataclass
+class _Run:
+    """One build under way."""
+
+    report: BuildReport
+    reporter: Reporter
+    dump: Path | None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Measure a stage and tell of it."""
+        start = time.perf_counter()
+        with self.reporter.stage(name):
+            yield
+        self.report.stages[name] = time.perf_counter() - start
+
+    def front(self, path: Path, entries: tuple[str, ...], stop: str | None) -> Program | None:
+        """The program lowered to linalg; None if the build stops before."""
+        with self.stage("graph"):
+            program = frontends.load(path, entries)
+            self._dump_ir("graph", program)
+        for stage in STAGES:
+            if stage.passes:
+                with self.stage(stage.name):
+                    folder = self.dump / f"{stage.name}-passes" if self.dump else None
+                    self.report.passes += run_passes(program.module, stage.passes, dump=folder)
+                    self._dump_ir(stage.name, program)
+            if stage.name == stop and stage.name in ("graph", "optimized", "linalg"):
+                self.report.ir = ir_text(program.module)
+                return None
+        return program
+
+    def _dump_ir(self, name: str, program: Program) -> None:
+        if self.dump is not None:
+            file = self.dump / f"{name}.mlir"
+            file.write_text(f"{ir_text(program.module)}\n", encoding="utf-8")
+
+
+def ir_text(module: Any) -> str:
+    """A module as text, with locations, so that it can be fed back in."""
+    return str(module.operation.get_asm(enable_debug_info=True, pretty_debug_info=False))
+
+
+def default_name(path: Path) -> str:
+    """`examples/digits/model.py` → `digits`, `resnet.py` → `resnet`."""
+    stem = path.resolve().parent.name if path.stem == "model" else path.stem
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in stem) or "model"
+
+
+def _dump_folder(dump: Path | None) -> Path | None:
+    folder = dump or options.get("AOTC_DUMP")
+    if folder is None:
+        return None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder)
+
+
+def _signer(key: Path | None, sign: bool) -> Signer | None:
+    if not sign:
+        return None
+    named = key or options.get("AOTC_SIGNING_KEY")
+    return Signer.from_file(Path(named)) if named else development_key()
+
+
+def _channel(signer: Signer | None) -> str:
+    if signer is None:
+        return "unsigned"
+    return "development" if signer.development else "release"
+
+
+def _refuse_taken(output: Path, name: str, force: bool) -> None:
+    """Fail before the work, not after it; writing checks once more."""
+    target = output / f"{name}.aotc"
+    if target.exists() and not force:
+        raise InputError(
+            "output-exists",
+            f"there is already something at '{target}'",
+            hint="pass --force to replace it, or choose another --version or -o",
+        )
+
+
+def _existing_folder(output: Path) -> Path:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            "output-not-writable", f"cannot write to '{output}': {error.strerror}"
+        ) from None
+    return output
+
+
+def lower(program: Program) -> Program:
+    """Run all passes on a program in memory, down to linalg; returns it."""
+    run_passes(program.module, PASS_NAMES)
+    return program
+
+
+def optimize(text: str, passes: Sequence[str], *, timing: bool = False) -> str:
+    """Run `passes` on IR in text form and return the result.
+
+    Raises:
+        InputError: the text is no valid IR, or a pass is unknown.
+    """
+    with context(), ir.Location.unknown():
+        try:
+            module = ir.Module.parse(text)
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise InputError("bad-ir", f"the IR is not valid: {error}") from None
+        records = run_passes(module, passes)
+        lines = [f"// {r.name}: {r.seconds * 1e3:.1f} ms, " for r in records]
+        notes = [
+            line + ("changed" if record.changed else "unchanged")
+            for line, record in zip(lines, records, strict=True)
+        ]
+        return "\n".join([*(notes if timing else []), ir_text(module)])
