@@ -1,0 +1,84 @@
+"""Imports go one way: the order of the pipeline, read from the sources."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+# A module may import from its own layer and from those listed for it.
+LEAVES = {"errors", "options", "target", "device", "dtypes", "pytree"}
+EDGE = LEAVES | {"artifacts"}
+MODEL = LEAVES | {"mlir", "dialects"}
+ALLOWED = {
+    "errors": set(),
+    "options": LEAVES,
+    "target": LEAVES,
+    "device": LEAVES,
+    "dtypes": LEAVES,
+    "pytree": LEAVES,
+    "artifacts": EDGE,
+    "runtime": EDGE,
+    "mlir": LEAVES,
+    "dialects": MODEL,
+    # numpy, nn, … are the frontend's vocabulary, so they are of its layer
+    "frontends": MODEL | {"numpy", "nn", "random", "optim", "transforms"},
+    "numpy": MODEL | {"frontends"},
+    "nn": MODEL | {"frontends", "numpy", "random"},
+    "random": MODEL | {"frontends", "numpy"},
+    "optim": MODEL | {"frontends", "numpy"},
+    "transforms": MODEL | {"frontends", "numpy"},
+    "passes": MODEL,
+    "reference": MODEL | {"passes"},
+    "backend": MODEL | {"frontends"},
+    "backend_worker": set(),
+    "packager": MODEL | {"frontends", "backend", "artifacts"},
+    "pipeline": MODEL | {"frontends", "passes", "backend", "packager", "artifacts"},
+    "cli": EDGE | {"runtime", "pipeline", "dialects"},
+}
+
+
+def _layer(module: str) -> str:
+    return module.split(".")[1] if module.count(".") else "aotc"
+
+
+def _modules():
+    for folder, prefix in (("aotc", "aotc"), *((d, f"aotc.{d}") for d in ("dialects", "passes", "cli", "artifacts"))):
+        for file in sorted((ROOT / folder).glob("**/*.py")):
+            relative = file.relative_to(ROOT / folder).with_suffix("").parts
+            yield ".".join((prefix, *relative)).removesuffix(".__init__"), file
+
+
+def _imported(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "aotc":
+                yield from (f"aotc.{name.name}" for name in node.names)
+            else:
+                yield node.module
+
+
+def test_no_import_points_back():
+    wrong = []
+    for module, file in _modules():
+        layer = _layer(module)
+        if layer == "aotc":
+            continue
+        for name in _imported(ast.parse(file.read_text(encoding="utf-8"))):
+            if not name.startswith("aotc.") or name == "aotc.__version__":
+                continue
+            target = _layer(name)
+            if target != layer and target not in ALLOWED[layer]:
+                wrong.append(f"{module} imports {name}")
+    assert wrong == []
+
+
+def test_the_bindings_are_imported_in_one_place():
+    users = [
+        module
+        for module, file in _modules()
+        for name in _imported(ast.parse(file.read_text(encoding="utf-8")))
+        if name.split(".")[0] in ("torch_mlir", "mlir")
+    ]
+    assert users == []  # aotc.mlir imports them by name, and nothing else does
