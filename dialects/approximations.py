@@ -79,6 +79,33 @@ def invert(x: Any) -> Any:
     return arith.XOrIOp(x, constant(x.type, -1)).result
 
 
+def shift(operation: Callable[..., Any], beyond: Callable[..., Any]) -> Any:
+    """A shift that is also defined for negative counts and those beyond the width.
+
+    Args:
+        operation: the shift proper.
+        beyond: the result for such a count, from the shifted element.
+    """
+
+    def body(x: Any, count: Any) -> Any:
+        width = constant(x.type, x.type.width)
+        defined = _int_compare("ult", count, width)
+        shifted = operation(x, _select(defined, count, constant(x.type, 0)))
+        return _select(defined, shifted, beyond(x))
+
+    return body
+
+
+def zero(x: Any) -> Any:
+    """0 in the type of `x`."""
+    return constant(x.type, 0)
+
+
+def sign_bits(x: Any) -> Any:
+    """The sign bit in every place: 0 or -1."""
+    return arith.shrsi(x, constant(x.type, x.type.width - 1))
+
+
 # ---- integer division ---------------------------------------------------------------
 
 
@@ -131,31 +158,57 @@ def _from_integer(source: str, target: str) -> Callable[[Any], Any]:
     signed = source in dtypes.SIGNED
     element = lowered_element(target)
     if dtypes.is_float(target):
-        to_float = arith.SIToFPOp if signed else arith.UIToFPOp
-        return lambda x: to_float(element, x).result
+        to_float = arith.sitofp if signed else arith.uitofp
+        wide = lowered_element(_not_half(target))
+        narrow = _bf16_bits if target == "bf16" else _rounded
+        return lambda x: narrow(to_float(wide, x), target)
     width = 1 if source == "bool" else dtypes.bits(source)
     if dtypes.bits(target) == width:
         return lambda x: x
     if dtypes.bits(target) < width:
-        return lambda x: arith.TruncIOp(element, x).result
-    extend = arith.ExtSIOp if signed else arith.ExtUIOp
-    return lambda x: extend(element, x).result
-
-
-_MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+        return lambda x: arith.trunci(element, x)
+    extend = arith.extsi if signed else arith.extui
+    return lambda x: extend(element, x)
 
 
 def _from_float(source: str, target: str) -> Callable[[Any], Any]:
     element = lowered_element(target)
     if not dtypes.is_float(target):
         return lambda x: _saturating(x, target, element)
-    wider = dtypes.bits(target) > dtypes.bits(source)
-    if wider:
-        return lambda x: arith.ExtFOp(element, x).result
-    if dtypes.bits(target) == dtypes.bits(source):  # f16 and bf16: through f32
-        f32 = ir.F32Type.get()
-        return lambda x: arith.TruncFOp(element, arith.ExtFOp(f32, x).result).result
-    return lambda x: arith.TruncFOp(element, x).result
+    if dtypes.bits(target) > dtypes.bits(source):
+        return lambda x: arith.extf(element, x)
+    if dtypes.bits(target) == dtypes.bits(source):  # f16 and bf16
+        return lambda x: arith.truncf(element, arith.extf(ir.F32Type.get(), x))
+    return lambda x: _rounded(x, target)
+
+
+def _not_half(dtype: str) -> str:
+    return "f32" if dtypes.bits(dtype) == 16 else dtype
+
+
+def _rounded(x: Any, target: str) -> Any:
+    """A float in a dtype that is not wider; to half precision by way of f32.
+
+    A direct conversion from f64 would call `__truncdfhf2`, which IREE's linker lacks.
+    """
+    for element in (lowered_element(_not_half(target)), lowered_element(target)):
+        if x.type != element:
+            x = arith.truncf(element, x)
+    return x
+
+
+def _bf16_bits(x: Any, _: str) -> Any:
+    """An f32 that is not NaN, rounded to even, by its bits.
+
+    For integers: LLVM makes one conversion of i32 → f32 → bf16, and that one is a call
+    to `__truncsfbf2`, which IREE's linker lacks.
+    """
+    i16, i32 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(32)
+    sixteen = constant(i32, 16)
+    bits = arith.bitcast(i32, x)
+    odd = arith.andi(arith.shrui(bits, sixteen), constant(i32, 1))
+    bits = arith.addi(bits, arith.addi(odd, constant(i32, 0x7FFF)))
+    return arith.bitcast(ir.BF16Type.get(), arith.trunci(i16, arith.shrui(bits, sixteen)))
 
 
 def integer_bounds(target: str) -> tuple[int, int]:
@@ -216,6 +269,23 @@ def gelu_tanh(x: Any) -> Any:
     inner = _mul(constant(x.type, pymath.sqrt(2 / pymath.pi)), inner)
     value = tanh(inner) if isinstance(x.type, ir.F64Type) else math.TanhOp(inner).result
     return _mul(_mul(constant(x.type, 0.5), x), _add(constant(x.type, 1.0), value))
+
+
+def power(x: Any, y: Any) -> Any:
+    """x**y with the special cases of C's pow, most of which math.powf leaves out."""
+    size = math.absf(x)
+    nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
+    value = _select(_float_compare("OEQ", size, one), one, math.powf(size, y))
+    whole = _float_compare("OEQ", math.floor(y), y)
+    half = _mul(y, constant(x.type, 0.5))
+    odd = arith.andi(whole, _float_compare("UNE", math.floor(half), half))
+    value = _select(odd, math.copysign(value, x), value)
+    finite = _float_compare("OGT", x, constant(x.type, -pymath.inf))
+    negative = arith.andi(_float_compare("OLT", x, nothing), finite)
+    undefined = arith.andi(negative, _float_compare("UNE", math.floor(y), y))
+    value = _select(undefined, constant(x.type, pymath.nan), value)
+    exact = arith.ori(_float_compare("OEQ", y, nothing), _float_compare("OEQ", x, one))
+    return _select(exact, one, value)
 
 
 def tanh(x: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.elementwise import f32, i32, require_dtype
 from aotc.dialects.graph import GraphOp, Int, Ints, Operand, Pure, Result, Sample
+from aotc.dialects.patches import patches
 from aotc.dialects.reduction import accumulator, convert
 from aotc.dialects.types import Shape, Size, Tensor
 from aotc.errors import InputError
@@ -289,22 +290,13 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
-        """One parallel generic with a strided read."""
-        result, spatial = Tensor.of(op.y), len(op.window)
-        loops = [ir.AffineDimExpr.get(i) for i in range(result.rank)]
-        reads = [
-            loops[1 + i] * op.strides[i] + loops[1 + spatial + i] * op.dilation[i]
-            for i in range(spatial)
-        ]
-        read = ir.AffineMap.get(result.rank, 0, [loops[0], *reads, loops[-1]])
-        shape_only = low.empty(result)
-        return low.generic(
-            [x],
-            [read, ir.AffineMap.get_identity(result.rank)],
-            shape_only,
-            ["parallel"] * result.rank,
-            lambda element, _: element,
+        """Patches, with the window's axes split off again."""
+        source, result = Tensor.of(op.x), Tensor.of(op.y)
+        counts = result.shape[1 : 1 + len(op.window)]
+        rows, flat = patches(
+            low, x, source, counts, op.window, op.strides, op.dilation
         )
+        return low.reshape(rows, flat, result)
 
     samples = [
         Sample(

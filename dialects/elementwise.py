@@ -612,7 +612,7 @@ class Divide(Binary, name="divide"):
 
 
 class Power(Binary, name="power"):
-    """y = lhs ** rhs; NaN for a negative base with a fractional exponent."""
+    """y = lhs ** rhs, as C's pow; NaN for a negative base with a fractional exponent."""
 
     dtypes = FLOATS
     ref = staticmethod(np.power)
@@ -636,7 +636,7 @@ class Power(Binary, name="power"):
 
         return left, right
 
-    lower = by_kind(f=math.PowFOp)
+    lower = by_kind(f=approx.power)
     samples = _POSITIVE
 
 
@@ -710,7 +710,7 @@ class BitwiseXor(Bitwise, name="bitwise_xor"):
 
 
 class Shift(Bitwise, traits=[Pure]):
-    """Shifts by rhs bits, which must be at least 0 and less than the width."""
+    """Shifts by rhs bits; all bits leave for counts below 0 or beyond the width."""
 
     dtypes = INTEGERS
     samples = [Sample((i32(2, 3), np.array([[0, 1, 5], [31, 2, 7]], "i4")))]
@@ -720,14 +720,17 @@ class ShiftLeft(Shift, name="shift_left"):
     """y = lhs << rhs."""
 
     ref = staticmethod(np.left_shift)
-    lower = by_kind(i=arith.ShLIOp, u=arith.ShLIOp)
+    lower = by_kind(**dict.fromkeys("iu", approx.shift(arith.shli, approx.zero)))
 
 
 class ShiftRight(Shift, name="shift_right"):
     """y = lhs >> rhs: zeros come in for unsigned, the sign for signed integers."""
 
     ref = staticmethod(np.right_shift)
-    lower = by_kind(i=arith.ShRSIOp, u=arith.ShRUIOp)
+    lower = by_kind(
+        i=approx.shift(arith.shrsi, approx.sign_bits),
+        u=approx.shift(arith.shrui, approx.zero),
+    )
 
 
 # ---- comparison and choice ----------------------------------------------------------
@@ -884,9 +887,9 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
         return [dx, b.select(below, rest, zero), b.select(above, dy, zero)]
 
     lower = by_kind(
-        f=lambda x, lo, hi: arith.MinimumFOp(arith.MaximumFOp(x, lo), hi),
-        i=lambda x, lo, hi: arith.MinSIOp(arith.MaxSIOp(x, lo), hi),
-        u=lambda x, lo, hi: arith.MinUIOp(arith.MaxUIOp(x, lo), hi),
+        f=lambda x, lo, hi: arith.minimumf(arith.maximumf(x, lo), hi),
+        i=lambda x, lo, hi: arith.minsi(arith.maxsi(x, lo), hi),
+        u=lambda x, lo, hi: arith.minui(arith.maxui(x, lo), hi),
     )
     samples = [
         Sample((f32(2, 3), np.full((2, 3), -0.5, "f"), np.full((2, 3), 0.5, "f"))),

@@ -297,7 +297,9 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
-        """tensor.extract_slice."""
+        """tensor.extract_slice, which refuses to start at the end of an axis."""
+        if element_count(op.sizes) == 0:
+            return low.empty(Tensor.of(op.y))
         return low.slice(x, Tensor.of(op.y), op.start, op.strides)
 
     @staticmethod
@@ -386,7 +388,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         result = Tensor.of(op.y)
         plain = all(isinstance(n, int) and n >= 0 for n in (*op.low, *op.high))
         if plain and not any(op.interior):
-            return low.pad(x, result, op.low, op.high, op.value)
+            return low.pad(x, result, op.low, op.high, _filler(op))
         return _lower_general_pad(low, op, x, result)
 
     @staticmethod
@@ -426,10 +428,18 @@ def _cut_by_slice(b: Any, op: Any) -> Any:
     return b.pad(cut, low=low, high=high, interior=op.interior, value=op.value)
 
 
+def _filler(op: Any) -> float | int | bool:
+    """The padding's value as a number of the operand's kind."""
+    dtype = Tensor.of(op.x).dtype
+    if dtype == "bool":
+        return bool(op.value)
+    return op.value if dt.is_float(dtype) else int(op.value)
+
+
 def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
     """y[i] = x[(i - low) / (interior + 1)] where that is a whole index of x."""
     source = Tensor.of(op.x)
-    filler = op.value if dt.is_float(source.dtype) else int(op.value)
+    filler = _filler(op)
 
     def element(indices: list[Any]) -> Any:
         inside = low.scalar("bool", True)

@@ -1,0 +1,74 @@
+"""Windows of an image laid out as rows, so that a matrix product can run over them.
+
+Note [patches by slices]: one strided copy per offset in the window, not one generic that
+reads `x[o * stride + k]`. IREE would fuse such a generic into the product that follows
+and then neither vectorise nor tile it: the kernel gradient of a 3×3 convolution on 8×8
+images took 14.6 ms that way and takes 0.9 ms this way. A convolution as patches times
+kernel is 2 to 15 times faster than IREE's direct one on AVX2 (14×14, 256 channels:
+5.9 ms against 90 ms), for window-size times the memory of its input.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.lowering import Lowering, lowered_type
+from aotc.dialects.types import Size, Tensor
+from aotc.mlir import tensor
+
+
+def patches(
+    low: Lowering,
+    x: Any,
+    source: Tensor,
+    counts: Sequence[Size],
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[Any, Tensor]:
+    """All windows of an image as rows; see the note above.
+
+    Args:
+        low: the function under construction.
+        x: lowered image, N, spatial…, C.
+        source: its graph type.
+        counts: how many windows there are along each spatial axis.
+        window: size of a window along each spatial axis.
+        strides: steps between windows.
+        dilation: distance between the elements of a window.
+
+    Returns:
+        The lowered tensor N, counts…, product(window) * C, and its graph type.
+    """
+    channels: Any = source.shape[-1]
+    one = source.with_shape((source.shape[0], *counts, channels))
+    offsets = list(np.ndindex(*window))
+    if len(offsets) == 1:
+        return low.slice(x, one, [0] * source.rank, [1, *strides, 1]), one
+    rows = one.with_shape((*one.shape[:-1], channels * len(offsets)))
+    value = low.empty(rows)
+    for number, offset in enumerate(offsets):
+        start = [0, *(o * d for o, d in zip(offset, dilation, strict=True)), 0]
+        part = low.slice(x, one, start, [1, *strides, 1])
+        value = _insert(low, part, value, one, number * channels)
+    return value, rows
+
+
+def _insert(low: Lowering, part: Any, into: Any, type_: Tensor, first: Size) -> Any:
+    """`into` with `part` written from position `first` of the last axis."""
+    known = isinstance(first, int)
+    offsets = [0] * (type_.rank - 1) + [first if known else _DYNAMIC]
+    return tensor.InsertSliceOp(
+        part,
+        into,
+        [] if known else [low.size(first)],
+        low.dynamic_sizes(type_.shape),
+        [],
+        offsets,
+        lowered_type(type_).shape,
+        [1] * type_.rank,
+    ).result
+
+
+_DYNAMIC = -(2**63)  # MLIR's mark for an offset given as a value
