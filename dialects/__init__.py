@@ -9,26 +9,38 @@ from functools import cache
 from typing import Any
 
 from aotc.dialects import (
+    activation,
+    binary,
     contraction,
+    convolution,
     creation,
-    elementwise,
     indexing,
     normalization,
     pooling,
     reduction,
+    selection,
     shape,
+    slicing,
     transform,
+    unary,
+    windows,
 )
 from aotc.dialects.graph import RULES, Graph, GraphOp, Reason
 from aotc.mlir import ir
 
 FAMILIES = (
     creation,
-    elementwise,
+    unary,
+    activation,
+    binary,
+    selection,
     reduction,
     contraction,
+    windows,
+    convolution,
     pooling,
     shape,
+    slicing,
     indexing,
     normalization,
 )
@@ -52,7 +64,7 @@ def context() -> Any:
 
 
 def matrix() -> list[dict[str, Any]]:
-    """One row per op: name, family, formula, dtypes, and per rule "yes" or the reason."""
+    """One row per op: name, family, formula, dtypes; per rule "yes" or the reason."""
     return [_row(name, op) for name, op in OPS.items()]
 
 

@@ -28,7 +28,9 @@ class Builder:
     def full(self, like: Tensor, value: float) -> Any:
         """`value` in every element of a tensor of type `like`."""
         scalar = self.constant(value=np.array(value, dtypes.to_numpy(like.dtype)))
-        return self.broadcast(scalar, shape=like.shape, axes=()) if like.rank else scalar
+        return (
+            self.broadcast(scalar, shape=like.shape, axes=()) if like.rank else scalar
+        )
 
     def full_like(self, x: Any, value: float) -> Any:
         """`value` in every element of a tensor like `x`."""
@@ -59,7 +61,7 @@ class Builder:
         return self.divide(total, self.broadcast(sizes, shape=rest.shape, axes=()))
 
     def sum_to(self, x: Any, shape: Shape, axes: Sequence[int]) -> Any:
-        """The adjoint of broadcasting `shape`, axis i at `axes[i]`, to the shape of `x`."""
+        """`x` summed back to `shape`, which was broadcast, axis i to `axes[i]`."""
         source = Tensor.of(x).shape
         reduced = [a for a in range(len(source)) if a not in axes]
         reduced += [
@@ -68,7 +70,11 @@ class Builder:
         if not reduced:
             return x
         total = self.reduce_sum(x, axes=tuple(sorted(reduced)))
-        return total if Tensor.of(total).shape == shape else self.reshape(total, shape=shape)
+        return (
+            total
+            if Tensor.of(total).shape == shape
+            else self.reshape(total, shape=shape)
+        )
 
     def where_true(self, mask: Any, x: Any) -> Any:
         """`x` where `mask` holds, zero elsewhere."""

@@ -1,16 +1,263 @@
-"""How convolutions reach linalg.
+"""Convolution of an image (N, spatial…, C) with a kernel (spatial…, C / groups, F).
 
-Ungrouped ones are patches times kernel (Note [patches by slices]), depthwise ones the
-named op, other grouped ones a generic.
+Lowered to patches times kernel where it is not grouped (Note [patches by slices]), to
+the named op where it is depthwise, and to a generic otherwise.
 """
 
 from typing import Any
 
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Int, Ints
+from aotc.dialects.checks import require_dtype
 from aotc.dialects.contraction import multiply_accumulate
+from aotc.dialects.conversion import accumulator
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.patches import patches
-from aotc.dialects.reduction import accumulator, convert
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Shape, Size, Tensor, element_count
+from aotc.dialects.windows import Windows, pad_spatial, windowed_shape
+from aotc.errors import InputError
 from aotc.mlir import ir, linalg
+
+
+class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
+    """y[n, o…, f] = sum over k…, c of x[n, o * stride + k * dilation - low…, c] * w.
+
+    w is kernel[k…, c, f]. x is N, spatial…, C (1 to 3 spatial axes); kernel is
+    spatial…, C / groups, F. `padding` holds low and high zeros for each spatial axis.
+    With groups, feature group g sees channel group g only.
+    """
+
+    x: Operand[Any]
+    kernel: Operand[Any]
+    strides: Ints
+    padding: Ints
+    dilation: Ints
+    groups: Int
+    y: Result[Any]
+
+    @staticmethod
+    def infer(
+        x: Tensor,
+        kernel: Tensor,
+        *,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+    ) -> Tensor:
+        """N, positions…, F."""
+        require_dtype(x, dt.FLOATS)
+        require_dtype(kernel, (x.dtype,))
+        if x.rank not in (3, 4, 5) or kernel.rank != x.rank:
+            raise InputError(
+                "shape-mismatch",
+                "expected x as N, 1 to 3 spatial axes, C and a kernel of equal rank; "
+                f"got {x} and {kernel}",
+            )
+        _require_channels(x, kernel, groups)
+        low, high = padding[::2], padding[1::2]
+        around = zip(x.shape[1:-1], low, high, strict=True)
+        padded = x.with_shape(
+            [x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]]
+        )
+        counts = windowed_shape(padded, kernel.shape[:-2], strides, dilation)
+        return x.with_shape([x.shape[0], *counts, kernel.shape[-1]])
+
+    @staticmethod
+    def ref(
+        x: Any, kernel: Any, *, strides: Any, padding: Any, dilation: Any, groups: int
+    ) -> Any:
+        """Windows times kernel, group by group."""
+        around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
+        window = kernel.shape[:-2]
+        patches = Windows.ref(
+            np.pad(x, around), window=window, strides=strides, dilation=dilation
+        )
+        spatial, wide = len(window), dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        parts = [
+            np.tensordot(p.astype(wide), k.astype(wide), axes=spatial + 1)
+            for p, k in zip(
+                np.split(patches, groups, -1), np.split(kernel, groups, -1), strict=True
+            )
+        ]
+        return np.concatenate(parts, -1)
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any, dk: Any) -> Any:
+        """Linear in each operand."""
+        attributes = cls.attributes_of(op)
+        terms = []
+        if dx is not None:
+            terms.append(b.conv_general(dx, op.kernel, **attributes))
+        if dk is not None:
+            terms.append(b.conv_general(op.x, dk, **attributes))
+        return b.add(*terms) if len(terms) == 2 else terms[0]
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """A convolution with the mirrored kernel; windows of x against dy."""
+        return [_input_adjoint(b, op, dy), _kernel_adjoint(b, op, dy)]
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any, kernel: Any) -> Any:
+        """The named convolution; depthwise and grouped ones in their own form."""
+        return _lower(low, op, x, kernel)
+
+    samples = [
+        Sample(
+            (f32(2, 5, 5, 2), f32(3, 3, 2, 4)),
+            {
+                "strides": (1, 1),
+                "padding": (1, 1, 1, 1),
+                "dilation": (1, 1),
+                "groups": 1,
+            },
+        ),
+        Sample(
+            (f32("n", 6, 5, 4), f32(3, 2, 2, 6)),
+            {
+                "strides": (2, 1),
+                "padding": (0, 1, 1, 0),
+                "dilation": (1, 2),
+                "groups": 2,
+            },
+        ),
+        Sample(
+            (f32(1, 7, 3), f32(3, 3, 2)),
+            {"strides": (2,), "padding": (0, 0), "dilation": (1,), "groups": 1},
+        ),
+        Sample(
+            (f32(1, 3, 4, 3, 2), f32(2, 2, 2, 2, 3)),
+            {
+                "strides": (1, 1, 1),
+                "padding": (0, 0, 1, 0, 0, 1),
+                "dilation": (1, 1, 1),
+                "groups": 1,
+            },
+        ),
+        Sample(
+            (f32(2, 5, 5, 3), f32(3, 3, 1, 3)),
+            {
+                "strides": (1, 1),
+                "padding": (1, 1, 1, 1),
+                "dilation": (1, 1),
+                "groups": 3,
+            },
+        ),
+    ]
+
+
+def _require_channels(x: Tensor, kernel: Tensor, groups: int) -> None:
+    channels, per_group, features = x.shape[-1], kernel.shape[-2], kernel.shape[-1]
+    if groups < 1 or per_group * groups != channels or features % groups != 0:
+        raise InputError(
+            "shape-mismatch",
+            f"{x} has {channels} channels; kernel {kernel} with {groups} group(s) "
+            f"takes {per_group * groups}, and its {features} features must divide by "
+            f"{groups}",
+        )
+
+
+def _kernel_adjoint(b: Any, op: Any, dy: Any) -> Any:
+    kernel = Tensor.of(op.kernel)
+    window, spatial = kernel.shape[:-2], kernel.rank - 2
+    padded = pad_spatial(b, op.x, op.padding)
+    patches = b.windows(padded, window=window, strides=op.strides, dilation=op.dilation)
+    shared = tuple(range(1 + spatial))
+    if op.groups == 1:
+        return b.dot_general(
+            patches,
+            dy,
+            lhs_batch=(),
+            rhs_batch=(),
+            lhs_contract=shared,
+            rhs_contract=shared,
+        )
+    groups = op.groups
+    split = _split_last(b, patches, groups)
+    grouped = b.dot_general(
+        split,
+        _split_last(b, dy, groups),
+        lhs_batch=(2 * spatial + 1,),
+        rhs_batch=(spatial + 1,),
+        lhs_contract=shared,
+        rhs_contract=shared,
+    )  # groups, window…, C / groups, F / groups
+    order = (*range(1, spatial + 2), 0, spatial + 2)
+    return b.reshape(b.transpose(grouped, permutation=order), shape=kernel.shape)
+
+
+def _split_last(b: Any, x: Any, groups: int) -> Any:
+    """The last axis as (groups, rest)."""
+    shape = Tensor.of(x).shape
+    return b.reshape(x, shape=(*shape[:-1], groups, shape[-1] // groups))
+
+
+def _input_adjoint(b: Any, op: Any, dy: Any) -> Any:
+    x, kernel = Tensor.of(op.x), Tensor.of(op.kernel)
+    spatial = kernel.rank - 2
+    mirrored = _mirrored_kernel(b, op, kernel, spatial)
+    counts = Tensor.of(dy).shape[1:-1]
+    low: list[Size] = []
+    high: list[Size] = []
+    for axis in range(spatial):
+        reach = op.dilation[axis] * (kernel.shape[axis] - 1)
+        before = reach - op.padding[2 * axis]
+        spread = (counts[axis] - 1) * op.strides[axis] + 1
+        low.append(before)
+        high.append(x.shape[1 + axis] + reach - spread - before)
+    return _convolve_spread(b, op, dy, mirrored, low, high)
+
+
+def _convolve_spread(
+    b: Any, op: Any, dy: Any, kernel: Any, low: list[Size], high: list[Size]
+) -> Any:
+    """Dy with zeros between and around, convolved with stride 1."""
+    spatial = len(low)
+    simple = set(op.strides) == {1} and all(
+        isinstance(n, int) and n >= 0 for n in (*low, *high)
+    )
+    padding: list[Any] = [0] * (2 * spatial)
+    if simple:
+        padding[::2], padding[1::2] = low, high
+    else:
+        interior = (0, *(s - 1 for s in op.strides), 0)
+        dy = b.pad(
+            dy, low=(0, *low, 0), high=(0, *high, 0), interior=interior, value=0.0
+        )
+    return b.conv_general(
+        dy,
+        kernel,
+        strides=(1,) * spatial,
+        padding=tuple(padding),
+        dilation=op.dilation,
+        groups=op.groups,
+    )
+
+
+def _mirrored_kernel(b: Any, op: Any, kernel: Tensor, spatial: int) -> Any:
+    """Spatially reversed, with channels and features exchanged within each group."""
+    window: Shape = kernel.shape[:spatial]
+    per_group, features = kernel.shape[-2], kernel.shape[-1]
+    flipped = b.reverse(op.kernel, axes=tuple(range(spatial)))
+    front = tuple(range(spatial))
+    if op.groups == 1:
+        return b.transpose(flipped, permutation=(*front, spatial + 1, spatial))
+    split = _split_last(
+        b, flipped, op.groups
+    )  # window…, C / groups, groups, F / groups
+    swapped = b.transpose(
+        split, permutation=(*front, spatial + 2, spatial + 1, spatial)
+    )
+    return b.reshape(
+        swapped, shape=(*window, features // op.groups, per_group * op.groups)
+    )
+
+
+# ---- lowering -----------------------------------------------------------------------
 
 _DEPTHWISE = {
     1: linalg.depthwise_conv_1d_nwc_wc,
@@ -19,7 +266,7 @@ _DEPTHWISE = {
 }
 
 
-def lower(low: Any, op: Any, x: Any, kernel: Any) -> Any:
+def _lower(low: Any, op: Any, x: Any, kernel: Any) -> Any:
     """`conv_general` as linalg; half precision accumulates in f32."""
     source, weight, result = Tensor.of(op.x), Tensor.of(op.kernel), Tensor.of(op.y)
     wide = accumulator(source.dtype)
@@ -29,14 +276,14 @@ def lower(low: Any, op: Any, x: Any, kernel: Any) -> Any:
     x = low.pad(x, padded, before, after, 0.0)
     if op.groups == 1:
         total = _by_patches(low, op, x, kernel, padded)
-        return convert(low, total, result.with_dtype(wide), result.dtype)
-    x = convert(low, x, padded, wide)
-    kernel = convert(low, kernel, weight, wide)
+        return low.convert(total, result.with_dtype(wide), result.dtype)
+    x = low.convert(x, padded, wide)
+    kernel = low.convert(kernel, weight, wide)
     if op.groups == source.shape[-1] == weight.shape[-1]:
         total = _depthwise(low, op, x, kernel, wide)
     else:
         total = _grouped(low, op, x, kernel, padded.with_dtype(wide), wide)
-    return convert(low, total, result.with_dtype(wide), result.dtype)
+    return low.convert(total, result.with_dtype(wide), result.dtype)
 
 
 def _by_patches(low: Any, op: Any, x: Any, kernel: Any, source: Tensor) -> Any:
@@ -74,9 +321,15 @@ def _grouped(low: Any, op: Any, x: Any, kernel: Any, source: Tensor, wide: str) 
     groups, spatial = op.groups, source.rank - 2
     weight = Tensor.of(op.kernel).with_dtype(wide)
     result = Tensor.of(op.y).with_dtype(wide)
-    x_split = source.with_shape((*source.shape[:-1], groups, source.shape[-1] // groups))
-    k_split = weight.with_shape((*weight.shape[:-1], groups, weight.shape[-1] // groups))
-    y_split = result.with_shape((*result.shape[:-1], groups, result.shape[-1] // groups))
+    x_split = source.with_shape(
+        (*source.shape[:-1], groups, source.shape[-1] // groups)
+    )
+    k_split = weight.with_shape(
+        (*weight.shape[:-1], groups, weight.shape[-1] // groups)
+    )
+    y_split = result.with_shape(
+        (*result.shape[:-1], groups, result.shape[-1] // groups)
+    )
     outer, inner = spatial + 3, spatial + 1
     loops = [ir.AffineDimExpr.get(i) for i in range(outer + inner)]
     n, positions, group, feature = (

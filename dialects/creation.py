@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.approximations import conversion
-from aotc.dialects.elementwise import require_dtype
-from aotc.dialects.graph import Array, GraphOp, Int, Pure, Result, Sample, Sizes, Str
-from aotc.dialects.lowering import lowered_type
-from aotc.dialects.types import Shape, Tensor
+from aotc.dialects.attributes import Array, Int, Sizes, Str
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.conversion import conversion
+from aotc.dialects.graph import GraphOp, Pure, Result
+from aotc.dialects.samples import Sample
+from aotc.dialects.types import Shape, Tensor, lowered_type
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, tensor
 
@@ -29,7 +30,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     value: Array
     y: Result[Any]
-    dtypes = ("bool", *dt.NUMBERS)
+    dtypes = dt.NAMES
 
     @staticmethod
     def infer(*, value: Any) -> Tensor:
@@ -79,7 +80,9 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
     @staticmethod
     def ref(*, shape: Shape, axis: int, dtype: str) -> Any:
         """A broadcast np.arange."""
-        line = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+        line = np.arange(shape[axis]).reshape(
+            [-1 if a == axis else 1 for a in range(len(shape))]
+        )
         return np.broadcast_to(line, shape).astype(dt.to_numpy(dtype))
 
     jvp = staticmethod(_no_tangent)
@@ -103,7 +106,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 def _from_index(index: Any, dtype: str) -> Any:
     """An index value as an element of `dtype`."""
     i64 = ir.IntegerType.get_signless(64)
-    return conversion("i64", dtype)(arith.IndexCastOp(i64, index).result)
+    return conversion("i64", dtype)(arith.index_cast(i64, index))
 
 
 class Dimension(GraphOp, name="dimension", traits=[Pure]):
@@ -135,7 +138,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
     def lower(low: Any, op: Any) -> Any:
         """tensor.from_elements of the index."""
         element = _from_index(low.size(op.size[0]), op.dtype)
-        return tensor.FromElementsOp(lowered_type(Tensor.of(op.y)), [element]).result
+        return tensor.from_elements(lowered_type(Tensor.of(op.y)), [element])
 
     samples = [
         Sample((), {"size": ("n",), "dtype": "f32"}),

@@ -19,21 +19,15 @@ The base of all ops is `GraphOp`; families add their own base classes. The bindi
 evaluate annotations, so modules of this package must not postpone them.
 """
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import (
-    Tensor,
-    element_type,
-    evaluate_size,
-    shape_map,
-    shape_of_map,
-)
+from aotc.dialects.attributes import Attribute, Sizes
+from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError
 from aotc.mlir import ext, ir, source_of
 
@@ -64,127 +58,6 @@ def NOT_DIFFERENTIABLE(why: str) -> Reason:  # noqa: N802 - reads like the const
     return Reason("not-differentiable", why)
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One use of an op: operand types (or arrays) and attributes.
-
-    `low` and `high` bound the random operand values, in case the op is only defined or
-    smooth in a region; a symbol in a shape is given by name and drawn from 1 to 5.
-    """
-
-    operands: tuple[Any, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    low: float = -2.0
-    high: float = 2.0
-    smooth: bool = True
-
-
-# ---- attributes ---------------------------------------------------------------------
-
-
-class Attribute:
-    """How a kind of attribute is written in MLIR and read back as a Python value."""
-
-    encode: ClassVar[Callable[[Any], Any]]
-    decode: ClassVar[Callable[[Any], Any]]
-
-
-class Int(Attribute):
-    """An integer."""
-
-    encode = staticmethod(
-        lambda value: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-    )
-    decode = staticmethod(lambda attr: ir.IntegerAttr(attr).value)
-
-
-class Ints(Attribute):
-    """A tuple of integers."""
-
-    encode = staticmethod(lambda value: ir.DenseI64ArrayAttr.get(list(value)))
-    decode = staticmethod(lambda attr: tuple(ir.DenseI64ArrayAttr(attr)))
-
-
-class Float(Attribute):
-    """A float (f64, so that no digit of the user's is lost)."""
-
-    encode = staticmethod(lambda value: ir.FloatAttr.get_f64(value))
-    decode = staticmethod(lambda attr: ir.FloatAttr(attr).value)
-
-
-class Str(Attribute):
-    """A word out of a small vocabulary, such as a comparison's direction."""
-
-    encode = staticmethod(lambda value: ir.StringAttr.get(value))
-    decode = staticmethod(lambda attr: ir.StringAttr(attr).value)
-
-
-class Bool(Attribute):
-    """True or False."""
-
-    encode = staticmethod(lambda value: ir.BoolAttr.get(value))
-    decode = staticmethod(lambda attr: ir.BoolAttr(attr).value)
-
-
-class Sizes(Attribute):
-    """A shape whose sizes may be symbolic."""
-
-    encode = staticmethod(lambda value: ir.AffineMapAttr.get(shape_map(tuple(value))))
-    decode = staticmethod(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
-
-
-class Symbol(Attribute):
-    """The name of a function."""
-
-    encode = staticmethod(lambda value: ir.FlatSymbolRefAttr.get(value))
-    decode = staticmethod(lambda attr: ir.FlatSymbolRefAttr(attr).value)
-
-
-class Array(Attribute):
-    """The elements of a constant, as a NumPy array."""
-
-    @staticmethod
-    def encode(value: Any) -> Any:
-        """Dense elements of the array's shape and dtype."""
-        array = np.ascontiguousarray(value).reshape(np.shape(value))
-        dtype = dtypes.canonical(array.dtype)
-        mlir_type = ir.RankedTensorType.get(array.shape, element_type(dtype))
-        if dtype == "bool":
-            return ir.DenseElementsAttr.get(array, type=mlir_type)
-        if dtype == "bf16":
-            return ir.DenseElementsAttr.get(
-                array.view(np.uint16), type=element_type(dtype), shape=array.shape
-            )
-        return ir.DenseElementsAttr.get(array, type=mlir_type)
-
-    @staticmethod
-    def decode(attr: Any) -> Any:
-        """The array that `encode` was given."""
-        tensor = Tensor.of(attr.type)
-        dtype = dtypes.to_numpy(tensor.dtype)
-        if tensor.dtype == "bf16":
-            return _bf16_words(attr).view(dtype).reshape(tensor.shape)
-        return np.array(attr).astype(dtype, copy=False).reshape(tensor.shape)
-
-
-def _bf16_words(attr: Any) -> Any:
-    """The bits of bf16 elements, out of their text: the bindings hand out no buffer."""
-    text = str(attr).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
-    if text.startswith('"0x'):
-        return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), "<u2")
-    words = [_bf16_word(item) for item in re.split(r"[\[\], ]+", text) if item]
-    return np.resize(np.array(words, np.uint16), attr.type.shape)
-
-
-def _bf16_word(text: str) -> int:
-    if text.startswith("0x"):
-        return int(text, 16)
-    return int(np.array(float(text), np.float32).view(np.uint32)) >> 16
-
-
-# ---- ops ----------------------------------------------------------------------------
-
-
 class GraphOp(Graph.Operation):  # type: ignore[misc,name-defined]
     """Base of every op: building, typed attributes, and the generic verifier."""
 
@@ -198,7 +71,9 @@ class GraphOp(Graph.Operation):  # type: ignore[misc,name-defined]
         annotations = cls.__dict__.get("__annotations__", {})
         own = {n: k for n, k in annotations.items() if _is_attribute(k)}
         cls.codecs = {**cls.codecs, **own}
-        cls.__annotations__ = {n: Any if n in own else k for n, k in annotations.items()}
+        cls.__annotations__ = {
+            n: Any if n in own else k for n, k in annotations.items()
+        }
         super().__init_subclass__(**options)
         if "name" in options:
             cls.family = cls.__module__.rsplit(".", 1)[-1]

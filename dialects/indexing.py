@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.approximations import conversion
-from aotc.dialects.elementwise import f32, require_dtype
-from aotc.dialects.graph import GraphOp, Int, Ints, Operand, Pure, Result, Sample
-from aotc.dialects.shape import low_bound_zero
+from aotc.dialects.attributes import Int, Ints
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor, format_shape
 from aotc.errors import InputError
 from aotc.mlir import arith, ir
-
-ALL = ("bool", *dt.NUMBERS)
 
 
 def _require_indices(indices: Tensor) -> None:
@@ -31,14 +29,16 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
     indices: Operand[Any]
     axis: Int
     y: Result[Any]
-    dtypes = ALL
+    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
         """The axis gives way to the axes of the indices."""
         _require_indices(indices)
         if not 0 <= axis < x.rank or x.shape[axis] == 0:
-            raise InputError("bad-axis", f"expected a non-empty axis of {x}; got {axis}")
+            raise InputError(
+                "bad-axis", f"expected an axis of {x} that is not empty; got {axis}"
+            )
         return x.with_shape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
 
     @staticmethod
@@ -53,7 +53,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
-        """dy added up at the places that were read."""
+        """Dy added up at the places that were read."""
         zeros = b.full(Tensor.of(op.x), 0.0)
         return [b.scatter_add(zeros, op.indices, dy, axis=op.axis), None]
 
@@ -65,10 +65,8 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         def element(loops: list[Any]) -> Any:
             inner = loops[op.axis : op.axis + where.rank]
             number = low.extract(indices, inner)
-            last = low.size(source.shape[op.axis] - 1)
-            position = low.clamp_index(
-                low.to_index(number, where.dtype), low_bound_zero(low, last)
-            )
+            last = source.shape[op.axis] - 1
+            position = low.clamp_index(low.to_index(number, where.dtype), last)
             return low.extract(
                 x, [*loops[: op.axis], position, *loops[op.axis + where.rank :]]
             )
@@ -142,19 +140,21 @@ class ScatterAdd(GraphOp, name="scatter_add", traits=[Pure]):
         ]
 
         def body(number: Any, update: Any, total: Any) -> Any:
-            last = low.size(source.shape[op.axis] - 1)
+            last = source.shape[op.axis] - 1
             position = low.clamp_index(low.to_index(number, where.dtype), last)
             here = low.loop_index(op.axis)
-            hit = arith.CmpIOp(arith.CmpIPredicate.eq, position, here).result
+            hit = arith.cmpi(arith.CmpIPredicate.eq, position, here)
             zero = low.scalar(source.dtype, 0.0)
-            return arith.AddFOp(total, arith.SelectOp(hit, update, zero)).result
+            return arith.addf(total, arith.select(hit, update, zero))
 
         kinds = ["parallel"] * outer + ["reduction"] * inner
         return low.generic([indices, updates], maps, x, kinds, body)
 
     samples = [
         Sample((f32(4, 3), np.array([0, 3, 3], "i4"), f32(3, 3)), {"axis": 0}),
-        Sample((f32(2, 4), np.array([[1, 9], [1, -1]], "i4"), f32(2, 2, 2)), {"axis": 1}),
+        Sample(
+            (f32(2, 4), np.array([[1, 9], [1, -1]], "i4"), f32(2, 2, 2)), {"axis": 1}
+        ),
     ]
 
 
@@ -173,12 +173,14 @@ def _require_starts(x: Tensor, starts: Tensor, sizes: Any) -> None:
             )
 
 
-def _clamped_starts(low: Any, x: Tensor, starts: Any, dtype: str, sizes: Any) -> list[Any]:
+def _clamped_starts(
+    low: Any, x: Tensor, starts: Any, dtype: str, sizes: Any
+) -> list[Any]:
     """Inside a body: the start along each axis, moved so that the slice fits."""
     positions = []
     for axis, size in enumerate(sizes):
         number = low.extract(starts, [low.index(axis)])
-        room = low_bound_zero(low, low.size(x.shape[axis] - size))
+        room = x.shape[axis] - size
         positions.append(low.clamp_index(low.to_index(number, dtype), room))
     return positions
 
@@ -190,7 +192,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
     starts: Operand[Any]
     sizes: Ints
     y: Result[Any]
-    dtypes = ALL
+    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, starts: Tensor, *, sizes: Any) -> Tensor:
@@ -222,7 +224,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
         def element(loops: list[Any]) -> Any:
             first = _clamped_starts(low, source, starts, dtype, op.sizes)
             pairs = zip(first, loops, strict=True)
-            return low.extract(x, [arith.AddIOp(a, i).result for a, i in pairs])
+            return low.extract(x, [arith.addi(a, i) for a, i in pairs])
 
         return low.computed(Tensor.of(op.y), element)
 
@@ -245,14 +247,16 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     update: Operand[Any]
     starts: Operand[Any]
     y: Result[Any]
-    dtypes = ALL
+    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, update: Tensor, starts: Tensor) -> Tensor:
         """The type of x."""
         require_dtype(update, (x.dtype,))
         if not update.is_static:
-            raise InputError("symbolic-size", f"expected an update of fixed size; got {update}")
+            raise InputError(
+                "symbolic-size", f"expected an update of fixed size; got {update}"
+            )
         _require_starts(x, starts, update.shape)
         return x
 
@@ -294,13 +298,13 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
             inside = low.scalar("bool", True)
             positions = []
             for axis, index in enumerate(loops):
-                offset = arith.SubIOp(index, first[axis]).result
-                clamped = low.clamp_index(offset, low.index(sizes[axis] - 1))
-                hit = arith.CmpIOp(arith.CmpIPredicate.eq, clamped, offset).result
-                inside = arith.AndIOp(inside, hit).result
+                offset = arith.subi(index, first[axis])
+                clamped = low.clamp_index(offset, sizes[axis] - 1)
+                hit = arith.cmpi(arith.CmpIPredicate.eq, clamped, offset)
+                inside = arith.andi(inside, hit)
                 positions.append(clamped)
             written = low.extract(update, positions)
-            return arith.SelectOp(inside, written, low.extract(x, loops)).result
+            return arith.select(inside, written, low.extract(x, loops))
 
         return low.computed(source, element)
 
@@ -308,8 +312,3 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         Sample((f32(4, 5), f32(2, 3), np.array([1, 9], "i4"))),
         Sample((f32("n", 3), f32(1, 2), np.array([0, 1], "i4"))),
     ]
-
-
-def index_scalar(value: Any, source: str, target: str) -> Any:
-    """Inside a body: an integer element in another integer dtype."""
-    return conversion(source, target)(value)

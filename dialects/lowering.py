@@ -12,26 +12,21 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import Dim, Shape, Size, Tensor, symbol_count
+from aotc.dialects.attributes import Array
+from aotc.dialects.conversion import conversion
+from aotc.dialects.types import (
+    Dim,
+    Shape,
+    Size,
+    Tensor,
+    lowered_element,
+    lowered_type,
+    symbol_count,
+)
 from aotc.mlir import affine, arith, ir, linalg, tensor
 
 AffineMap = Any
 Body = Callable[..., Any]
-
-
-def lowered_element(dtype: str) -> Any:
-    """The element type of `dtype` below the graph: integers have no sign there."""
-    floats = {"f16": ir.F16Type, "bf16": ir.BF16Type, "f32": ir.F32Type, "f64": ir.F64Type}
-    if dtype in floats:
-        return floats[dtype].get()
-    return ir.IntegerType.get_signless(1 if dtype == "bool" else dtypes.bits(dtype))
-
-
-def lowered_type(graph_type: Tensor) -> Any:
-    """The tensor type below the graph: no encoding, signless integers."""
-    dynamic = ir.ShapedType.get_dynamic_size()
-    sizes = [size if isinstance(size, int) else dynamic for size in graph_type.shape]
-    return ir.RankedTensorType.get(sizes, lowered_element(graph_type.dtype))
 
 
 class Lowering:
@@ -74,8 +69,6 @@ class Lowering:
 
     def constant(self, array: Any, dtype: str) -> Any:
         """A dense constant."""
-        from aotc.dialects.graph import Array
-
         mlir_type = lowered_type(Tensor(np.shape(array), dtype))
         if dtype in dtypes.UNSIGNED:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
@@ -85,11 +78,8 @@ class Lowering:
 
     def empty(self, of: Tensor) -> Any:
         """A tensor without defined elements."""
-        static = lowered_type(of)
-        return tensor.EmptyOp(
-            [*static.shape],
-            static.element_type,
-        ).result if of.is_static else _empty(of, self)
+        sizes = [n if isinstance(n, int) else self.size(n) for n in of.shape]
+        return tensor.EmptyOp(sizes, lowered_element(of.dtype)).result
 
     def full(self, of: Tensor, value: Any) -> Any:
         """A tensor with every element `value` (an element or a Python number)."""
@@ -141,6 +131,36 @@ class Lowering:
             lambda *elements: body(*elements[:-1]),
         )
 
+    def convert(self, x: Any, source: Tensor, dtype: str) -> Any:
+        """`x` as elements of `dtype`; nothing when it has that dtype."""
+        if source.dtype == dtype:
+            return x
+        body = conversion(source.dtype, dtype)
+        return self.pointwise([x], source.with_dtype(dtype), body)
+
+    def reduce(
+        self, x: Any, result: Tensor, axes: Sequence[int], start: Any, body: Body
+    ) -> Any:
+        """Reduce `axes` of x: `body(total, element)`, from `start`.
+
+        Args:
+            x: the tensor.
+            result: the type of the result.
+            axes: those that disappear.
+            start: an element or a Python number.
+            body: returns the new total.
+        """
+        rank = x.type.rank
+        loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
+        kept = [loops[axis] for axis in range(rank) if axis not in axes]
+        return self.generic(
+            [x],
+            [ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, kept)],
+            self.full(result, start),
+            ["reduction" if axis in axes else "parallel" for axis in range(rank)],
+            lambda element, total: body(total, element),
+        )
+
     def computed(self, result: Tensor, body: Callable[[list[Any]], Any]) -> Any:
         """Every element from its own indices: `body(indices)` returns the element."""
         return self.generic(
@@ -157,22 +177,22 @@ class Lowering:
 
     def extract(self, source: Any, indices: Sequence[Any]) -> Any:
         """Inside a body: one element. IREE checks no bounds, so the caller must."""
-        return tensor.ExtractOp(source, list(indices)).result
+        return tensor.extract(source, list(indices))
 
-    def clamp_index(self, index: Any, upper: Any) -> Any:
-        """`min(max(index, 0), upper)` on index values."""
-        return arith.MinSIOp(arith.MaxSIOp(index, self.index(0)).result, upper).result
+    def clamp_index(self, index: Any, last: Size) -> Any:
+        """The nearest of 0 … last on index values; 0 if there is none."""
+        return arith.maxsi(arith.minsi(index, self.size(last)), self.index(0))
 
     def to_index(self, element: Any, dtype: str) -> Any:
         """An integer element as an index value, by its sign."""
-        cast = arith.IndexCastUIOp if dtype in dtypes.UNSIGNED else arith.IndexCastOp
-        return cast(ir.IndexType.get(), element).result
+        cast = arith.index_castui if dtype in dtypes.UNSIGNED else arith.index_cast
+        return cast(ir.IndexType.get(), element)
 
     def slice(
         self, source: Any, result: Tensor, start: Sequence[int], strides: Sequence[int]
     ) -> Any:
         """`source[start::strides]` cut to the result's shape; static starts."""
-        return tensor.ExtractSliceOp(
+        return tensor.extract_slice(
             lowered_type(result),
             source,
             [],
@@ -181,19 +201,22 @@ class Lowering:
             list(start),
             lowered_type(result).shape,
             list(strides),
-        ).result
+        )
 
     def pad(
-        self, source: Any, result: Tensor, low: Sequence[int], high: Sequence[int], value: Any
+        self,
+        source: Any,
+        result: Tensor,
+        low: Sequence[int],
+        high: Sequence[int],
+        value: Any,
     ) -> Any:
         """`source` with `low`/`high` elements `value` before and after each axis."""
         if not any(low) and not any(high):
             return source
         if isinstance(value, (bool, int, float)):
             value = self.scalar(result.dtype, value)
-        op = tensor.PadOp(
-            lowered_type(result), source, [], [], list(low), list(high)
-        )
+        op = tensor.PadOp(lowered_type(result), source, [], [], list(low), list(high))
         block = op.regions[0].blocks.append(*[ir.IndexType.get()] * result.rank)
         with ir.InsertionPoint(block):
             tensor.YieldOp(value)
@@ -205,25 +228,18 @@ class Lowering:
         middle = old.with_shape([pymath.prod(old.shape[a:b]) for (a, b), _ in groups])
         value = source
         if middle.rank != old.rank:
-            value = tensor.CollapseShapeOp(
+            value = tensor.collapse_shape(
                 lowered_type(middle), value, [list(range(a, b)) for (a, b), _ in groups]
-            ).result
+            )
         if middle.rank != new.rank:
-            value = tensor.ExpandShapeOp(
+            value = tensor.expand_shape(
                 lowered_type(new),
                 value,
                 [list(range(a, b)) for _, (a, b) in groups],
                 self.dynamic_sizes(new.shape),
                 lowered_type(new).shape,
-            ).result
+            )
         return value
-
-
-def _empty(of: Tensor, lowering: Lowering) -> Any:
-    sizes: list[Any] = [
-        size if isinstance(size, int) else lowering.size(size) for size in of.shape
-    ]
-    return tensor.EmptyOp(sizes, lowered_element(of.dtype)).result
 
 
 def _i64() -> Any:
@@ -267,3 +283,20 @@ def _matching_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
         if pymath.prod(old[i:a]) == pymath.prod(new[j:b])
     ]
     return min(ends, key=sum, default=(len(old), len(new)))
+
+
+def by_kind(**ops: Any) -> Callable[..., Any]:
+    """A `lower` rule: one scalar operation per kind of dtype.
+
+    Args:
+        ops: `f` float, `i` signed, `u` unsigned, `b` bool, `f64` where it differs; each
+            maps operand elements to the result element.
+    """
+
+    def lower(low: Any, op: Any, *operands: Any) -> Any:
+        dtype = Tensor.of(op.operands[0]).dtype
+        kind = "b" if dtype == "bool" else {"u": "u", "i": "i"}.get(dtype[0], "f")
+        body = ops.get(dtype) or ops[kind]
+        return low.pointwise(operands, Tensor.of(op.results[0]), body)
+
+    return staticmethod(lower)

@@ -1,13 +1,15 @@
-"""Softmax and normalisation: kept whole, because their derivatives are better that way."""
+"""Softmax and normalisation: kept whole, for the sake of their derivatives."""
 
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.elementwise import f32, require_dtype
-from aotc.dialects.graph import Float, GraphOp, Int, Operand, Pure, Result, Sample
-from aotc.dialects.reduction import accumulator, convert, reduce_generic, require_axes
+from aotc.dialects.attributes import Float, Int
+from aotc.dialects.checks import require_axes, require_dtype
+from aotc.dialects.conversion import accumulator
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg, math
@@ -30,7 +32,11 @@ class AlongAxis(GraphOp, traits=[Pure]):
     samples = [
         Sample((f32(2, 5),), {"axis": 1}),
         Sample((f32("n", 3, 2),), {"axis": 1}),
-        Sample((np.array([[1e4, 0, -1e4], [-np.inf, 0, 1]], "f"),), {"axis": 1}, smooth=False),
+        Sample(
+            (np.array([[1e4, 0, -1e4], [-np.inf, 0, 1]], "f"),),
+            {"axis": 1},
+            smooth=False,
+        ),
     ]
 
 
@@ -49,19 +55,19 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def _projected(b: Any, op: Any, d: Any) -> Any:
-        """y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
+        """Y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
         total = b.reduce_sum(b.multiply(d, op.y), axes=(op.axis,))
         mean = b.expand(total, Tensor.of(op.y), (op.axis,))
         return b.multiply(op.y, b.subtract(d, mean))
 
     @classmethod
     def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
-        """y (dx - sum(dx y))."""
+        """Y (dx - sum(dx y))."""
         return cls._projected(b, op, dx)
 
     @classmethod
     def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
-        """y (dy - sum(dy y))."""
+        """Y (dy - sum(dy y))."""
         return [cls._projected(b, op, dy)]
 
     @staticmethod
@@ -69,11 +75,11 @@ class Softmax(AlongAxis, name="softmax"):
         """linalg.softmax; half precision in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
-        x = convert(low, x, source, wide.dtype)
+        x = low.convert(x, source, wide.dtype)
         init = low.empty(wide)
         axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), op.axis)
         y = linalg.SoftmaxOp([init.type], x, init, axis).results[0]
-        return convert(low, y, wide, source.dtype)
+        return low.convert(y, wide, source.dtype)
 
 
 class LogSoftmax(AlongAxis, name="log_softmax"):
@@ -87,7 +93,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def jvp(b: Any, op: Any, dx: Any) -> Any:
-        """dx - sum(e**y dx)."""
+        """Dx - sum(e**y dx)."""
         total = b.reduce_sum(b.multiply(b.exp(op.y), dx), axes=(op.axis,))
         return b.subtract(dx, b.expand(total, Tensor.of(op.y), (op.axis,)))
 
@@ -102,24 +108,20 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         """Maximum, sum of exponentials, and their difference from x."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
-        x = convert(low, x, source, wide.dtype)
+        x = low.convert(x, source, wide.dtype)
         rest = wide.with_shape(wide.shape[: op.axis] + wide.shape[op.axis + 1 :])
-        highest = reduce_generic(
-            low, x, rest, (op.axis,), low.scalar(wide.dtype, -np.inf),
-            lambda value, total: arith.MaximumFOp(value, total).result,
-        )
-        shifted = _combine(low, wide, op.axis, x, highest, arith.SubFOp)
-        power = low.pointwise([shifted], wide, lambda v: math.ExpOp(v).result)
-        total = reduce_generic(
-            low, power, rest, (op.axis,), low.scalar(wide.dtype, 0.0),
-            lambda value, total: arith.AddFOp(total, value).result,
-        )
-        logs = low.pointwise([total], rest, lambda v: math.LogOp(v).result)
-        y = _combine(low, wide, op.axis, shifted, logs, arith.SubFOp)
-        return convert(low, y, wide, source.dtype)
+        highest = low.reduce(x, rest, (op.axis,), -np.inf, arith.maximumf)
+        shifted = _combine(low, wide, op.axis, x, highest, arith.subf)
+        power = low.pointwise([shifted], wide, math.exp)
+        total = low.reduce(power, rest, (op.axis,), 0.0, arith.addf)
+        logs = low.pointwise([total], rest, math.log)
+        y = _combine(low, wide, op.axis, shifted, logs, arith.subf)
+        return low.convert(y, wide, source.dtype)
 
 
-def _combine(low: Any, wide: Tensor, axis: int, x: Any, reduced: Any, operation: Any) -> Any:
+def _combine(
+    low: Any, wide: Tensor, axis: int, x: Any, reduced: Any, operation: Any
+) -> Any:
     """`operation(x, reduced)`, with the reduced value repeated along `axis`."""
     loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank)]
     identity = ir.AffineMap.get_identity(wide.rank)
@@ -129,7 +131,7 @@ def _combine(low: Any, wide: Tensor, axis: int, x: Any, reduced: Any, operation:
         [identity, projected, identity],
         low.empty(wide),
         ["parallel"] * wide.rank,
-        lambda value, other, _: operation(value, other).result,
+        lambda value, other, _: operation(value, other),
     )
 
 
@@ -195,7 +197,7 @@ class LayerNorm(GraphOp, name="layer_norm", traits=[Pure]):
 
     @staticmethod
     def _centered(b: Any, d: Any, x_hat: Any, r: Any) -> Any:
-        """r (d - mean(d) - x^ mean(d x^)): the Jacobian of x^, which is symmetric."""
+        """R (d - mean(d) - x^ mean(d x^)): the Jacobian of x^, which is symmetric."""
         like = Tensor.of(d)
         shift = _mean(b, d, like)
         turn = b.multiply(x_hat, _mean(b, b.multiply(d, x_hat), like))
@@ -220,42 +222,15 @@ class LayerNorm(GraphOp, name="layer_norm", traits=[Pure]):
         """Mean, variance, then one fused elementwise generic."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
-        axis, rank = wide.rank - 1, wide.rank
-        rest = wide.with_shape(wide.shape[:-1])
-        x = convert(low, x, source, wide.dtype)
         line = source.with_shape(source.shape[-1:])
-        scale, bias = (convert(low, v, line, wide.dtype) for v in (scale, bias))
-        count = arith.IndexCastOp(_i64(), low.size(wide.shape[-1])).result
-        count = arith.SIToFPOp(x.type.element_type, count).result
-
-        def mean(value: Any) -> Any:
-            total = reduce_generic(
-                low, value, rest, (axis,), low.scalar(wide.dtype, 0.0),
-                lambda element, total: arith.AddFOp(total, element).result,
-            )
-            return low.pointwise([total], rest, lambda t: arith.DivFOp(t, count).result)
-
-        centered = _combine(low, wide, axis, x, mean(x), arith.SubFOp)
-        square = low.pointwise([centered], wide, lambda v: arith.MulFOp(v, v).result)
-        variance = mean(square)
-        identity = ir.AffineMap.get_identity(rank)
-        loops = [ir.AffineDimExpr.get(i) for i in range(rank)]
-        outer = ir.AffineMap.get(rank, 0, loops[:-1])
-        inner = ir.AffineMap.get(rank, 0, loops[-1:])
-
-        def element(c: Any, v: Any, s: Any, t: Any, _: Any) -> Any:
-            shifted = arith.AddFOp(v, low.scalar(wide.dtype, op.epsilon)).result
-            normal = arith.MulFOp(c, math.RsqrtOp(shifted).result).result
-            return arith.AddFOp(arith.MulFOp(normal, s).result, t).result
-
-        y = low.generic(
-            [centered, variance, scale, bias],
-            [identity, outer, inner, inner, identity],
-            low.empty(wide),
-            ["parallel"] * rank,
-            element,
-        )
-        return convert(low, y, wide, source.dtype)
+        x = low.convert(x, source, wide.dtype)
+        scale, bias = (low.convert(v, line, wide.dtype) for v in (scale, bias))
+        means = _row_means(low, wide, x)
+        centered = _combine(low, wide, wide.rank - 1, x, means, arith.subf)
+        square = low.pointwise([centered], wide, lambda v: arith.mulf(v, v))
+        variance = _row_means(low, wide, square)
+        y = _scale_rows(low, wide, [centered, variance, scale, bias], op.epsilon)
+        return low.convert(y, wide, source.dtype)
 
     samples = [
         Sample((f32(2, 5), f32(5), f32(5)), {"epsilon": 1e-5}),
@@ -263,8 +238,35 @@ class LayerNorm(GraphOp, name="layer_norm", traits=[Pure]):
     ]
 
 
-def _i64() -> Any:
-    return ir.IntegerType.get_signless(64)
+def _row_means(low: Any, wide: Tensor, x: Any) -> Any:
+    """The lowered means over the last axis, which may be symbolic."""
+    i64 = ir.IntegerType.get_signless(64)
+    count = arith.index_cast(i64, low.size(wide.shape[-1]))
+    count = arith.sitofp(x.type.element_type, count)
+    rest = wide.with_shape(wide.shape[:-1])
+    total = low.reduce(x, rest, (wide.rank - 1,), 0.0, arith.addf)
+    return low.pointwise([total], rest, lambda t: arith.divf(t, count))
+
+
+def _scale_rows(low: Any, wide: Tensor, parts: list[Any], epsilon: float) -> Any:
+    """Centered / sqrt(variance + epsilon) * scale + bias, from these four parts."""
+    identity = ir.AffineMap.get_identity(wide.rank)
+    loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank)]
+    rows = ir.AffineMap.get(wide.rank, 0, loops[:-1])
+    columns = ir.AffineMap.get(wide.rank, 0, loops[-1:])
+
+    def element(centered: Any, variance: Any, scale: Any, bias: Any, _: Any) -> Any:
+        shifted = arith.addf(variance, low.scalar(wide.dtype, epsilon))
+        normal = arith.mulf(centered, math.rsqrt(shifted))
+        return arith.addf(arith.mulf(normal, scale), bias)
+
+    return low.generic(
+        parts,
+        [identity, rows, columns, columns, identity],
+        low.empty(wide),
+        ["parallel"] * wide.rank,
+        element,
+    )
 
 
 def _mean(b: Any, x: Any, like: Tensor) -> Any:

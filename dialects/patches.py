@@ -1,11 +1,11 @@
 """Windows of an image laid out as rows, so that a matrix product can run over them.
 
-Note [patches by slices]: one strided copy per offset in the window, not one generic that
-reads `x[o * stride + k]`. IREE would fuse such a generic into the product that follows
-and then neither vectorise nor tile it: the kernel gradient of a 3×3 convolution on 8×8
-images took 14.6 ms that way and takes 0.9 ms this way. A convolution as patches times
-kernel is 2 to 15 times faster than IREE's direct one on AVX2 (14×14, 256 channels:
-5.9 ms against 90 ms), for window-size times the memory of its input.
+Note [patches by slices]: one strided copy per offset in the window, not one generic
+that reads `x[o * stride + k]`. IREE would fuse such a generic into the product that
+follows and then neither vectorise nor tile it: the kernel gradient of a 3×3 convolution
+on 8×8 images took 14.6 ms that way and takes 0.9 ms this way. A convolution as patches
+times kernel is 2 to 15 times faster than IREE's direct one on AVX2 (14×14, 256
+channels: 5.9 ms against 90 ms), for window-size times the memory of its input.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.lowering import Lowering, lowered_type
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.types import Size, Tensor, lowered_type
 from aotc.mlir import tensor
 
 
@@ -59,7 +59,7 @@ def _insert(low: Lowering, part: Any, into: Any, type_: Tensor, first: Size) -> 
     """`into` with `part` written from position `first` of the last axis."""
     known = isinstance(first, int)
     offsets = [0] * (type_.rank - 1) + [first if known else _DYNAMIC]
-    return tensor.InsertSliceOp(
+    return tensor.insert_slice(
         part,
         into,
         [] if known else [low.size(first)],
@@ -68,7 +68,7 @@ def _insert(low: Lowering, part: Any, into: Any, type_: Tensor, first: Size) -> 
         offsets,
         lowered_type(type_).shape,
         [1] * type_.rank,
-    ).result
+    )
 
 
 _DYNAMIC = -(2**63)  # MLIR's mark for an offset given as a value

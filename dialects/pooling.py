@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.contraction import Windows, fold, pad_spatial, windowed_shape
-from aotc.dialects.elementwise import f32, require_dtype
-from aotc.dialects.graph import GraphOp, Ints, Operand, Pure, Result, Sample
-from aotc.dialects.reduction import accumulator, convert
+from aotc.dialects.attributes import Ints
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.conversion import accumulator
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
+from aotc.dialects.windows import Windows, fold, pad_spatial, windowed_shape
 from aotc.errors import InputError
 from aotc.mlir import linalg
 
@@ -32,8 +34,8 @@ class Pool(GraphOp, traits=[Pure]):
         if x.rank not in (3, 4, 5) or len(padding) != 2 * (x.rank - 2):
             raise InputError(
                 "shape-mismatch",
-                f"expected N, 1 to 3 spatial axes, C and low and high padding; got {x}, "
-                f"padding {tuple(padding)}",
+                "expected N, 1 to 3 spatial axes, C and low and high padding; "
+                f"got {x}, padding {tuple(padding)}",
             )
         padded = _padded(x, padding)
         counts = windowed_shape(padded, window, strides, (1,) * len(window))
@@ -47,7 +49,9 @@ class Pool(GraphOp, traits=[Pure]):
         ones = (1,) * len(window)
         patches = Windows.ref(padded, window=window, strides=strides, dilation=ones)
         axes = tuple(range(1 + len(window), 1 + 2 * len(window)))
-        return cls.reduce(patches.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype)))), axes)
+        return cls.reduce(
+            patches.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype)))), axes
+        )
 
     @classmethod
     def lower(cls, low: Any, op: Any, x: Any) -> Any:
@@ -56,7 +60,7 @@ class Pool(GraphOp, traits=[Pure]):
         before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
         padded = _padded(source, op.padding)
         wide = accumulator(source.dtype)
-        x = convert(low, low.pad(x, padded, before, after, cls.start), padded, wide)
+        x = low.convert(low.pad(x, padded, before, after, cls.start), padded, wide)
         window = low.empty(Tensor(op.window, wide))
         total = cls.named[len(op.window)](
             x,
@@ -65,11 +69,12 @@ class Pool(GraphOp, traits=[Pure]):
             strides=list(op.strides),
             dilations=[1] * len(op.window),
         )
-        return convert(low, total, result.with_dtype(wide), result.dtype)
+        return low.convert(total, result.with_dtype(wide), result.dtype)
 
     samples = [
         Sample(
-            (f32(2, 4, 6, 2),), {"window": (2, 2), "strides": (2, 2), "padding": (0,) * 4}
+            (f32(2, 4, 6, 2),),
+            {"window": (2, 2), "strides": (2, 2), "padding": (0,) * 4},
         ),
         Sample(
             (f32("n", 5, 5, 1),),
@@ -105,7 +110,7 @@ class SumPool(Pool, name="sum_pool"):
 
     @staticmethod
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
-        """dy to every element of its window."""
+        """Dy to every element of its window."""
         patches = _patches(Tensor.of(op.y), op.window)
         spread = b.expand(dy, patches, _window_axes(op.window))
         return [_unpad_fold(b, op, spread)]

@@ -1,53 +1,20 @@
 """Reductions over axes, which disappear from the shape."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects import approximations as approx
-from aotc.dialects.elementwise import f32, i32, require_dtype
-from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Int, Ints, Operand, Pure, Result, Sample
-from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dialects.attributes import Int, Ints
+from aotc.dialects.checks import require_axes, require_dtype
+from aotc.dialects.conversion import accumulator, integer_bounds
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.scalars import comparison
+from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import arith, ir
-
-
-def require_axes(x: Tensor, axes: tuple[int, ...]) -> None:
-    """Refuse axes that are out of range, repeated or not in rising order."""
-    if sorted(set(axes)) != list(axes) or any(not 0 <= a < x.rank for a in axes):
-        raise InputError(
-            "bad-axis", f"expected distinct rising axes of {x}; got {tuple(axes)}"
-        )
-
-
-def accumulator(dtype: str) -> str:
-    """The dtype that sums of `dtype` are kept in: f32 for the half-precision ones."""
-    return "f32" if dtype in ("f16", "bf16") else dtype
-
-
-def reduce_generic(
-    low: Any, x: Any, result: Tensor, axes: tuple[int, ...], start: Any, body: Any
-) -> Any:
-    """`linalg.generic` that reduces `axes` of x into `result`, from `start`."""
-    rank = x.type.rank
-    loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
-    kept = [loops[axis] for axis in range(rank) if axis not in axes]
-    return low.generic(
-        [x],
-        [ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, kept)],
-        low.full(result, start),
-        ["reduction" if axis in axes else "parallel" for axis in range(rank)],
-        body,
-    )
-
-
-def convert(low: Any, x: Any, source: Tensor, dtype: str) -> Any:
-    """`x` as elements of `dtype`; nothing when it has that dtype."""
-    if source.dtype == dtype:
-        return x
-    body = approx.conversion(source.dtype, dtype)
-    return low.pointwise([x], source.with_dtype(dtype), body)
 
 
 class Reduction(GraphOp, traits=[Pure]):
@@ -89,17 +56,9 @@ class Reduction(GraphOp, traits=[Pure]):
         """One generic; half-precision floats accumulate in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         wide = accumulator(source.dtype)
-        kind = "f" if dt.is_float(source.dtype) else wide[0]
-        combine = cls.combine[kind]
-        total = reduce_generic(
-            low,
-            convert(low, x, source, wide),
-            result.with_dtype(wide),
-            op.axes,
-            low.scalar(wide, cls.start(wide)),
-            lambda value, total: combine(total, value).result,
-        )
-        return convert(low, total, result.with_dtype(wide), result.dtype)
+        x = low.convert(x, source, wide)
+        total = reduced(cls, low, x, result.with_dtype(wide), op.axes)
+        return low.convert(total, result.with_dtype(wide), result.dtype)
 
     samples = [
         Sample((f32(2, 3, 4),), {"axes": (0, 2)}),
@@ -109,13 +68,24 @@ class Reduction(GraphOp, traits=[Pure]):
     ]
 
 
+def reduced(
+    cls: type[Reduction], low: Any, x: Any, result: Tensor, axes: Sequence[int]
+) -> Any:
+    """A lowered tensor reduced over `axes` by the reduction `cls`."""
+    kind = "f" if dt.is_float(result.dtype) else result.dtype[0]
+    start = cls.start(result.dtype)
+    return low.reduce(x, result, axes, start, cls.combine[kind])
+
+
 class ReduceSum(Reduction, name="reduce_sum"):
     """y = the sum over `axes`; 0 for no elements."""
 
     @staticmethod
     def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
         """np.sum in the operand's dtype."""
-        return np.sum(x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+        return np.sum(
+            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        )
 
     @staticmethod
     def weights(b: Any, op: Any) -> Any:
@@ -123,7 +93,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
         return
 
     start = staticmethod(lambda dtype: 0)
-    combine = {"f": arith.AddFOp, "i": arith.AddIOp, "u": arith.AddIOp}
+    combine = {"f": arith.addf, "i": arith.addi, "u": arith.addi}
     samples = [*Reduction.samples, Sample((f32(0, 3),), {"axes": (0,)})]
 
 
@@ -133,7 +103,9 @@ class ReduceProd(Reduction, name="reduce_prod"):
     @staticmethod
     def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
         """np.prod in the operand's dtype."""
-        return np.prod(x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+        return np.prod(
+            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        )
 
     @staticmethod
     def weights(b: Any, op: Any) -> Any:
@@ -152,7 +124,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
         return b.select(none, usual, b.select(alone, product, zero))
 
     start = staticmethod(lambda dtype: 1)
-    combine = {"f": arith.MulFOp, "i": arith.MulIOp, "u": arith.MulIOp}
+    combine = {"f": arith.mulf, "i": arith.muli, "u": arith.muli}
     samples = [
         *Reduction.samples,
         Sample((np.array([[1, 0, 2], [0, 0, 3]], "f"),), {"axes": (1,)}),
@@ -169,15 +141,15 @@ def _share_of_ties(b: Any, op: Any) -> Any:
 
 
 def _lowest(dtype: str) -> float | int:
-    return -np.inf if dt.is_float(dtype) else approx.integer_bounds(dtype)[0]
+    return -np.inf if dt.is_float(dtype) else integer_bounds(dtype)[0]
 
 
 def _highest(dtype: str) -> float | int:
-    return np.inf if dt.is_float(dtype) else approx.integer_bounds(dtype)[1]
+    return np.inf if dt.is_float(dtype) else integer_bounds(dtype)[1]
 
 
 class ReduceMax(Reduction, name="reduce_max"):
-    """y = the largest element over `axes`; NaN if any is. Ties share the derivative."""
+    """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
 
     needs_elements = True
 
@@ -188,11 +160,11 @@ class ReduceMax(Reduction, name="reduce_max"):
 
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_lowest)
-    combine = {"f": arith.MaximumFOp, "i": arith.MaxSIOp, "u": arith.MaxUIOp}
+    combine = {"f": arith.maximumf, "i": arith.maxsi, "u": arith.maxui}
 
 
 class ReduceMin(Reduction, name="reduce_min"):
-    """y = the smallest element over `axes`; NaN if any is. Ties share the derivative."""
+    """y = the smallest element over `axes`; NaN if any is. Ties share the gradient."""
 
     needs_elements = True
 
@@ -203,11 +175,11 @@ class ReduceMin(Reduction, name="reduce_min"):
 
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_highest)
-    combine = {"f": arith.MinimumFOp, "i": arith.MinSIOp, "u": arith.MinUIOp}
+    combine = {"f": arith.minimumf, "i": arith.minsi, "u": arith.minui}
 
 
 class Argmax(GraphOp, name="argmax", traits=[Pure]):
-    """y = the position (i32) of the first largest element along `axis`; NaN is largest."""
+    """y = the position (i32) of the first NaN or else first maximum along `axis`."""
 
     x: Operand[Any]
     axis: Int
@@ -220,7 +192,9 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
         if x.shape[axis] == 0:
-            raise InputError("empty-reduction", f"{x} has no elements along axis {axis}")
+            raise InputError(
+                "empty-reduction", f"{x} has no elements along axis {axis}"
+            )
         return Tensor(x.shape[:axis] + x.shape[axis + 1 :], "i32")
 
     @staticmethod
@@ -235,28 +209,16 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
     def lower(low: Any, op: Any, x: Any) -> Any:
         """The maximum, then the least index that holds it (or a NaN)."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
-        best = ReduceMax.lower(low, _AsReduction(op), x)
-        rank, i32_type = source.rank, ir.IntegerType.get_signless(32)
+        best = reduced(ReduceMax, low, x, result.with_dtype(source.dtype), (op.axis,))
+        rank = source.rank
         loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
         kept = ir.AffineMap.get(rank, 0, loops[: op.axis] + loops[op.axis + 1 :])
-        equal = approx.comparison(source.dtype, "eq")
-        is_nan = approx.comparison(source.dtype, "ne")
-
-        def first(value: Any, extreme: Any, index: Any) -> Any:
-            here = arith.IndexCastOp(i32_type, low.loop_index(op.axis)).result
-            found = equal(value, extreme)
-            found = arith.OrIOp(found, is_nan(value, value)).result
-            beyond = low.scalar("i32", 2**31 - 1)
-            return arith.MinSIOp(
-                index, arith.SelectOp(found, here, beyond).result
-            ).result
-
         return low.generic(
             [x, best],
             [ir.AffineMap.get_identity(rank), kept, kept],
-            low.full(result, 2**31 - 1),
+            low.full(result, _NOWHERE),
             ["reduction" if axis == op.axis else "parallel" for axis in range(rank)],
-            first,
+            _first_position(low, op.axis, source.dtype),
         )
 
     samples = [
@@ -267,16 +229,18 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
     ]
 
 
-class _AsReduction:
-    """An argmax seen as the reduce_max that it starts with."""
-
-    def __init__(self, op: Any) -> None:
-        source = Tensor.of(op.x)
-        self.x = op.x
-        self.axes = (op.axis,)
-        self.y = Tensor.of(op.y).with_dtype(source.dtype).to_mlir()
+_NOWHERE = 2**31 - 1
 
 
-def count_elements(shape: Any, axes: Any, symbols: Any) -> int:
-    """How many elements are reduced, when symbol i is `symbols[i]`."""
-    return int(np.prod([evaluate_size(shape[axis], symbols) for axis in axes]))
+def _first_position(low: Any, axis: int, dtype: str) -> Any:
+    """A body: the least index along `axis` at which the extreme, or a NaN, stands."""
+    equal, differ = comparison(dtype, "eq"), comparison(dtype, "ne")
+
+    def body(value: Any, extreme: Any, index: Any) -> Any:
+        i32_type = ir.IntegerType.get_signless(32)
+        here = arith.index_cast(i32_type, low.loop_index(axis))
+        found = arith.ori(equal(value, extreme), differ(value, value))
+        nowhere = low.scalar("i32", _NOWHERE)
+        return arith.minsi(index, arith.select(found, here, nowhere))
+
+    return body

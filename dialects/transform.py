@@ -1,6 +1,7 @@
 """Derivatives as functions without a body, until the autodiff pass writes it.
 
-    func.func private @loss.vjp(…) -> (…) attributes {graph.vjp = {of = @loss, wrt = [0]}}
+    func.func private @loss.vjp(…) -> (…)
+        attributes {graph.vjp = {of = @loss, wrt = [0]}}
     %loss, %dparams = call @loss.vjp(%params, %x, %dloss)
 
 Note [variadic ops]: IRDL gives one constraint variable to all operands of a variadic
@@ -11,7 +12,7 @@ can therefore not be declared with it; a call can.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aotc.dialects.graph import Ints
+from aotc.dialects.attributes import Ints
 from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir
 

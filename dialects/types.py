@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from aotc import dtypes
 from aotc.errors import InputError
@@ -104,7 +104,7 @@ class Dim:
         return text
 
 
-Size = Union[int, Dim]
+Size = int | Dim
 Shape = tuple[Size, ...]
 
 
@@ -218,7 +218,7 @@ class Tensor:
         return Tensor(shape, element_name(mlir_type.element_type))
 
     def to_mlir(self) -> Any:
-        """This type as `tensor<…>`, with an encoding if a size is symbolic."""
+        """The MLIR type `tensor<…>`, with an encoding if a size is symbolic."""
         element = element_type(self.dtype)
         if self.is_static:
             return ir.RankedTensorType.get(self.shape, element)
@@ -266,3 +266,23 @@ def element_name(element: Any) -> str:
             "unknown-dtype", f"tensors of MLIR type '{text}' are not part of the graph"
         )
     return name
+
+
+def lowered_element(dtype: str) -> Any:
+    """The element type of `dtype` below the graph: integers have no sign there."""
+    floats = {
+        "f16": ir.F16Type,
+        "bf16": ir.BF16Type,
+        "f32": ir.F32Type,
+        "f64": ir.F64Type,
+    }
+    if dtype in floats:
+        return floats[dtype].get()
+    return ir.IntegerType.get_signless(1 if dtype == "bool" else dtypes.bits(dtype))
+
+
+def lowered_type(graph_type: Tensor) -> Any:
+    """The tensor type below the graph: no encoding, signless integers."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sizes = [size if isinstance(size, int) else dynamic for size in graph_type.shape]
+    return ir.RankedTensorType.get(sizes, lowered_element(graph_type.dtype))

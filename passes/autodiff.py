@@ -8,10 +8,10 @@
       return %y, %dx
     }
 
-Requires: nothing. Ensures: no function is a mere declaration. The pass knows no op: each
-gives its own `vjp` rule. Cotangents of a value with several uses are added up; values
-that do not depend on an input in `wrt` are left alone. (Reverse accumulation: Linnainmaa
-1970; Griewank and Walther, Evaluating Derivatives, 2008, chapter 3.)
+Requires: nothing. Ensures: no function is a mere declaration. The pass knows no op:
+each gives its own `vjp` rule. Cotangents of a value with several uses are added up;
+values that do not depend on an input in `wrt` are left alone. (Reverse accumulation:
+Linnainmaa 1970; Griewank and Walther, Evaluating Derivatives, 2008, chapter 3.)
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,9 @@ class _Reverse:
         active = set(roots)
         for op in self.forward:
             if any(value in active for value in op.operands):
-                active.update(v for v in op.results if dtypes.is_float(Tensor.of(v).dtype))
+                active.update(
+                    v for v in op.results if dtypes.is_float(Tensor.of(v).dtype)
+                )
         return active
 
     def _propagate(self, op: Any, dy: Any) -> None:

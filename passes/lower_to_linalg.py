@@ -33,13 +33,16 @@ def _lower_function(function: Any) -> None:
     graph_results = [Tensor.of(value) for value in terminator.operands]
     graph_inputs = [Tensor.of(value) for value in block.arguments]
     signature = ir.FunctionType.get(
-        [lowered_type(t) for t in graph_inputs], [lowered_type(t) for t in graph_results]
+        [lowered_type(t) for t in graph_inputs],
+        [lowered_type(t) for t in graph_results],
     )
     name = ir.StringAttr(function.attributes["sym_name"]).value
     with ir.InsertionPoint(function), function.location:
         lowered = func.FuncOp(name, signature)
         with ir.InsertionPoint(lowered.add_entry_block()):
-            lowering = Lowering(_symbol_values(function, graph_inputs, lowered.arguments))
+            lowering = Lowering(
+                _symbol_values(function, graph_inputs, lowered.arguments)
+            )
             mapping = dict(zip(block.arguments, lowered.arguments, strict=True))
             for op in block.operations:
                 with op.location:
@@ -70,7 +73,7 @@ def _symbol_values(function: Any, inputs: list[Tensor], arguments: Any) -> list[
     for number in range(len(ir.ArrayAttr(function.attributes["graph.symbols"]))):
         position, axis = _bare_size(inputs, Dim.symbol(number))
         index = arith.ConstantOp(ir.IndexType.get(), axis).result
-        values.append(tensor.DimOp(arguments[position], index).result)
+        values.append(tensor.dim(arguments[position], index))
     return values
 
 

@@ -1,0 +1,111 @@
+"""Attributes of ops: how each kind is written in MLIR and read as a Python value."""
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Tensor, element_type, shape_map, shape_of_map
+from aotc.mlir import ir
+
+
+class Attribute:
+    """How a kind of attribute is written in MLIR and read back as a Python value."""
+
+    encode: ClassVar[Callable[[Any], Any]]
+    decode: ClassVar[Callable[[Any], Any]]
+
+
+class Int(Attribute):
+    """An integer."""
+
+    encode = staticmethod(
+        lambda value: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    )
+    decode = staticmethod(lambda attr: ir.IntegerAttr(attr).value)
+
+
+class Ints(Attribute):
+    """A tuple of integers."""
+
+    encode = staticmethod(lambda value: ir.DenseI64ArrayAttr.get(list(value)))
+    decode = staticmethod(lambda attr: tuple(ir.DenseI64ArrayAttr(attr)))
+
+
+class Float(Attribute):
+    """A float (f64, so that no digit of the user's is lost)."""
+
+    encode = staticmethod(lambda value: ir.FloatAttr.get_f64(value))
+    decode = staticmethod(lambda attr: ir.FloatAttr(attr).value)
+
+
+class Str(Attribute):
+    """A word out of a small vocabulary, such as a comparison's direction."""
+
+    encode = staticmethod(lambda value: ir.StringAttr.get(value))
+    decode = staticmethod(lambda attr: ir.StringAttr(attr).value)
+
+
+class Bool(Attribute):
+    """True or False."""
+
+    encode = staticmethod(lambda value: ir.BoolAttr.get(value))
+    decode = staticmethod(lambda attr: ir.BoolAttr(attr).value)
+
+
+class Sizes(Attribute):
+    """A shape whose sizes may be symbolic."""
+
+    encode = staticmethod(lambda value: ir.AffineMapAttr.get(shape_map(tuple(value))))
+    decode = staticmethod(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
+
+
+class Symbol(Attribute):
+    """The name of a function."""
+
+    encode = staticmethod(lambda value: ir.FlatSymbolRefAttr.get(value))
+    decode = staticmethod(lambda attr: ir.FlatSymbolRefAttr(attr).value)
+
+
+class Array(Attribute):
+    """The elements of a constant, as a NumPy array."""
+
+    @staticmethod
+    def encode(value: Any) -> Any:
+        """Dense elements of the array's shape and dtype."""
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        dtype = dtypes.canonical(array.dtype)
+        mlir_type = ir.RankedTensorType.get(array.shape, element_type(dtype))
+        if dtype == "bool":
+            return ir.DenseElementsAttr.get(array, type=mlir_type)
+        if dtype == "bf16":
+            return ir.DenseElementsAttr.get(
+                array.view(np.uint16), type=element_type(dtype), shape=array.shape
+            )
+        return ir.DenseElementsAttr.get(array, type=mlir_type)
+
+    @staticmethod
+    def decode(attr: Any) -> Any:
+        """The array that `encode` was given."""
+        tensor = Tensor.of(attr.type)
+        dtype = dtypes.to_numpy(tensor.dtype)
+        if tensor.dtype == "bf16":
+            return _bf16_words(attr).view(dtype).reshape(tensor.shape)
+        return np.array(attr).astype(dtype, copy=False).reshape(tensor.shape)
+
+
+def _bf16_words(attr: Any) -> Any:
+    """The bits of bf16 elements, out of their text: the bindings hand out no buffer."""
+    text = str(attr).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
+    if text.startswith('"0x'):
+        return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), "<u2")
+    words = [_bf16_word(item) for item in re.split(r"[\[\], ]+", text) if item]
+    return np.resize(np.array(words, np.uint16), attr.type.shape)
+
+
+def _bf16_word(text: str) -> int:
+    if text.startswith("0x"):
+        return int(text, 16)
+    return int(np.array(float(text), np.float32).view(np.uint32)) >> 16

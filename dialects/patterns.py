@@ -1,0 +1,37 @@
+"""What `simplify` rules ask about the operands of an op."""
+
+from typing import Any
+
+from aotc.mlir import ir
+
+
+def made_by(value: Any, name: str) -> Any:
+    """The op that computes `value` if it is a `graph.<name>`, else None."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != f"graph.{name}":
+        return None
+    return owner.opview
+
+
+def splat_of(value: Any) -> float | None:
+    """The number that every element of `value` is known to be, if there is one."""
+    repeated = made_by(value, "broadcast")
+    if repeated is not None:
+        return splat_of(repeated.x)
+    constant = made_by(value, "constant")
+    if constant is None:
+        return None
+    array = constant.value
+    if array.size == 0 or array.dtype == bool:
+        return None
+    first = array.flat[0]
+    return float(first) if (array == first).all() else None
+
+
+def neutral(op: Any, value: float, *, both: bool) -> Any:
+    """The other operand, when one is the neutral element."""
+    if splat_of(op.rhs) == value:
+        return op.lhs
+    if both and splat_of(op.lhs) == value:
+        return op.rhs
+    return None

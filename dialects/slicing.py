@@ -1,0 +1,321 @@
+"""Ops that cut, surround and join: slice, pad, concatenate."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Float, Int, Ints, Sizes
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import (
+    Shape,
+    Size,
+    Tensor,
+    element_count,
+    lowered_type,
+)
+from aotc.errors import InputError
+from aotc.mlir import arith, ir, tensor
+
+
+class Slice(GraphOp, name="slice", traits=[Pure]):
+    """y[i] = x[start + i * stride], `sizes` elements along each axis."""
+
+    x: Operand[Any]
+    start: Ints
+    sizes: Sizes
+    strides: Ints
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(x: Tensor, *, start: Any, sizes: Shape, strides: Any) -> Tensor:
+        """The given sizes, which must lie inside x."""
+        if not len(start) == len(sizes) == len(strides) == x.rank:
+            raise InputError("bad-slice", f"expected one slice per axis of {x}")
+        for axis, (first, size, stride) in enumerate(
+            zip(start, sizes, strides, strict=True)
+        ):
+            have = x.shape[axis]
+            if isinstance(have, int) and isinstance(size, int):
+                last = first + (size - 1) * stride
+                if first < 0 or stride < 1 or (size > 0 and last >= have):
+                    raise InputError(
+                        "bad-slice",
+                        f"{size} elements from {first} in steps of {stride} do not fit "
+                        f"into axis {axis} of {x}",
+                    )
+        return x.with_shape(sizes)
+
+    @staticmethod
+    def ref(x: Any, *, start: Any, sizes: Shape, strides: Any) -> Any:
+        """Basic indexing."""
+        return x[
+            tuple(
+                slice(first, first + size * stride, stride)
+                for first, size, stride in zip(start, sizes, strides, strict=True)
+            )
+        ]
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.slice(dx, start=op.start, sizes=op.sizes, strides=op.strides)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Zeros around, and between strided elements."""
+        have = Tensor.of(op.x).shape
+        covered = [
+            _dilated(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)
+        ]
+        high = [n - c - f for n, c, f in zip(have, covered, op.start, strict=True)]
+        interior = [stride - 1 for stride in op.strides]
+        return [b.pad(dy, low=op.start, high=high, interior=interior, value=0.0)]
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """tensor.extract_slice, which refuses to start at the end of an axis."""
+        if element_count(op.sizes) == 0:
+            return low.empty(Tensor.of(op.y))
+        return low.slice(x, Tensor.of(op.y), op.start, op.strides)
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """The whole of x is nothing."""
+        return op.x if Tensor.of(op.x).shape == op.sizes else None
+
+    samples = [
+        Sample((f32(4, 6),), {"start": (1, 0), "sizes": (2, 3), "strides": (1, 2)}),
+        Sample((f32("n", 6),), {"start": (0, 2), "sizes": ("n", 4), "strides": (1, 1)}),
+        Sample((f32(4),), {"start": (4,), "sizes": (0,), "strides": (1,)}),
+    ]
+
+
+def _dilated(size: Size, interior: int) -> Size:
+    """`size` elements with `interior` more between each two."""
+    if interior == 0 or size == 0:
+        return size
+    return (size - 1) * (interior + 1) + 1
+
+
+class Pad(GraphOp, name="pad", traits=[Pure]):
+    """y = x with `value` before (`low`), after (`high`) and between its elements.
+
+    `interior` counts those between each two. Negative `low` and `high` cut off.
+    """
+
+    x: Operand[Any]
+    low: Sizes
+    high: Sizes
+    interior: Ints
+    value: Float
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(
+        x: Tensor, *, low: Shape, high: Shape, interior: Any, value: float
+    ) -> Tensor:
+        """The sum of all parts along each axis."""
+        if not len(low) == len(high) == len(interior) == x.rank:
+            raise InputError("bad-padding", f"expected one padding per axis of {x}")
+        sizes = [
+            _dilated(n, between) + before + after
+            for n, before, after, between in zip(
+                x.shape, low, high, interior, strict=True
+            )
+        ]
+        if (
+            any(isinstance(n, int) and n < 0 for n in sizes)
+            or min(interior, default=0) < 0
+        ):
+            raise InputError(
+                "bad-padding",
+                f"padding {x} by low {low} and high {high} leaves less than 0",
+            )
+        return x.with_shape(sizes)
+
+    @staticmethod
+    def ref(x: Any, *, low: Shape, high: Shape, interior: Any, value: float) -> Any:
+        """Strided assignment into a full array, then a cut."""
+        sizes = [_dilated(n, k) for n, k in zip(x.shape, interior, strict=True)]
+        before = [max(n, 0) for n in low]
+        after = [max(n, 0) for n in high]
+        full = np.full(np.add(np.add(sizes, before), after).astype(int), value, x.dtype)
+        inner = tuple(
+            slice(b, b + n, k + 1)
+            for b, n, k in zip(before, sizes, interior, strict=True)
+        )
+        full[inner] = x
+        cut = tuple(
+            slice(max(-lo, 0), n - max(-hi, 0))
+            for lo, hi, n in zip(low, high, full.shape, strict=True)
+        )
+        return full[cut]
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear in x; the padding does not change."""
+        return b.pad(dx, low=op.low, high=op.high, interior=op.interior, value=0.0)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """The padding with the opposite sign, then every (interior + 1)-th element."""
+        x = Tensor.of(op.x)
+        none = (0,) * x.rank
+        low, high = ([0 - n for n in sizes] for sizes in (op.low, op.high))
+        inner = b.pad(dy, low=low, high=high, interior=none, value=0.0)
+        strides = tuple(k + 1 for k in op.interior)
+        return [b.slice(inner, start=none, sizes=x.shape, strides=strides)]
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """tensor.pad, or computed element by element where that cannot say it."""
+        result = Tensor.of(op.y)
+        plain = all(isinstance(n, int) and n >= 0 for n in (*op.low, *op.high))
+        if plain and not any(op.interior):
+            return low.pad(x, result, op.low, op.high, _filler(op))
+        return _lower_general_pad(low, op, x, result)
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """No padding is nothing; a cut is a slice."""
+        if not any((*op.low, *op.high, *op.interior)):
+            return op.x
+        cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
+        return _cut_by_slice(b, op) if cuts and not any(op.interior) else None
+
+    samples = [
+        Sample(
+            (f32(2, 3),),
+            {"low": (1, 0), "high": (0, 2), "interior": (0, 0), "value": 0.5},
+        ),
+        Sample(
+            (f32("n", 4),),
+            {"low": (0, -1), "high": (0, 1), "interior": (0, 2), "value": 0.0},
+        ),
+        Sample((i32(3),), {"low": (1,), "high": (-1,), "interior": (1,), "value": 7.0}),
+    ]
+
+
+def _cut_by_slice(b: Any, op: Any) -> Any:
+    """A padding with negative parts as a slice, then a padding without."""
+
+    def split(size: Size) -> tuple[int, Size]:
+        return (-size, 0) if isinstance(size, int) and size < 0 else (0, size)
+
+    start, low = zip(*map(split, op.low), strict=True)
+    end, high = zip(*map(split, op.high), strict=True)
+    have = Tensor.of(op.x).shape
+    sizes = tuple(n - s - e for n, s, e in zip(have, start, end, strict=True))
+    cut = b.slice(op.x, start=start, sizes=sizes, strides=(1,) * len(sizes))
+    return b.pad(cut, low=low, high=high, interior=op.interior, value=op.value)
+
+
+def _filler(op: Any) -> float | int | bool:
+    """The padding's value as a number of the operand's kind."""
+    dtype = Tensor.of(op.x).dtype
+    if dtype == "bool":
+        return bool(op.value)
+    return op.value if dt.is_float(dtype) else int(op.value)
+
+
+def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
+    """y[i] = x[(i - low) / (interior + 1)] where that is a whole index of x."""
+    source = Tensor.of(op.x)
+    filler = _filler(op)
+
+    def element(indices: list[Any]) -> Any:
+        inside = low.scalar("bool", True)
+        positions = []
+        for axis, index in enumerate(indices):
+            step = low.index(op.interior[axis] + 1)
+            offset = arith.subi(index, low.size(op.low[axis]))
+            position = arith.divsi(offset, step)
+            clamped = low.clamp_index(position, source.shape[axis] - 1)
+            back = arith.muli(clamped, step)
+            hit = arith.cmpi(arith.CmpIPredicate.eq, back, offset)
+            inside = arith.andi(inside, hit)
+            positions.append(clamped)
+        value = low.extract(x, positions)
+        return arith.select(inside, value, low.scalar(source.dtype, filler))
+
+    if element_count(source.shape) == 0:
+        return low.full(result, filler)
+    return low.computed(result, element)
+
+
+class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
+    """y = lhs, then rhs along `axis`. More parts are a chain, lowered as one.
+
+    (Two operands because of Note [variadic ops] in transform.py.)
+    """
+
+    lhs: Operand[Any]
+    rhs: Operand[Any]
+    axis: Int
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(lhs: Tensor, rhs: Tensor, *, axis: int) -> Tensor:
+        """The sizes along `axis` add up; the others are equal."""
+        if not 0 <= axis < lhs.rank:
+            raise InputError("bad-axis", f"expected an axis of {lhs}; got {axis}")
+        require_dtype(rhs, (lhs.dtype,))
+        rest = [x.shape[:axis] + x.shape[axis + 1 :] for x in (lhs, rhs)]
+        if lhs.rank != rhs.rank or rest[0] != rest[1]:
+            raise InputError(
+                "shape-mismatch",
+                f"cannot concatenate {lhs} and {rhs} along axis {axis}",
+            )
+        total = lhs.shape[axis] + rhs.shape[axis]
+        return lhs.with_shape([*lhs.shape[:axis], total, *lhs.shape[axis + 1 :]])
+
+    @staticmethod
+    def ref(lhs: Any, rhs: Any, *, axis: int) -> Any:
+        """np.concatenate."""
+        return np.concatenate([lhs, rhs], axis)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
+        """The tangents one after the other."""
+        dl = b.full_like(op.lhs, 0.0) if dl is None else dl
+        dr = b.full_like(op.rhs, 0.0) if dr is None else dr
+        return b.concatenate(dl, dr, axis=op.axis)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Each operand's part of dy."""
+        left, right = Tensor.of(op.lhs).shape[op.axis], Tensor.of(op.rhs).shape[op.axis]
+        none: list[Size] = [0] * Tensor.of(dy).rank
+        after, before = list(none), list(none)
+        after[op.axis], before[op.axis] = 0 - right, 0 - left
+        return [
+            b.pad(dy, low=none, high=after, interior=none, value=0.0),
+            b.pad(dy, low=before, high=none, interior=none, value=0.0),
+        ]
+
+    @staticmethod
+    def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
+        """tensor.concat, of all parts of a chain at once."""
+        parts = [*_concatenated(lhs, op.axis), rhs]
+        return tensor.concat(lowered_type(Tensor.of(op.y)), op.axis, parts)
+
+    samples = [
+        Sample((f32(2, 3), f32(2, 1)), {"axis": 1}),
+        Sample((f32("n", 3), f32("n", 3)), {"axis": 0}),
+        Sample((i32(0), i32(3)), {"axis": 0}),
+    ]
+
+
+def _concatenated(value: Any, axis: int) -> list[Any]:
+    """The parts that a lowered value was concatenated from along `axis`."""
+    owner = value.owner
+    if getattr(owner, "name", "") != "tensor.concat":
+        return [value]
+    same = ir.IntegerAttr(owner.attributes["dim"]).value == axis
+    return list(owner.operands) if same else [value]

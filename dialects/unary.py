@@ -1,0 +1,302 @@
+"""Elementwise ops of one operand, which has the type of the result."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects import approximations as approx
+from aotc.dialects import scalars
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import by_kind
+from aotc.dialects.patterns import made_by
+from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.mlir import arith, math
+
+
+class Unary(GraphOp, traits=[Pure]):
+    """One operand; the result has its type. Subclasses give `derivative`: dy/dx."""
+
+    x: Operand[Any]
+    y: Result[Any]
+
+    @classmethod
+    def infer(cls, x: Tensor) -> Tensor:
+        """The type of the operand."""
+        require_dtype(x, cls.dtypes)
+        return x
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """Dy = f'(x) dx."""
+        return _scaled(b, dx, cls.derivative(b, op))
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dx = f'(x) dy."""
+        return [_scaled(b, dy, cls.derivative(b, op))]
+
+    samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((f32(0),))]
+
+
+def _scaled(b: Any, x: Any, derivative: Any) -> Any:
+    """`derivative * x`, where None means a derivative of zero."""
+    return None if derivative is None else b.multiply(derivative, x)
+
+
+def constant_zero(b: Any, op: Any) -> None:
+    """The derivative of a function that is constant almost everywhere."""
+    return
+
+
+class Negate(Unary, name="negate"):
+    """y = -x."""
+
+    dtypes = dt.SIGNED + dt.FLOATS
+    ref = staticmethod(np.negative)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """-1."""
+        return b.full_like(op.x, -1.0)
+
+    lower = by_kind(
+        f=arith.negf, i=lambda x: arith.subi(scalars.constant(x.type, 0), x)
+    )
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """-(-x) = x."""
+        inner = made_by(op.x, "negate")
+        return None if inner is None else inner.x
+
+
+class Abs(Unary, name="abs"):
+    """y = |x|; the derivative at 0 is taken as 0."""
+
+    dtypes = dt.SIGNED + dt.FLOATS
+    ref = staticmethod(np.abs)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """sign(x)."""
+        return b.sign(op.x)
+
+    lower = by_kind(f=math.absf, i=math.absi)
+    samples = [*Unary.samples, Sample((np.array([-0.0, np.inf, -np.inf], "f"),))]
+
+
+class Sign(Unary, name="sign"):
+    """y = -1, 0 or 1 by the sign of x; NaN stays NaN."""
+
+    dtypes = dt.SIGNED + dt.FLOATS
+    ref = staticmethod(np.sign)
+    derivative = staticmethod(constant_zero)
+    lower = by_kind(f=scalars.sign_float, i=scalars.sign_int)
+    samples = [
+        *Unary.samples,
+        Sample((i32(5),)),
+        Sample((np.zeros(2, "f"),), smooth=False),
+    ]
+
+
+class Exp(Unary, name="exp"):
+    """y = e**x."""
+
+    ref = staticmethod(np.exp)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y."""
+        return op.y
+
+    lower = by_kind(f=math.exp)
+
+
+class Expm1(Unary, name="expm1"):
+    """y = e**x - 1, exact near 0."""
+
+    ref = staticmethod(np.expm1)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y + 1."""
+        return b.offset(op.y, 1.0)
+
+    lower = by_kind(f=math.expm1)
+
+
+class Log(Unary, name="log"):
+    """y = ln x; NaN for x < 0."""
+
+    ref = staticmethod(np.log)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / x."""
+        return b.divide(b.full_like(op.x, 1.0), op.x)
+
+    lower = by_kind(f=math.log)
+    samples = [
+        Sample((f32(2, 3),), low=0.1),
+        Sample((f32("n", 4),), low=0.1),
+        Sample((np.array([0, 1, np.inf, -1], "f"),), smooth=False),
+    ]
+
+
+class Log1p(Unary, name="log1p"):
+    """y = ln(1 + x), exact near 0."""
+
+    ref = staticmethod(np.log1p)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / (1 + x)."""
+        return b.divide(b.full_like(op.x, 1.0), b.offset(op.x, 1.0))
+
+    lower = by_kind(f=math.log1p)
+    samples = [
+        Sample((f32(2, 3),), low=-0.9),
+        Sample((f32("n", 4),), low=-0.9),
+        Sample((np.array([0, 1e-8, np.inf, -1], "f"),), smooth=False),
+    ]
+
+
+class Tanh(Unary, name="tanh"):
+    """y = tanh x."""
+
+    ref = staticmethod(np.tanh)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 - y**2."""
+        return b.subtract(b.full_like(op.y, 1.0), b.multiply(op.y, op.y))
+
+    lower = by_kind(f=math.tanh, f64=approx.tanh)
+
+
+class Logistic(Unary, name="logistic"):
+    """y = 1 / (1 + e**-x)."""
+
+    @staticmethod
+    def ref(x: Any) -> Any:
+        """Computed from e**-|x|, which cannot overflow."""
+        z = np.exp(-np.abs(x))
+        return np.where(x >= 0, 1 / (1 + z), z / (1 + z))
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y (1 - y)."""
+        return b.multiply(op.y, b.subtract(b.full_like(op.y, 1.0), op.y))
+
+    lower = by_kind(f=approx.logistic)
+
+
+class Erf(Unary, name="erf"):
+    """y = erf x, the Gauss error function."""
+
+    ref = staticmethod(approx.erf_numpy)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """2 / sqrt(pi) * e**(-x**2)."""
+        return b.scale(b.exp(b.negate(b.multiply(op.x, op.x))), 2 / np.sqrt(np.pi))
+
+    lower = by_kind(f=math.erf, f64=approx.erf)
+
+
+class Sqrt(Unary, name="sqrt"):
+    """y = sqrt x; NaN for x < 0."""
+
+    ref = staticmethod(np.sqrt)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / (2 y)."""
+        return b.divide(b.full_like(op.y, 0.5), op.y)
+
+    lower = by_kind(f=math.sqrt)
+    samples = [
+        Sample((f32(2, 3),), low=0.1),
+        Sample((f32("n", 4),), low=0.1),
+        Sample((np.array([0, np.inf, -1], "f"),), smooth=False),
+    ]
+
+
+class Rsqrt(Unary, name="rsqrt"):
+    """y = 1 / sqrt x."""
+
+    @staticmethod
+    def ref(x: Any) -> Any:
+        """1 / sqrt(x)."""
+        return 1 / np.sqrt(x)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """-y / (2 x)."""
+        return b.divide(b.scale(op.y, -0.5), op.x)
+
+    lower = by_kind(f=math.rsqrt)
+    samples = [Sample((f32(2, 3),), low=0.1), Sample((f32("n", 4),), low=0.1)]
+
+
+class Sin(Unary, name="sin"):
+    """y = sin x (x in radians)."""
+
+    ref = staticmethod(np.sin)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Cos x."""
+        return b.cos(op.x)
+
+    lower = by_kind(f=math.sin, f64=approx.sin)
+
+
+class Cos(Unary, name="cos"):
+    """y = cos x (x in radians)."""
+
+    ref = staticmethod(np.cos)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """-sin x."""
+        return b.negate(b.sin(op.x))
+
+    lower = by_kind(f=math.cos, f64=approx.cos)
+
+
+class Floor(Unary, name="floor"):
+    """y = the largest whole number not above x."""
+
+    ref = staticmethod(np.floor)
+    derivative = staticmethod(constant_zero)
+    lower = by_kind(f=math.floor)
+
+
+class StopGradient(Unary, name="stop_gradient"):
+    """y = x, but a constant to differentiation."""
+
+    dtypes = dt.NAMES
+    ref = staticmethod(np.array)
+    derivative = staticmethod(constant_zero)
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """Nothing to compute."""
+        return x
+
+    samples = [Sample((f32(2, 3),), smooth=False), Sample((i32("n"),))]
+
+
+class BitwiseNot(Unary, name="bitwise_not"):
+    """y = ~x; logical not on bool."""
+
+    dtypes = ("bool", *dt.INTEGERS)
+    ref = staticmethod(np.invert)
+    jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+    vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+    lower = by_kind(**{kind: scalars.invert for kind in "iub"})
+    samples = [Sample((i32(2, 3),)), Sample((boolean(4),))]
