@@ -19,13 +19,15 @@ from typing import Any
 def main(folder: Path) -> int:
     """Compile what is in `folder`; 0 if a module was written."""
     start = time.perf_counter()
-    from iree.compiler import ir, version
+    from iree.compiler import api, ir, version
     from iree.compiler.api import Output, Session
 
     statistics = folder / "statistics.json"
+    flags = json.loads((folder / "flags.json").read_text(encoding="utf-8"))
+    api._initializeGlobalCL("aotc", *filter(is_process_flag, flags))
     session = Session()
     session.set_flags(
-        *json.loads((folder / "flags.json").read_text(encoding="utf-8")),
+        *(flag for flag in flags if not is_process_flag(flag)),
         "--iree-scheduling-dump-statistics-format=json",
         f"--iree-scheduling-dump-statistics-file={statistics}",
     )
@@ -52,6 +54,11 @@ def main(folder: Path) -> int:
     }
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
     return 0
+
+
+def is_process_flag(flag: str) -> bool:
+    """Whether IREE takes a flag for the whole process only, before the first session."""
+    return flag.startswith("--iree-codegen-")
 
 
 def merge(module: Any, graph: Any) -> None:

@@ -119,6 +119,11 @@ def _cpu(
     )
 
 
+# IREE 3.13 distributes a reduction over vectors with "failed to distribute" when an
+# elementwise op is fused into it and the result is a scalar.
+_PLAIN_REDUCTIONS = "--iree-codegen-llvmgpu-use-reduction-vector-distribution=false"
+
+
 def _cuda(sm: str, summary: str, ptx_isa: str, driver_api: int) -> Target:
     """PTX text: the driver translates it for this GPU generation or a newer one."""
     return Target(
@@ -132,7 +137,11 @@ def _cuda(sm: str, summary: str, ptx_isa: str, driver_api: int) -> Target:
         sm=sm,
         ptx_isa=ptx_isa,
         min_cuda_driver_api=driver_api,
-        flags=("--iree-hal-target-device=cuda", f"--iree-cuda-target={sm}"),
+        flags=(
+            "--iree-hal-target-device=cuda",
+            f"--iree-cuda-target={sm}",
+            _PLAIN_REDUCTIONS,
+        ),
     )
 
 
@@ -144,7 +153,11 @@ def _rocm(chip: str, summary: str) -> Target:
         device="hip",
         drivers=("hip",),
         needs=f"AMD GPU {chip} with the ROCm runtime",
-        flags=("--iree-hal-target-device=hip", f"--iree-rocm-target={chip}"),
+        flags=(
+            "--iree-hal-target-device=hip",
+            f"--iree-rocm-target={chip}",
+            _PLAIN_REDUCTIONS,
+        ),
     )
 
 
