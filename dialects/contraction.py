@@ -14,7 +14,7 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.conversion import accumulator, conversion
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg
 
@@ -102,6 +102,8 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
         """linalg.matmul where it is one, a contraction generic otherwise."""
         result = Tensor.of(op.y)
+        if element_count(Tensor.of(op.lhs).shape) == 0:
+            return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
         wide = result.with_dtype(accumulator(result.dtype))
         init = low.full(wide, 0)
         if _is_matmul(op):

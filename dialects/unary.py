@@ -62,8 +62,11 @@ class Negate(Unary, name="negate"):
         """-1."""
         return b.full_like(op.x, -1.0)
 
+    # Not `arith.negf`: fused into a sum it becomes a difference, which IREE's GPU
+    # backends cannot split ("Failed to get an identity value for the reduction").
     lower = by_kind(
-        f=arith.negf, i=lambda x: arith.subi(scalars.constant(x.type, 0), x)
+        f=lambda x: arith.mulf(x, scalars.constant(x.type, -1.0)),
+        i=lambda x: arith.subi(scalars.constant(x.type, 0), x),
     )
 
     @staticmethod
@@ -85,7 +88,7 @@ class Abs(Unary, name="abs"):
         return b.sign(op.x)
 
     lower = by_kind(f=math.absf, i=math.absi)
-    samples = [*Unary.samples, Sample((np.array([-0.0, np.inf, -np.inf], "f"),))]
+    samples = [*Unary.samples, Sample((np.array([-0.0, np.inf, -np.inf], "f"),), smooth=False)]
 
 
 class Sign(Unary, name="sign"):

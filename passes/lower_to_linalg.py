@@ -14,7 +14,7 @@ from typing import Any
 
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.lowering import Lowering, lowered_type
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import Dim, Tensor, element_count
 from aotc.errors import CompileError
 from aotc.mlir import arith, func, ir, tensor
 
@@ -62,6 +62,11 @@ def _lower_op(lowering: Lowering, op: Any, mapping: dict[Any, Any]) -> None:
             where=where_of(op),
             hint="run the passes 'autodiff' and 'inline' first",
         )
+    result = Tensor.of(op.results[0])
+    if element_count(result.shape) == 0:
+        # Nothing to compute, and not every upstream op accepts having nothing to do.
+        mapping[op.results[0]] = lowering.empty(result)
+        return
     mapping[op.results[0]] = type(op).lower(lowering, op, *operands)
 
 

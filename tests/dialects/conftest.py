@@ -1,0 +1,471 @@
+"""Uses of every op, drawn from the ops' samples: what the rule tests walk over.
+
+A `Case` is one sample of one op in one dtype. A test that asks for `case` runs once for
+each; one that asks for `smooth_case` for those that have derivatives, in f64.
+`compiled` turns many of them into one module, as compiling each would take hours.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import iree.runtime as iree
+import numpy as np
+import pytest
+
+from aotc import dtypes, reference
+from aotc.backend import compile_targets
+from aotc.dialects import OPS, context
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import Reason
+from aotc.dialects.samples import Sample
+from aotc.dialects.types import Dim, Tensor
+from aotc.errors import AotcError
+from aotc.frontends.program import Contract, Entry, Port, Program
+from aotc.frontends.tracing import Array, Trace
+from aotc.mlir import ir
+from aotc.passes import run_passes
+from aotc.pytree import Structure
+from aotc.target import Target
+
+Sizes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One use of an op: a sample, in the dtype that the label ends in."""
+
+    op: str
+    label: str
+    sample: Sample
+
+    def __str__(self) -> str:
+        return f"{self.op}_{self.label}"
+
+    @property
+    def cls(self) -> Any:
+        """The op."""
+        return OPS[self.op]
+
+    @property
+    def symbols(self) -> list[str]:
+        """The names of symbolic sizes, in the order in which they are met."""
+        shapes = [x.shape for x in self.sample.operands if isinstance(x, Tensor)]
+        shapes += [v for v in self.sample.attributes.values() if isinstance(v, tuple)]
+        names = (size for shape in shapes for size in shape if isinstance(size, str))
+        return list(dict.fromkeys(names))
+
+    def types(self, sizes: Sizes) -> list[Tensor]:
+        """Operand types, with `sizes` for the symbols."""
+        return [_type_of(operand, sizes) for operand in self.sample.operands]
+
+    def attributes(self, sizes: Sizes) -> dict[str, Any]:
+        """Attributes, with `sizes` for the symbols."""
+        return {
+            name: _sized(value, sizes) if isinstance(value, tuple) else value
+            for name, value in self.sample.attributes.items()
+        }
+
+    def infer(self, sizes: Sizes) -> Tensor:
+        """The result type for these sizes."""
+        with context():
+            return self.cls.infer(*self.types(sizes), **self.attributes(sizes))
+
+    def drawn(self) -> Iterator[Sizes]:
+        """Numbers for the symbols: some at random, then all 1 and all 0 where allowed."""
+        rng, names = self.rng(), self.symbols
+        some = (
+            dict(zip(names, rng.integers(1, 8, len(names)).tolist(), strict=True))
+            for _ in range(100)
+        )
+        yield next(sizes for sizes in some if self._allows(sizes))
+        for size in (1, 0):
+            if names and self._allows(sizes := dict.fromkeys(names, size)):
+                yield sizes
+
+    def _allows(self, sizes: Sizes) -> bool:
+        try:
+            self.infer(sizes)
+        except AotcError:
+            return False
+        return True
+
+    def rng(self) -> np.random.Generator:
+        """The same numbers for this case in every run."""
+        return np.random.default_rng(zlib.crc32(str(self).encode()))
+
+    def arrays(self, sizes: Sizes) -> list[Any]:
+        """One array per operand."""
+        rng = self.rng()
+        return [
+            operand if isinstance(operand, np.ndarray) else self._draw(rng, kind)
+            for operand, kind in zip(
+                self.sample.operands, self.types(sizes), strict=True
+            )
+        ]
+
+    def _draw(self, rng: np.random.Generator, kind: Tensor) -> Any:
+        low, high = self.sample.low, self.sample.high
+        if kind.dtype == "bool":
+            return rng.random(kind.shape) < 0.5
+        if dtypes.is_float(kind.dtype):
+            return rng.uniform(low, high, kind.shape).astype(dtypes.to_numpy(kind.dtype))
+        drawn = rng.integers(int(low), int(high) + 1, kind.shape)
+        drawn = abs(drawn) if kind.dtype in dtypes.UNSIGNED else drawn
+        return drawn.astype(dtypes.to_numpy(kind.dtype))
+
+    def inputs(self, sizes: Sizes) -> list[Any]:
+        """What the function of this case takes: operands and one array per symbol."""
+        return [*self.arrays(sizes), *(np.zeros(sizes[n], "f") for n in self.symbols)]
+
+    def fixed(self, sizes: Sizes) -> "Case":
+        """The same case with numbers for its symbols."""
+        operands = tuple(
+            x if isinstance(x, np.ndarray) else x.with_shape(_sized(x.shape, sizes))
+            for x in self.sample.operands
+        )
+        sample = replace(
+            self.sample, operands=operands, attributes=self.attributes(sizes)
+        )
+        return replace(self, label=f"{self.label}_fixed", sample=sample)
+
+    def active_sets(self) -> list[list[int]]:
+        """Which float operands have tangents: all of them, then each alone."""
+        types = self.types(_Any())
+        floats = [i for i, x in enumerate(types) if dtypes.is_float(x.dtype)]
+        return [floats, *([i] for i in floats if len(floats) > 1)]
+
+    def tangents(self, sizes: Sizes, active: Sequence[int]) -> dict[int, Any]:
+        """A random direction for each operand in `active`."""
+        rng, arrays = self.rng(), self.arrays(sizes)
+        return {i: rng.standard_normal(arrays[i].shape) for i in active}
+
+    def build(self, module: Any, body: Callable[..., Any] | None = None) -> Trace:
+        """A function named like the case; it also takes one input per symbol.
+
+        `body` gets the trace and the operands, and returns MLIR values; without it the
+        function is the op alone.
+        """
+        with context():
+            sizes = {name: Dim.symbol(i) for i, name in enumerate(self.symbols)}
+            types = self.types(sizes) + [Tensor((d,), "f32") for d in sizes.values()]
+            trace = Trace(module, str(self), types, [Contract(name) for name in sizes])
+            attributes = self.attributes(sizes)
+        values = list(trace.block.arguments)[: len(self.sample.operands)]
+        with trace.active():
+            if body is None:
+                results = [trace.build(self.op, *values, **attributes)]
+            else:
+                with ir.Location.unknown(), ir.InsertionPoint(trace.block):
+                    results = body(trace, *values)
+            trace.finish([Array(value=value, trace=trace) for value in results])
+        return trace
+
+
+def _sized(shape: tuple[Any, ...], sizes: Sizes) -> tuple[Any, ...]:
+    return tuple(sizes[n] if isinstance(n, str) else n for n in shape)
+
+
+def _type_of(operand: Any, sizes: Sizes) -> Tensor:
+    if isinstance(operand, np.ndarray):
+        return Tensor(operand.shape, dtypes.canonical(operand.dtype))
+    return operand.with_shape(_sized(operand.shape, sizes))
+
+
+# ---- samples in other dtypes --------------------------------------------------------
+
+
+def main_dtype(sample: Sample) -> str:
+    """The dtype that the op computes in: of its first operand that is not a mask."""
+    found = [_type_of(x, _Any()).dtype for x in sample.operands]
+    if not sample.operands:
+        value = sample.attributes.get("value")
+        found = [sample.attributes["dtype"] if value is None else value.dtype]
+    return next((d for d in map(dtypes.canonical, found) if d != "bool"), "bool")
+
+
+class _Any(dict[str, Any]):
+    def __missing__(self, key: str) -> int:
+        return 1
+
+
+def in_dtype(sample: Sample, dtype: str) -> Sample:
+    """The sample with `dtype` in the place of its main dtype."""
+    main, target = main_dtype(sample), dtypes.to_numpy(dtype)
+
+    def converted(operand: Any) -> Any:
+        if _type_of(operand, _Any()).dtype != main:
+            return operand
+        if isinstance(operand, Tensor):
+            return operand.with_dtype(dtype)
+        with np.errstate(all="ignore"):
+            return operand.astype(target)
+
+    attributes = dict(sample.attributes)
+    if not sample.operands and "dtype" in attributes:
+        attributes["dtype"] = dtype
+    if isinstance(attributes.get("value"), np.ndarray):
+        attributes["value"] = edges(dtype)
+    operands = tuple(map(converted, sample.operands))
+    return replace(sample, operands=operands, attributes=attributes)
+
+
+EDGES = {
+    "f": [np.inf, -np.inf, np.nan, -0.0, 0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 60.0, -60.0],
+    "i": ["min", "max", 0, 1, -1, 7, -8, 2],
+    "u": [0, 1, "max", 7, 8, 2],
+    "b": [False, True],
+}
+
+
+def edges(dtype: str) -> Any:
+    """The values at which ops in `dtype` go wrong first."""
+    kind = "f" if dtypes.is_float(dtype) else dtype[0]
+    target = dtypes.to_numpy(dtype)
+    values = [getattr(np.iinfo(target), v) if isinstance(v, str) else v for v in EDGES[kind]]
+    return np.array(values, target)
+
+
+def _is_elementwise(op: Any, sample: Sample) -> bool:
+    """Whether all operands are of one type, the result's shape is theirs too."""
+    kinds = [_type_of(x, _Any()) for x in sample.operands]
+    same = bool(kinds) and all(kind == kinds[0] for kind in kinds)
+    return same and op.family in ("unary", "binary", "selection") and op.dtypes
+
+
+def _with_edges(sample: Sample, dtype: str) -> Sample:
+    """The sample on all combinations of edge values, and some random ones."""
+    count = len(sample.operands)
+    grid = np.meshgrid(*[edges(dtype)] * count, indexing="ij")
+    more = Case("", dtype, replace(sample, operands=(Tensor((9,), dtype),) * count))
+    pairs = zip(grid, more.arrays({}), strict=True)
+    operands = tuple(np.concatenate([part.ravel(), new]) for part, new in pairs)
+    return replace(sample, operands=operands)
+
+
+@cache
+def all_cases() -> list[Case]:
+    """Every sample as it is, one in each other dtype, and edge values in each dtype."""
+    return [case for name in OPS for case in _cases_of(name)]
+
+
+def _cases_of(name: str) -> Iterator[Case]:
+    op, seen = OPS[name], set()
+    for number, sample in enumerate(op.samples):
+        seen.add(main_dtype(sample))
+        yield Case(name, f"{number}_{main_dtype(sample)}", sample)
+    first = op.samples[0]
+    for dtype in op.dtypes:
+        if name == "cast":
+            for target in op.dtypes:
+                sample = Sample((edges(dtype),), {"dtype": target})
+                yield Case(name, f"{dtype}_to_{target}", sample)
+        elif _is_elementwise(op, first):
+            yield Case(name, f"edge_{dtype}", _with_edges(in_dtype(first, dtype), dtype))
+        elif dtype not in seen:
+            yield Case(name, f"0_{dtype}", in_dtype(first, dtype))
+
+
+@cache
+def smooth_cases() -> list[Case]:
+    """The samples of differentiable ops, in f64, where finite differences are fair."""
+    return [
+        Case(name, f"{number}_f64", in_dtype(sample, "f64"))
+        for name, op in OPS.items()
+        if not isinstance(op.rule("vjp"), Reason)
+        for number, sample in enumerate(op.samples)
+        if sample.smooth and sample.operands and dtypes.is_float(main_dtype(sample))
+    ]
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    """Run tests of a `case` for each of them."""
+    for name, cases in _LISTS.items():
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, cases(), ids=str)
+
+
+_LISTS = {
+    "case": all_cases,
+    "smooth_case": smooth_cases,
+    "symbolic_case": lambda: [case for case in all_cases() if case.symbols],
+}
+
+
+# ---- compilation --------------------------------------------------------------------
+
+
+class Compiled:
+    """Graph functions compiled by IREE, run by its runtime."""
+
+    def __init__(self, module: Any, target: str) -> None:
+        entries = [
+            _entry(op) for op in module.body.operations if "sym_name" in op.attributes
+        ]
+        self._results = {e.name: [port.type for port in e.results] for e in entries}
+        run_passes(module, ["inline", "lower-to-linalg"])
+        program = Program(module, entries)
+        (variant,) = compile_targets(program, [Target.parse(target)])
+        config = iree.Config("local-sync")
+        self._device = config.device
+        code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
+        self._context = iree.VmContext(config.vm_instance, [*config.default_vm_modules, code])
+        self._code = code
+
+    def __call__(self, name: str, arrays: Sequence[Any]) -> list[Any]:
+        """The results of function `name`."""
+        arguments, results = iree.VmVariantList(len(arrays)), iree.VmVariantList(1)
+        for array in arrays:
+            arguments.push_ref(self._send(array))
+        self._context.invoke(self._code.lookup_function(name), arguments, results)
+        return [
+            _receive(results.get_as_object(i, iree.HalBufferView), kind)
+            for i, kind in enumerate(self._results[name])
+        ]
+
+    def _send(self, array: Any) -> Any:
+        kind = _ELEMENTS[dtypes.canonical(array.dtype)]
+        memory, usage = iree.MemoryType.DEVICE_LOCAL, iree.BufferUsage.DEFAULT
+        allocate = self._device.allocator.allocate_buffer_copy
+        contiguous = np.ascontiguousarray(array).reshape(array.shape)
+        return allocate(int(memory), int(usage), self._device, contiguous, kind)
+
+
+_ELEMENTS = {
+    "bool": iree.HalElementType.BOOL_8,
+    "f16": iree.HalElementType.FLOAT_16,
+    "bf16": iree.HalElementType.BFLOAT_16,
+    "f32": iree.HalElementType.FLOAT_32,
+    "f64": iree.HalElementType.FLOAT_64,
+    **{
+        f"{sign}{bits}": getattr(iree.HalElementType, f"INT_{bits}")
+        for sign in "iu"
+        for bits in (8, 16, 32, 64)
+    },
+}
+
+
+def _receive(view: Any, kind: Tensor) -> Any:
+    dtype = dtypes.to_numpy(kind.dtype)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    return view.map().asarray(view.shape, bits).view(dtype).copy()
+
+
+def _entry(function: Any) -> Entry:
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    block = function.entry_block
+    returned = block.operations[len(block.operations) - 1].operands
+    inputs = [Port(f"x{i}", Tensor.of(v), "input") for i, v in enumerate(block.arguments)]
+    outputs = [Port(f"y{i}", Tensor.of(v), "output") for i, v in enumerate(returned)]
+    leaf = Structure("leaf")
+    return Entry(name, (), tuple(inputs), tuple(outputs), leaf, leaf)
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Callable[[Any, str], Compiled]:
+    """Compile the functions of a module for a target, to be called by name."""
+    return Compiled
+
+
+# ---- derivatives of one op ----------------------------------------------------------
+
+
+class Differentiate:
+    """The rules of an op as functions: evaluated by the reference, or built only."""
+
+    def jvp(self, case: Case, active: Sequence[int]) -> Callable[[list[Any]], Any]:
+        """Of the case's inputs, then a tangent for each operand in `active`."""
+        module = new_module()
+
+        def body(trace: Trace, *values: Any) -> list[Any]:
+            op = self._op(trace, case, values)
+            tangents = {i: _argument(trace, values[i].type) for i in active}
+            dy = case.cls.jvp(Builder(), op, *map(tangents.get, range(len(values))))
+            return [Builder().full_like(op.results[0], 0.0) if dy is None else dy]
+
+        case.build(module, body)
+        return lambda inputs: reference.evaluate(module, str(case), inputs)
+
+    def vjp(self, case: Case) -> Callable[[list[Any]], Any]:
+        """Of the case's inputs and the result's cotangent."""
+        module = new_module()
+        self.build_vjp(case, module)
+        return lambda inputs: reference.evaluate(module, str(case), inputs)
+
+    def build_vjp(self, case: Case, module: Any) -> None:
+        """The function that `vjp` evaluates."""
+
+        def body(trace: Trace, *values: Any) -> list[Any]:
+            op = self._op(trace, case, values)
+            dy = _argument(trace, op.results[0].type)
+            cotangents = case.cls.vjp(Builder(), op, dy)
+            assert len(cotangents) == len(values)
+            return [
+                Builder().full_like(values[i], 0.0) if cotangents[i] is None
+                else cotangents[i]
+                for i in case.active_sets()[0]
+            ]  # fmt: skip
+
+        case.build(module, body)
+
+    def _op(self, trace: Trace, case: Case, values: Sequence[Any]) -> Any:
+        sizes = {name: Dim.symbol(i) for i, name in enumerate(case.symbols)}
+        return trace.build(case.op, *values, **case.attributes(sizes)).owner.opview
+
+
+def _argument(trace: Trace, kind: Any) -> Any:
+    return trace.block.add_argument(kind, ir.Location.unknown())
+
+
+@pytest.fixture
+def differentiate() -> Differentiate:
+    """The derivative rules of a case as functions."""
+    return Differentiate()
+
+
+# ---- modules ------------------------------------------------------------------------
+
+
+def new_module() -> Any:
+    """A module of graph functions."""
+    with context(), ir.Location.unknown():
+        return ir.Module.create()
+
+
+@pytest.fixture
+def graph() -> Any:
+    """An empty module."""
+    return new_module()
+
+
+@pytest.fixture
+def empty_module() -> Any:
+    """Another empty module."""
+    return new_module()
+
+
+@pytest.fixture
+def first_case() -> Callable[[str], Case]:
+    """The first case of an op."""
+    return lambda name: next(_cases_of(name))
+
+
+@pytest.fixture(scope="session")
+def cases() -> list[Case]:
+    """All of them."""
+    return all_cases()
+
+
+@pytest.fixture(scope="session")
+def build_all() -> Callable[[Sequence[Case]], Any]:
+    """A module with a function for each of some cases."""
+
+    def build(cases: Sequence[Case]) -> Any:
+        module = new_module()
+        for case in cases:
+            case.build(module)
+        return module
+
+    return build

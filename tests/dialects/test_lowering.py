@@ -1,0 +1,46 @@
+"""What IREE computes from the lowered ops equals what NumPy computes by their `ref`."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aotc import dtypes, reference
+
+# Largest difference, relative to the larger of 1 and the reference; integers are equal.
+# f32: the transcendental functions of IREE are good to a few units in the last place.
+TOLERANCE = {"f64": 1e-13, "f32": 1e-5, "f16": 2e-3, "bf16": 1.6e-2}
+
+
+def assert_close(got: Any, want: Any) -> None:
+    """Equal shapes, equal infinities and NaNs, and values within tolerance."""
+    assert got.shape == want.shape
+    tolerance = TOLERANCE.get(dtypes.canonical(want.dtype))
+    if tolerance is None:
+        np.testing.assert_array_equal(got, want)
+        return
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - want) / np.maximum(1, np.abs(want))
+    fits = (got == want) | (np.isnan(got) & np.isnan(want)) | (error <= tolerance)
+    np.testing.assert_array_equal(got[~fits], want[~fits])
+
+
+@pytest.fixture(scope="module")
+def every(cases, build_all):
+    """A module with a function for each case."""
+    return build_all(cases)
+
+
+@pytest.fixture(scope="module")
+def cpu(cases, build_all, compiled):
+    """The same functions, compiled for this machine."""
+    return compiled(build_all(cases), "cpu")
+
+
+def test_compiled_op_equals_its_reference(case, every, cpu):
+    for sizes in case.drawn():
+        inputs = case.inputs(sizes)
+        (want,) = reference.evaluate(every, str(case), inputs)
+        (got,) = cpu(str(case), inputs)
+        assert_close(got, want)
