@@ -53,7 +53,8 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
             "bf16 arrays need the 'ml_dtypes' package, which is not installed",
             hint="pip install ml_dtypes",
         ) from None
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def canonical(dtype: Any) -> str:
@@ -81,6 +82,11 @@ def canonical(dtype: Any) -> str:
             hint=f"use one of {', '.join(NAMES)}",
         )
     return _FROM_NUMPY[name]
+
+
+def numpy_name(dtype: str) -> str:
+    """The name that NumPy arrays and aotc's both take in `astype`: `float32`."""
+    return _NUMPY_NAMES[dtype]
 
 
 def is_float(dtype: str) -> bool:

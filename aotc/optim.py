@@ -10,12 +10,14 @@ into the training step like everything else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from aotc import numpy as np
-from aotc.frontends.tracing import lift
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import lift
 from aotc.pytree import tree_map
 
 Tree = Any
@@ -67,20 +69,32 @@ def adam(
 
     def update(grads: Tree, moments: Tree, params: Tree) -> tuple[Tree, Tree]:
         count = lift(moments["count"]) + 1
-        mean = tree_map(lambda m, g: b1 * lift(m) + (1 - b1) * g, moments["mean"], grads)
-        square = tree_map(
-            lambda v, g: b2 * lift(v) + (1 - b2) * g * g, moments["square"], grads
-        )
+        mean = tree_map(_average(b1), moments["mean"], grads)
+        square = tree_map(_average(b2), moments["square"], tree_map(np.square, grads))
         steps = count.astype("f32")
-        mean_scale = 1 / (1 - np.power(lift(b1, "f32"), steps))
-        square_scale = 1 / (1 - np.power(lift(b2, "f32"), steps))
+        rate = learning_rate / _weight(b1, steps)
+        spread = 1.0 / _weight(b2, steps)
 
-        def moved(p: Any, m: Any, v: Any) -> Any:
-            p = lift(p)
-            size = np.sqrt(v * square_scale.astype(p.dtype)) + eps
-            return p - learning_rate * (m * mean_scale.astype(p.dtype)) / size
+        def moved(p: Any, m: Array, v: Array) -> Array:
+            size = np.sqrt(v * spread.astype(v.dtype)) + eps
+            return lift(p) - rate.astype(m.dtype) * m / size
 
         new = tree_map(moved, params, mean, square)
         return new, {"count": count, "mean": mean, "square": square}
 
     return Optimizer(init, update)
+
+
+def _average(decay: float) -> Callable[[Any, Any], Array]:
+    """One step of an exponentially weighted average: of the old one and a new value."""
+    return lambda old, new: decay * lift(old) + (1 - decay) * lift(new)
+
+
+def _weight(decay: float, steps: Array) -> Array:
+    """`1 - decay ** steps`: what the weights of the values averaged so far add up to.
+
+    Without the cancellation that the formula suffers in f32 while `steps` is small.
+    """
+    if decay == 0:
+        return np.ones_like(steps)
+    return -np.expm1(steps * math.log(decay))

@@ -1,8 +1,8 @@
 """Pytrees: nested dicts, lists, tuples, named tuples and None around leaves.
 
 `flatten` takes a tree apart into leaves and a `Structure`, `Structure.unflatten` puts
-it together again: ``structure.unflatten(leaves) == tree``. Dict keys are strings and are
-visited in sorted order, so that equal trees have equal structures.
+it together again: ``structure.unflatten(leaves) == tree``. Dict keys are strings and
+are visited in sorted order, so that equal trees have equal structures.
 """
 
 from __future__ import annotations
@@ -108,13 +108,25 @@ def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
 
 
 def leaf_names(structure: Structure, prefix: str = "") -> list[str]:
-    """A dotted path per leaf, such as `params.conv.kernel` or `layers.0.bias`."""
+    """A dotted path per leaf, such as `params.conv.kernel` or `layers.0.bias`.
+
+    Raises:
+        InputError: two leaves have one path, because of dots in dict keys.
+    """
+    names = _leaf_names(structure, prefix)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError("bad-tree", f"two leaves of the tree are called '{twice}'")
+    return names
+
+
+def _leaf_names(structure: Structure, prefix: str) -> list[str]:
     if structure.kind == "leaf":
         return [prefix]
     names = []
     for number, child in enumerate(structure.children):
         key = structure.keys[number] if structure.keys else number
-        names += leaf_names(child, f"{prefix}.{key}" if prefix else str(key))
+        names += _leaf_names(child, f"{prefix}.{key}" if prefix else str(key))
     return names
 
 
@@ -130,7 +142,8 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
         more, found = flatten(other)
         if found != structure:
             raise InputError(
-                "tree-mismatch", f"expected trees of one form; got {structure} and {found}"
+                "tree-mismatch",
+                f"expected trees of one form; got {structure} and {found}",
             )
         columns.append(more)
     return structure.unflatten([function(*row) for row in zip(*columns, strict=True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,14 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.errors import InputError
+from aotc.frontends.archives import load_arrays
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail
 from aotc.frontends.program import Contract
-from aotc.frontends.tracing import user_line
 from aotc.pytree import flatten, leaf_names
+
+# ---- inputs of each call ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -34,19 +40,20 @@ class Dim:
     multiple_of: int = 1
 
     def __post_init__(self) -> None:
-        bad = self.min < 0 or self.multiple_of < 1
-        if bad or (self.max is not None and self.max < self.min):
-            raise InputError(
+        """Refuse names and contracts that no size can have."""
+        if not self.name.isidentifier():
+            fail(
+                "bad-contract",
+                f"expected a Dim name like a Python name; got {self.name!r}",
+            )
+        possible = self.min >= 0 and self.multiple_of >= 1
+        if possible and self.max is not None:
+            possible = self.max // self.multiple_of * self.multiple_of >= self.min
+        if not possible:
+            fail(
                 "bad-contract",
                 f"Dim '{self.name}' allows no size: min {self.min}, max {self.max}, "
                 f"multiple_of {self.multiple_of}",
-                where=user_line(),
-            )
-        if not self.name.isidentifier():
-            raise InputError(
-                "bad-contract",
-                f"expected a Dim name like a Python name; got {self.name!r}",
-                where=user_line(),
             )
 
     def contract(self) -> Contract:
@@ -68,23 +75,27 @@ class Spec:
 
     def __init__(self, shape: Any, dtype: Any = "f32") -> None:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-        for size in sizes:
-            if not isinstance(size, (int, str, Dim)) or isinstance(size, bool):
-                raise InputError(
-                    "bad-spec",
-                    f"expected sizes that are ints, names or Dims; got {size!r}",
-                    where=user_line(),
-                )
-            if isinstance(size, int) and size < 0:
-                raise InputError(
-                    "bad-spec",
-                    f"expected sizes of 0 or more; got {size}",
-                    where=user_line(),
-                    hint="name a size that varies, for instance 'batch'",
-                )
-        named = tuple(Dim(s) if isinstance(s, str) else s for s in sizes)
-        object.__setattr__(self, "shape", named)
+        object.__setattr__(self, "shape", tuple(map(_checked_size, sizes)))
         object.__setattr__(self, "dtype", dtypes.canonical(dtype))
+
+
+def _checked_size(size: Any) -> int | Dim:
+    if isinstance(size, str):
+        return Dim(size)
+    if isinstance(size, Dim):
+        return size
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+        fail("bad-spec", f"expected sizes that are ints, names or Dims; got {size!r}")
+    if size < 0:
+        fail(
+            "bad-spec",
+            f"expected sizes of 0 or more; got {size}",
+            "name a size that varies, for instance 'batch'",
+        )
+    return int(size)
+
+
+# ---- what is stored -----------------------------------------------------------------
 
 
 class Stored:
@@ -97,11 +108,7 @@ class Stored:
             _stored_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)
         ]
         if not self.arrays:
-            raise InputError(
-                "empty-tree",
-                f"{type(self).__name__} holds no arrays",
-                where=user_line(),
-            )
+            fail("empty-tree", f"{type(self).__name__} holds no arrays")
 
     @property
     def tree(self) -> Any:
@@ -118,10 +125,8 @@ class Weights(Stored):
 
         A relative path is looked up beside the file that calls this.
         """
-        file = Path(path)
-        if not file.is_absolute():
-            file = Path(inspect.stack()[1].filename).parent / file
-        return cls(load_arrays(file))
+        caller = sys._getframe(1).f_code.co_filename
+        return cls(load_arrays(Path(caller).parent / path))
 
 
 class State(Stored):
@@ -133,7 +138,7 @@ class State(Stored):
 
     @property
     def frozen(self) -> Frozen:
-        """This state for reading, such as the parameters in an evaluation entry."""
+        """The same state for reading, such as the parameters in an evaluation."""
         return Frozen(self)
 
 
@@ -145,65 +150,16 @@ class Frozen:
 
 
 def _stored_array(leaf: Any, name: str) -> np.ndarray[Any, Any]:
+    if isinstance(leaf, Array):
+        leaf = leaf.__array__()
     try:
-        array = np.asarray(leaf)
-        dtypes.canonical(array.dtype)
+        array = lift(leaf)._data
     except InputError:
-        raise InputError(
+        fail(
             "not-an-array",
             f"expected arrays as leaves; '{name}' is {type(leaf).__name__}",
-            where=user_line(),
-        ) from None
-    return np.ascontiguousarray(array).reshape(array.shape)
-
-
-def load_arrays(file: Path) -> dict[str, Any]:
-    """The nested dict of arrays in a .safetensors or .npz file.
-
-    Raises:
-        InputError: the file is missing, damaged or of another kind.
-    """
-    if not file.is_file():
-        raise InputError(
-            "no-such-file", f"there are no weights at '{file}'", where=user_line()
         )
-    readers = {".safetensors": _read_safetensors, ".npz": _read_npz}
-    if file.suffix not in readers:
-        raise InputError(
-            "unknown-format",
-            f"expected weights in {' or '.join(readers)}; got '{file.name}'",
-            where=user_line(),
-        )
-    try:
-        flat = readers[file.suffix](file)
-    except Exception as error:
-        raise InputError(
-            "bad-file", f"'{file}' cannot be read: {error}", where=user_line()
-        ) from None
-    return nested(flat)
-
-
-def _read_safetensors(file: Path) -> dict[str, Any]:
-    from safetensors.numpy import load_file
-
-    return dict(load_file(file))
-
-
-def _read_npz(file: Path) -> dict[str, Any]:
-    with np.load(file, allow_pickle=False) as archive:
-        return dict(archive)
-
-
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
-    tree: dict[str, Any] = {}
-    for name, value in flat.items():
-        *parents, last = name.split(".")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = value
-    return tree
+    return np.array(array, order="C")  # the user's own may change later
 
 
 # ---- entries ------------------------------------------------------------------------
@@ -218,33 +174,41 @@ class EntryFunction:
 
     function: Callable[..., Any]
     sources: Mapping[str, Any]
-    where: str | None
 
     @property
     def name(self) -> str:
         """The function's name, which is the entry's."""
         return self.function.__name__
 
+    @property
+    def __name__(self) -> str:
+        return self.name
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The undecorated function."""
         return self.function(*args, **kwargs)
 
 
-def entry(**sources: Any) -> Callable[[Callable[..., Any]], EntryFunction]:
+def entry(
+    function: Callable[..., Any] | None = None, /, **sources: Any
+) -> Callable[..., Any]:
     """Declare a function as an entry of the model.
 
     Every parameter is named here with what it is: a `Spec` (or a pytree of them) for an
     input of each call, a `Weights`, a `State` or a `State.frozen`. A parameter that is
-    not named is looked up as a Weights or State of the same name in the module.
+    not named is looked up as a Weights or State of the same name in the module, and
+    keeps its default otherwise.
 
         @aotc.entry(x=aotc.Spec(("batch", 8, 8, 1)))
         def predict(weights, x): ...
     """
 
     def declare(function: Callable[..., Any]) -> EntryFunction:
-        return EntryFunction(function, dict(sources), user_line())
+        if not inspect.isfunction(function) or not function.__name__.isidentifier():
+            fail("bad-entry", f"expected a function with a name; got {function!r}")
+        return EntryFunction(function, dict(sources))
 
-    return declare
+    return declare if function is None else declare(function)
 
 
 def parameter_sources(declared: EntryFunction) -> dict[str, Any]:
@@ -256,25 +220,42 @@ def parameter_sources(declared: EntryFunction) -> dict[str, Any]:
     parameters = inspect.signature(declared.function).parameters
     for name in declared.sources:
         if name not in parameters:
-            raise InputError(
+            fail(
                 "bad-entry",
                 f"entry '{declared.name}' has no parameter '{name}'; it has "
                 f"{', '.join(parameters) or 'none'}",
-                where=declared.where,
             )
-    return {name: _source(declared, name) for name in parameters}
+    sources = {}
+    for name, parameter in parameters.items():
+        if parameter.kind not in _BY_NAME:
+            fail(
+                "bad-entry",
+                f"entry '{declared.name}' takes '{parameter}'; its parameters must be "
+                "given by name",
+            )
+        source = _source(declared, name)
+        if source is not None:
+            sources[name] = source
+        elif parameter.default is parameter.empty:
+            _fail_undeclared(declared, name)
+    return sources
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def _source(declared: EntryFunction, name: str) -> Any:
+    """What is declared for a parameter, here or in the module; None for nothing."""
     if name in declared.sources:
         return declared.sources[name]
     value = declared.function.__globals__.get(name)
-    if isinstance(value, (Stored, Frozen)):
-        return value
-    raise InputError(
+    return value if isinstance(value, (Stored, Frozen)) else None
+
+
+def _fail_undeclared(declared: EntryFunction, name: str) -> None:
+    fail(
         "bad-entry",
         f"nothing says what parameter '{name}' of entry '{declared.name}' is",
-        where=declared.where,
-        hint=f"declare it: @aotc.entry({name}=aotc.Spec(...)), or define a Weights or "
-        f"State called '{name}' in the module",
+        f"declare it: @aotc.entry({name}=aotc.Spec(...)), or define a Weights or State "
+        f"called '{name}' in the module",
     )

@@ -33,7 +33,8 @@ class Port:
     Args:
         name: dotted path, unique among ports of the kind.
         type: shape and dtype.
-        kind: `input`, `weight` or `state` for arguments; `output` or `state` for results.
+        kind: `input`, `weight` or `state` of an argument; `output` or `state` of a
+            result.
     """
 
     name: str

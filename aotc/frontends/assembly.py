@@ -1,0 +1,257 @@
+"""Declared entries → `Program`: arguments, the traced body, results.
+
+A graph function takes the leaves of all parameters in order, and returns the leaves of
+the new states, then those of the outputs. `graph.name` and `graph.kind` on its
+arguments and results say which is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects import context
+from aotc.dialects.types import Dim as SymbolicDim
+from aotc.dialects.types import Size, Tensor
+from aotc.frontends.entry import (
+    Dim,
+    EntryFunction,
+    Frozen,
+    Spec,
+    State,
+    Stored,
+    Weights,
+    parameter_sources,
+)
+from aotc.frontends.places import fail, pinned
+from aotc.frontends.program import Contract, Entry, Port, Program, StateSpec
+from aotc.frontends.results import Result, results_of
+from aotc.frontends.tracing import Trace
+from aotc.frontends.user_errors import user_errors
+from aotc.mlir import ir
+from aotc.pytree import Structure, flatten, leaf_names
+
+
+def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
+    """The program of these entries.
+
+    Args:
+        declared: the entries.
+        names: of Weights and States, by identity; others take their parameter's name.
+    """
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
+    builder = _Builder(Program(module, []), dict(names))
+    for function in declared:
+        builder.program.entries.append(_trace_entry(builder, function))
+    return builder.program
+
+
+@dataclass
+class _Builder:
+    """The program under construction; knows every Weights and State met so far."""
+
+    program: Program
+    names: dict[int, str]
+    stored: dict[int, list[str]] = field(default_factory=dict)
+
+    def leaves_of(self, stored: Stored, parameter: str) -> list[str]:
+        """The names of the leaves of a Weights or State, registered on first sight."""
+        if id(stored) not in self.stored:
+            self._register(stored, self.names.setdefault(id(stored), parameter))
+        return self.stored[id(stored)]
+
+    def _register(self, stored: Stored, name: str) -> None:
+        if any(leaf.split(".")[0] == name for leaf in self.program.parameters):
+            fail(
+                "name-clash",
+                f"two different Weights or States are called '{name}'",
+                "define them in the module under different names",
+            )
+        leaves = leaf_names(stored.structure, name)
+        self.program.parameters.update(zip(leaves, stored.arrays, strict=True))
+        self.stored[id(stored)] = leaves
+        if isinstance(stored, State):
+            types = tuple(map(array_type, stored.arrays))
+            spec = StateSpec(name, tuple(leaves), types, stored.structure)
+            self.program.states.append(spec)
+
+
+def array_type(array: Any) -> Tensor:
+    """The type of a NumPy array."""
+    return Tensor(array.shape, dtypes.canonical(array.dtype))
+
+
+# ---- one entry ----------------------------------------------------------------------
+
+
+@dataclass
+class Argument:
+    """One parameter of an entry, flattened."""
+
+    parameter: str
+    source: Any
+    structure: Structure
+    ports: list[Port]
+
+    @property
+    def stored(self) -> Stored | None:
+        """The Weights or State that it is, if it is one."""
+        if isinstance(self.source, Frozen):
+            return self.source.state
+        return self.source if isinstance(self.source, Stored) else None
+
+
+def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
+    symbols: dict[str, Contract] = {}
+    with context(), pinned(declared.function):
+        arguments = [
+            _argument(builder, declared, parameter, source, symbols)
+            for parameter, source in parameter_sources(declared).items()
+        ]
+        _require_distinct(declared, arguments)
+        ports = [port for argument in arguments for port in argument.ports]
+        types = [port.type for port in ports]
+        contracts = tuple(symbols.values())
+        tracing = Trace(builder.program.module, declared.name, types, contracts)
+        with tracing.active():
+            returned = _call(declared, arguments, tracing)
+            result = results_of(declared, _updated(arguments), returned)
+            tracing.finish(result.arrays)
+        _annotate(tracing.function, ports, result.ports)
+    return _entry(builder, declared.name, contracts, arguments, result)
+
+
+def _call(
+    declared: EntryFunction, arguments: Sequence[Argument], tracing: Trace
+) -> Any:
+    """Run the user's function on traced arrays."""
+    values, remaining = {}, tracing.arguments
+    for argument in arguments:
+        count = len(argument.ports)
+        values[argument.parameter] = argument.structure.unflatten(remaining[:count])
+        remaining = remaining[count:]
+    with pinned(None), user_errors():
+        return declared.function(**values)
+
+
+def _updated(arguments: Sequence[Argument]) -> dict[str, tuple[Structure, list[Port]]]:
+    """The states that the entry must return, by parameter."""
+    return {
+        argument.parameter: (argument.structure, argument.ports)
+        for argument in arguments
+        if isinstance(argument.source, State)
+    }
+
+
+def _entry(
+    builder: _Builder,
+    name: str,
+    contracts: tuple[Contract, ...],
+    arguments: Sequence[Argument],
+    result: Result,
+) -> Entry:
+    inputs = [argument for argument in arguments if argument.stored is None]
+    stored = [argument for argument in arguments if argument.stored is not None]
+    updated = [argument for argument in stored if isinstance(argument.source, State)]
+    return Entry(
+        name=name,
+        symbols=contracts,
+        arguments=tuple(port for argument in arguments for port in argument.ports),
+        results=tuple(result.ports),
+        # leaves are numbered in the order of the signature
+        input_tree=Structure(
+            "dict",
+            tuple(argument.parameter for argument in inputs),
+            tuple(argument.structure for argument in inputs),
+        ),
+        output_tree=result.tree,
+        reads=tuple(builder.names[id(argument.stored)] for argument in stored),
+        updates=tuple(builder.names[id(argument.stored)] for argument in updated),
+    )
+
+
+def _annotate(
+    function: Any, arguments: Sequence[Port], results: Sequence[Port]
+) -> None:
+    """Write names and kinds of arguments and results into the IR, for its readers."""
+
+    def facts(ports: Sequence[Port]) -> Any:
+        rows = [{"graph.name": port.name, "graph.kind": port.kind} for port in ports]
+        return ir.ArrayAttr.get(
+            [
+                ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in row.items()})
+                for row in rows
+            ]
+        )
+
+    function.attributes["arg_attrs"] = facts(arguments)
+    function.attributes["res_attrs"] = facts(results)
+
+
+# ---- arguments ----------------------------------------------------------------------
+
+
+def _argument(
+    builder: _Builder,
+    declared: EntryFunction,
+    parameter: str,
+    source: Any,
+    symbols: dict[str, Contract],
+) -> Argument:
+    stored = source.state if isinstance(source, Frozen) else source
+    if isinstance(stored, Stored):
+        names = builder.leaves_of(stored, parameter)
+        kind = "weight" if isinstance(stored, Weights) else "state"
+        types = map(array_type, stored.arrays)
+        ports = [Port(n, t, kind) for n, t in zip(names, types, strict=True)]
+        return Argument(parameter, source, stored.structure, ports)
+    specs, structure = flatten(source)
+    ports = []
+    for name, spec in zip(leaf_names(structure, parameter), specs, strict=True):
+        if not isinstance(spec, Spec):
+            fail(
+                "bad-entry",
+                f"expected Specs, Weights or State for '{name}' of entry "
+                f"'{declared.name}'; got {type(spec).__name__}",
+            )
+        shape = tuple(_symbolic(size, symbols, declared) for size in spec.shape)
+        ports.append(Port(name, Tensor(shape, spec.dtype), "input"))
+    return Argument(parameter, source, structure, ports)
+
+
+def _symbolic(
+    size: int | str | Dim, symbols: dict[str, Contract], declared: EntryFunction
+) -> Size:
+    """A size of a Spec; the same name is the same symbol, with all that is promised."""
+    if not isinstance(size, Dim):
+        return int(size)
+    contract, nothing = size.contract(), Contract(size.name)
+    known = symbols.get(size.name, nothing)
+    if nothing not in (known, contract) and known != contract:
+        fail(
+            "bad-contract",
+            f"entry '{declared.name}' gives two contracts for size '{size.name}': "
+            f"{known} and {contract}",
+        )
+    symbols[size.name] = known if contract == nothing else contract
+    return SymbolicDim.symbol(list(symbols).index(size.name))
+
+
+def _require_distinct(declared: EntryFunction, arguments: Sequence[Argument]) -> None:
+    """No Weights or State may come in twice: whose update would hold?"""
+    seen: dict[int, str] = {}
+    for argument in arguments:
+        if argument.stored is None:
+            continue
+        first = seen.setdefault(id(argument.stored), argument.parameter)
+        if first != argument.parameter:
+            fail(
+                "bad-entry",
+                f"parameters '{first}' and '{argument.parameter}' of entry "
+                f"'{declared.name}' are the same {type(argument.stored).__name__}",
+                "take it once",
+            )

@@ -1,0 +1,37 @@
+"""Axes as users name them: negative, several at once, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.frontends.array import Array
+from aotc.frontends.places import fail
+
+
+def one_axis(x: Array, axis: Any, new: int = 0) -> int:
+    """`axis` counted from the front; `new` axes are about to be added to `x`."""
+    rank = x.ndim + new
+    number = axis.__index__()
+    if not -rank <= number < rank:
+        fail("bad-axis", f"axis {axis} is out of range for {x.type}")
+    return int(number % rank)
+
+
+def axis_list(x: Array, axes: Any, new: int = 0) -> list[int]:
+    """One axis or several, counted from the front, in the order given."""
+    wanted = axes if isinstance(axes, (tuple, list, range)) else (axes,)
+    numbers = [one_axis(x, axis, new) for axis in wanted]
+    if len(set(numbers)) != len(numbers):
+        fail("bad-axis", f"an axis is named twice in {tuple(wanted)}")
+    return numbers
+
+
+def rising_axes(x: Array, axes: Any) -> tuple[int, ...]:
+    """The axes in rising order; all of them for None."""
+    return tuple(range(x.ndim) if axes is None else sorted(axis_list(x, axes)))
+
+
+def without(x: Array, axes: Sequence[int]) -> list[int]:
+    """The other axes of `x`."""
+    return [axis for axis in range(x.ndim) if axis not in axes]

@@ -1,0 +1,65 @@
+"""Broadcasting by NumPy's rules, made explicit: ops below take equal shapes only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.dialects.types import Dim, Shape, Size, format_shape
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The shape that all of `shapes` broadcast to."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(_common_size(sizes, shapes) for sizes in zip(*padded, strict=True))
+
+
+def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:
+    distinct = list(dict.fromkeys(size for size in sizes if size != 1))
+    if len(distinct) > 1:
+        fail(
+            "shape-mismatch",
+            f"cannot broadcast shapes {' and '.join(map(format_shape, shapes))}: "
+            f"sizes {distinct[0]} and {distinct[1]} are not provably equal",
+        )
+    return distinct[0] if distinct else 1
+
+
+def broadcast_to(array: ArrayLike, shape: Any) -> Array:
+    """`array` repeated to `shape`."""
+    x, wanted = lift(array), as_shape(shape)
+    if x.shape == wanted:
+        return x
+    if x.ndim > len(wanted):
+        fail(
+            "shape-mismatch",
+            f"cannot broadcast {format_shape(x.shape)} to {format_shape(wanted)}",
+        )
+    axes = tuple(range(len(wanted) - x.ndim, len(wanted)))
+    return emit("broadcast", x, shape=wanted, axes=axes)
+
+
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+    """The arrays, all repeated to their common shape."""
+    arrays = [lift(x) for x in args]
+    shape = broadcast_shapes(*(x.shape for x in arrays))
+    return [broadcast_to(x, shape) for x in arrays]
+
+
+def common(*xs: ArrayLike) -> list[Array]:
+    """The operands as arrays of one dtype and shape."""
+    return broadcast_arrays(*one_dtype(*xs))
+
+
+def as_shape(shape: Any) -> Shape:
+    """A shape given as a tuple, a list or a single size."""
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    return tuple(_as_size(size) for size in sizes)
+
+
+def _as_size(size: Any) -> Size:
+    return size if isinstance(size, Dim) else int(size.__index__())

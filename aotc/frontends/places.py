@@ -1,0 +1,111 @@
+"""Where in the model something happens: the user's file and line, and the layer path.
+
+Every op and every message carries the line of the model that caused it. It is found by
+walking the Python stack past aotc's own frames.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aotc.errors import InputError
+from aotc.mlir import ir
+
+_scopes: ContextVar[tuple[str, ...]] = ContextVar("aotc_scopes", default=())
+_root: ContextVar[Path | None] = ContextVar("aotc_source_root", default=None)
+_pinned: ContextVar[tuple[str, int] | None] = ContextVar("aotc_pinned", default=None)
+
+
+@contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Within this block, ops carry `name` in the layer path of their location."""
+    token = _scopes.set((*_scopes.get(), name))
+    try:
+        yield
+    finally:
+        _scopes.reset(token)
+
+
+@contextmanager
+def source_root(folder: Path) -> Iterator[None]:
+    """Within this block, files are named relative to `folder`, the model's."""
+    token = _root.set(folder.resolve())
+    try:
+        yield
+    finally:
+        _root.reset(token)
+
+
+@contextmanager
+def pinned(function: Callable[..., Any] | None) -> Iterator[None]:
+    """Within this block, everything happens where `function` is defined.
+
+    For what concerns an entry as a whole, while no line of it is being executed. With
+    None, the stack is looked at again.
+    """
+    code = getattr(function, "__code__", None)
+    token = _pinned.set((code.co_filename, code.co_firstlineno) if code else None)
+    try:
+        yield
+    finally:
+        _pinned.reset(token)
+
+
+def location() -> Any:
+    """The user's line that is being executed, as an MLIR location."""
+    place = _place()
+    if place is None:
+        return ir.Location.unknown()
+    at = ir.Location.file(relative(place[0]), place[1], 0)
+    path = "/".join(_scopes.get())
+    return ir.Location.name(path, at) if path else at
+
+
+def user_line() -> str | None:
+    """`file:line (layer/path)` that is being executed, for messages."""
+    place = _place()
+    if place is None:
+        return None
+    path = "/".join(_scopes.get())
+    line = f"{relative(place[0])}:{place[1]}"
+    return f"{line} ({path})" if path else line
+
+
+def relative(filename: str) -> str:
+    """A file's name as the user knows it: relative to the model, never a machine's."""
+    root, path = _root.get(), Path(filename)
+    if root is not None and path.is_absolute() and path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    return path.name
+
+
+def fail(code: str, message: str, hint: str | None = None) -> NoReturn:
+    """Refuse what the user's current line asks for."""
+    raise InputError(code, message, where=user_line(), hint=hint)
+
+
+def _place() -> tuple[str, int] | None:
+    """The innermost line of the model, or of any code that is not aotc's."""
+    if _pinned.get() is not None:
+        return _pinned.get()
+    root = _root.get()
+    first = None
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not is_own(frame.f_globals.get("__name__", "")):
+            place = (frame.f_code.co_filename, frame.f_lineno)
+            if root is None or Path(place[0]).is_relative_to(root):
+                return place
+            first = first or place
+        frame = frame.f_back  # type: ignore[assignment]
+    return first
+
+
+def is_own(module: str) -> bool:
+    """Whether the frames of a Python module are aotc's."""
+    return module == "aotc" or module.startswith(("aotc.", "contextlib"))
