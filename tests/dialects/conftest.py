@@ -50,6 +50,14 @@ class Case:
         return OPS[self.op]
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether it is compiled in every test run; the others only with `-m slow`.
+
+        Integers of one signedness differ in their width only.
+        """
+        return not set(self.label.split("_")) & {"i16", "u16", "u32", "i64"}
+
+    @property
     def symbols(self) -> list[str]:
         """The names of symbolic sizes, in the order in which they are met."""
         shapes = [x.shape for x in self.sample.operands if isinstance(x, Tensor)]
@@ -285,6 +293,15 @@ def pytest_generate_tests(metafunc: Any) -> None:
     for name, cases in _LISTS.items():
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, cases(), ids=str)
+    if "compiled_case" in metafunc.fixturenames:
+        wide = "slow" in metafunc.config.option.markexpr
+        mark = [pytest.mark.slow] if wide else []
+        chosen = [
+            pytest.param(case, marks=mark, id=str(case))
+            for case in all_cases()
+            if case.is_narrow != wide
+        ]
+        metafunc.parametrize("compiled_case", chosen)
 
 
 _LISTS = {

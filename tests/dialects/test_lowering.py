@@ -27,18 +27,26 @@ def assert_close(got: Any, want: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def every(cases, build_all):
-    """A module with a function for each case."""
-    return build_all(cases)
+def chosen(cases, request):
+    """The cases of this run: narrow ones, or with `-m slow` the others."""
+    wide = "slow" in request.config.option.markexpr
+    return [case for case in cases if case.is_narrow != wide]
 
 
 @pytest.fixture(scope="module")
-def cpu(cases, build_all, compiled):
+def every(chosen, build_all):
+    """A module with a function for each case."""
+    return build_all(chosen)
+
+
+@pytest.fixture(scope="module")
+def cpu(chosen, build_all, compiled):
     """The same functions, compiled for this machine."""
-    return compiled(build_all(cases), "cpu")
+    return compiled(build_all(chosen), "cpu")
 
 
-def test_compiled_op_equals_its_reference(case, every, cpu):
+def test_compiled_op_equals_its_reference(compiled_case, every, cpu):
+    case = compiled_case
     for sizes in case.drawn():
         inputs = case.inputs(sizes)
         (want,) = reference.evaluate(every, str(case), inputs)
