@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from aotc import dtypes
 from aotc.dialects.types import Dim, Size
 from aotc.frontends.array import Array
 from aotc.frontends.broadcasting import as_shape, broadcast_to
-from aotc.frontends.conversion import ArrayLike, astype, lift
+from aotc.frontends.conversion import ArrayLike, astype, is_weak, lift
 from aotc.frontends.elementwise import add, equal, less_equal, multiply, subtract, where
 from aotc.frontends.places import fail
 from aotc.frontends.shaping import stack
@@ -22,8 +23,13 @@ def asarray(a: ArrayLike, dtype: Any = None) -> Array:
     """`a` as an array; nested lists may hold arrays."""
     wanted = None if dtype is None else dtypes.canonical(dtype)
     nested = isinstance(a, (list, tuple)) and any(_is_array(part) for part in a)
-    made = stack([asarray(part) for part in a]) if nested else lift(a, wanted)
+    made = _stacked(a) if nested else lift(a, wanted)
     return made if wanted is None else astype(made, wanted)
+
+
+def _stacked(parts: Sequence[ArrayLike]) -> Array:
+    """A list that holds arrays somewhere; numbers in it adapt to them."""
+    return stack([part if is_weak(part) else asarray(part) for part in parts])
 
 
 def _is_array(part: Any) -> bool:
@@ -90,7 +96,7 @@ def _count(start: Any, stop: Any, step: Any) -> Size:
     return distance if step == 1 else (distance + (step - 1)) // step
 
 
-def linspace(start: float, stop: float, num: int = 50, dtype: Any = None) -> Array:
+def linspace(start: float, stop: float, num: int = 50, *, dtype: Any = None) -> Array:
     """`num` evenly spaced numbers from `start` to `stop`, both included."""
     values = np.linspace(start, stop, num)
     return lift(values.astype(dtypes.to_numpy(dtypes.canonical(dtype or "f32"))))

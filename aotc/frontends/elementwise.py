@@ -325,7 +325,7 @@ def isfinite(x: ArrayLike, /) -> Array:
     return less(absolute(as_float(x)), math.inf)
 
 
-def nan_to_num(x: ArrayLike, nan: float = 0.0) -> Array:
+def nan_to_num(x: ArrayLike, *, nan: float = 0.0) -> Array:
     """`x` with `nan` for NaN and the greatest finite numbers for infinities."""
     array = as_float(x)
     most = float(np.finfo(dtypes.to_numpy(array.dtype)).max)

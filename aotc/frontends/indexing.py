@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ from aotc.frontends.axes import one_axis
 from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.frontends.elementwise import add, less, multiply, where
 from aotc.frontends.places import fail
-from aotc.frontends.sizes import describe_contracts, never_below
+from aotc.frontends.sizes import bounds, describe_contracts
 from aotc.frontends.tracing import emit
 
 
@@ -140,14 +141,17 @@ def _require_inside(x: Array, axis: int, start: Size, stop: Size) -> None:
     """Refuse elements that the contracts do not prove to be there."""
     size = x.shape[axis]
     rising = ((0, start), (start, stop), (stop, size))
-    if all(never_below(high, low) for low, high in rising):
+    missing = max(-bounds(high - low)[0] for low, high in rising)
+    if missing <= 0:
         return
-    least = max((n for n in (start, stop) if isinstance(n, int)), default=1)
+    known = isinstance(size, Dim) and math.isfinite(missing)
+    least = bounds(size)[0] + missing
+    promise = f"aotc.Dim('{size}', min={least})" if known else "a max of each size"
     fail(
         "symbolic-size",
         f"the elements {start} to {stop} of axis {axis} of {x.type} are not provably "
         f"there; promised: {describe_contracts()}",
-        f"promise more, such as aotc.Dim('{size}', min={least}), or use a mask",
+        f"promise more, such as {promise}, or use a mask",
     )
 
 

@@ -252,13 +252,14 @@ def _equal_cuts(x: Array, axis: int, sections: int) -> list[Any]:
     return [part * step for part in range(sections + 1)]
 
 
-def diff(a: ArrayLike, axis: int = -1) -> Array:
-    """Each element along `axis` less the one before it."""
+def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:
+    """Each element along `axis` less the one before it, `n` times over."""
     x = lift(a)
     before = (slice(None),) * one_axis(x, axis)
-    return getitem(x, (*before, slice(1, None))) - getitem(
-        x, (*before, slice(None, -1))
-    )
+    for _ in range(n):
+        later, earlier = (*before, slice(1, None)), (*before, slice(None, -1))
+        x = getitem(x, later) - getitem(x, earlier)
+    return x
 
 
 def shape(a: ArrayLike) -> Shape:

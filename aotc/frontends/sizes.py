@@ -26,11 +26,6 @@ def bounds(size: Size) -> Bounds:
     return _bounds(size.expr, trace.contracts if trace else ())
 
 
-def never_below(size: Size, other: Size) -> bool:
-    """Whether the contracts prove that `size >= other`."""
-    return bounds(size - other)[0] >= 0
-
-
 def describe_contracts() -> str:
     """`batch >= 1, length in [1, 512]`: what is promised in the current function."""
     trace = current_trace()

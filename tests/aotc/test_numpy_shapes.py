@@ -1,0 +1,368 @@
+"""aotc.numpy moves, makes, joins, indexes and multiplies arrays as NumPy does."""
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotc.numpy as anp
+from aotc import dtypes
+from aotc.errors import InputError
+
+few = settings(max_examples=60, deadline=None)
+shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=5)
+
+
+def numbered(shape, dtype="f4"):
+    """An array whose elements are all different."""
+    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
+def same(ours, theirs):
+    """Equal shape and elements, whatever the width."""
+    assert ours.shape == np.shape(theirs)
+    np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-6)
+
+
+def refused(code, function, *args, **kwargs):
+    """The error of a call that is to fail with `code`."""
+    with pytest.raises(InputError) as caught:
+        function(*args, **kwargs)
+    assert caught.value.code == code
+    assert caught.value.where.startswith("test_numpy_shapes.py:")
+    return caught.value
+
+
+# ---- shapes -------------------------------------------------------------------------
+
+
+@few
+@given(shapes, st.data())
+def test_reshape_resolves_one_unknown_size(shape, data):
+    x = numbered(shape)
+    sizes = list(data.draw(st.permutations(shape)))
+    sizes[data.draw(st.integers(0, len(sizes) - 1))] = -1
+    same(anp.reshape(x, sizes), x.reshape(sizes))
+    same(anp.reshape(x, -1), x.reshape(-1))
+
+
+def test_reshape_refuses_what_does_not_divide():
+    x = numbered((2, 3))
+    for wrong in ((4, -1), (-1, -1), (5,), (0, -1)):
+        refused("shape-mismatch", anp.reshape, x, wrong)
+
+
+@few
+@given(shapes, st.data())
+def test_transpose_takes_any_order_and_negative_axes(shape, data):
+    x = numbered(shape)
+    order = data.draw(st.permutations(range(x.ndim)))
+    mixed = [a - x.ndim if data.draw(st.booleans()) else a for a in order]
+    same(anp.transpose(x, mixed), x.transpose(mixed))
+    same(anp.transpose(x), x.T)
+
+
+@few
+@given(shapes, st.data())
+def test_axes_move_as_in_numpy(shape, data):
+    x = numbered(shape)
+    axis = st.integers(-x.ndim, x.ndim - 1)
+    one, two = data.draw(axis), data.draw(axis)
+    same(anp.swapaxes(x, one, two), np.swapaxes(x, one, two))
+    same(anp.moveaxis(x, one, two), np.moveaxis(x, one, two))
+    several = data.draw(st.lists(axis, unique_by=lambda a: a % x.ndim))
+    places = data.draw(st.permutations(several))
+    same(anp.moveaxis(x, several, places), np.moveaxis(x, several, places))
+
+
+@few
+@given(shapes, st.data())
+def test_axes_of_size_one_come_and_go(shape, data):
+    x = numbered(shape)
+    axis = data.draw(st.integers(-x.ndim - 1, x.ndim))
+    same(anp.expand_dims(x, axis), np.expand_dims(x, axis))
+    same(anp.expand_dims(x, (0, -1)), np.expand_dims(x, (0, -1)))
+    wide = np.expand_dims(x, axis)
+    same(anp.squeeze(wide, axis), np.squeeze(wide, axis))
+    same(anp.squeeze(wide), np.squeeze(wide))
+
+
+def test_squeeze_refuses_other_sizes():
+    refused("shape-mismatch", anp.squeeze, numbered((2, 1)), 0)
+
+
+@few
+@given(hnp.mutually_broadcastable_shapes(num_shapes=2))
+def test_broadcasting_agrees_with_numpy(both):
+    x, y = map(numbered, both.input_shapes)
+    same(anp.broadcast_to(x, both.result_shape), np.broadcast_to(x, both.result_shape))
+    assert anp.broadcast_shapes(x.shape, y.shape) == both.result_shape
+    for ours, theirs in zip(
+        anp.broadcast_arrays(x, y), np.broadcast_arrays(x, y), strict=True
+    ):
+        same(ours, theirs)
+
+
+def test_broadcasting_names_the_sizes_that_differ():
+    error = refused("shape-mismatch", anp.add, numbered((2, 3)), numbered((4,)))
+    assert "sizes 3 and 4" in error.message
+    refused("shape-mismatch", anp.broadcast_to, numbered((2, 3)), (3,))
+
+
+@few
+@given(shapes, st.data())
+def test_flip_roll_repeat_and_tile(shape, data):
+    x = numbered(shape)
+    axis = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1))
+    count = data.draw(st.integers(0, 3))
+    shift = data.draw(st.integers(-6, 6))
+    same(anp.flip(x, axis), np.flip(x, axis))
+    same(anp.roll(x, shift, axis), np.roll(x, shift, axis))
+    same(anp.repeat(x, count, axis), np.repeat(x, count, axis))
+    reps = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
+    same(anp.tile(x, reps), np.tile(x, reps))
+    if axis is not None:
+        same(anp.diff(x, 2, axis), np.diff(x, 2, axis))
+
+
+@few
+@given(shapes, st.data())
+def test_pad_surrounds_with_a_constant(shape, data):
+    x = numbered(shape)
+    widths = data.draw(st.lists(st.tuples(*[st.integers(0, 2)] * 2), min_size=x.ndim,
+                                max_size=x.ndim))  # fmt: skip
+    for width in (widths, 1, (0, 2)):
+        same(
+            anp.pad(x, width, constant_values=3),
+            np.pad(x, width, constant_values=3),
+        )
+    same(anp.pad(x > 1, 1), np.pad(x > 1, 1))
+
+
+def test_pad_refuses_other_modes_and_negative_widths():
+    refused("bad-padding", anp.pad, numbered(3), 1, "reflect")
+    refused("bad-padding", anp.pad, numbered(3), -1)
+
+
+# ---- joining and splitting ----------------------------------------------------------
+
+
+@few
+@given(shapes, st.data())
+def test_concatenate_and_stack(shape, data):
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    count = data.draw(st.integers(1, 5))
+    parts = [numbered(shape) + 100 * n for n in range(count)]
+    same(anp.concatenate(parts, axis), np.concatenate(parts, axis))
+    same(anp.concatenate(parts, axis=None), np.concatenate(parts, axis=None))
+    same(anp.stack(parts, axis), np.stack(parts, axis))
+    same(anp.hstack(parts), np.hstack(parts))
+    same(anp.vstack(parts), np.vstack(parts))
+
+
+def test_joining_refuses_nothing_and_other_shapes_and_dtypes():
+    refused("shape-mismatch", anp.concatenate, [])
+    refused("shape-mismatch", anp.stack, [])
+    refused("shape-mismatch", anp.stack, [numbered(2), numbered(3)])
+    refused("shape-mismatch", anp.concatenate, [numbered((2, 2)), numbered((2, 3))])
+    refused("dtype-mismatch", anp.concatenate, [numbered(2), numbered(2, "f8")])
+
+
+@few
+@given(shapes, st.data())
+def test_split_makes_equal_parts_or_cuts_at_indices(shape, data):
+    x = numbered(shape)
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    sections = data.draw(
+        st.sampled_from([n for n in range(1, 6) if x.shape[axis] % n == 0])
+    )
+    cuts = sorted(data.draw(st.lists(st.integers(0, 6), max_size=3)))
+    for how in (sections, cuts):
+        ours, theirs = anp.split(x, how, axis), np.split(x, how, axis)
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            same(one, other)
+
+
+def test_split_refuses_parts_of_different_sizes():
+    refused("shape-mismatch", anp.split, numbered(5), 2)
+    refused("shape-mismatch", anp.split, numbered(5), 0)
+
+
+# ---- indexing -----------------------------------------------------------------------
+
+
+@few
+@given(shapes, st.data())
+def test_basic_indexing_agrees_with_numpy(shape, data):
+    x = numbered(shape)
+    key = data.draw(hnp.basic_indices(shape, allow_newaxis=True, allow_ellipsis=True))
+    same(anp.asarray(x)[key], x[key])
+
+
+@few
+@given(shapes, st.data())
+def test_one_array_of_positions_indexes_with_slices(shape, data):
+    x = numbered(shape)
+    axis = data.draw(st.integers(0, x.ndim - 1))
+    limit = x.shape[axis]
+    indices = data.draw(
+        hnp.arrays(
+            data.draw(st.sampled_from(["i1", "i4", "i8"])),
+            hnp.array_shapes(min_dims=0, max_dims=2, max_side=3),
+            elements=st.integers(-limit, limit - 1),
+        )
+    )
+    before = (slice(None),) * axis
+    after = (slice(None, None, -1),) * (x.ndim - axis - 1)
+    key = (*before, indices, *after)
+    same(anp.asarray(x)[key], x[key])
+    same(anp.take(x, indices, axis), np.take(x, indices, axis))
+    same(anp.take(x, indices % limit), np.take(x, indices % limit))
+
+
+def test_a_list_is_an_array_of_positions():
+    x = numbered((4, 2))
+    same(anp.asarray(x)[[0, -1]], x[[0, -1]])
+    same(anp.asarray(x)[..., [1]], x[..., [1]])
+
+
+def test_known_positions_out_of_bounds_are_refused_and_clipped_if_asked():
+    x = numbered(4)
+    refused("bad-index", lambda: anp.asarray(x)[4])
+    refused("bad-index", lambda: anp.asarray(x)[-5])
+    assert "index 7" in refused("bad-index", anp.take, x, [0, 7]).message
+    same(anp.take(x, [-3, 7], mode="clip"), np.take(x, [-3, 7], mode="clip"))
+
+
+def test_keys_that_select_by_value_or_mix_are_refused():
+    x = anp.asarray(numbered((3, 4)))
+    refused("bad-index", lambda: x[0, 0, 0])
+    refused("bad-index", lambda: x[..., ...])
+    refused("bad-index", lambda: x[x > 1])
+    refused("bad-index", lambda: x[True])
+    refused("bad-index", lambda: x[0, [1]])
+    refused("bad-index", lambda: x[[0], [1]])
+    refused("bad-index", lambda: x[None, [0]])
+    refused("bad-index", lambda: x[1.5])
+    assert "mask" in refused("bad-index", lambda: x[np.ones(3, bool)]).message
+
+
+def test_dynamic_slices_are_moved_to_fit():
+    x = numbered((4, 5))
+    same(anp.dynamic_slice(x, [3, 1], (2, 2)), x[2:4, 1:3])
+    same(anp.dynamic_slice(x, (anp.asarray(1), 0), (2, 5)), x[1:3])
+    updated = anp.dynamic_update_slice(x, -np.ones((2, 2), "f4"), [0, 4])
+    expected = x.copy()
+    expected[0:2, 3:5] = -1
+    same(updated, expected)
+
+
+# ---- making -------------------------------------------------------------------------
+
+
+@few
+@given(st.integers(-5, 5), st.integers(-5, 9), st.integers(1, 3) | st.integers(-3, -1))
+def test_arange_counts_as_numpy_does(start, stop, step):
+    same(anp.arange(start, stop, step), np.arange(start, stop, step))
+    same(anp.arange(stop), np.arange(stop))
+    same(anp.arange(start, stop, step / 4), np.arange(start, stop, step / 4))
+    assert anp.arange(start, stop).dtype == "i32"
+    assert anp.arange(0.0, 2.0).dtype == "f32"
+    assert anp.arange(3, dtype="f4").dtype == "f32"
+
+
+@few
+@given(st.integers(0, 4), st.integers(0, 4), st.integers(-3, 3))
+def test_diagonals_and_triangles(n, m, k):
+    same(anp.eye(n, m, k), np.eye(n, m, k))
+    same(anp.tri(n, m, k), np.tri(n, m, k))
+    x = np.ones((2, n, m), "f4")
+    same(anp.tril(x, k), np.tril(x, k))
+    same(anp.triu(x, k), np.triu(x, k))
+    assert anp.eye(n).shape == (n, n)
+
+
+@pytest.mark.parametrize("dtype", [None, "f16", np.int32, "bool", float])
+def test_constants_take_shape_value_and_dtype(dtype):
+    assert anp.full((2, 3), True, dtype).shape == (2, 3)
+    for name in ("zeros", "ones"):
+        made = getattr(anp, name)((2,), dtype or "f4")
+        like = getattr(anp, f"{name}_like")(made)
+        assert made.dtype == like.dtype == dtypes.canonical(dtype or "f4")
+        assert made.tolist() == getattr(np, name)(2).tolist() == like.tolist()
+    assert anp.zeros(3).dtype == "f32"
+    assert anp.full((), 7).dtype == "i32"
+    assert anp.full_like(np.ones(2, "i1"), 7).tolist() == [7, 7]
+
+
+def test_linspace_includes_both_ends():
+    same(anp.linspace(0, 1, 5), np.linspace(0, 1, 5))
+
+
+def test_nested_lists_of_arrays_are_stacked():
+    x = anp.asarray([1.0, 2.0])
+    same(anp.asarray([[x, x], [x, x]]), np.ones((2, 2, 1)) * [1, 2])
+    same(anp.array([x[0], 3]), [1, 3])
+
+
+# ---- products -----------------------------------------------------------------------
+
+MATMUL = [
+    ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
+    ((2, 3), (5, 3, 4)), ((5, 2, 3), (5, 3, 4)), ((1, 2, 3), (5, 3, 4)),
+    ((6, 1, 2, 3), (5, 3, 4)), ((3,), (5, 3, 4)), ((5, 2, 3), (3,)), ((0, 3), (3, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), MATMUL)
+def test_matmul_agrees_with_numpy_for_all_ranks(left, right):
+    x, y = numbered(left), numbered(right) - 3
+    same(anp.matmul(x, y), np.matmul(x, y))
+    same(anp.asarray(x) @ y, x @ y)
+
+
+def test_matmul_names_the_sizes_that_differ():
+    error = refused("shape-mismatch", anp.matmul, numbered((2, 3)), numbered((2, 3)))
+    assert "sizes 3 and 2" in error.message
+    refused("shape-mismatch", anp.matmul, numbered((2, 3)), np.float32(1))
+    refused("dtype-mismatch", anp.matmul, numbered((2, 2)), numbered((2, 2), "f8"))
+
+
+def test_other_products_agree_with_numpy():
+    x, y = numbered((2, 3, 4)), numbered((5, 4, 3))
+    same(anp.dot(x, y), np.dot(x, y))
+    same(anp.dot(x, 2.0), np.dot(x, 2.0))
+    same(anp.inner(x, x[0]), np.inner(x, x[0]))
+    same(anp.outer(x, x[0]), np.outer(x, x[0]))
+    same(anp.vdot(x, x), np.vdot(x, x))
+    same(anp.tensordot(x, y, ([2, 1], [1, 2])), np.tensordot(x, y, ([2, 1], [1, 2])))
+    same(anp.tensordot(x, y, (-1, 1)), np.tensordot(x, y, (-1, 1)))
+    same(anp.tensordot(x, x[0], 2), np.tensordot(x, x[0], 2))
+    same(anp.tensordot(x[0, 0], x[0, 0], 0), np.tensordot(x[0, 0], x[0, 0], 0))
+
+
+EINSUM = [
+    ("ij,jk->ik", (2, 3), (3, 4)), ("ij,jk", (2, 3), (3, 4)), ("ij->ji", (2, 3)),
+    ("bqhd,bkhd->bhqk", (2, 3, 4, 5), (2, 6, 4, 5)), ("i,j->ij", (2,), (3,)),
+    ("ij->", (2, 3)),
+    ("bhqk,bkhd->bqhd", (2, 4, 3, 6), (2, 6, 4, 5)), ("ij,ij->ij", (2, 3), (2, 3)),
+    ("ij,k->i", (2, 3), (4,)), ("ab,bc,cd->ad", (2, 3), (3, 4), (4, 5)),
+    ("i,i", (3,), (3,)),
+    ("ab,bc,ca->", (2, 3), (3, 4), (4, 2)), ("ji,ij->i", (3, 2), (2, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EINSUM, ids=lambda case: case[0])
+def test_einsum_agrees_with_numpy(case):
+    subscripts, *operands = case
+    arrays = [numbered(shape) / 10 for shape in operands]
+    same(anp.einsum(subscripts, *arrays), np.einsum(subscripts, *arrays))
+
+
+@pytest.mark.parametrize(
+    "text", ["ii->i", "ij->k", "ij,jk->ik", "i...->i", "ijk->i", "ij->jj"]
+)
+def test_einsum_refuses_what_it_does_not_have(text):
+    refused("bad-subscripts", anp.einsum, text, numbered((2, 2)))
