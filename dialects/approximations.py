@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.scalars import constant, float_compare, int_compare
+from aotc.dialects.scalars import constant, float_compare, int_compare, with_sign
 from aotc.mlir import arith, ir, math
 
 
@@ -56,7 +56,7 @@ def power(x: Any, y: Any) -> Any:
     whole = float_compare("OEQ", math.floor(y), y)
     half = arith.mulf(y, constant(x.type, 0.5))
     odd = arith.andi(whole, float_compare("UNE", math.floor(half), half))
-    value = arith.select(odd, math.copysign(value, x), value)
+    value = arith.select(odd, with_sign(value, x), value)
     finite = float_compare("OGT", x, constant(x.type, -pymath.inf))
     negative = arith.andi(float_compare("OLT", x, nothing), finite)
     undefined = arith.andi(negative, float_compare("UNE", math.floor(y), y))
@@ -70,7 +70,7 @@ def tanh(x: Any) -> Any:
     size = math.absf(x)
     m = math.expm1(arith.mulf(constant(x.type, -2.0), size))
     value = arith.divf(arith.negf(m), arith.addf(m, constant(x.type, 2.0)))
-    return math.copysign(value, x)
+    return with_sign(value, x)
 
 
 def erf_numpy(x: Any) -> Any:
@@ -132,7 +132,7 @@ def erf(x: Any) -> Any:
     scale = arith.addf(one, arith.mulf(constant(x.type, 2.0), capped))
     tail = arith.subf(one, arith.divf(arith.mulf(decay, series), scale))
     is_small = float_compare("OLT", size, constant(x.type, 0.5))
-    return arith.select(is_small, small, math.copysign(tail, x))
+    return arith.select(is_small, small, with_sign(tail, x))
 
 
 def _clenshaw(t: Any, coefficients: Sequence[float]) -> Any:

@@ -122,6 +122,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         Sample((i32(2, 3), i32(3)), dot_axes(contract=((1,), (0,)))),
         Sample((f32(3), f32(3)), dot_axes(contract=((0,), (0,)))),
         Sample((f32(2, 0), f32(0, 3)), dot_axes(contract=((1,), (0,)))),
+        Sample((f32("n", 3), f32("n", "m")), dot_axes(contract=((0,), (0,)))),
     ]
 
 

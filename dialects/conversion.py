@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.scalars import comparison, constant, float_compare
+from aotc.dialects.scalars import comparison, constant, float_compare, is_nan, with_sign
 from aotc.dialects.types import lowered_element
-from aotc.mlir import arith, ir
+from aotc.mlir import arith, ir, math
 
 
 def accumulator(dtype: str) -> str:
@@ -95,21 +95,29 @@ def integer_bounds(target: str) -> tuple[int, int]:
 
 def _saturating(x: Any, target: str, element: Any) -> Any:
     """Towards zero, clamped to the range of `target`; NaN gives 0."""
-    if not isinstance(x.type, ir.F64Type):  # every 32-bit bound is exact in f64
-        x = arith.extf(ir.F64Type.get(), x)
+    if x.type.width == 16:
+        x = arith.extf(ir.F32Type.get(), x)
     low, high = integer_bounds(target)
-    # the first float above `high`: exact even where `high` itself is not
+    # `low` and the first number above `high` are powers of two, so they are exact
     top = constant(x.type, float(high + 1))
-    to_int = arith.fptosi if target in dtypes.SIGNED else arith.fptoui
     above = float_compare("OGE", x, top)
     below = float_compare("OLE", x, constant(x.type, float(low)))
     invalid = arith.ori(above, below)
-    invalid = arith.ori(invalid, float_compare("UNO", x, x))
+    invalid = arith.ori(invalid, is_nan(x))
     safe = arith.select(invalid, constant(x.type, 0.0), x)
-    value = to_int(element, safe)
+    whole = with_sign(math.floor(math.absf(safe)), safe)  # VMVX rounds to the nearest
+    value = _whole_to_integer(whole, target)
     signed_high = -1 if target in dtypes.UNSIGNED else high
     value = arith.select(above, constant(element, signed_high), value)
     return arith.select(below, constant(element, low), value)
+
+
+def _whole_to_integer(x: Any, target: str) -> Any:
+    """A whole number in the range of `target`; below 32 bits by way of i32, as VMVX."""
+    element = lowered_element(target)
+    if dtypes.bits(target) < 32:
+        return arith.trunci(element, arith.fptosi(ir.IntegerType.get_signless(32), x))
+    return (arith.fptosi if target in dtypes.SIGNED else arith.fptoui)(element, x)
 
 
 def saturate_numpy(x: Any, target: Any) -> Any:

@@ -147,6 +147,24 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 3,
             },
         ),
+        Sample(
+            (f32("n", "h", "w", 2), f32(3, 2, 2, 3)),
+            {
+                "strides": (2, 1),
+                "padding": (1, 1, 0, 1),
+                "dilation": (1, 1),
+                "groups": 1,
+            },
+        ),
+        Sample(
+            (f32(2, "h", 5, 2), f32(2, 3, 1, 2)),
+            {
+                "strides": (1, 2),
+                "padding": (0, 0, 2, 0),
+                "dilation": (1, 1),
+                "groups": 2,
+            },
+        ),
     ]
 
 

@@ -21,6 +21,7 @@ from aotc.dialects.types import (
     Tensor,
     lowered_element,
     lowered_type,
+    same_count,
     symbol_count,
 )
 from aotc.mlir import affine, arith, ir, linalg, tensor
@@ -280,7 +281,7 @@ def _matching_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
         (a, b)
         for a in range(i + 1, len(old) + 1)
         for b in range(j + 1, len(new) + 1)
-        if pymath.prod(old[i:a]) == pymath.prod(new[j:b])
+        if same_count(old[i:a], new[j:b])
     ]
     return min(ends, key=sum, default=(len(old), len(new)))
 

@@ -85,6 +85,10 @@ class Pool(GraphOp, traits=[Pure]):
             (f32(1, 4, 4, 4, 1),),
             {"window": (2,) * 3, "strides": (2,) * 3, "padding": (0,) * 6},
         ),
+        Sample(
+            (f32(1, "h", "w", 2),),
+            {"window": (2, 3), "strides": (2, 1), "padding": (0, 1, 1, 1)},
+        ),
     ]
 
 

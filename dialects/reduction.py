@@ -11,7 +11,7 @@ from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.conversion import accumulator, integer_bounds
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.scalars import comparison
+from aotc.dialects.scalars import comparison, is_nan
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import arith, ir
@@ -65,6 +65,7 @@ class Reduction(GraphOp, traits=[Pure]):
         Sample((f32("n", 4),), {"axes": (0,)}),
         Sample((i32(5),), {"axes": (0,)}),
         Sample((f32(2, 3),), {"axes": ()}),
+        Sample((f32("n", "m", 2),), {"axes": (0, 1)}),
     ]
 
 
@@ -234,12 +235,14 @@ _NOWHERE = 2**31 - 1
 
 def _first_position(low: Any, axis: int, dtype: str) -> Any:
     """A body: the least index along `axis` at which the extreme, or a NaN, stands."""
-    equal, differ = comparison(dtype, "eq"), comparison(dtype, "ne")
+    equal = comparison(dtype, "eq")
 
     def body(value: Any, extreme: Any, index: Any) -> Any:
         i32_type = ir.IntegerType.get_signless(32)
         here = arith.index_cast(i32_type, low.loop_index(axis))
-        found = arith.ori(equal(value, extreme), differ(value, value))
+        found = equal(value, extreme)
+        if dt.is_float(dtype):
+            found = arith.ori(found, is_nan(value))
         nowhere = low.scalar("i32", _NOWHERE)
         return arith.minsi(index, arith.select(found, here, nowhere))
 

@@ -18,18 +18,45 @@ def constant(element: Any, value: float) -> Any:
 
 
 def float_compare(predicate: str, x: Any, y: Any) -> Any:
+    """Compare floats; "greater" is asked the other way, where VMVX gets NaN right."""
+    if predicate in ("OGT", "OGE"):
+        predicate, x, y = predicate.replace("G", "L"), y, x
     return arith.cmpf(getattr(arith.CmpFPredicate, predicate), x, y)
 
 
 def int_compare(predicate: str, x: Any, y: Any) -> Any:
+    """Compare integers: eq, ne, and lt, le, gt, ge after `s` or `u` for the sign."""
     return arith.cmpi(getattr(arith.CmpIPredicate, predicate), x, y)
 
 
 def sign_float(x: Any) -> Any:
     """-1, 0 or 1; zero and NaN stay what they are."""
-    unit = math.copysign(constant(x.type, 1.0), x)
-    nonzero = float_compare("ONE", x, constant(x.type, 0.0))
+    unit = with_sign(constant(x.type, 1.0), x)
+    nonzero = float_compare("OLT", constant(x.type, 0.0), math.absf(x))
     return arith.select(nonzero, unit, x)
+
+
+def with_sign(size: Any, x: Any) -> Any:
+    """A `size` that is not negative, with the sign of `x` (VMVX has no copysign)."""
+    bits = _bits(x)
+    negative = int_compare("slt", bits, constant(bits.type, 0))
+    return arith.select(negative, arith.negf(size), size)
+
+
+def is_nan(x: Any) -> Any:
+    """Whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
+    bits = _bits(x)
+    width, exponent = x.type.width, _EXPONENT_BITS[str(x.type)]
+    infinity = ((1 << exponent) - 1) << (width - 1 - exponent)
+    size = arith.andi(bits, constant(bits.type, (1 << (width - 1)) - 1))
+    return int_compare("sgt", size, constant(bits.type, infinity))
+
+
+_EXPONENT_BITS = {"f16": 5, "bf16": 8, "f32": 8, "f64": 11}
+
+
+def _bits(x: Any) -> Any:
+    return arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
 
 
 def sign_int(x: Any) -> Any:
@@ -60,6 +87,19 @@ def shift(operation: Callable[..., Any], beyond: Callable[..., Any]) -> Any:
     return body
 
 
+def unsigned(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """`operation` in 32 bits or more: VMVX extends narrow integers by their sign."""
+
+    def body(x: Any, y: Any) -> Any:
+        if x.type.width >= 32:
+            return operation(x, y)
+        i32 = ir.IntegerType.get_signless(32)
+        wide = operation(arith.extui(i32, x), arith.extui(i32, y))
+        return arith.trunci(x.type, wide)
+
+    return body
+
+
 def zero(x: Any) -> Any:
     """0 in the type of `x`."""
     return constant(x.type, 0)
@@ -84,7 +124,7 @@ def divide_signed(x: Any, y: Any) -> Any:
 def divide_unsigned(x: Any, y: Any) -> Any:
     """All ones for y = 0."""
     by_zero = int_compare("eq", y, constant(x.type, 0))
-    quotient = arith.divui(x, arith.select(by_zero, constant(x.type, 1), y))
+    quotient = unsigned(arith.divui)(x, arith.select(by_zero, constant(x.type, 1), y))
     return arith.select(by_zero, constant(x.type, -1), quotient)
 
 

@@ -61,6 +61,8 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
         """Ordered comparison of floats (unordered for ne), by sign for integers."""
         dtype = Tensor.of(op.lhs).dtype
+        if op.lhs == op.rhs and op.direction == "ne" and dt.is_float(dtype):
+            return low.pointwise([lhs], Tensor.of(op.y), scalars.is_nan)
         body = scalars.comparison(dtype, op.direction)
         return low.pointwise([lhs, rhs], Tensor.of(op.y), body)
 

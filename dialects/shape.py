@@ -14,6 +14,7 @@ from aotc.dialects.types import (
     Tensor,
     element_count,
     format_shape,
+    same_count,
 )
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg
@@ -30,7 +31,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     @staticmethod
     def infer(x: Tensor, *, shape: Shape) -> Tensor:
         """The given shape, which must hold as many elements."""
-        if element_count(x.shape) != element_count(shape):
+        if not same_count(x.shape, shape):
             raise InputError(
                 "shape-mismatch",
                 f"cannot reshape {format_shape(x.shape)} "
@@ -74,6 +75,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         Sample((f32("n", 6),), {"shape": ("n", 2, 3, 1)}),
         Sample((f32(1, 1),), {"shape": ()}),
         Sample((i32(0, 3),), {"shape": (0,)}),
+        Sample((f32("n", "m", 4),), {"shape": ("n", "m", 2, 2)}),
     ]
 
 
@@ -229,6 +231,7 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         Sample((f32(1, 3),), {"shape": (4, 3), "axes": (0, 1)}),
         Sample((f32(),), {"shape": ("n", 2), "axes": ()}),
         Sample((f32("n", 1),), {"shape": (2, "n", 5), "axes": (1, 2)}),
+        Sample((f32(1, "n", 1),), {"shape": ("m", "n", "n"), "axes": (0, 1, 2)}),
     ]
 
 

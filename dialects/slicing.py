@@ -196,6 +196,14 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
             {"low": (0, -1), "high": (0, 1), "interior": (0, 2), "value": 0.0},
         ),
         Sample((i32(3),), {"low": (1,), "high": (-1,), "interior": (1,), "value": 7.0}),
+        Sample(
+            (f32("n", 2),),
+            {"low": ("m", 0), "high": (1, 0), "interior": (0, 0), "value": -1.0},
+        ),
+        Sample(
+            (f32(4, 5),),
+            {"low": (-1, 2), "high": (-2, -3), "interior": (0, 0), "value": 0.5},
+        ),
     ]
 
 
@@ -307,6 +315,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         Sample((f32(2, 3), f32(2, 1)), {"axis": 1}),
         Sample((f32("n", 3), f32("n", 3)), {"axis": 0}),
         Sample((i32(0), i32(3)), {"axis": 0}),
+        Sample((f32("n", 3), f32("m", 3)), {"axis": 0}),
     ]
 
 

@@ -168,6 +168,28 @@ def element_count(shape: Shape) -> Size:
     return math.prod(shape)
 
 
+def same_count(one: Shape, other: Shape) -> bool:
+    """Whether two shapes hold equally many elements, whatever the symbols are."""
+    return _factors(one) == _factors(other) or (
+        element_count(one) == element_count(other)
+    )
+
+
+def _factors(shape: Shape) -> tuple[int, list[str]]:
+    """A product as a number and sorted symbolic factors: MLIR orders no products."""
+    number, symbolic = 1, []
+    rest = [_expr(size).maybe_downcast() for size in shape]
+    while rest:
+        expr = rest.pop()
+        if isinstance(expr, ir.AffineMulExpr):
+            rest += [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
+        elif isinstance(expr, ir.AffineConstantExpr):
+            number *= expr.value
+        else:
+            symbolic.append(str(expr))
+    return number, sorted(symbolic)
+
+
 def shape_map(shape: Shape) -> Any:
     """`affine_map<()[s0, …] -> (sizes)>`: a shape as an MLIR affine map."""
     exprs = [_expr(size) for size in shape]

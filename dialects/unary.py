@@ -88,7 +88,10 @@ class Abs(Unary, name="abs"):
         return b.sign(op.x)
 
     lower = by_kind(f=math.absf, i=math.absi)
-    samples = [*Unary.samples, Sample((np.array([-0.0, np.inf, -np.inf], "f"),), smooth=False)]
+    samples = [
+        *Unary.samples,
+        Sample((np.array([-0.0, np.inf, -np.inf], "f"),), smooth=False),
+    ]
 
 
 class Sign(Unary, name="sign"):

@@ -107,6 +107,14 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
             (f32(1, 4, 4, 2),),
             {"window": (2, 2), "strides": (2, 2), "dilation": (1, 1)},
         ),
+        Sample(
+            (f32(1, "h", "w", 1),),
+            {"window": (3, 2), "strides": (2, 1), "dilation": (1, 2)},
+        ),
+        Sample(
+            (f32(2, "h", "w", 1),),
+            {"window": (2, 2), "strides": (2, 2), "dilation": (1, 1)},
+        ),
     ]
 
 
