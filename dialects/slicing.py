@@ -181,7 +181,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     @staticmethod
     def simplify(b: Any, op: Any) -> Any:
         """No padding is nothing; a cut is a slice."""
-        if not any((*op.low, *op.high, *op.interior)):
+        if all(n == 0 for n in (*op.low, *op.high, *op.interior)):
             return op.x
         cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
         return _cut_by_slice(b, op) if cuts and not any(op.interior) else None
@@ -233,6 +233,7 @@ def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
     """y[i] = x[(i - low) / (interior + 1)] where that is a whole index of x."""
     source = Tensor.of(op.x)
     filler = _filler(op)
+    below, equal = arith.CmpIPredicate.ult, arith.CmpIPredicate.eq
 
     def element(indices: list[Any]) -> Any:
         inside = low.scalar("bool", True)
@@ -241,11 +242,11 @@ def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
             step = low.index(op.interior[axis] + 1)
             offset = arith.subi(index, low.size(op.low[axis]))
             position = arith.divsi(offset, step)
-            clamped = low.clamp_index(position, source.shape[axis] - 1)
-            back = arith.muli(clamped, step)
-            hit = arith.cmpi(arith.CmpIPredicate.eq, back, offset)
-            inside = arith.andi(inside, hit)
-            positions.append(clamped)
+            size = source.shape[axis]
+            exists = arith.cmpi(below, position, low.size(size))
+            hit = arith.cmpi(equal, arith.muli(position, step), offset)
+            inside = arith.andi(inside, arith.andi(exists, hit))
+            positions.append(low.clamp_index(position, size - 1))
         value = low.extract(x, positions)
         return arith.select(inside, value, low.scalar(source.dtype, filler))
 
