@@ -17,13 +17,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aotc import options
+from aotc.backend_worker import IO_ERROR as WORKER_IO_ERROR
 from aotc.dialects.lowering import lowered_type
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, SetupError
@@ -87,13 +88,18 @@ def compile_targets(
         (dump / "linalg.mlir").write_text(f"{program.module}\n", encoding="utf-8")
         (dump / "iree-frame.mlir").write_text(frame, encoding="utf-8")
     jobs = options.get("AOTC_JOBS") or os.cpu_count() or 1
+    running: set[subprocess.Popen[str]] = set()
     with ThreadPoolExecutor(max_workers=min(jobs, len(targets))) as pool:
-        work = [pool.submit(_compile, bytecode, frame, target) for target in targets]
+        work = [
+            pool.submit(_compile, bytecode, frame, target, running) for target in targets
+        ]
         try:
             return [future.result() for future in work]
-        except BaseException:
+        except BaseException:  # an interrupt, too, leaves no compiler behind
             for future in work:
                 future.cancel()
+            for process in tuple(running):
+                process.kill()
             raise
 
 
@@ -270,22 +276,28 @@ def target_flags(target: Target) -> tuple[str, ...]:
     return (*target.flags, *COMMON_FLAGS)
 
 
-def _compile(bytecode: bytes, frame: str, target: Target) -> Compiled:
+def _compile(
+    bytecode: bytes,
+    frame: str,
+    target: Target,
+    running: set[subprocess.Popen[str]],
+) -> Compiled:
     flags = target_flags(target)
     with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
         root = Path(folder)
         (root / "graph.mlirbc").write_bytes(bytecode)
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
         (root / "flags.json").write_text(json.dumps(flags), encoding="utf-8")
-        process = subprocess.run(
-            [sys.executable, "-m", "aotc.backend_worker", folder],
-            capture_output=True,
-            text=True,
-            check=False,
-            errors="replace",
-        )
-        if process.returncode != 0 or not (root / "report.json").is_file():
-            raise _compile_failure(target, process.returncode, process.stderr)
+        code, log = _run_worker(folder, running)
+        if code == WORKER_IO_ERROR:
+            raise SetupError(
+                "no-space",
+                f"the compiler could not write its files: {log.strip()}",
+                where=folder,
+                hint="free some space, or set TMPDIR to a folder that has it",
+            )
+        if code != 0 or not (root / "report.json").is_file():
+            raise _compile_failure(target, code, log)
         report = json.loads((root / "report.json").read_text(encoding="utf-8"))
         return Compiled(
             target=target,
@@ -298,7 +310,27 @@ def _compile(bytecode: bytes, frame: str, target: Target) -> Compiled:
         )
 
 
-_DIAGNOSTIC = re.compile(r'^"?([^":\n]+)"?:(\d+):\d+: error: (.*)$', re.MULTILINE)
+def _run_worker(folder: str, running: set[subprocess.Popen[str]]) -> tuple[int, str]:
+    """Exit code and diagnostics of the compiler on the files in `folder`."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "aotc.backend_worker", folder],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        running.add(process)
+        try:
+            _, log = process.communicate()
+        finally:
+            running.discard(process)
+    return process.returncode, log
+
+
+# `loc(callsite("model.py":48:0 at …)): error: what is wrong`
+_DIAGNOSTIC = re.compile(r"^(?P<place>.*?): error: (?P<message>.*)$", re.MULTILINE)
+_PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
 
 
 def _compile_failure(target: Target, code: int, log: str) -> CompileError:
@@ -310,12 +342,12 @@ def _compile_failure(target: Target, code: int, log: str) -> CompileError:
             "compiler-crashed", f"{cause} for target '{target}'", hint=f"log: {kept}"
         )
     found = _DIAGNOSTIC.search(log)
-    lines: Iterable[str] = log.strip().splitlines()[-1:]
-    message = found.group(3) if found else next(iter(lines), "no output")
+    place = _PLACE.search(found["place"]) if found else None
+    message = found["message"] if found else (log.strip().splitlines() or ["no output"])[-1]
     return CompileError(
         "compile-failed",
         f"IREE could not compile for target '{target}': {message[:400]}",
-        where=f"{found.group(1)}:{found.group(2)}" if found else None,
+        where=f"{place['file']}:{place['line']}" if place else None,
         hint=f"log: {kept}",
     )
 

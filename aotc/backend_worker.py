@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 
+IO_ERROR = 74  # EX_IOERR of sysexits.h: files could not be read or written
+
+
 def main(folder: Path) -> int:
     """Compile what is in `folder`; 0 if a module was written."""
     start = time.perf_counter()
@@ -88,5 +91,14 @@ def summary(statistics: dict[str, Any]) -> dict[str, int]:
     }
 
 
+def guarded(folder: Path) -> int:
+    """`main`, where a full disk is an exit code of its own."""
+    try:
+        return main(folder)
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return IO_ERROR
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(guarded(Path(sys.argv[1])))

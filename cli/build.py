@@ -63,6 +63,11 @@ def _complete_target(
     help="Write the IR of every stage into this folder.",
 )
 @click.option(
+    "--stop-after",
+    type=click.Choice(["graph", "optimized", "linalg", "vmfb"]),
+    help="Stop there and print the IR of that stage; nothing is packed.",
+)
+@click.option(
     "--report",
     type=OutputFile(),
     help="Write the build report to this JSON file.",

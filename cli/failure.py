@@ -48,6 +48,8 @@ _DISK_ERRORS = {
     errno.EACCES,
     errno.EPERM,
     errno.ENOSPC,
+    errno.EFBIG,
+    errno.EIO,
     errno.EROFS,
     errno.EDQUOT,
     errno.ENOTDIR,

@@ -59,8 +59,7 @@ def run(
     from aotc import runtime
     from aotc.cli import arrays
 
-    variant = target and target.replace(":", "-")
-    model = runtime.load(bundle, trust=trust(keys), target=variant, **choices)
+    model = runtime.load(bundle, trust=trust(keys), target=target, **choices)
     point = _choose(model.manifest, entry)
     outputs = _call(model, point, arrays.read_inputs(inputs, point.inputs))
     if file:

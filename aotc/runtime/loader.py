@@ -16,6 +16,7 @@ from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError, VerificationError
 from aotc.runtime import engine
 from aotc.runtime.model import Model, Module
+from aotc.target import Target
 
 _MODULE_NAME = "aotc"
 
@@ -43,7 +44,8 @@ def load(
         threads: how many threads compute, by default `AOTC_THREADS` or the number of
             physical cores; 1 computes in the calling thread. One process has one number
             (besides 1).
-        target: the id of the variant to use, by default the best.
+        target: the variant to use, by its id or as a target such as `cpu` or
+            `cuda:sm_89`; by default the best for this machine.
 
     Raises:
         InputError: there is no bundle, or an argument is wrong.
@@ -60,12 +62,8 @@ def load(
 
 
 def _choose(manifest: Manifest, target: str | None) -> Variant:
-    if target is not None and target not in manifest.variants:
-        known = ", ".join(manifest.variants)
-        raise InputError(
-            "target-unknown",
-            f"expected one of the bundle's variants ({known}), got {target!r}",
-        )
+    if target is not None:
+        target = _variant_id(manifest, target)
     host = engine.host({variant.backend for variant in manifest.variants.values()})
     selection = select(manifest, host, target)
     if selection.variant is None:
@@ -79,6 +77,21 @@ def _choose(manifest: Manifest, target: str | None) -> Variant:
     if selection.reasons:
         warnings.warn("; ".join(selection.reasons), stacklevel=3)
     return selection.variant
+
+
+def _variant_id(manifest: Manifest, target: str) -> str:
+    """The variant that `target` means: its id, or a target's name such as `cpu`."""
+    try:
+        wanted = target if target in manifest.variants else Target.parse(target).id
+    except InputError:
+        wanted = target
+    if wanted not in manifest.variants:
+        known = ", ".join(manifest.variants)
+        raise InputError(
+            "target-unknown",
+            f"expected one of the bundle's variants ({known}), got {target!r}",
+        )
+    return wanted
 
 
 def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:

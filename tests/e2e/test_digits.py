@@ -1,0 +1,109 @@
+"""From model.py to right answers in a fresh process, on the real data."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc as package
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits"
+
+
+@pytest.mark.parametrize("target", ["cpu", "vmvx"])
+def test_the_shipped_weights_classify_the_test_images(aotc, release, keys, tmp_path, target):
+    run = aotc(
+        "run", release, "--entry", "predict", "--target", target,
+        "--input", f"x=@{DIGITS / 'test_x.npy'}", "--output", "out.npz",
+        "--trust", keys / "release.pub",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    probabilities = np.load(tmp_path / "out.npz")["output"]
+    labels = np.load(DIGITS / "test_y.npy")
+    assert probabilities.shape == (360, 10)
+    assert np.allclose(probabilities.sum(1), 1, atol=1e-5)
+    assert (probabilities.argmax(1) == labels).mean() >= 0.97
+
+
+def test_the_compiled_step_trains_and_shares_its_state(release, keys):
+    model = package.load(release, trust=keys / "release.pub", target="x86_64-v3")
+    data = np.load(DIGITS / "digits.npz")
+    images, labels = data["train_x"].astype("f4"), data["train_y"].astype("i4")
+    test_x, test_y = np.load(DIGITS / "test_x.npy"), np.load(DIGITS / "test_y.npy")
+    start = model.read_state("state")
+    losses = [
+        model.train_step(images=images[i : i + 64], labels=labels[i : i + 64])
+        for _ in range(3)
+        for i in range(0, 1344, 64)
+    ]
+    assert losses[-1] < 0.5 * losses[0]
+    assert (model.evaluate(images=test_x) == test_y).mean() > 0.9
+    assert model.read_state("state")["moments"]["count"] == 63
+    model.write_state(start, "state")
+    assert (model.evaluate(images=test_x) == test_y).mean() < 0.5
+
+
+def test_the_compiled_step_equals_the_reference(release, keys):
+    from aotc import reference
+    from aotc.frontends import load
+    from aotc.passes import run_passes
+
+    program = load(DIGITS / "model.py", ("train_step",))
+    run_passes(program.module, ["autodiff"])
+    entry = program.entry("train_step")
+    data = np.load(DIGITS / "digits.npz")
+    inputs = {"images": data["train_x"][:64].astype("f4"), "labels": data["train_y"][:64].astype("i4")}
+    values = [
+        inputs[p.name] if p.kind == "input" else program.parameters[p.name]
+        for p in entry.arguments
+    ]
+    expected = reference.evaluate(program.module, "train_step", values)
+    model = package.load(release, trust=keys / "release.pub", target="x86_64-v3")
+    loss = model.train_step(**inputs)
+    after = {}
+    _flatten("state", model.read_state("state"), after)
+    for port, value in zip(entry.results, expected, strict=True):
+        got = loss if port.kind == "output" else after[port.name]
+        assert np.allclose(got, value, rtol=1e-4, atol=1e-5), port.name
+
+
+def _flatten(name, tree, into):
+    if isinstance(tree, dict):
+        for key, child in tree.items():
+            _flatten(f"{name}.{key}", child, into)
+    else:
+        into[name] = tree
+
+
+def test_two_builds_in_different_folders_give_identical_bytes(aotc, release, keys, tmp_path, home):
+    source = tmp_path / "elsewhere" / "digits"
+    shutil.copytree(DIGITS, source)
+    built = aotc(
+        "build", source / "model.py", "--sign", keys / "release.key", "-o", tmp_path / "dist",
+        "--target", "cpu", "--target", "vmvx",
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    assert _content(tmp_path / "dist" / "digits-1.0.0.aotc") == _content(release)
+
+
+def _content(bundle):
+    files = [file for file in bundle.glob("**/*") if file.is_file()]
+    return {file.relative_to(bundle).as_posix(): file.read_bytes() for file in files}
+
+
+def test_the_manifest_tells_what_a_deployment_needs(aotc, release):
+    manifest = json.loads((release / "manifest.json").read_text())
+    assert manifest["channel"] == "release"
+    assert [e["name"] for e in manifest["entry_points"]] == ["train_step", "evaluate", "predict"]
+    assert manifest["entry_points"][0]["kind"] == "train-step"
+    assert manifest["symbols"]["batch"] == {"max": 4096, "min": 1, "multiple_of": 1}
+    cpu = manifest["variants"][0]
+    assert "avx2" in cpu["target"]["cpu_features_required"]
+    assert cpu["runtime_abi"]["executable_formats"] == ["embedded-elf-x86_64"]
+    assert manifest["toolchain"]["iree_compiler"]["revision"]
+    inspected = aotc("inspect", release)
+    assert inspected.returncode == 0
+    assert "predict" in inspected.stdout
