@@ -231,28 +231,36 @@ def _filler(op: Any) -> float | int | bool:
 
 def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
     """y[i] = x[(i - low) / (interior + 1)] where that is a whole index of x."""
-    source = Tensor.of(op.x)
-    filler = _filler(op)
-    below, equal = arith.CmpIPredicate.ult, arith.CmpIPredicate.eq
+    source, filler = Tensor.of(op.x), _filler(op)
+    if element_count(source.shape) == 0:
+        return low.full(result, filler)
+    moved = [
+        axis
+        for axis in range(source.rank)
+        if (op.low[axis], op.high[axis], op.interior[axis]) != (0, 0, 0)
+    ]
 
     def element(indices: list[Any]) -> Any:
         inside = low.scalar("bool", True)
-        positions = []
-        for axis, index in enumerate(indices):
-            step = low.index(op.interior[axis] + 1)
-            offset = arith.subi(index, low.size(op.low[axis]))
-            position = arith.divsi(offset, step)
-            size = source.shape[axis]
-            exists = arith.cmpi(below, position, low.size(size))
-            hit = arith.cmpi(equal, arith.muli(position, step), offset)
-            inside = arith.andi(inside, arith.andi(exists, hit))
-            positions.append(low.clamp_index(position, size - 1))
-        value = low.extract(x, positions)
+        for axis in moved:
+            hit, indices[axis] = _source_index(low, op, axis, indices[axis])
+            inside = arith.andi(inside, hit)
+        value = low.extract(x, indices)
         return arith.select(inside, value, low.scalar(source.dtype, filler))
 
-    if element_count(source.shape) == 0:
-        return low.full(result, filler)
     return low.computed(result, element)
+
+
+def _source_index(low: Any, op: Any, axis: int, index: Any) -> tuple[Any, Any]:
+    """Whether an element of x lands on `index`, and which one (any, if none does)."""
+    size = Tensor.of(op.x).shape[axis]
+    step = low.index(op.interior[axis] + 1)
+    offset = arith.subi(index, low.size(op.low[axis]))
+    position = arith.divsi(offset, step)
+    below, equal = arith.CmpIPredicate.ult, arith.CmpIPredicate.eq
+    exists = arith.cmpi(below, position, low.size(size))
+    whole = arith.cmpi(equal, arith.muli(position, step), offset)
+    return arith.andi(exists, whole), low.clamp_index(position, size - 1)
 
 
 class Concatenate(GraphOp, name="concatenate", traits=[Pure]):

@@ -154,16 +154,23 @@ def _fold_offsets(
     b: Any, dy: Any, x: Tensor, window: Any, strides: Any, dilation: Any
 ) -> Any:
     """Overlapping windows: one shifted image per offset in the window, added up."""
-    source = Tensor.of(dy)
     spatial = len(window)
-    counts = source.shape[1 : 1 + spatial]
-    ones = (1,) * source.rank
+    counts = Tensor.of(dy).shape[1 : 1 + spatial]
+    # The window comes first, so that each part is contiguous: IREE 3.13 cannot compile
+    # a vector gather, which the padding becomes, from a strided part.
+    inner = range(1 + spatial, 1 + 2 * spatial)
+    order = (*inner, *range(1 + spatial), 1 + 2 * spatial)
+    moved = b.transpose(dy, permutation=order)
+    image_shape = (x.shape[0], *counts, x.shape[-1])
     total = None
     for offset in np.ndindex(*window):
-        start = (0,) * (1 + spatial) + offset + (0,)
-        sizes = (x.shape[0], *counts, *(1,) * spatial, x.shape[-1])
-        part = b.slice(dy, start=start, sizes=sizes, strides=ones)
-        part = b.reshape(part, shape=(x.shape[0], *counts, x.shape[-1]))
+        part = b.slice(
+            moved,
+            start=offset + (0,) * len(image_shape),
+            sizes=(1,) * spatial + image_shape,
+            strides=(1,) * len(order),
+        )
+        part = b.reshape(part, shape=image_shape)
         low = [o * d for o, d in zip(offset, dilation, strict=True)]
         high = [
             n - before - ((c - 1) * s + 1)
