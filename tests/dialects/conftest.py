@@ -82,7 +82,7 @@ class Case:
             return self.cls.infer(*self.types(sizes), **self.attributes(sizes))
 
     def drawn(self) -> Iterator[Sizes]:
-        """Numbers for the symbols: some at random, then all 1 and all 0 where allowed."""
+        """Numbers for the symbols: some random ones, all 1, and all 0 where allowed."""
         rng, names = self.rng(), self.symbols
         some = (
             dict(zip(names, rng.integers(1, 8, len(names)).tolist(), strict=True))
@@ -119,7 +119,9 @@ class Case:
         if kind.dtype == "bool":
             return rng.random(kind.shape) < 0.5
         if dtypes.is_float(kind.dtype):
-            return rng.uniform(low, high, kind.shape).astype(dtypes.to_numpy(kind.dtype))
+            return rng.uniform(low, high, kind.shape).astype(
+                dtypes.to_numpy(kind.dtype)
+            )
         drawn = rng.integers(int(low), int(high) + 1, kind.shape)
         drawn = abs(drawn) if kind.dtype in dtypes.UNSIGNED else drawn
         return drawn.astype(dtypes.to_numpy(kind.dtype))
@@ -232,7 +234,9 @@ def edges(dtype: str) -> Any:
     """The values at which ops in `dtype` go wrong first."""
     kind = "f" if dtypes.is_float(dtype) else dtype[0]
     target = dtypes.to_numpy(dtype)
-    values = [getattr(np.iinfo(target), v) if isinstance(v, str) else v for v in EDGES[kind]]
+    values = [
+        getattr(np.iinfo(target), v) if isinstance(v, str) else v for v in EDGES[kind]
+    ]
     return np.array(values, target)
 
 
@@ -271,7 +275,9 @@ def _cases_of(name: str) -> Iterator[Case]:
                 sample = Sample((edges(dtype),), {"dtype": target})
                 yield Case(name, f"{dtype}_to_{target}", sample)
         elif _is_elementwise(op, first):
-            yield Case(name, f"edge_{dtype}", _with_edges(in_dtype(first, dtype), dtype))
+            yield Case(
+                name, f"edge_{dtype}", _with_edges(in_dtype(first, dtype), dtype)
+            )
         elif dtype not in seen:
             yield Case(name, f"0_{dtype}", in_dtype(first, dtype))
 
@@ -328,7 +334,9 @@ class Compiled:
         config = iree.Config("local-sync")
         self._device = config.device
         code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
-        self._context = iree.VmContext(config.vm_instance, [*config.default_vm_modules, code])
+        self._context = iree.VmContext(
+            config.vm_instance, [*config.default_vm_modules, code]
+        )
         self._code = code
 
     def __call__(self, name: str, arrays: Sequence[Any]) -> list[Any]:
@@ -374,7 +382,9 @@ def _entry(function: Any) -> Entry:
     name = ir.StringAttr(function.attributes["sym_name"]).value
     block = function.entry_block
     returned = block.operations[len(block.operations) - 1].operands
-    inputs = [Port(f"x{i}", Tensor.of(v), "input") for i, v in enumerate(block.arguments)]
+    inputs = [
+        Port(f"x{i}", Tensor.of(v), "input") for i, v in enumerate(block.arguments)
+    ]
     outputs = [Port(f"y{i}", Tensor.of(v), "output") for i, v in enumerate(returned)]
     leaf = Structure("leaf")
     return Entry(name, (), tuple(inputs), tuple(outputs), leaf, leaf)
@@ -473,6 +483,13 @@ def first_case() -> Callable[[str], Case]:
 def cases() -> list[Case]:
     """All of them."""
     return all_cases()
+
+
+@pytest.fixture(scope="session")
+def structured_cases() -> list[Case]:
+    """The differentiable ones of ops that are not elementwise."""
+    elementwise = ("unary", "activation", "binary")
+    return [case for case in smooth_cases() if case.cls.family not in elementwise]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Every op × every rule that NumPy can judge; test_lowering.py has the compiled rest."""
+"""Every op × every rule that NumPy can judge; test_lowering.py has the compiled ones."""
 
 import inspect
 

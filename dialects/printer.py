@@ -1,0 +1,163 @@
+"""Graph modules in a form for people, beside MLIR's generic one.
+
+    func predict(x: f32[batch, 4], %1: f32[4, 2]) -> f32[batch, 2]   where batch >= 1
+      %0 = exp(x) : f32[batch, 4]   # model.py:12
+      %2 = dot_general(%0, %1) {lhs_contract=(1,), rhs_contract=(0,)} : f32[batch, 2]
+      return %2
+
+It cannot be read back. Arguments are called by their attribute `graph.name` where they
+have one, symbolic sizes by the function's `graph.symbols`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Tensor, symbol_names
+from aotc.mlir import func, ir, source_of
+
+# Constants beyond this many elements are shown by their ends.
+_SHOWN = 6
+
+
+def format_module(module: Any) -> str:
+    """All functions of a graph module, in order."""
+    with module.context:
+        return "\n".join(
+            format_function(op)
+            for op in module.body.operations
+            if isinstance(op, func.FuncOp)
+        )
+
+
+def format_function(function: Any) -> str:
+    """One function: its signature with the contracts of its sizes, then its ops."""
+    symbols = _symbols(function)
+    with symbol_names([symbol["name"] for symbol in symbols]):
+        head = _signature(function) + _contracts(symbols)
+        if function.is_external:
+            return f"{head}\n"
+        names = _Names(function)
+        ops = function.entry_block.operations
+        lines = [f"  {_operation(op, names)}{_place(op)}" for op in ops]
+        return "\n".join([head, *lines, ""])
+
+
+class _Names(dict[Any, str]):
+    """What values are called: arguments by name, results by number."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        arguments = function.entry_block.arguments
+        self.update(zip(arguments, _argument_names(function), strict=True))
+        self._count = 0
+
+    def of(self, value: Any) -> str:
+        """The name of a value; a new number for one that has none."""
+        if value not in self:
+            self[value] = f"%{self._count}"
+            self._count += 1
+        return self[value]
+
+
+# ---- signatures ---------------------------------------------------------------------
+
+
+def _signature(function: Any) -> str:
+    kind = function.type
+    pairs = zip(_argument_names(function), kind.inputs, strict=True)
+    arguments = ", ".join(f"{name}: {Tensor.of(t)}" for name, t in pairs)
+    results = ", ".join(str(Tensor.of(t)) for t in kind.results)
+    if len(kind.results) != 1:
+        results = f"({results})"
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    return f"func {name}({arguments}) -> {results}"
+
+
+def _argument_names(function: Any) -> list[str]:
+    count = len(function.type.inputs)
+    names = [f"%arg{number}" for number in range(count)]
+    if "arg_attrs" not in function.attributes:
+        return names
+    for number, attributes in enumerate(ir.ArrayAttr(function.attributes["arg_attrs"])):
+        given = ir.DictAttr(attributes)
+        if "graph.name" in given:
+            names[number] = str(ir.StringAttr(given["graph.name"]).value)
+    return names
+
+
+def _symbols(function: Any) -> list[dict[str, Any]]:
+    if "graph.symbols" not in function.attributes:
+        return []
+    rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["graph.symbols"]))
+    return [{entry.name: _plain(entry.attr) for entry in row} for row in rows]
+
+
+def _plain(attribute: Any) -> Any:
+    if isinstance(attribute, ir.StringAttr):
+        return str(attribute.value)
+    return int(ir.IntegerAttr(attribute).value)
+
+
+def _contracts(symbols: list[dict[str, Any]]) -> str:
+    return "".join(
+        f"{', ' if number else '   where '}{_contract(**symbol)}"
+        for number, symbol in enumerate(symbols)
+    )
+
+
+def _contract(
+    name: str, min: int = 1, max: int | None = None, multiple_of: int = 1
+) -> str:
+    bounds = f"{name} >= {min}" if max is None else f"{min} <= {name} <= {max}"
+    return bounds if multiple_of == 1 else f"{bounds} in steps of {multiple_of}"
+
+
+# ---- operations ---------------------------------------------------------------------
+
+
+def _operation(op: Any, names: _Names) -> str:
+    operands = ", ".join(names.of(value) for value in op.operands)
+    if isinstance(op, func.ReturnOp):
+        return f"return {operands}".rstrip()
+    results = ", ".join(names.of(value) for value in op.results)
+    types = ", ".join(str(Tensor.of(value)) for value in op.results)
+    if isinstance(op, func.CallOp):
+        callee = ir.FlatSymbolRefAttr(op.callee).value
+        return f"{results} = call {callee}({operands}) : {types}"
+    if not isinstance(op, GraphOp):
+        return str(op)
+    name = type(op)._op_name
+    return f"{results} = {name}({operands}){_attributes(op)} : {types}"
+
+
+def _attributes(op: Any) -> str:
+    values = type(op).attributes_of(op)
+    parts = [f"{name}={_value(value)}" for name, value in values.items()]
+    return f" {{{', '.join(parts)}}}" if parts else ""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return _array(value)
+    if isinstance(value, tuple):
+        inner = ", ".join(map(str, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return str(value)
+
+
+def _array(array: Any) -> str:
+    flat = array.ravel().tolist()
+    if not array.ndim:
+        return str(flat[0])
+    if len(flat) <= _SHOWN:
+        return str(array.tolist())
+    half = _SHOWN // 2
+    ends = [*map(str, flat[:half]), "…", *map(str, flat[-half:])]
+    return f"[{', '.join(ends)}]"
+
+
+def _place(op: Any) -> str:
+    where = source_of(op.location)
+    return f"   # {where}" if where and not isinstance(op, func.ReturnOp) else ""
