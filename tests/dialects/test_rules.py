@@ -1,4 +1,4 @@
-"""Every op × every rule that NumPy can judge; test_lowering.py has the compiled ones."""
+"""Every op × every rule that NumPy can judge; test_lowering.py compiles them."""
 
 import inspect
 
