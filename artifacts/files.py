@@ -12,6 +12,7 @@ import hashlib
 import mmap
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ _CHUNK = 1 << 20
 _DEPTH_LIMIT = 8
 _COUNT_LIMIT = 10_000
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_MEMFD = hasattr(os, "memfd_create")
 
 
 @contextmanager
@@ -99,9 +101,37 @@ def load(root: int, path: str, size: int, sha256: str) -> Buffer:
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`.
     """
-    memory = _copy_to_memory(_chunks(root, path, size), size)
+    chunks = _chunks(root, path, size)
+    if not size or not _MEMFD:
+        memory: Buffer = b"".join(chunks)
+    else:
+        with _sealed_memory(chunks) as descriptor:
+            memory = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
     _compare(hashlib.sha256(memory).hexdigest(), sha256, path)
     return memory
+
+
+@contextmanager
+def sealed_path(root: int, path: str, size: int, sha256: str) -> Iterator[str]:
+    """A path to open or map the verified content of a file at, while the block lasts.
+
+    It leads to memory that nobody can change. Where the system has no such memory, it
+    is a private temporary file, which only the same user could change.
+
+    Raises:
+        VerificationError: `size-mismatch` or `digest-mismatch`.
+    """
+    chunks = _chunks(root, path, size)
+    if _MEMFD:
+        with _sealed_memory(chunks) as descriptor:
+            _compare(_digest(descriptor), sha256, path)
+            yield f"/proc/self/fd/{descriptor}"
+        return
+    with tempfile.NamedTemporaryFile(prefix="aotc-") as file:
+        file.writelines(chunks)
+        file.flush()
+        _compare(_digest(file.fileno()), sha256, path)
+        yield file.name
 
 
 def check(root: int, path: str, size: int, sha256: str) -> None:
@@ -121,20 +151,24 @@ def _compare(got: str, expected: str, path: str) -> None:
         )
 
 
-def _copy_to_memory(chunks: Iterator[bytes], size: int) -> Buffer:
-    if not size:
-        return b"".join(chunks)
-    if not hasattr(os, "memfd_create"):
-        memory = mmap.mmap(-1, size)
-        for chunk in chunks:
-            memory.write(chunk)
-        return memory
+def _digest(descriptor: int) -> str:
+    """SHA-256 of all that a descriptor leads to."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with open(descriptor, "rb", closefd=False) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _sealed_memory(chunks: Iterator[bytes]) -> Iterator[int]:
+    """A descriptor of memory that holds `chunks` and cannot change any more."""
     descriptor = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with open(descriptor, "wb", buffering=0) as file:
+    try:
         for chunk in chunks:
             _write_all(descriptor, chunk)
         _seal(descriptor)
-        return mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _seal(descriptor: int) -> None:

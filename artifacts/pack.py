@@ -59,6 +59,19 @@ class VerifiedBundle:
         with disk.open_root(self.path) as root:
             return disk.load(root, path, file.size, file.sha256)
 
+    @contextmanager
+    def sealed_path(self, path: str) -> Iterator[str]:
+        """A path to map the verified content of a file at, while the block lasts.
+
+        For consumers that keep the memory on their own; raises like `load`.
+        """
+        file = self.manifest.files[path]
+        with (
+            disk.open_root(self.path) as root,
+            disk.sealed_path(root, path, file.size, file.sha256) as sealed,
+        ):
+            yield sealed
+
     def check(self) -> None:
         """Verify the content of every file."""
         with disk.open_root(self.path) as root:

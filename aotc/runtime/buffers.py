@@ -1,14 +1,11 @@
-"""Between NumPy arrays and device buffers, without copies where that is safe.
+"""Between NumPy arrays and device buffers.
 
-An input is imported in place if it is large, contiguous, writable (IREE insists) and
-aligned: a kernel may crash on memory that is not aligned to 64 bytes. Everything else
-is copied. A result is a read-only view of the device's buffer, which lives as long as
-the view does.
+An input is copied once (Note [no Python memory in IREE] in loader.py). A result is a
+read-only view of the device's buffer, which lives as long as the view does.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +16,6 @@ from aotc.artifacts.manifest import Leaf
 from aotc.dtypes import to_numpy
 from aotc.runtime.contract import Array
 
-_ALIGNMENT = 64
-# Below this a copy is cheaper than an import.
-_IMPORT_FROM_BYTES = 1 << 16
 _ELEMENTS = {
     "bool": iree.HalElementType.BOOL_8,
     "f16": iree.HalElementType.FLOAT_16,
@@ -36,41 +30,23 @@ _ELEMENTS = {
     },
 }
 _DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
-_HOST_LOCAL = int(iree.MemoryType.HOST_LOCAL | iree.MemoryType.DEVICE_VISIBLE)
 _USAGE = int(iree.BufferUsage.DEFAULT)
-_MAPPED_USAGE = int(iree.BufferUsage.DEFAULT | iree.BufferUsage.MAPPING)
 
-ToDevice = Callable[[Array, list[Array]], Any]
+ToDevice = Callable[[Array], Any]
 ToHost = Callable[[Any], Array]
 
 
-def sender(device: Any, leaf: Leaf, in_place: bool) -> ToDevice:
-    """A function from an array to a buffer view on `device`.
-
-    If `in_place` and the array permits it, the view is of the array's own memory, and
-    the array is appended to the function's second argument. Otherwise it is a copy.
-    """
+def sender(device: Any, leaf: Leaf) -> ToDevice:
+    """A function from an array to a buffer view on `device`, of a copy."""
     allocate = device.allocator.allocate_buffer_copy
-    adopt = device.allocator.import_host_allocation
     element = _ELEMENTS[leaf.dtype]
-    limit = _IMPORT_FROM_BYTES if in_place else sys.maxsize
 
-    def send(array: Array, borrowed: list[Array]) -> Any:
-        if array.nbytes >= limit and _can_adopt(array):
-            borrowed.append(array)
-            buffer = adopt(array, _HOST_LOCAL, _MAPPED_USAGE)
-            return iree.HalBufferView(buffer, array.shape, element)
+    def send(array: Array) -> Any:
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array).reshape(array.shape)
         return allocate(_DEVICE_LOCAL, _USAGE, device, array, element)
 
     return send
-
-
-def _can_adopt(array: Array) -> bool:
-    flags = array.flags
-    aligned = array.ctypes.data % _ALIGNMENT == 0
-    return bool(aligned and flags.c_contiguous and flags.writeable)
 
 
 class _Capsule:

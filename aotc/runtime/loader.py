@@ -94,13 +94,19 @@ def _variant_id(manifest: Manifest, target: str) -> str:
     return wanted
 
 
+# Note [no Python memory in IREE]: IREE may drop its last reference to a buffer on a
+# worker thread, without the interpreter's lock. If that buffer is a Python object, the
+# process dies, now and then, when a call or the interpreter ends. So code is copied,
+# weights are mapped by IREE itself, and inputs are never borrowed.
+
+
 def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
     instance = engine.instance()
     code = bundle.load(variant.file)
     scopes = _parameters(bundle, variant)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
     try:
-        module = iree.VmModule.wrap_buffer(instance, code)
+        module = iree.VmModule.copy_buffer(instance, code)
         if module.name != _MODULE_NAME:
             raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")
         modules = [iree.create_hal_module(instance, device)]
@@ -126,9 +132,9 @@ def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:
         if weights.required_by and variant.id not in weights.required_by:
             continue
         index = scopes.setdefault(weights.scope, iree.ParameterIndex())
-        handle = iree.FileHandle.wrap_memory(bundle.load(weights.file))
         try:
-            index.load_from_file_handle(handle, weights.format)
+            with bundle.sealed_path(weights.file) as path:
+                index.load(path, weights.format)
         except (RuntimeError, ValueError, IndexError) as error:
             first_line = str(error).partition("\n")[0]
             raise VerificationError(

@@ -61,9 +61,8 @@ class Function:
                 "entry-missing", f"the module does not export {export!r}", where=owner
             )
         leaves = [spec.leaf for spec in contract.inputs]
-        in_place = pure and code.on_cpu
         reader = buffers.viewer if code.on_cpu else buffers.fetcher
-        self._senders = [buffers.sender(code.device, x, in_place) for x in leaves]
+        self._senders = [buffers.sender(code.device, x) for x in leaves]
         readers = [reader(code.device, leaf) for leaf in outputs]
         self._readers = list(enumerate(readers))
 
@@ -75,28 +74,20 @@ class Function:
             SetupError: `run-failed`, if the device gives up.
         """
         arrays = self._contract.arrays(values)
-        borrowed: list[Array] = []
         arguments = _VariantList(len(arrays))
         results = _VariantList(len(self._readers))
         try:
             for send, array in zip(self._senders, arrays, strict=True):
-                arguments.push_ref(send(array, borrowed))
+                arguments.push_ref(send(array))
             with self._lock:
                 self._invoke(self._function, arguments, results)
                 get = results.get_as_object
                 arrays = [read(get(i, _BufferView)) for i, read in self._readers]
-                if self._pure and not borrowed:
-                    return arrays
-                return [self._detach(array, borrowed) for array in arrays]
+                # The next call may overwrite what a stateful function returned.
+                return arrays if self._pure else [array.copy() for array in arrays]
         except (RuntimeError, ValueError, MemoryError) as error:
             first_line = str(error).partition("\n")[0]
             raise SetupError("run-failed", f"{self._owner}: {first_line}") from error
-
-    def _detach(self, array: Array, borrowed: Sequence[Array]) -> Array:
-        """A copy, if the memory of `array` is not its own."""
-        # A function that returns an input returns the caller's own memory.
-        shared = any(np.may_share_memory(array, other) for other in borrowed)
-        return array.copy() if shared or not self._pure else array
 
 
 class Entry:

@@ -1,6 +1,7 @@
 """Loading and calling models."""
 
 import gc
+import mmap
 import subprocess
 import sys
 import threading
@@ -76,6 +77,14 @@ def test_results_outlive_the_model_and_are_read_only(bundle, trust, w):
     np.testing.assert_allclose(y, X @ w)
     with pytest.raises(ValueError, match="read-only"):
         y[0] = 1
+
+
+def test_lends_no_python_memory_to_iree(bundle, trust):
+    """IREE may release it on a thread without the interpreter's lock, and die."""
+    model = runtime.load(bundle, trust=trust)
+    gc.collect()
+    assert model.entries
+    assert [o for o in gc.get_objects() if isinstance(o, mmap.mmap)] == []
 
 
 def test_results_of_later_calls_do_not_change_earlier_ones(model, w):
