@@ -208,16 +208,24 @@ class Lowering:
         self,
         source: Any,
         result: Tensor,
-        low: Sequence[int],
-        high: Sequence[int],
+        low: Sequence[Size],
+        high: Sequence[Size],
         value: Any,
     ) -> Any:
         """`source` with `low`/`high` elements `value` before and after each axis."""
-        if not any(low) and not any(high):
+        if all(size == 0 for size in (*low, *high)):
             return source
         if isinstance(value, (bool, int, float)):
             value = self.scalar(result.dtype, value)
-        op = tensor.PadOp(lowered_type(result), source, [], [], list(low), list(high))
+        dynamic = ir.ShapedType.get_dynamic_size()
+        op = tensor.PadOp(
+            lowered_type(result),
+            source,
+            self.dynamic_sizes(tuple(low)),
+            self.dynamic_sizes(tuple(high)),
+            [size if isinstance(size, int) else dynamic for size in low],
+            [size if isinstance(size, int) else dynamic for size in high],
+        )
         block = op.regions[0].blocks.append(*[ir.IndexType.get()] * result.rank)
         with ir.InsertionPoint(block):
             tensor.YieldOp(value)

@@ -14,6 +14,7 @@ from aotc.dialects.types import (
     Size,
     Tensor,
     element_count,
+    is_nonnegative,
     lowered_type,
 )
 from aotc.errors import InputError
@@ -173,7 +174,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     def lower(low: Any, op: Any, x: Any) -> Any:
         """tensor.pad, or computed element by element where that cannot say it."""
         result = Tensor.of(op.y)
-        plain = all(isinstance(n, int) and n >= 0 for n in (*op.low, *op.high))
+        plain = all(is_nonnegative(n) for n in (*op.low, *op.high))
         if plain and not any(op.interior):
             return low.pad(x, result, op.low, op.high, _filler(op))
         return _lower_general_pad(low, op, x, result)

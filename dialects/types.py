@@ -168,6 +168,21 @@ def element_count(shape: Shape) -> Size:
     return math.prod(shape)
 
 
+def is_nonnegative(size: Size) -> bool:
+    """Whether a size is plainly at least 0, whatever the symbols are."""
+    if isinstance(size, int):
+        return size >= 0
+    rest = [size.expr.maybe_downcast()]
+    while rest:
+        expr = rest.pop()
+        if isinstance(expr, ir.AffineConstantExpr):
+            if expr.value < 0:
+                return False
+        elif isinstance(expr, ir.AffineBinaryExpr):
+            rest += [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
+    return True
+
+
 def same_count(one: Shape, other: Shape) -> bool:
     """Whether two shapes hold equally many elements, whatever the symbols are."""
     return _factors(one) == _factors(other) or (

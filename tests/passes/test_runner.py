@@ -1,0 +1,105 @@
+"""The runner: verifies, records, dumps, and turns failures into reproducers."""
+
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import aotc.numpy as anp
+from aotc import options, passes
+from aotc.dialects import context
+from aotc.errors import CompileError, InputError
+from aotc.mlir import ir
+from aotc.passes import run_passes
+
+
+@pytest.fixture
+def small(model):
+    """exp(x) twice."""
+    return model(lambda x: anp.exp(x) * anp.exp(x), "f32[3]")
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Offer a function as the pass of a name."""
+
+    def add(name, run):
+        monkeypatch.setitem(sys.modules, f"test_{name}", SimpleNamespace(run=run))
+        monkeypatch.setitem(passes.PASSES, name, f"test_{name}")
+
+    return add
+
+
+def test_records_name_time_and_change(small):
+    first, second = run_passes(small.module, ["cse", "cse"])
+    assert (first.name, first.changed, second.changed) == ("cse", True, False)
+    assert first.seconds > 0
+    assert first.to_json().keys() == {"pass", "seconds", "changed"}
+
+
+def test_an_unknown_pass_is_refused_before_anything_runs(small):
+    before = str(small.module)
+    with pytest.raises(InputError, match="no pass 'fuse-al'"):
+        run_passes(small.module, ["cse", "fuse-al"])
+    assert str(small.module) == before
+
+
+def test_a_pass_that_breaks_the_ir_is_named(small, register):
+    def break_it(module):
+        op = module.body.operations[0].entry_block.operations[0]
+        wrong = ir.RankedTensorType.get([7], ir.F32Type.get())
+        op.results[0].set_type(wrong)
+        return True
+
+    register("breaks", break_it)
+    with pytest.raises(CompileError) as failure:
+        run_passes(small.module, ["simplify", "breaks"])
+    assert "pass 'breaks' after simplify failed" in failure.value.message
+    assert "graph.exp: the operands give f32[3]" in failure.value.message
+
+
+def test_a_crash_names_the_pass_and_leaves_a_reproducer(small, register):
+    def crash(module):
+        raise KeyError("missing")
+
+    register("crash", crash)
+    with pytest.raises(CompileError, match="'crash' failed") as failure:
+        run_passes(small.module, ["crash"])
+    assert isinstance(failure.value.__cause__, KeyError)
+    command = failure.value.hint.partition("reproduce with: ")[2]
+    verb, sub, file, flag, name = shlex.split(command)
+    assert (verb, sub, flag, name) == ("aotc", "opt", "--passes", "crash")
+    with context():
+        module = ir.Module.parse(Path(file).read_text(encoding="utf-8"))
+        assert "graph.exp" in str(module)
+    register("crash", lambda module: False)
+    assert [record.name for record in run_passes(module, [name])] == ["crash"]
+
+
+def test_a_diagnosed_failure_keeps_its_code_and_line(small, register):
+    def refuse(module):
+        raise CompileError("too-bad", "no", where="model.py:3")
+
+    register("refuse", refuse)
+    with pytest.raises(CompileError, match="pass 'refuse': no") as failure:
+        run_passes(small.module, ["refuse"])
+    assert (failure.value.code, failure.value.where) == ("too-bad", "model.py:3")
+    assert "reproduce with" in failure.value.hint
+
+
+def test_dumps_the_ir_after_every_pass(small, tmp_path):
+    run_passes(small.module, ["simplify", "cse"], dump=tmp_path / "ir")
+    names = sorted(file.name for file in (tmp_path / "ir").iterdir())
+    assert names == ["01-simplify.mlir", "02-cse.mlir"]
+    dumped = (tmp_path / "ir" / "02-cse.mlir").read_text(encoding="utf-8")
+    assert dumped.count("graph.exp") == 1
+
+
+def test_prints_after_the_pass_that_is_asked_for(small, capsys):
+    with options.override("AOTC_PRINT_AFTER", "cse"):
+        run_passes(small.module, ["simplify", "cse"])
+    printed = capsys.readouterr().err
+    assert "// IR after cse" in printed
+    assert "// IR after simplify" not in printed
