@@ -46,7 +46,10 @@ FAMILIES = (
 )
 
 OPS: dict[str, type[GraphOp]] = {
-    op._op_name: op for op in Graph.operations if issubclass(op, GraphOp)
+    op._op_name: op
+    for family in FAMILIES
+    for op in Graph.operations
+    if op.__module__ == family.__name__
 }
 
 __all__ = ["FAMILIES", "OPS", "context", "matrix", "transform"]

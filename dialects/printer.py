@@ -1,9 +1,9 @@
 """Graph modules in a form for people, beside MLIR's generic one.
 
-    func predict(x: f32[batch, 4], %1: f32[4, 2]) -> f32[batch, 2]   where batch >= 1
+    func predict(x: f32[batch, 4], %arg1: f32[4]) -> f32[batch]   where batch >= 1
       %0 = exp(x) : f32[batch, 4]   # model.py:12
-      %2 = dot_general(%0, %1) {lhs_contract=(1,), rhs_contract=(0,)} : f32[batch, 2]
-      return %2
+      %1 = dot_general(%0, %arg1) {lhs_contract=(1,), rhs_contract=(0,)} : f32[batch]
+      return %1
 
 It cannot be read back. Arguments are called by their attribute `graph.name` where they
 have one, symbolic sizes by the function's `graph.symbols`.
@@ -133,8 +133,13 @@ def _operation(op: Any, names: _Names) -> str:
 
 
 def _attributes(op: Any) -> str:
+    """All that are not empty, as most lists of axes are."""
     values = type(op).attributes_of(op)
-    parts = [f"{name}={_value(value)}" for name, value in values.items()]
+    parts = [
+        f"{name}={_value(value)}"
+        for name, value in values.items()
+        if not (isinstance(value, tuple) and not value)
+    ]
     return f" {{{', '.join(parts)}}}" if parts else ""
 
 

@@ -48,8 +48,8 @@ def test_names_sizes_arguments_and_lines(graph, trace):
         "   where 2 <= batch <= 64 in steps of 2"
     )
     assert exp.startswith("  %0 = exp(x) : f32[batch, 4]   # test_printer.py:")
-    assert "%1 = dot_general(%0, %arg1) {lhs_batch=(), rhs_batch=()" in dot
-    assert "lhs_contract=(1,)" in dot
+    attributes = "{lhs_contract=(1,), rhs_contract=(0,)}"
+    assert f"%1 = dot_general(%0, %arg1) {attributes} : f32[batch, 2]" in dot
     assert ret == "  return %1"
 
 

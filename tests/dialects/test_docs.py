@@ -1,0 +1,46 @@
+"""docs/dialect.md says what the code does."""
+
+from pathlib import Path
+
+from aotc import dtypes
+from aotc.dialects import matrix
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "dialect.md"
+
+KINDS = {
+    tuple(dtypes.NAMES): "all",
+    tuple(dtypes.NUMBERS): "numbers",
+    tuple(dtypes.FLOATS): "floats",
+    tuple(dtypes.INTEGERS): "integers",
+    ("bool", *dtypes.INTEGERS): "bool, integers",
+    dtypes.SIGNED + dtypes.FLOATS: "signed, floats",
+}
+
+
+def table():
+    """The table of ops as Markdown."""
+    lines = ["| family | op | formula | dtypes | derivative |", "|---|---|---|---|---|"]
+    for row in matrix():
+        derivative = row["rules"]["vjp"]
+        cells = [
+            row["family"],
+            f"`{row['op']}`",
+            row["formula"].replace("|", r"\|").replace("*", r"\*").replace("<", r"\<"),
+            KINDS[tuple(row["dtypes"])],
+            "yes" if derivative == "yes" else f"no: {derivative}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_ops_is_that_of_the_dialect():
+    assert table() in DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_every_limit_names_an_op_or_a_target_that_exists():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    limits = text.partition("## Known limits")[2]
+    named = {row["op"] for row in matrix()}
+    for line in limits.splitlines():
+        if line.startswith("| `"):
+            assert line.split("`")[1] in named | {"vmvx", "cpu", "any"}
