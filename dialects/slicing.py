@@ -78,8 +78,10 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
-        """tensor.extract_slice."""
-        return low.slice(x, Tensor.of(op.y), op.start, op.strides)
+        """tensor.extract_slice, and a copy where that leaves gaps between elements."""
+        if _is_dense(op):
+            return low.slice(x, Tensor.of(op.y), op.start, op.strides)
+        return _copied_steps(low, op, x)
 
     @staticmethod
     def simplify(b: Any, op: Any) -> Any:
@@ -91,6 +93,42 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         Sample((f32("n", 6),), {"start": (0, 2), "sizes": ("n", 4), "strides": (1, 1)}),
         Sample((f32(4),), {"start": (4,), "sizes": (0,), "strides": (1,)}),
     ]
+
+
+def _is_dense(op: Any) -> bool:
+    """Whether neighbours along the last axis of the slice are neighbours in x."""
+    source, sizes = Tensor.of(op.x).shape, op.sizes
+    last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
+    return last < 0 or (op.strides[last] == 1 and set(source[last + 1 :]) <= {1})
+
+
+def _copied_steps(low: Any, op: Any, x: Any) -> Any:
+    """The part from the first to the last element, then a generic that takes steps.
+
+    IREE 3.13 fuses a tensor.extract_slice into what reads it, and cannot compile a
+    vector gather from a buffer whose last axis has a stride.
+    """
+    source, result = Tensor.of(op.x), Tensor.of(op.y)
+    spans = [
+        _dilated(n, step - 1) if isinstance(n, int) else have - first
+        for n, step, have, first in zip(
+            op.sizes, op.strides, source.shape, op.start, strict=True
+        )
+    ]
+    part = low.slice(x, source.with_shape(spans), op.start, (1,) * source.rank)
+    steps = [
+        ir.AffineDimExpr.get(axis) * stride for axis, stride in enumerate(op.strides)
+    ]
+    return low.generic(
+        [part],
+        [
+            ir.AffineMap.get(source.rank, 0, steps),
+            ir.AffineMap.get_identity(source.rank),
+        ],
+        low.empty(result),
+        ["parallel"] * source.rank,
+        lambda element, _: element,
+    )
 
 
 def _dilated(size: Size, interior: int) -> Size:

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from aotc import dtypes, reference
+from aotc import numpy as anp
 from aotc.backend import require_upstream_only
 from aotc.dialects import context
+from aotc.dialects.types import Tensor
+from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
 
@@ -99,3 +102,28 @@ def test_lowering_leaves_upstream_ops_only(cases, build_all):
     module = build_all(cases)
     run_passes(module, ["lower-to-linalg"])
     require_upstream_only(module)
+
+
+POSITIONS = {
+    "taken": lambda x: anp.take(x[:, ::2], np.array([2, 0], "i4"), axis=0),
+    "reversed": lambda x: x[:, ::-2],
+    "transposed": lambda x: anp.flip(anp.transpose(x), 0),
+    "column": lambda x: anp.flip(x[:, 1], 0),
+    "shifted": lambda x: anp.concatenate([x[1:, ::3], x[:1, ::3]], 0),
+}
+
+
+def test_ops_that_compute_positions_read_slices_with_gaps(compiled):
+    # IREE cannot compile a vector gather from a buffer whose last axis has a stride.
+    every, lowered = new_module(), new_module()
+    for module in (every, lowered):
+        for name, function in POSITIONS.items():
+            with context():
+                trace = Trace(module, name, [Tensor((4, 9), "f32")], [])
+            with trace.active():
+                trace.finish([function(*trace.arguments)])
+    cpu = compiled(lowered, "cpu")
+    x = np.arange(36, dtype="f").reshape(4, 9)
+    for name in POSITIONS:
+        (want,) = reference.evaluate(every, name, [x])
+        assert_close(cpu(name, [x])[0], want)
