@@ -94,8 +94,15 @@ def write_key_pair(path: Path) -> Signer:
             f"{path} or {public.name} exists already, and keys are not overwritten",
             hint="choose another name, or move the old key away",
         )
-    public.write_bytes(signer.public_pem)
+    write_public(public, signer)
     return signer
+
+
+def write_public(path: Path, signer: Signer) -> None:
+    """Write the public half of a key to `path` in one step."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    aside.write_bytes(signer.public_pem)
+    os.replace(aside, path)
 
 
 def write_private(path: Path, signer: Signer) -> bool:

@@ -74,7 +74,7 @@ def home() -> Path:
 
 
 def development_key() -> keys.Signer:
-    """The user's development key, made on first use.
+    """The user's development key, made on first use, with its public half beside it.
 
     Raises:
         InputError: `key-exposed` if others can read the key or change its folder.
@@ -92,7 +92,10 @@ def development_key() -> keys.Signer:
     if not path.exists():
         # If two processes come here at once, the second finds the first one's key.
         keys.write_private(path, keys.generate())
-    return _read_development_key(path)
+    signer = _read_development_key(path)
+    if not (public := path.with_suffix(".pub")).exists():
+        keys.write_public(public, signer)
+    return signer
 
 
 def _read_development_key(path: Path) -> keys.Signer:

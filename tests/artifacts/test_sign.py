@@ -205,7 +205,8 @@ def test_trusts_only_the_own_development_key_by_default(home):
     assert list(Trust.default().keys) == [signer.key_id]
     assert development_key().key_id == signer.key_id
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    assert [p.name for p in home.iterdir()] == ["development.key"]
+    names = sorted(p.name for p in home.iterdir())
+    assert names == ["development.key", "development.pub"]
 
 
 def test_refuses_a_development_key_that_others_can_read_or_replace(home):
@@ -232,7 +233,8 @@ def _key_id(_):
 def test_processes_that_race_get_one_development_key(home):
     with multiprocessing.get_context("fork").Pool(8) as pool:
         assert len(set(pool.map(_key_id, range(8), chunksize=1))) == 1
-    assert [p.name for p in home.iterdir()] == ["development.key"]
+    names = sorted(p.name for p in home.iterdir())
+    assert names == ["development.key", "development.pub"]
 
 
 def test_leaves_no_part_of_a_key_when_the_disk_is_full(home, monkeypatch):
@@ -252,3 +254,10 @@ def test_takes_trust_as_file_or_text(signer, tmp_path):
     trust = Trust.of(path, keys.generate().public_pem)
     assert Trust.parse(trust) is trust
     assert len(trust.keys) == 2
+
+
+def test_the_public_half_of_the_development_key_lies_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTC_HOME", str(tmp_path))
+    signer = development_key()
+    assert (tmp_path / "development.pub").read_bytes() == signer.public_pem
+    assert development_key().key_id == signer.key_id
