@@ -91,7 +91,8 @@ def compile_targets(
     running: set[subprocess.Popen[str]] = set()
     with ThreadPoolExecutor(max_workers=min(jobs, len(targets))) as pool:
         work = [
-            pool.submit(_compile, bytecode, frame, target, running) for target in targets
+            pool.submit(_compile, bytecode, frame, target, running)
+            for target in targets
         ]
         try:
             return [future.result() for future in work]
@@ -205,9 +206,8 @@ def _exported(entry: Entry) -> list[str]:
         f"%r{i}" for i, port in enumerate(entry.results) if port.kind == "output"
     ]
     output_types = [_mlir(port.type) for port in entry.ports("output")]
-    lines = [
-        f"func.func @{entry.name}({', '.join(inputs)}) -> ({', '.join(output_types)}) {{"
-    ]
+    signature = f"({', '.join(inputs)}) -> ({', '.join(output_types)})"
+    lines = [f"func.func @{entry.name}{signature} {{"]
     lines += [
         f'  %{i} = util.global.load @"{port.name}" : {_mlir(port.type)}'
         for i, port in enumerate(entry.arguments)
@@ -343,7 +343,9 @@ def _compile_failure(target: Target, code: int, log: str) -> CompileError:
         )
     found = _DIAGNOSTIC.search(log)
     place = _PLACE.search(found["place"]) if found else None
-    message = found["message"] if found else (log.strip().splitlines() or ["no output"])[-1]
+    message = (
+        found["message"] if found else (log.strip().splitlines() or ["no output"])[-1]
+    )
     return CompileError(
         "compile-failed",
         f"IREE could not compile for target '{target}': {message[:400]}",

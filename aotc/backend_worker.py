@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-
 IO_ERROR = 74  # EX_IOERR of sysexits.h: files could not be read or written
 
 
@@ -60,13 +59,15 @@ def main(folder: Path) -> int:
 
 
 def is_process_flag(flag: str) -> bool:
-    """Whether IREE takes a flag for the whole process only, before the first session."""
+    """Whether IREE takes a flag for the whole process only, before any session."""
     return flag.startswith("--iree-codegen-")
 
 
 def merge(module: Any, graph: Any) -> None:
     """Put the functions of `graph` in the place of their declarations in `module`."""
-    defined = {function.attributes["sym_name"].value: function for function in graph.body}
+    defined = {
+        function.attributes["sym_name"].value: function for function in graph.body
+    }
     for op in list(module.body):
         name = op.attributes["sym_name"].value if "sym_name" in op.attributes else ""
         if name in defined:

@@ -1,9 +1,9 @@
 """The only import of the MLIR Python bindings.
 
 They come from the `mlir` package where a real one is installed, and from the
-`torch-mlir` wheel otherwise (which has nothing to do with torch at run time). Everything
-else in aotc takes `ir`, `ext` and the upstream dialects from here. The graph dialect is
-loaded into a context by `aotc.dialects.context()`, its one owner.
+`torch-mlir` wheel otherwise (which has nothing to do with torch at run time).
+Everything else in aotc takes `ir`, `ext` and the upstream dialects from here. The graph
+dialect is loaded into a context by `aotc.dialects.context()`, its one owner.
 """
 
 from __future__ import annotations

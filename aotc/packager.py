@@ -95,8 +95,8 @@ def _symbols(program: Program) -> dict[str, Any]:
             if known != contract:
                 raise InputError(
                     "bad-contract",
-                    f"entry '{entry.name}' gives size '{contract.name}' another contract "
-                    "than an earlier entry",
+                    f"entry '{entry.name}' gives size '{contract.name}' another "
+                    "contract than an earlier entry",
                     hint="use one Dim for all entries, or another name",
                 )
     return {name: contract.to_json() for name, contract in contracts.items()}
@@ -166,9 +166,13 @@ def _variant(number: int, variant: Compiled) -> dict[str, Any]:
 
 
 def files(
-    program: Program, variants: Sequence[Compiled], folder: Path, name: str, version: str
+    program: Program,
+    variants: Sequence[Compiled],
+    folder: Path,
+    name: str,
+    version: str,
 ) -> dict[str, bytes | Path]:
-    """Every file of the bundle but manifest and signature; weights are put in `folder`."""
+    """Every file but manifest and signature; the weights are written to `folder`."""
     found: dict[str, bytes | Path] = {_module_file(v): v.vmfb for v in variants}
     if program.parameters:
         archive = folder / WEIGHTS_FILE
@@ -178,7 +182,9 @@ def files(
     return found
 
 
-def write_parameters(parameters: Mapping[str, np.ndarray[Any, Any]], path: Path) -> None:
+def write_parameters(
+    parameters: Mapping[str, np.ndarray[Any, Any]], path: Path
+) -> None:
     """Write weights and initial states as an IREE parameter archive."""
     import iree.runtime as runtime
 
@@ -190,7 +196,7 @@ def write_parameters(parameters: Mapping[str, np.ndarray[Any, Any]], path: Path)
 
 
 def sbom(variants: Sequence[Compiled], name: str, version: str) -> bytes:
-    """The software bill of materials, CycloneDX 1.6: what the modules were made with."""
+    """The software bill of materials, CycloneDX 1.6: what made the modules."""
     tools = {
         "aotc": aotc.__version__,
         "iree-base-compiler": variants[0].compiler["version"],
@@ -217,7 +223,10 @@ def sbom(variants: Sequence[Compiled], name: str, version: str) -> bytes:
                 "type": "file",
                 "name": _module_file(variant),
                 "hashes": [
-                    {"alg": "SHA-256", "content": hashlib.sha256(variant.vmfb).hexdigest()}
+                    {
+                        "alg": "SHA-256",
+                        "content": hashlib.sha256(variant.vmfb).hexdigest(),
+                    }
                 ],
             }
             for variant in variants

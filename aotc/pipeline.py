@@ -213,7 +213,9 @@ class _Run:
             yield
         self.report.stages[name] = time.perf_counter() - start
 
-    def front(self, path: Path, entries: tuple[str, ...], stop: str | None) -> Program | None:
+    def front(
+        self, path: Path, entries: tuple[str, ...], stop: str | None
+    ) -> Program | None:
         """The program lowered to linalg; None if the build stops before."""
         with self.stage("graph"):
             program = frontends.load(path, entries)
@@ -222,7 +224,9 @@ class _Run:
             if stage.passes:
                 with self.stage(stage.name):
                     folder = self.dump / f"{stage.name}-passes" if self.dump else None
-                    self.report.passes += run_passes(program.module, stage.passes, dump=folder)
+                    self.report.passes += run_passes(
+                        program.module, stage.passes, dump=folder
+                    )
                     self._dump_ir(stage.name, program)
             if stage.name == stop and stage.name in ("graph", "optimized", "linalg"):
                 self.report.ir = ir_text(program.module)
@@ -237,7 +241,9 @@ class _Run:
 
 def ir_text(module: Any) -> str:
     """A module as text, with locations, so that it can be fed back in."""
-    return str(module.operation.get_asm(enable_debug_info=True, pretty_debug_info=False))
+    return str(
+        module.operation.get_asm(enable_debug_info=True, pretty_debug_info=False)
+    )
 
 
 def default_name(path: Path) -> str:

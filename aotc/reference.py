@@ -76,4 +76,6 @@ def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:
 
 def _misfit(tensor: Tensor, array: Any) -> InputError:
     got = f"{dtypes.canonical(array.dtype)}{list(array.shape)}"
-    return InputError("input-mismatch", f"expected an array of type {tensor}; got {got}")
+    return InputError(
+        "input-mismatch", f"expected an array of type {tensor}; got {got}"
+    )

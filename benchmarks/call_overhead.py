@@ -3,9 +3,9 @@
     pip install -e '.[compiler]' && python benchmarks/call_overhead.py
 
 Both run `predict` of the digits model on the same inputs in one process, in turn, with
-one device and one VM each. The direct call pushes a buffer, invokes and maps the result,
-as little as iree.runtime allows. One row per batch size and thread count: medians and
-minima in µs, and the ratio of aotc to direct (the goal is at most 1.3).
+one device and one VM each. The direct call pushes a buffer, invokes and maps the
+result: as little as iree.runtime allows. One row per batch and thread count: medians
+and minima in µs, and the ratio of aotc to direct (the goal is at most 1.3).
 """
 
 import argparse
@@ -38,7 +38,9 @@ def direct(bundle, driver):
     device = rt.get_device(driver)
     index = rt.ParameterIndex()
     index.load(str(bundle / "weights.irpa"))
-    parameters = rt.create_io_parameters_module(instance, index.create_provider("model"))
+    parameters = rt.create_io_parameters_module(
+        instance, index.create_provider("model")
+    )
     module = rt.VmModule.mmap(instance, str(next((bundle / "variants").iterdir())))
     context = rt.VmContext(
         instance, [parameters, rt.create_hal_module(instance, device), module]
@@ -84,7 +86,10 @@ def measure(bundle, batch, threads, rounds):
             times[name].append((time.perf_counter() - start) * 1e6)
     row = {"batch": batch, "threads": threads}
     for name, values in times.items():
-        row |= {f"{name}_median_us": statistics.median(values), f"{name}_min_us": min(values)}
+        row |= {
+            f"{name}_median_us": statistics.median(values),
+            f"{name}_min_us": min(values),
+        }
     row["median_ratio"] = row["aotc_median_us"] / row["direct_median_us"]
     row["min_ratio"] = row["aotc_min_us"] / row["direct_min_us"]
     return row

@@ -20,7 +20,11 @@ def coefficients(count: int = 40) -> list[float]:
     angles = [mpmath.pi * (k + mpmath.mpf("0.5")) / count for k in range(count)]
     values = [function(mpmath.cos(angle)) for angle in angles]
     series = [
-        2 * mpmath.fsum(v * mpmath.cos(j * a) for v, a in zip(values, angles)) / count
+        2
+        * mpmath.fsum(
+            v * mpmath.cos(j * a) for v, a in zip(values, angles, strict=True)
+        )
+        / count
         for j in range(count)
     ]
     series[0] /= 2

@@ -1,4 +1,4 @@
-"""The digits training step against PyTorch eager and jax.jit, alternating in one process.
+"""The digits training step against PyTorch eager and jax.jit, in turn in one process.
 
     pip install -e '.[compiler]' torch==2.13.0 jax && python benchmarks/train_step.py
 
@@ -85,7 +85,9 @@ def jax_step(params):
     def network(p, images):
         h = images / 16
         for name in ("conv1", "conv2"):
-            h = lax.conv_general_dilated(h, p[name]["kernel"], (1, 1), "SAME", dimension_numbers=dims)
+            h = lax.conv_general_dilated(
+                h, p[name]["kernel"], (1, 1), "SAME", dimension_numbers=dims
+            )
             h = jax.nn.relu(h + p[name]["bias"])
         h = lax.reduce_window(h, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
         h = h.reshape(h.shape[0], -1)

@@ -1,8 +1,9 @@
 """Passes over a module, and the runner that every pass goes through.
 
 A pass is a file with `run(module) -> bool` (whether it changed anything), which runs
-within the module's MLIR context. The runner verifies after each, measures it, and turns a failure into one message that names the
-pass, those before it and the user's line, beside a reproducer.
+within the module's MLIR context. The runner verifies after each, measures it, and turns
+a failure into one message that names the pass, those before it and the user's line,
+beside a reproducer.
 """
 
 import tempfile
@@ -29,7 +30,7 @@ PASSES = {
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What one pass did: its name, wall time in seconds and whether it changed the IR."""
+    """What one pass did: name, wall time in seconds, whether it changed the IR."""
 
     name: str
     seconds: float
@@ -48,7 +49,9 @@ def load(name: str) -> Callable[[Any], bool]:
     """
     if name not in PASSES:
         raise InputError(
-            "unknown-pass", f"there is no pass '{name}'", hint=f"passes: {', '.join(PASSES)}"
+            "unknown-pass",
+            f"there is no pass '{name}'",
+            hint=f"passes: {', '.join(PASSES)}",
         )
     run: Callable[[Any], bool] = import_module(PASSES[name]).run
     return run

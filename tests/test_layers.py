@@ -42,7 +42,10 @@ def _layer(module: str) -> str:
 
 
 def _modules():
-    for folder, prefix in (("aotc", "aotc"), *((d, f"aotc.{d}") for d in ("dialects", "passes", "cli", "artifacts"))):
+    for folder, prefix in (
+        ("aotc", "aotc"),
+        *((d, f"aotc.{d}") for d in ("dialects", "passes", "cli", "artifacts")),
+    ):
         for file in sorted((ROOT / folder).glob("**/*.py")):
             relative = file.relative_to(ROOT / folder).with_suffix("").parts
             yield ".".join((prefix, *relative)).removesuffix(".__init__"), file

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import iree.runtime as iree
-import numpy as np
 
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest, State, Variant

@@ -3,7 +3,7 @@
     aotc build examples/digits/model.py
 
 makes one bundle with three entries: `train_step` (forward, backward and Adam in one
-binary), `evaluate` on the parameters in training, and `predict` on the finished weights.
+binary), `evaluate` by the parameters in training, `predict` by the finished weights.
 """
 
 import numpy
@@ -18,12 +18,12 @@ BATCH = 64
 def network(params, images):
     """Logits [batch, 10] of images [batch, 8, 8, 1] with pixels from 0 to 16."""
     x = images / 16
-    x = nn.relu(nn.conv2d(x, params["conv1"]["kernel"], params["conv1"]["bias"], padding="SAME"))
-    x = nn.relu(nn.conv2d(x, params["conv2"]["kernel"], params["conv2"]["bias"], padding="SAME"))
+    x = nn.relu(nn.conv2d(x, **params["conv1"], padding="SAME"))
+    x = nn.relu(nn.conv2d(x, **params["conv2"], padding="SAME"))
     x = nn.max_pool(x, 2)
     x = np.reshape(x, (x.shape[0], -1))
-    x = nn.relu(nn.dense(x, params["dense1"]["kernel"], params["dense1"]["bias"]))
-    return nn.dense(x, params["dense2"]["kernel"], params["dense2"]["bias"])
+    x = nn.relu(nn.dense(x, **params["dense1"]))
+    return nn.dense(x, **params["dense2"])
 
 
 def init(seed=0):
@@ -33,7 +33,10 @@ def init(seed=0):
     def layer(*shape):
         fan_in = numpy.prod(shape[:-1])
         kernel = rng.normal(0, numpy.sqrt(2 / fan_in), shape)
-        return {"kernel": kernel.astype("float32"), "bias": numpy.zeros(shape[-1], "float32")}
+        return {
+            "kernel": kernel.astype("float32"),
+            "bias": numpy.zeros(shape[-1], "float32"),
+        }
 
     return {
         "conv1": layer(3, 3, 1, 16),
@@ -56,7 +59,9 @@ batch = aotc.Dim("batch", min=1, max=4096)
 image = aotc.Spec((batch, 8, 8, 1), "f32")
 
 
-@aotc.entry(images=aotc.Spec((BATCH, 8, 8, 1), "f32"), labels=aotc.Spec((BATCH,), "i32"))
+@aotc.entry(
+    images=aotc.Spec((BATCH, 8, 8, 1), "f32"), labels=aotc.Spec((BATCH,), "i32")
+)
 def train_step(state, images, labels):
     """One step of Adam; keeps the new parameters and returns the loss."""
     value, grads = aotc.value_and_grad(loss)(state["params"], images, labels)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+AOTC = [sys.executable, "-m", "aotc.cli.main"]
 
 ENTRY = """
 import aotc
@@ -53,8 +54,12 @@ def test_a_bad_model_is_refused_at_its_line(aotc, tmp_path, body, code, error):
 
 def test_a_missing_model_an_unknown_target_and_an_unknown_entry_are_named(aotc):
     refused(aotc("build", "nowhere.py"), 2, "no-such-file")
-    refused(aotc("build", DIGITS / "model.py", "--target", "x86_64-v9"), 2, "unknown-target")
-    refused(aotc("build", DIGITS / "model.py", "--entry", "predictt"), 2, "no-such-entry")
+    refused(
+        aotc("build", DIGITS / "model.py", "--target", "x86_64-v9"), 2, "unknown-target"
+    )
+    refused(
+        aotc("build", DIGITS / "model.py", "--entry", "predictt"), 2, "no-such-entry"
+    )
 
 
 def test_an_existing_bundle_is_not_overwritten(aotc, tmp_path):
@@ -76,9 +81,9 @@ def test_a_full_disk_leaves_no_bundle(tmp_path, home):
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 
     run = subprocess.run(
-        [sys.executable, "-m", "aotc.cli.main", "build", str(DIGITS / "model.py")],
-        cwd=tmp_path, env={**os.environ, "AOTC_HOME": str(home)}, preexec_fn=limit_files,
-        capture_output=True, text=True, timeout=300,
+        [*AOTC, "build", str(DIGITS / "model.py")],
+        cwd=tmp_path, env={**os.environ, "AOTC_HOME": str(home)},
+        preexec_fn=limit_files, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert run.returncode in (2, 3, 5), run.stderr
     assert "error" in run.stderr
@@ -88,7 +93,7 @@ def test_a_full_disk_leaves_no_bundle(tmp_path, home):
 
 def test_an_interrupt_stops_at_once_and_leaves_nothing(tmp_path, home):
     with subprocess.Popen(
-        [sys.executable, "-m", "aotc.cli.main", "build", str(DIGITS / "model.py"), "-v"],
+        [*AOTC, "build", str(DIGITS / "model.py"), "-v"],
         cwd=tmp_path, env={**os.environ, "AOTC_HOME": str(home)},
         stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
@@ -129,7 +134,9 @@ def test_a_development_bundle_is_refused_by_another_account(aotc, tmp_path):
         ("[1, 2, 3, 4]", "shape-mismatch"),
     ],
 )
-def test_a_wrong_input_is_refused_before_the_module_runs(aotc, release, keys, literal, error):
+def test_a_wrong_input_is_refused_before_the_module_runs(
+    aotc, release, keys, literal, error
+):
     run = aotc(
         "run", release, "--entry", "predict", "--input", f"x={literal}",
         "--output", "o.npz", "--trust", keys / "release.pub",

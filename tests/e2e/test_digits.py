@@ -14,7 +14,9 @@ DIGITS = ROOT / "examples" / "digits"
 
 
 @pytest.mark.parametrize("target", ["cpu", "vmvx"])
-def test_the_shipped_weights_classify_the_test_images(aotc, release, keys, tmp_path, target):
+def test_the_shipped_weights_classify_the_test_images(
+    aotc, release, keys, tmp_path, target
+):
     run = aotc(
         "run", release, "--entry", "predict", "--target", target,
         "--input", f"x=@{DIGITS / 'test_x.npy'}", "--output", "out.npz",
@@ -55,7 +57,10 @@ def test_the_compiled_step_equals_the_reference(release, keys):
     run_passes(program.module, ["autodiff"])
     entry = program.entry("train_step")
     data = np.load(DIGITS / "digits.npz")
-    inputs = {"images": data["train_x"][:64].astype("f4"), "labels": data["train_y"][:64].astype("i4")}
+    inputs = {
+        "images": data["train_x"][:64].astype("f4"),
+        "labels": data["train_y"][:64].astype("i4"),
+    }
     values = [
         inputs[p.name] if p.kind == "input" else program.parameters[p.name]
         for p in entry.arguments
@@ -78,12 +83,14 @@ def _flatten(name, tree, into):
         into[name] = tree
 
 
-def test_two_builds_in_different_folders_give_identical_bytes(aotc, release, keys, tmp_path, home):
+def test_two_builds_in_different_folders_give_identical_bytes(
+    aotc, release, keys, tmp_path, home
+):
     source = tmp_path / "elsewhere" / "digits"
     shutil.copytree(DIGITS, source)
     built = aotc(
-        "build", source / "model.py", "--sign", keys / "release.key", "-o", tmp_path / "dist",
-        "--target", "cpu", "--target", "vmvx",
+        "build", source / "model.py", "--sign", keys / "release.key",
+        "-o", tmp_path / "dist", "--target", "cpu", "--target", "vmvx",
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     assert _content(tmp_path / "dist" / "digits-1.0.0.aotc") == _content(release)
@@ -97,7 +104,11 @@ def _content(bundle):
 def test_the_manifest_tells_what_a_deployment_needs(aotc, release):
     manifest = json.loads((release / "manifest.json").read_text())
     assert manifest["channel"] == "release"
-    assert [e["name"] for e in manifest["entry_points"]] == ["train_step", "evaluate", "predict"]
+    assert [e["name"] for e in manifest["entry_points"]] == [
+        "train_step",
+        "evaluate",
+        "predict",
+    ]
     assert manifest["entry_points"][0]["kind"] == "train-step"
     assert manifest["symbols"]["batch"] == {"max": 4096, "min": 1, "multiple_of": 1}
     cpu = manifest["variants"][0]
