@@ -18,6 +18,7 @@ from aotc import frontends, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.dialects import context
+from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.frontends.program import Program
 from aotc.mlir import ir
@@ -144,6 +145,7 @@ def build(
     force: bool = False,
     dump: Path | None = None,
     stop_after: str | None = None,
+    readable: bool = False,
     reporter: Reporter | None = None,
 ) -> BuildReport:
     """Compile a model for `targets` and write its bundle into the folder `output`.
@@ -161,6 +163,7 @@ def build(
         force: replace a bundle that is there.
         dump: folder for the IR of every stage.
         stop_after: a name out of `STAGE_NAMES`, to get the IR of that stage.
+        readable: give that IR in the form for people, if it is the graph's.
         reporter: is told of each stage.
 
     Raises:
@@ -171,7 +174,7 @@ def build(
     path = Path(source)
     targets = tuple(targets) or (Target.parse("cpu"),)
     name, version = name or default_name(path), version or "1.0.0"
-    run = _Run(BuildReport(), reporter or _Silent(), _dump_folder(dump))
+    run = _Run(BuildReport(), reporter or _Silent(), _dump_folder(dump), readable)
     require_compiler()
     signer = _signer(signing_key, sign) if stop_after in (None, "bundle") else None
     if signer is not None or not sign:
@@ -204,6 +207,7 @@ class _Run:
     report: BuildReport
     reporter: Reporter
     dump: Path | None
+    readable: bool
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -229,7 +233,7 @@ class _Run:
                     )
                     self._dump_ir(stage.name, program)
             if stage.name == stop and stage.name in ("graph", "optimized", "linalg"):
-                self.report.ir = ir_text(program.module)
+                self.report.ir = ir_text(program.module, self.readable)
                 return None
         return program
 
@@ -239,11 +243,28 @@ class _Run:
             file.write_text(f"{ir_text(program.module)}\n", encoding="utf-8")
 
 
-def ir_text(module: Any) -> str:
-    """A module as text, with locations, so that it can be fed back in."""
+def ir_text(module: Any, readable: bool = False) -> str:
+    """A module as text that can be fed back in, or in the form for people."""
+    if readable:
+        _require_graph(module)
+        return format_module(module)
     return str(
         module.operation.get_asm(enable_debug_info=True, pretty_debug_info=False)
     )
+
+
+def _require_graph(module: Any) -> None:
+    """Refuse IR below the graph, for which there is no form but MLIR's."""
+    for function in module.body.operations:
+        for region in function.regions:
+            for op in (op for block in region.blocks for op in block.operations):
+                if op.operation.name.partition(".")[0] not in ("graph", "func"):
+                    raise InputError(
+                        "not-graph-ir",
+                        "only graph IR has a form for people; this holds "
+                        f"'{op.operation.name}'",
+                        hint="leave out --readable",
+                    )
 
 
 def default_name(path: Path) -> str:
@@ -300,7 +321,9 @@ def lower(program: Program) -> Program:
     return program
 
 
-def optimize(text: str, passes: Sequence[str], *, timing: bool = False) -> str:
+def optimize(
+    text: str, passes: Sequence[str], *, timing: bool = False, readable: bool = False
+) -> str:
     """Run `passes` on IR in text form and return the result.
 
     Raises:
@@ -318,4 +341,4 @@ def optimize(text: str, passes: Sequence[str], *, timing: bool = False) -> str:
             line + ("changed" if record.changed else "unchanged")
             for line, record in zip(lines, records, strict=True)
         ]
-        return "\n".join([*(notes if timing else []), ir_text(module)])
+        return "\n".join([*(notes if timing else []), ir_text(module, readable)])

@@ -26,6 +26,7 @@ def _complete_target(
     "aotc build model.py --target x86_64-v3 --target cuda:sm_89",
     "aotc build model.py --sign release.key",
     "aotc build model.py --dump ir --verbose",
+    "aotc build model.py --stop-after graph --readable",
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
 @click.option(
@@ -67,6 +68,7 @@ def _complete_target(
     type=click.Choice(["graph", "optimized", "linalg", "vmfb"]),
     help="Stop there and print the IR of that stage; nothing is packed.",
 )
+@click.option("--readable", is_flag=True, help="Print that IR in the form for people.")
 @click.option(
     "--report",
     type=OutputFile(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,7 +13,7 @@ from aotc.errors import InputError
 
 
 @verb(
-    "aotc opt model.mlir --passes simplify,fuse-elementwise",
+    "aotc opt model.mlir --passes autodiff,inline,simplify,cse --readable",
     "aotc build model.py --dump ir && aotc opt ir/graph.mlir --verify-only",
 )
 @click.argument("file", metavar="FILE.mlir", type=click.Path(allow_dash=True))
@@ -24,16 +25,17 @@ from aotc.errors import InputError
     help="Write the IR here instead of to standard output.",
 )
 @click.option("--timing", is_flag=True, help="Print the time of each pass.")
+@click.option("--readable", is_flag=True, help="Print graph IR in the form for people.")
 @click.option("--verify-only", is_flag=True, help="Check the IR and print nothing.")
 def opt(
-    file: str, passes: str, output: Path | None, timing: bool, verify_only: bool
+    file: str, passes: str, output: Path | None, verify_only: bool, **choices: Any
 ) -> None:
     """Run compiler passes over the IR in FILE.mlir; `-` reads standard input."""
     text = _read(file)
     names = [name.strip() for name in passes.split(",") if name.strip()]
     from aotc import pipeline
 
-    result = pipeline.optimize(text, [] if verify_only else names, timing=timing)
+    result = pipeline.optimize(text, [] if verify_only else names, **choices)
     if verify_only:
         return
     if output:
