@@ -1,8 +1,7 @@
 """Attributes of ops: how each kind is written in MLIR and read as a Python value."""
 
 import re
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,15 @@ from aotc.mlir import ir
 class Attribute:
     """How a kind of attribute is written in MLIR and read back as a Python value."""
 
-    encode: ClassVar[Callable[[Any], Any]]
-    decode: ClassVar[Callable[[Any], Any]]
+    @staticmethod
+    def encode(value: Any) -> Any:
+        """The MLIR attribute of a Python value."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decode(attr: Any) -> Any:
+        """The Python value of an MLIR attribute; the inverse of `encode`."""
+        raise NotImplementedError
 
 
 class Int(Attribute):

@@ -23,7 +23,7 @@ class Binary(GraphOp, traits=[Pure]):
     lhs: Operand[Any]
     rhs: Operand[Any]
     y: Result[Any]
-    dtypes = dt.NUMBERS
+    dtypes = tuple(dt.NUMBERS)
 
     @classmethod
     def infer(cls, lhs: Tensor, rhs: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ def _choice(b: Any, op: Any, mine: Any, other: Any) -> Callable[[Any], Any]:
 class Bitwise(Binary, traits=[Pure]):
     """On integers bit by bit, on bool the logical operation."""
 
-    dtypes = ("bool", *dt.INTEGERS)
+    dtypes = tuple(["bool", *dt.INTEGERS])
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     samples = [

@@ -195,7 +195,9 @@ def multiply_accumulate(dtype: str, source: str) -> Any:
     """The body `total + x * y`, with x and y widened to `dtype` first."""
     if not dt.is_float(dtype):
         return lambda x, y, total: arith.addi(total, arith.muli(x, y))
-    widen = (lambda x: x) if source == dtype else conversion(source, dtype)
+    if source == dtype:
+        return lambda x, y, total: arith.addf(total, arith.mulf(x, y))
+    widen = conversion(source, dtype)
     return lambda x, y, total: arith.addf(total, arith.mulf(widen(x), widen(y)))
 
 

@@ -57,13 +57,18 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "expected x as N, 1 to 3 spatial axes, C and a kernel of equal rank; "
                 f"got {x} and {kernel}",
             )
+        if not kernel.is_static:
+            raise InputError(
+                "symbolic-size", f"expected a kernel of fixed size; got {kernel}"
+            )
         _require_channels(x, kernel, groups)
+        window: Any = kernel.shape[:-2]
         low, high = padding[::2], padding[1::2]
         around = zip(x.shape[1:-1], low, high, strict=True)
         padded = x.with_shape(
             [x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]]
         )
-        counts = windowed_shape(padded, kernel.shape[:-2], strides, dilation)
+        counts = windowed_shape(padded, window, strides, dilation)
         return x.with_shape([x.shape[0], *counts, kernel.shape[-1]])
 
     @staticmethod
@@ -308,7 +313,8 @@ def _by_patches(low: Any, op: Any, x: Any, kernel: Any, source: Tensor) -> Any:
     """One matrix product of all windows with the flattened kernel."""
     weight, result = Tensor.of(op.kernel), Tensor.of(op.y)
     wide = result.with_dtype(accumulator(result.dtype))
-    window, counts = weight.shape[:-2], result.shape[1:-1]
+    window: Any = weight.shape[:-2]
+    counts = result.shape[1:-1]
     rows, row_type = patches(low, x, source, counts, window, op.strides, op.dilation)
     depth, features = row_type.shape[-1], weight.shape[-1]
     positions = element_count(row_type.shape[:-1])
@@ -336,32 +342,33 @@ def _depthwise(low: Any, op: Any, x: Any, kernel: Any, wide: str) -> Any:
 
 def _grouped(low: Any, op: Any, x: Any, kernel: Any, source: Tensor, wide: str) -> Any:
     """One generic over (n, o…, group, feature; window…, channel)."""
-    groups, spatial = op.groups, source.rank - 2
+    spatial = source.rank - 2
     weight = Tensor.of(op.kernel).with_dtype(wide)
     result = Tensor.of(op.y).with_dtype(wide)
-    x_split = source.with_shape(
-        (*source.shape[:-1], groups, source.shape[-1] // groups)
+    x_split, k_split, y_split = (
+        t.with_shape((*t.shape[:-1], op.groups, t.shape[-1] // op.groups))
+        for t in (source, weight, result)
     )
-    k_split = weight.with_shape(
-        (*weight.shape[:-1], groups, weight.shape[-1] // groups)
+    total = low.generic(
+        [low.reshape(x, source, x_split), low.reshape(kernel, weight, k_split)],
+        _grouped_maps(op, spatial),
+        low.full(y_split, 0.0),
+        ["parallel"] * (spatial + 3) + ["reduction"] * (spatial + 1),
+        multiply_accumulate(wide, wide),
     )
-    y_split = result.with_shape(
-        (*result.shape[:-1], groups, result.shape[-1] // groups)
-    )
-    outer, inner = spatial + 3, spatial + 1
-    loops = [ir.AffineDimExpr.get(i) for i in range(outer + inner)]
-    n, positions, group, feature = (
-        loops[0],
-        loops[1 : 1 + spatial],
-        loops[1 + spatial],
-        loops[2 + spatial],
-    )
-    window, channel = loops[outer : outer + spatial], loops[-1]
+    return low.reshape(total, y_split, result)
+
+
+def _grouped_maps(op: Any, spatial: int) -> list[Any]:
+    """What `_grouped` reads and writes: image, kernel, result."""
+    loops = [ir.AffineDimExpr.get(i) for i in range(2 * spatial + 4)]
+    n, *positions, group, feature = loops[: spatial + 3]
+    *window, channel = loops[spatial + 3 :]
     reads = [
         p * s + k * d
         for p, s, k, d in zip(positions, op.strides, window, op.dilation, strict=True)
     ]
-    maps = [
+    return [
         ir.AffineMap.get(len(loops), 0, exprs)
         for exprs in (
             [n, *reads, group, channel],
@@ -369,11 +376,3 @@ def _grouped(low: Any, op: Any, x: Any, kernel: Any, source: Tensor, wide: str) 
             [n, *positions, group, feature],
         )
     ]
-    total = low.generic(
-        [low.reshape(x, source, x_split), low.reshape(kernel, weight, k_split)],
-        maps,
-        low.full(y_split, 0.0),
-        ["parallel"] * outer + ["reduction"] * inner,
-        multiply_accumulate(wide, wide),
-    )
-    return low.reshape(total, y_split, result)

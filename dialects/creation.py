@@ -78,7 +78,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
         return result
 
     @staticmethod
-    def ref(*, shape: Shape, axis: int, dtype: str) -> Any:
+    def ref(*, shape: Any, axis: int, dtype: str) -> Any:
         """A broadcast np.arange."""
         line = np.arange(shape[axis]).reshape(
             [-1 if a == axis else 1 for a in range(len(shape))]
@@ -127,7 +127,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
         return result
 
     @staticmethod
-    def ref(*, size: Shape, dtype: str) -> Any:
+    def ref(*, size: Any, dtype: str) -> Any:
         """The number."""
         return np.array(size[0]).astype(dt.to_numpy(dtype))
 

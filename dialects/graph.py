@@ -21,19 +21,29 @@ evaluate annotations, so modules of this package must not postpone them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from aotc import dtypes
+from aotc import dtypes as dt
 from aotc.dialects.attributes import Attribute, Sizes
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError
 from aotc.mlir import ext, ir, source_of
 
-Operand = ext.Operand
-Result = ext.Result
 Pure = ext.Pure
+
+if TYPE_CHECKING:  # what the bindings evaluate is no type to static tools
+    T = TypeVar("T")
+
+    class Operand(Generic[T]):
+        """A field that holds an operand."""
+
+    class Result(Generic[T]):
+        """A field that holds a result."""
+else:
+    Operand = ext.Operand
+    Result = ext.Result
 
 RULES = ("verify", "infer", "ref", "jvp", "vjp", "lower", "samples")
 
@@ -58,13 +68,16 @@ def NOT_DIFFERENTIABLE(why: str) -> Reason:  # noqa: N802 - reads like the const
     return Reason("not-differentiable", why)
 
 
-class GraphOp(Graph.Operation):  # type: ignore[misc,name-defined]
+class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     """Base of every op: building, typed attributes, and the generic verifier."""
 
     # No annotations here or in subclasses but those of fields: the bindings read them.
+    if TYPE_CHECKING:
+        dtypes: tuple[str, ...]
+        codecs: dict[str, type[Attribute]]
     family = ""
-    dtypes = dtypes.FLOATS
-    codecs = {}  # type: ignore[var-annotated]
+    dtypes = dt.FLOATS
+    codecs = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Take note of attribute fields, so that they read as Python values."""
@@ -152,7 +165,7 @@ def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> Any:
                 evaluate_size(size, symbols) for size in attributes[name]
             )
     result = cls.ref(*arrays, **attributes)
-    dtype = dtypes.to_numpy(Tensor.of(op.results[0]).dtype)
+    dtype = dt.to_numpy(Tensor.of(op.results[0]).dtype)
     return np.asarray(result).astype(dtype, copy=False)
 
 

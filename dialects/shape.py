@@ -41,7 +41,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         return x.with_shape(shape)
 
     @staticmethod
-    def ref(x: Any, *, shape: Shape) -> Any:
+    def ref(x: Any, *, shape: Any) -> Any:
         """np.reshape."""
         return np.reshape(x, shape)
 
@@ -173,7 +173,7 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         return x.with_shape(shape)
 
     @staticmethod
-    def ref(x: Any, *, shape: Shape, axes: tuple[int, ...]) -> Any:
+    def ref(x: Any, *, shape: Any, axes: tuple[int, ...]) -> Any:
         """A reshape with unit axes, then np.broadcast_to."""
         aligned = [1] * len(shape)
         for size, axis in zip(np.shape(x), axes, strict=True):

@@ -51,7 +51,7 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         return x.with_shape(sizes)
 
     @staticmethod
-    def ref(x: Any, *, start: Any, sizes: Shape, strides: Any) -> Any:
+    def ref(x: Any, *, start: Any, sizes: Any, strides: Any) -> Any:
         """Basic indexing."""
         return x[
             tuple(
@@ -176,9 +176,11 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         return x.with_shape(sizes)
 
     @staticmethod
-    def ref(x: Any, *, low: Shape, high: Shape, interior: Any, value: float) -> Any:
+    def ref(x: Any, *, low: Any, high: Any, interior: Any, value: float) -> Any:
         """Strided assignment into a full array, then a cut."""
-        sizes = [_dilated(n, k) for n, k in zip(x.shape, interior, strict=True)]
+        sizes: list[Any] = [
+            _dilated(n, k) for n, k in zip(x.shape, interior, strict=True)
+        ]
         before = [max(n, 0) for n in low]
         after = [max(n, 0) for n in high]
         full = np.full(np.add(np.add(sizes, before), after).astype(int), value, x.dtype)

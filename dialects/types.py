@@ -156,7 +156,7 @@ def _evaluate(expr: Any, values: Sequence[int]) -> int:
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)
     if isinstance(expr, ir.AffineSymbolExpr):
-        return values[expr.position]
+        return int(values[expr.position])
     for kind, function in _BINARY:
         if isinstance(expr, kind):
             return function(_evaluate(expr.lhs, values), _evaluate(expr.rhs, values))

@@ -13,8 +13,8 @@ integers; each symbol is read once, from the first input whose size it is.
 from typing import Any
 
 from aotc.dialects.graph import GraphOp, where_of
-from aotc.dialects.lowering import Lowering, lowered_type
-from aotc.dialects.types import Dim, Tensor, element_count
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.types import Dim, Tensor, element_count, lowered_type
 from aotc.errors import CompileError
 from aotc.mlir import arith, func, ir, tensor
 

@@ -2,7 +2,6 @@
 
 A `Case` is one sample of one op in one dtype. A test that asks for `case` runs once for
 each; one that asks for `smooth_case` for those that have derivatives, in f64.
-`compiled` turns many of them into one module, as compiling each would take hours.
 """
 
 import zlib
@@ -11,24 +10,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import iree.runtime as iree
 import numpy as np
 import pytest
 
 from aotc import dtypes, reference
-from aotc.backend import compile_targets
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import Reason
 from aotc.dialects.samples import Sample
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
-from aotc.frontends.program import Contract, Entry, Port, Program
+from aotc.frontends.program import Contract
 from aotc.frontends.tracing import Array, Trace
 from aotc.mlir import ir
-from aotc.passes import run_passes
-from aotc.pytree import Structure
-from aotc.target import Target
 
 Sizes = dict[str, Any]
 
@@ -315,85 +309,6 @@ _LISTS = {
     "smooth_case": smooth_cases,
     "symbolic_case": lambda: [case for case in all_cases() if case.symbols],
 }
-
-
-# ---- compilation --------------------------------------------------------------------
-
-
-class Compiled:
-    """Graph functions compiled by IREE, run by its runtime."""
-
-    def __init__(self, module: Any, target: str) -> None:
-        entries = [
-            _entry(op) for op in module.body.operations if "sym_name" in op.attributes
-        ]
-        self._results = {e.name: [port.type for port in e.results] for e in entries}
-        run_passes(module, ["inline", "lower-to-linalg"])
-        program = Program(module, entries)
-        (variant,) = compile_targets(program, [Target.parse(target)])
-        config = iree.Config("local-sync")
-        self._device = config.device
-        code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
-        self._context = iree.VmContext(
-            config.vm_instance, [*config.default_vm_modules, code]
-        )
-        self._code = code
-
-    def __call__(self, name: str, arrays: Sequence[Any]) -> list[Any]:
-        """The results of function `name`."""
-        arguments, results = iree.VmVariantList(len(arrays)), iree.VmVariantList(1)
-        for array in arrays:
-            arguments.push_ref(self._send(array))
-        self._context.invoke(self._code.lookup_function(name), arguments, results)
-        return [
-            _receive(results.get_as_object(i, iree.HalBufferView), kind)
-            for i, kind in enumerate(self._results[name])
-        ]
-
-    def _send(self, array: Any) -> Any:
-        kind = _ELEMENTS[dtypes.canonical(array.dtype)]
-        memory, usage = iree.MemoryType.DEVICE_LOCAL, iree.BufferUsage.DEFAULT
-        allocate = self._device.allocator.allocate_buffer_copy
-        contiguous = np.ascontiguousarray(array).reshape(array.shape)
-        return allocate(int(memory), int(usage), self._device, contiguous, kind)
-
-
-_ELEMENTS = {
-    "bool": iree.HalElementType.BOOL_8,
-    "f16": iree.HalElementType.FLOAT_16,
-    "bf16": iree.HalElementType.BFLOAT_16,
-    "f32": iree.HalElementType.FLOAT_32,
-    "f64": iree.HalElementType.FLOAT_64,
-    **{
-        f"{sign}{bits}": getattr(iree.HalElementType, f"INT_{bits}")
-        for sign in "iu"
-        for bits in (8, 16, 32, 64)
-    },
-}
-
-
-def _receive(view: Any, kind: Tensor) -> Any:
-    dtype = dtypes.to_numpy(kind.dtype)
-    bits = np.dtype(f"u{dtype.itemsize}")
-    return view.map().asarray(view.shape, bits).view(dtype).copy()
-
-
-def _entry(function: Any) -> Entry:
-    name = ir.StringAttr(function.attributes["sym_name"]).value
-    block = function.entry_block
-    returned = block.operations[len(block.operations) - 1].operands
-    inputs = [
-        Port(f"x{i}", Tensor.of(v), "input") for i, v in enumerate(block.arguments)
-    ]
-    outputs = [Port(f"y{i}", Tensor.of(v), "output") for i, v in enumerate(returned)]
-    leaf = Structure("leaf")
-    return Entry(name, (), tuple(inputs), tuple(outputs), leaf, leaf)
-
-
-@pytest.fixture(scope="session")
-def compiled() -> Callable[[Any, str], Compiled]:
-    """Compile the functions of a module for a target, to be called by name."""
-    return Compiled
 
 
 # ---- derivatives of one op ----------------------------------------------------------

@@ -1,19 +1,24 @@
 """What IREE computes from the lowered ops equals what NumPy computes by their `ref`."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import iree.runtime as iree
 import numpy as np
 import pytest
 
 from aotc import dtypes, reference
 from aotc import numpy as anp
-from aotc.backend import require_upstream_only
+from aotc.backend import compile_targets, require_upstream_only
 from aotc.dialects import context
 from aotc.dialects.types import Tensor
+from aotc.frontends.program import Entry, Port, Program
 from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.pytree import Structure
+from aotc.target import Target
 
 # Largest difference, relative to the larger of 1 and the reference; integers are equal.
 # f32: the transcendental functions of IREE are good to a few units in the last place.
@@ -32,6 +37,76 @@ def assert_close(got: Any, want: Any) -> None:
         error = np.abs(got - want) / np.maximum(1, np.abs(want))
     fits = (got == want) | (np.isnan(got) & np.isnan(want)) | (error <= tolerance)
     np.testing.assert_array_equal(got[~fits], want[~fits])
+
+
+class Compiled:
+    """Graph functions compiled by IREE, run by its runtime."""
+
+    def __init__(self, module: Any, target: str) -> None:
+        entries = [
+            _entry(op) for op in module.body.operations if "sym_name" in op.attributes
+        ]
+        self._results = {e.name: [port.type for port in e.results] for e in entries}
+        run_passes(module, ["inline", "lower-to-linalg"])
+        program = Program(module, entries)
+        (variant,) = compile_targets(program, [Target.parse(target)])
+        config = iree.Config("local-sync")
+        self._device = config.device
+        code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
+        self._context = iree.VmContext(
+            config.vm_instance, [*config.default_vm_modules, code]
+        )
+        self._code = code
+
+    def __call__(self, name: str, arrays: Sequence[Any]) -> list[Any]:
+        """The results of function `name`."""
+        arguments, results = iree.VmVariantList(len(arrays)), iree.VmVariantList(1)
+        for array in arrays:
+            arguments.push_ref(self._send(array))
+        self._context.invoke(self._code.lookup_function(name), arguments, results)
+        return [
+            _receive(results.get_as_object(i, iree.HalBufferView), kind)
+            for i, kind in enumerate(self._results[name])
+        ]
+
+    def _send(self, array: Any) -> Any:
+        kind = _ELEMENTS[dtypes.canonical(array.dtype)]
+        memory, usage = iree.MemoryType.DEVICE_LOCAL, iree.BufferUsage.DEFAULT
+        allocate = self._device.allocator.allocate_buffer_copy
+        contiguous = np.ascontiguousarray(array).reshape(array.shape)
+        return allocate(int(memory), int(usage), self._device, contiguous, kind)
+
+
+_ELEMENTS = {
+    "bool": iree.HalElementType.BOOL_8,
+    "f16": iree.HalElementType.FLOAT_16,
+    "bf16": iree.HalElementType.BFLOAT_16,
+    "f32": iree.HalElementType.FLOAT_32,
+    "f64": iree.HalElementType.FLOAT_64,
+    **{
+        f"{sign}{bits}": getattr(iree.HalElementType, f"INT_{bits}")
+        for sign in "iu"
+        for bits in (8, 16, 32, 64)
+    },
+}
+
+
+def _receive(view: Any, kind: Tensor) -> Any:
+    dtype = dtypes.to_numpy(kind.dtype)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    return view.map().asarray(view.shape, bits).view(dtype).copy()
+
+
+def _entry(function: Any) -> Entry:
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    block = function.entry_block
+    returned = block.operations[len(block.operations) - 1].operands
+    inputs = [
+        Port(f"x{i}", Tensor.of(v), "input") for i, v in enumerate(block.arguments)
+    ]
+    outputs = [Port(f"y{i}", Tensor.of(v), "output") for i, v in enumerate(returned)]
+    leaf = Structure("leaf")
+    return Entry(name, (), tuple(inputs), tuple(outputs), leaf, leaf)
 
 
 def new_module() -> Any:
@@ -54,9 +129,9 @@ def every(chosen, build_all):
 
 
 @pytest.fixture(scope="module")
-def cpu(chosen, build_all, compiled):
+def cpu(chosen, build_all):
     """The same functions, compiled for this machine."""
-    return compiled(build_all(chosen), "cpu")
+    return Compiled(build_all(chosen), "cpu")
 
 
 def test_compiled_op_equals_its_reference(compiled_case, every, cpu):
@@ -68,11 +143,11 @@ def test_compiled_op_equals_its_reference(compiled_case, every, cpu):
         assert_close(got, want)
 
 
-def test_vmvx_computes_f32_ops_as_the_reference(cases, build_all, compiled):
+def test_vmvx_computes_f32_ops_as_the_reference(cases, build_all):
     # VMVX knows neither f16 nor bf16, and f64 only in part; see docs/dialect.md.
     chosen = [case for case in cases if re.fullmatch(r"\d_f32|edge_u8", case.label)]
     every = build_all(chosen)
-    vmvx = compiled(build_all(chosen), "vmvx")
+    vmvx = Compiled(build_all(chosen), "vmvx")
     for case in chosen:
         for sizes in case.drawn():
             inputs = case.inputs(sizes)
@@ -81,14 +156,14 @@ def test_vmvx_computes_f32_ops_as_the_reference(cases, build_all, compiled):
             assert_close(got, want)
 
 
-def test_compiled_vjps_equal_their_reference(structured_cases, differentiate, compiled):
+def test_compiled_vjps_equal_their_reference(structured_cases, differentiate):
     # Elementwise ops are left out: their derivatives are elementwise ops again.
     every, lowered = new_module(), new_module()
     for case in structured_cases:
         differentiate.build_vjp(case, every)
         differentiate.build_vjp(case, lowered)
     run_passes(lowered, ["simplify", "cse"])
-    cpu = compiled(lowered, "cpu")
+    cpu = Compiled(lowered, "cpu")
     for case in structured_cases:
         for sizes in case.drawn():
             shape = case.infer(sizes).shape
@@ -113,7 +188,7 @@ POSITIONS = {
 }
 
 
-def test_ops_that_compute_positions_read_slices_with_gaps(compiled):
+def test_ops_that_compute_positions_read_slices_with_gaps():
     # IREE cannot compile a vector gather from a buffer whose last axis has a stride.
     every, lowered = new_module(), new_module()
     for module in (every, lowered):
@@ -122,7 +197,7 @@ def test_ops_that_compute_positions_read_slices_with_gaps(compiled):
                 trace = Trace(module, name, [Tensor((4, 9), "f32")], [])
             with trace.active():
                 trace.finish([function(*trace.arguments)])
-    cpu = compiled(lowered, "cpu")
+    cpu = Compiled(lowered, "cpu")
     x = np.arange(36, dtype="f").reshape(4, 9)
     for name in POSITIONS:
         (want,) = reference.evaluate(every, name, [x])
