@@ -25,8 +25,7 @@ from typing import Any
 
 from aotc import options
 from aotc.backend_worker import IO_ERROR as WORKER_IO_ERROR
-from aotc.dialects.lowering import lowered_type
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError, SetupError
 from aotc.frontends.program import Entry, Program, StateSpec
 from aotc.mlir import func, ir

@@ -29,7 +29,7 @@ ALLOWED = {
     "transforms": MODEL | {"frontends", "numpy"},
     "passes": MODEL,
     "reference": MODEL | {"passes"},
-    "backend": MODEL | {"frontends"},
+    "backend": MODEL | {"frontends", "backend_worker"},
     "backend_worker": set(),
     "packager": MODEL | {"frontends", "backend", "artifacts"},
     "pipeline": MODEL | {"frontends", "passes", "backend", "packager", "artifacts"},
