@@ -6,6 +6,7 @@ passes on IR in text form, such as a dumped and edited stage.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -103,7 +104,8 @@ class BuildReport:
             f"  {variant.seconds:6.1f} s"
             for variant in self.variants
         ]
-        lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
+        if self.bundle:
+            lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
         if self.channel == "unsigned":
             lines.append(
                 "WARNING: this bundle is unsigned. Anyone who can write to it can run "
@@ -176,27 +178,17 @@ def build(
     name, version = name or default_name(path), version or "1.0.0"
     run = _Run(BuildReport(), reporter or _Silent(), _dump_folder(dump), readable)
     require_compiler()
-    signer = _signer(signing_key, sign) if stop_after in (None, "bundle") else None
-    if signer is not None or not sign:
-        _refuse_taken(output, f"{name}-{version}", force)
+    packs = stop_after in (None, "bundle")
+    signer = _signer(signing_key, sign) if packs else None
+    if packs:
+        _check_output(output, f"{name}-{version}", force)
     program = run.front(path, tuple(entries), stop_after)
     if program is None:
         return run.report
     with run.stage("vmfb"):
         run.report.variants = compile_targets(program, targets, dump=run.dump)
-    if stop_after == "vmfb":
-        return run.report
-    with run.stage("bundle"), tempfile.TemporaryDirectory(prefix="aotc-") as folder:
-        variants = run.report.variants
-        run.report.bundle = write_bundle(
-            _existing_folder(output),
-            packager.manifest(program, variants, PASS_NAMES, name, version),
-            packager.files(program, variants, Path(folder), name, version),
-            signer,
-            force=force,
-        )
-    run.report.signer = signer.key_id if signer else None
-    run.report.channel = _channel(signer)
+    if packs:
+        run.pack(program, _existing_folder(output), (name, version), signer, force)
     return run.report
 
 
@@ -236,6 +228,27 @@ class _Run:
                 self.report.ir = ir_text(program.module, self.readable)
                 return None
         return program
+
+    def pack(
+        self,
+        program: Program,
+        output: Path,
+        title: tuple[str, str],
+        signer: Signer | None,
+        force: bool,
+    ) -> None:
+        """Write the bundle; `title` is its name and version."""
+        report, variants = self.report, self.report.variants
+        with self.stage("bundle"), tempfile.TemporaryDirectory(prefix="aotc-") as work:
+            report.bundle = write_bundle(
+                output,
+                packager.manifest(program, variants, PASS_NAMES, *title),
+                packager.files(program, variants, Path(work), *title),
+                signer,
+                force=force,
+            )
+        report.signer = signer.key_id if signer else None
+        report.channel = _channel(signer)
 
     def _dump_ir(self, name: str, program: Program) -> None:
         if self.dump is not None:
@@ -294,8 +307,16 @@ def _channel(signer: Signer | None) -> str:
     return "development" if signer.development else "release"
 
 
-def _refuse_taken(output: Path, name: str, force: bool) -> None:
+def _check_output(output: Path, name: str, force: bool) -> None:
     """Fail before the work, not after it; writing checks once more."""
+    standing = next(p for p in (output, *output.absolute().parents) if p.exists())
+    if not standing.is_dir() or not os.access(standing, os.W_OK):
+        raise InputError(
+            "output-not-writable",
+            f"cannot write into '{output}': '{standing}' is no folder that you may "
+            "write to",
+            hint="choose another folder with -o",
+        )
     target = output / f"{name}.aotc"
     if target.exists() and not force:
         raise InputError(
