@@ -1,0 +1,388 @@
+"""Declaring entries: inputs, contracts, weights, state, and what is returned."""
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import reference
+from aotc.errors import InputError
+
+HEAD = """\
+from typing import NamedTuple
+import numpy
+import aotc
+import aotc.numpy as np
+
+one = numpy.ones(3, "f4")
+weights = aotc.Weights({"w": one, "b": [one]})
+state = aotc.State({"w": one, "n": 0})
+"""  # the first line of a test's own source is 9
+
+
+def refused(model, source):
+    """The error that a model with this source is refused with; names its line 9."""
+    error = model.refused(HEAD + source)
+    assert error.where == "model.py:9", error
+    return error
+
+
+# ---- inputs -------------------------------------------------------------------------
+
+
+def test_inputs_may_be_nested_and_are_named_by_their_path(model):
+    program = model.load("""
+        import aotc
+        pair = (aotc.Spec((2,)), {"b": aotc.Spec(("n",), "i32")})
+
+        @aotc.entry(x=pair, a=[aotc.Spec((), float)])
+        def f(x, a):
+            return {"out": x[0] * a[0], "more": [x[1]["b"]]}
+        """)
+    entry = program.entries[0]
+    assert [(p.name, str(p.type)) for p in entry.arguments] == [
+        ("x.0", "f32[2]"), ("x.1.b", "i32[s0]"), ("a.0", "f32[]"),
+    ]  # fmt: skip
+    assert [p.name for p in entry.results] == ["more.0", "out"]
+    assert entry.input_tree.to_json() == {
+        "dict": {"x": {"tuple": [0, {"dict": {"b": 1}}]}, "a": {"list": [2]}}
+    }
+
+
+def test_ports_are_named_in_the_ir(model):
+    source = HEAD + (
+        "@aotc.entry(x=aotc.Spec(('batch', 3)))\n"
+        "def step(state, weights, x):\n"
+        "    return {'w': state['w'] + weights['w'], 'n': state['n'] + 1}, x.sum()\n"
+    )
+    text = str(model.load(source).module)
+    for name, kind, times in (
+        ("state.w", "state", 2), ("state.n", "state", 2), ("weights.b.0", "weight", 1),
+        ("x", "input", 1), ("output", "output", 1),
+    ):  # fmt: skip
+        assert text.count(f'{{graph.kind = "{kind}", graph.name = "{name}"}}') == times
+
+
+def test_a_function_without_inputs_needs_no_arguments_to_entry(model):
+    program = model.load(
+        HEAD + "@aotc.entry\ndef f(weights):\n    return weights['w']\n"
+    )
+    assert program.entries[0].reads == ("weights",)
+
+
+def test_parameters_with_defaults_keep_them(model):
+    program = model.load(
+        HEAD
+        + "@aotc.entry(x=aotc.Spec(3))\ndef f(x, factor=2):\n    return x * factor\n"
+    )
+    (result,) = reference.evaluate(program.module, "f", [np.ones(3, "f4")])
+    assert result.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "message"),
+    [
+        ("@aotc.entry()\ndef f(x): ...", "nothing says what parameter 'x'"),
+        (
+            "@aotc.entry(y=aotc.Spec(3))\ndef f(x): ...",
+            "has no parameter 'y'; it has x",
+        ),
+        ("@aotc.entry(x=3)\ndef f(x): ...", "for 'x' of entry 'f'; got int"),
+        (
+            "@aotc.entry(x={'a': 'f32'})\ndef f(x): ...",
+            "for 'x.a' of entry 'f'; got str",
+        ),
+        ("@aotc.entry()\ndef f(*args): ...", "takes '*args'"),
+        ("@aotc.entry(x=aotc.Spec(3))\ndef f(x, /): ...", "given by name"),
+        ("f = aotc.entry(x=aotc.Spec(3))(lambda x: x)", "a function with a name"),
+        ("f = aotc.entry(x=aotc.Spec(3))(numpy.exp)", "a function with a name"),
+    ],
+)
+def test_a_parameter_that_is_not_declared_is_refused(model, declaration, message):
+    error = refused(model, declaration)
+    assert error.code == "bad-entry"
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "message"),
+    [
+        ("aotc.Spec((-1, 3))", "bad-spec", "sizes of 0 or more; got -1"),
+        ("aotc.Spec((1.5,))", "bad-spec", "ints, names or Dims; got 1.5"),
+        ("aotc.Spec((True,))", "bad-spec", "got True"),
+        ("aotc.Spec((None,))", "bad-spec", "got None"),
+        ("aotc.Spec((3,), 'c64')", "unknown-dtype", "'c64' is not an element type"),
+        ("aotc.Spec(('a b',))", "bad-contract", "like a Python name; got 'a b'"),
+        ("aotc.Dim('n', min=-1)", "bad-contract", "allows no size"),
+        ("aotc.Dim('n', min=5, max=4)", "bad-contract", "allows no size"),
+        ("aotc.Dim('n', max=7, multiple_of=8)", "bad-contract", "allows no size"),
+        ("aotc.Dim('n', multiple_of=0)", "bad-contract", "allows no size"),
+    ],
+)
+def test_specs_and_contracts_that_nothing_fits_are_refused(model, spec, code, message):
+    error = refused(model, f"x = {spec}")
+    assert error.code == code
+    assert message in error.message
+
+
+# ---- contracts ----------------------------------------------------------------------
+
+
+def contracts(model, *sizes):
+    """The contracts of an entry with one vector of each size."""
+    names = [f"x{number}" for number in range(len(sizes))]
+    specs = ", ".join(
+        f"{n}=aotc.Spec(({s},))" for n, s in zip(names, sizes, strict=True)
+    )
+    source = f"@aotc.entry({specs})\ndef f({', '.join(names)}): return x0 + x1\n"
+    return model.load(HEAD + source).entries[0].symbols
+
+
+def test_a_name_promises_what_any_of_its_dims_does(model):
+    for sizes in (
+        ("'n'", "aotc.Dim('n', max=8)"),
+        ("aotc.Dim('n', max=8)", "'n'"),
+        ("aotc.Dim('n', max=8)", "aotc.Dim('n', max=8)"),
+    ):
+        (contract,) = contracts(model, *sizes)
+        assert (contract.name, contract.min, contract.max) == ("n", 1, 8)
+
+
+def test_two_different_promises_for_one_name_are_refused(model):
+    with pytest.raises(InputError) as caught:
+        contracts(model, "aotc.Dim('n', max=8)", "aotc.Dim('n', max=9)")
+    assert caught.value.code == "bad-contract"
+    assert caught.value.where == "model.py:9"
+
+
+def test_a_multiple_raises_the_least_size(model):
+    source = HEAD + (
+        "@aotc.entry(x=aotc.Spec((aotc.Dim('n', multiple_of=4),)))\n"
+        "def f(x): return x[3:], x[:4]\n"
+    )
+    assert model.load(source)
+    assert model.refused(source.replace("x[3:]", "x[5:]")).code == "symbolic-size"
+
+
+# ---- weights and state --------------------------------------------------------------
+
+
+def entry(parameters, result, *sources):
+    """The source of an entry."""
+    listed = ", ".join(("x=aotc.Spec(3)", *sources))
+    return f"@aotc.entry({listed})\ndef f({parameters}, x): return {result}\n"
+
+
+NEW = "{'w': state['w'] + x, 'n': state['n'] + 1}"
+
+
+def test_a_state_is_returned_first_and_its_results_are_no_outputs(model):
+    for result, outputs in (
+        (NEW, 0), (f"{NEW}, x", 1), (f"({NEW}, x, x)", 2), (f"({NEW}, {{'a': x}})", 1),
+        (f"({NEW}, None)", 0),
+    ):  # fmt: skip
+        (made,) = model.load(HEAD + entry("state", result)).entries
+        assert [p.kind for p in made.results] == ["state"] * 2 + ["output"] * outputs
+        assert made.updates == made.reads == ("state",)
+
+
+def test_a_frozen_state_is_read_and_shared(model):
+    program = model.load(
+        HEAD
+        + entry("state", NEW)
+        + entry("s", "s['w'] + x", "s=state.frozen").replace("f(", "g(")
+    )
+    assert [e.updates for e in program.entries] == [("state",), ()]
+    assert [e.reads for e in program.entries] == [("state",), ("state",)]
+    assert list(program.parameters) == ["state.n", "state.w"]
+    assert len(program.states) == 1
+
+
+def test_python_numbers_in_a_state_have_the_widths_of_aotc(model):
+    program = model.load(HEAD + entry("state", NEW))
+    assert program.parameters["state.n"].dtype == np.int32
+
+
+def test_named_tuples_are_states(model):
+    program = model.load(
+        HEAD
+        + "class Pair(NamedTuple):\n    w: object\n    n: object\n"
+        + "pair = aotc.State(Pair(one, 0))\n"
+        + entry("pair", "(Pair(pair.w + x, pair.n), pair.w)")
+    )
+    assert program.states[0].leaves == ("pair.w", "pair.n")
+    assert [p.name for p in program.entries[0].results] == [
+        "pair.w",
+        "pair.n",
+        "output",
+    ]
+
+
+def test_two_states_are_returned_in_the_order_of_the_parameters(model):
+    program = model.load(
+        HEAD
+        + "other = aotc.State(one)\n"
+        + entry("other, state", f"(other + x, {NEW}, x)")
+    )
+    (made,) = program.entries
+    assert [p.name for p in made.results] == ["other", "state.n", "state.w", "output"]
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ("x", "must return its new value first"),
+        ("None", "must return its new value first"),
+        ("({'w': x}, x)", "in another form: expected {n: *, w: *}; got {w: *}"),
+        ("(x, x)", "in another form"),
+        (
+            "({'w': x.sum(), 'n': 1}, x)",
+            "returns state 'state.w' as f32[]; it is f32[3]",
+        ),
+        ("({'w': x, 'n': x[0]}, x)", "returns state 'state.n' as f32[]; it is i32[]"),
+    ],
+)
+def test_a_state_must_come_back_in_its_form_and_types(model, result, message):
+    error = refused(model, entry("state", result))
+    assert error.code == "bad-entry"
+    assert message in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ("None", "returns nothing"),
+        ("[]", "returns nothing"),
+        ("'text'", "returns str as 'output'"),
+        ("{'a': [x, 'text']}", "returns str as 'a.1'"),
+        ("(i for i in [x])", "returns generator as 'output'"),
+    ],
+)
+def test_outputs_are_arrays(model, result, message):
+    error = refused(model, entry("weights", result))
+    assert error.code == "bad-entry"
+    assert message in error.message
+
+
+def test_python_numbers_and_numpy_arrays_are_outputs(model):
+    source = HEAD + entry("weights", "(1, 2.5, True, one)")
+    types = [str(p.type) for p in model.load(source).entries[0].results]
+    assert types == ["i32[]", "f32[]", "bool[]", "f32[3]"]
+
+
+def test_one_state_comes_in_once(model):
+    error = refused(model, entry("state, again", NEW, "again=state"))
+    assert error.message == (
+        "parameters 'state' and 'again' of entry 'f' are the same State"
+    )
+
+
+def test_two_states_of_one_name_are_refused(model):
+    source = entry("s", "s + x", "s=aotc.State(one)")
+    error = model.refused(HEAD + source + source.replace("f(", "g("))
+    assert error.code == "name-clash"
+    assert error.where == "model.py:11"
+
+
+def test_two_entries_of_one_name_are_refused(model):
+    source = (
+        "def make(n):\n"
+        "    @aotc.entry(x=aotc.Spec(n))\n"
+        "    def f(x): return x\n"
+        "    return f\n"
+        "small, large = make(3), make(4)\n"
+    )
+    assert model.refused(HEAD + source).code == "name-clash"
+    assert len(model.load(HEAD + source + "small = large\n").entries) == 1
+
+
+def test_an_entry_may_call_another_and_a_differentiated_one(model):
+    program = model.load(
+        HEAD
+        + entry("weights", "(x * weights['w']).sum()")
+        + "@aotc.entry(x=aotc.Spec(3))\n"
+        + "def g(weights, x): return aotc.grad(f)(weights, x), f(weights, x)\n"
+    )
+    assert [e.name for e in program.entries] == ["f", "g"]
+
+
+# ---- stored arrays ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tree", "code"),
+    [
+        ("{}", "empty-tree"),
+        ("{'a': 'text'}", "not-an-array"),
+        ("{'a': object()}", "not-an-array"),
+        ("{1: one}", "bad-tree"),
+        ("{'a.b': one, 'a': {'b': one}}", "bad-tree"),
+    ],
+)
+def test_trees_that_hold_something_else_are_refused(model, tree, code):
+    for kind in ("Weights", "State"):
+        assert refused(model, f"w = aotc.{kind}({tree})").code == code
+
+
+def test_stored_arrays_are_copies():
+    array = np.ones(2, "f4")
+    stored = aotc.Weights({"a": array})
+    array[:] = 7
+    assert stored.tree["a"].tolist() == [1, 1]
+
+
+def test_weights_are_read_beside_the_file_that_loads_them(model):
+    from safetensors.numpy import save_file
+
+    arrays = {"conv.kernel": np.ones((2, 3), "f4"), "bias": np.arange(3, dtype="i4")}
+    save_file(arrays, model.folder / "w.safetensors")
+    np.savez(model.folder / "w.npz", **arrays)
+    for suffix in ("safetensors", "npz"):
+        program = model.load(f"""
+            import aotc
+            weights = aotc.Weights.load("w.{suffix}")
+
+            @aotc.entry
+            def f(weights):
+                return weights["conv"]["kernel"] + weights["bias"].astype("f32")
+            """)
+        assert list(program.parameters) == ["weights.bias", "weights.conv.kernel"]
+        np.testing.assert_array_equal(
+            program.parameters["weights.conv.kernel"], arrays["conv.kernel"]
+        )
+
+
+def test_half_precision_weights_keep_their_bits(tmp_path):
+    import ml_dtypes
+    from safetensors.numpy import save_file
+
+    half = np.array([1.5, -2, 3e38], ml_dtypes.bfloat16)
+    save_file({"a": half}, tmp_path / "w.safetensors")
+    loaded = aotc.Weights.load(tmp_path / "w.safetensors").tree["a"]
+    assert loaded.dtype == half.dtype
+    assert loaded.tobytes() == half.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("w.safetensors", b"\x08\0\0\0\0\0\0\0{damaged", "bad-file"),
+        ("w.npz", b"PK damaged", "bad-file"),
+        ("w.npz", b"", "bad-file"),
+        ("w.pt", b"", "unknown-format"),
+        ("missing.npz", None, "no-such-file"),
+    ],
+)
+def test_weights_that_cannot_be_read_are_refused(model, name, content, code):
+    if content is not None:
+        (model.folder / name).write_bytes(content)
+    error = model.refused(f"import aotc\nw = aotc.Weights.load('{name}')")
+    assert error.code == code
+    assert error.where == "model.py:2"
+
+
+def test_arrays_named_inside_of_each_other_are_refused(model):
+    np.savez(model.folder / "w.npz", **{"a": np.ones(1), "a.b": np.ones(1)})
+    error = model.refused("import aotc\nw = aotc.Weights.load('w.npz')")
+    assert error.code == "bad-file"
+    assert "'a.b' would lie inside of another array" in error.message
