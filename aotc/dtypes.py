@@ -72,7 +72,9 @@ def canonical(dtype: Any) -> str:
     if isinstance(dtype, type) and dtype in python_types:
         return python_types[dtype]
     try:
-        name = str(dtype) if dtype == "bfloat16" else np.dtype(dtype).name
+        # NumPy takes None for float64
+        known = dtype is None or dtype == "bfloat16"
+        name = str(dtype) if known else np.dtype(dtype).name
     except TypeError:
         name = str(dtype)
     if name not in _FROM_NUMPY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,10 @@ from aotc.frontends.places import fail
 def one_axis(x: Array, axis: Any, new: int = 0) -> int:
     """`axis` counted from the front; `new` axes are about to be added to `x`."""
     rank = x.ndim + new
-    number = axis.__index__()
+    number = operator.index(axis)
     if not -rank <= number < rank:
         fail("bad-axis", f"axis {axis} is out of range for {x.type}")
-    return int(number % rank)
+    return number % rank
 
 
 def axis_list(x: Array, axes: Any, new: int = 0) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from aotc.dialects.types import Dim, Shape, Size, format_shape
@@ -62,4 +63,4 @@ def as_shape(shape: Any) -> Shape:
 
 
 def _as_size(size: Any) -> Size:
-    return size if isinstance(size, Dim) else int(size.__index__())
+    return size if isinstance(size, Dim) else operator.index(size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -133,7 +134,7 @@ def _from_front(end: Any, size: Size) -> Size:
     """A position counted from the front; negative ones count from the end."""
     if isinstance(end, Dim):
         return end
-    number = int(end.__index__())
+    number = operator.index(end)
     return size + number if number < 0 else number
 
 

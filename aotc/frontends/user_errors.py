@@ -32,12 +32,11 @@ def user_errors() -> Iterator[None]:
 
 def _diagnosed(error: BaseException) -> InputError:
     said = error.msg if isinstance(error, SyntaxError) else error
-    return InputError(
-        "model-raised",
-        f"{type(error).__name__}: {said}",
-        where=_line_of(error),
-        hint="the model itself raised this while it was loaded or traced",
-    )
+    hint = "the model itself raised this while it was loaded or traced"
+    if _is_inside(error):
+        hint = "this line gives aotc something of a kind that it does not take"
+    message = f"{type(error).__name__}: {said}"
+    return InputError("model-raised", message, where=_line_of(error), hint=hint)
 
 
 def _is_bug(error: BaseException) -> bool:
@@ -46,12 +45,16 @@ def _is_bug(error: BaseException) -> bool:
     A TypeError is how Python answers arguments of a wrong kind, and a special method
     such as `__getattr__` raises what the language asks it to.
     """
+    return _is_inside(error) and not isinstance(error, TypeError)
+
+
+def _is_inside(error: BaseException) -> bool:
+    """Whether the innermost function is one of aotc, and no special method."""
     frames = list(_frames(error))
-    if not frames or isinstance(error, TypeError):
+    if not frames or isinstance(error, SyntaxError):
         return False
-    innermost = frames[-1]
-    special = innermost.f_code.co_name.startswith("__")
-    return is_own(innermost.f_globals.get("__name__", "")) and not special
+    special = frames[-1].f_code.co_name.startswith("__")
+    return is_own(frames[-1].f_globals.get("__name__", "")) and not special
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:

@@ -20,16 +20,16 @@ rng = np.random.default_rng(0)
 def equal_traced(function, *arrays, least=0):
     """Trace with symbolic leading sizes, evaluate, compare with the eager result."""
     sizes = {len(x): aotc.Dim(f"n{len(x)}", min=least) for x in arrays if np.ndim(x)}
-    specs = {
-        f"x{number}": aotc.Spec(
-            (sizes[len(x)], *x.shape[1:]) if x.ndim else (), x.dtype
-        )
-        for number, x in enumerate(arrays)
-    }
-    names = ", ".join(specs)
-    namespace = {"function": function}
-    exec(f"def traced({names}): return function({names})", namespace)
-    program = trace([entry(**specs)(namespace["traced"])], {})
+    specs = [
+        aotc.Spec((sizes[len(x)], *x.shape[1:]) if x.ndim else (), x.dtype)
+        for x in arrays
+    ]
+
+    @entry(xs=specs)
+    def traced(xs):
+        return function(*xs)
+
+    program = trace([traced], {})
     results = reference.evaluate(program.module, "traced", arrays)
     eager = function(*map(anp.asarray, arrays))
     expected = eager if isinstance(eager, (list, tuple)) else [eager]

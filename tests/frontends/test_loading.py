@@ -104,6 +104,14 @@ def test_calls_with_wrong_arguments_are_the_users(model):
     )
 
 
+def test_an_argument_of_a_wrong_kind_is_told_apart_from_what_the_model_raises(model):
+    source = TINY.replace("x + x", "aotc.numpy.transpose(x, 1.5)")
+    error = model.refused(source.replace("import aotc", "import aotc.numpy"))
+    assert error.code == "model-raised"
+    assert error.where == "model.py:6"
+    assert "of a kind that it does not take" in error.hint
+
+
 def test_a_bug_inside_of_aotc_stays_one(model, monkeypatch):
     from aotc.frontends import elementwise
 

@@ -1,0 +1,46 @@
+"""Element types have one name in aotc, and are recognised by every other."""
+
+import numpy as np
+import pytest
+
+from aotc import dtypes
+from aotc.errors import InputError
+
+
+@pytest.mark.parametrize("name", dtypes.NAMES)
+def test_every_dtype_is_numpys_and_back(name):
+    numpy_dtype = dtypes.to_numpy(name)
+    assert dtypes.canonical(name) == name
+    assert dtypes.canonical(numpy_dtype) == name
+    assert dtypes.canonical(numpy_dtype.type) == name
+    assert dtypes.canonical(dtypes.numpy_name(name)) == name
+    assert numpy_dtype.itemsize * 8 == dtypes.bits(name)
+
+
+def test_python_types_mean_the_widths_that_every_target_computes_with():
+    assert [dtypes.canonical(t) for t in (float, int, bool)] == ["f32", "i32", "bool"]
+
+
+def test_short_numpy_names_mean_what_numpy_means():
+    assert dtypes.canonical("f4") == "f32"
+    assert dtypes.canonical("<i8") == "i64"
+    assert dtypes.canonical("?") == "bool"
+
+
+@pytest.mark.parametrize(
+    "name", ["c64", "complex64", "U3", object, "float8_e4m3fn", None]
+)
+def test_other_types_are_refused(name):
+    with pytest.raises(InputError) as caught:
+        dtypes.canonical(name)
+    assert caught.value.code == "unknown-dtype"
+    assert "bf16" in caught.value.hint
+
+
+def test_kinds_are_told_apart():
+    assert [name for name in dtypes.NAMES if dtypes.is_float(name)] == list(
+        dtypes.FLOATS
+    )
+    assert set(dtypes.NUMBERS) | {"bool"} == set(dtypes.NAMES)
+    for name in dtypes.UNSIGNED:
+        assert np.issubdtype(dtypes.to_numpy(name), np.unsignedinteger)

@@ -1,0 +1,94 @@
+"""Pytrees come apart and together again, in one order, with names for the leaves."""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotc.errors import InputError
+from aotc.pytree import flatten, leaf_names, tree_map
+
+
+class Point(NamedTuple):
+    x: object
+    y: object
+
+
+trees = st.recursive(
+    st.integers() | st.none(),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.builds(Point, inner, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@given(trees)
+def test_a_tree_comes_back_as_it_was(tree):
+    leaves, structure = flatten(tree)
+    again = structure.unflatten(leaves)
+    assert again == tree
+    assert type(again) is type(tree)
+    assert structure.leaf_count == len(leaves) == len(leaf_names(structure))
+    assert flatten(again)[1] == structure
+
+
+@given(trees)
+def test_mapping_keeps_the_form(tree):
+    doubled = tree_map(lambda x, y: x + y, tree, tree)
+    leaves, structure = flatten(tree)
+    assert flatten(doubled) == ([2 * x for x in leaves], structure)
+
+
+def test_dicts_are_visited_in_sorted_order_whatever_their_kind():
+    one, structure = flatten({"b": 2, "a": 1})
+    assert one == [1, 2]
+    assert flatten(OrderedDict(b=0, a=0))[1] == structure
+
+
+def test_leaves_are_named_by_their_path():
+    tree = {"w": [1, (2,)], "p": Point(3, None), "x": {}}
+    _, structure = flatten(tree)
+    assert leaf_names(structure) == ["p.x", "w.0", "w.1.0"]
+    assert leaf_names(structure, "state")[0] == "state.p.x"
+    assert leaf_names(flatten(7)[1]) == [""]
+
+
+def test_forms_differ_by_kind_and_keys():
+    forms = [[1], (1,), {"a": 1}, {"b": 1}, Point(1, 1), (1, 1), 1, None, [], ()]
+    assert len({str(flatten(tree)[1]) for tree in forms}) >= len(forms) - 1
+    structures = [flatten(tree)[1] for tree in forms]
+    assert all(a != b for n, a in enumerate(structures) for b in structures[:n])
+
+
+def test_forms_are_written_for_messages_and_manifests():
+    _, structure = flatten({"a": [1, (2, None)], "p": Point(3, 4)})
+    assert str(structure) == "{a: [*, (*, None)], p: (*, *)}"
+    assert structure.to_json() == {
+        "dict": {
+            "a": {"list": [0, {"tuple": [1, None]}]},
+            "p": {"tuple": [2, 3]},
+        }
+    }
+
+
+def test_keys_that_are_no_strings_are_refused():
+    with pytest.raises(InputError, match="keys that are strings; got 1"):
+        flatten({1: 2})
+
+
+def test_names_that_clash_are_refused():
+    _, structure = flatten({"a.b": 1, "a": {"b": 2}})
+    with pytest.raises(InputError, match=r"two leaves of the tree are called 'a\.b'"):
+        leaf_names(structure)
+
+
+def test_mapping_over_trees_of_different_forms_is_refused():
+    with pytest.raises(InputError, match=r"got \[\*\] and \(\*\)") as caught:
+        tree_map(max, [1], (1,))
+    assert caught.value.code == "tree-mismatch"

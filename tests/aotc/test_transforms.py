@@ -1,0 +1,255 @@
+"""Gradients inside of entries: what may be differentiated, and with what messages."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import aotc
+import aotc.numpy as anp
+from aotc import reference
+from aotc.errors import InputError
+from aotc.frontends.assembly import trace
+from aotc.passes import run_passes
+
+X = np.array([0.5, -1.0, 2.0], "f4")
+Y = np.array([3.0, 1.0, -2.0], "f4")
+
+
+def run(function, *arrays):
+    """Trace a function of arrays with symbolic sizes, differentiate, evaluate."""
+    program = traced(function, *arrays)
+    run_passes(program.module, ["autodiff", "inline"])
+    results = reference.evaluate(program.module, "entry", arrays)
+    return program.entries[0].output_tree.unflatten(results)
+
+
+def traced(function, *arrays):
+    """The program of a function of arrays; its leading sizes are symbolic."""
+    specs = [aotc.Spec((f"n{len(x)}", *x.shape[1:]), x.dtype) for x in arrays]
+
+    @aotc.entry(xs=specs)
+    def entry(xs):
+        return function(*xs)
+
+    return trace([entry], {})
+
+
+def refused(function, *arrays):
+    """The error that tracing ends in."""
+    with pytest.raises(InputError) as caught:
+        traced(function, *arrays)
+    assert "test_transforms.py:" in caught.value.where
+    return caught.value
+
+
+def product(x, y):
+    """A scalar of two vectors."""
+    return (x * x * y).sum()
+
+
+# ---- values and gradients -----------------------------------------------------------
+
+
+def test_grad_is_the_derivative_by_the_first_argument():
+    np.testing.assert_allclose(run(aotc.grad(product), X, Y), 2 * X * Y)
+
+
+def test_value_and_grad_gives_both():
+    value, grad = run(aotc.value_and_grad(product), X, Y)
+    np.testing.assert_allclose(value, np.sum(X * X * Y))
+    np.testing.assert_allclose(grad, 2 * X * Y)
+
+
+@pytest.mark.parametrize("argnums", [0, 1, -1, (0,), (1, 0), (0, -1), [0, 1]])
+def test_argnums_choose_arguments_and_the_form_of_the_gradient(argnums):
+    by = {0: 2 * X * Y, 1: X * X}
+    found = run(aotc.grad(product, argnums), X, Y)
+    if isinstance(argnums, int):
+        np.testing.assert_allclose(found, by[argnums % 2])
+        return
+    assert isinstance(found, tuple)
+    assert len(found) == len(argnums)
+    for grad, number in zip(found, argnums, strict=True):
+        np.testing.assert_allclose(grad, by[number % 2])
+
+
+def test_gradients_have_the_form_of_the_argument():
+    def function(x, y):
+        def loss(params):
+            return product(params["x"], params["more"][0])
+
+        return aotc.grad(loss)({"x": x, "more": (y, None)})
+
+    found = run(function, X, Y)
+    assert found["more"][1] is None
+    np.testing.assert_allclose(found["x"], 2 * X * Y)
+    np.testing.assert_allclose(found["more"][0], X * X)
+
+
+def test_has_aux_returns_more_beside_the_scalar():
+    def loss(x, y):
+        return product(x, y), {"twice": 2 * x, "count": anp.asarray(x.ndim), "no": None}
+
+    (value, aux), grad = run(aotc.value_and_grad(loss, has_aux=True), X, Y)
+    np.testing.assert_allclose(value, np.sum(X * X * Y))
+    np.testing.assert_allclose(aux["twice"], 2 * X)
+    assert aux["count"] == 1
+    assert aux["no"] is None
+    np.testing.assert_allclose(grad, 2 * X * Y)
+    alone, aux = run(aotc.grad(loss, has_aux=True), X, Y)
+    np.testing.assert_allclose(alone, grad)
+    np.testing.assert_allclose(aux["twice"], 2 * X)
+
+
+def test_keyword_arguments_are_passed_on():
+    def loss(x, *, y):
+        return product(x, y)
+
+    np.testing.assert_allclose(
+        run(lambda x, y: aotc.grad(loss)(x, y=y), X, Y), 2 * X * Y
+    )
+
+
+def test_closures_see_arrays_around_them_as_constants():
+    def function(x, y):
+        scaled = y * 3
+        return aotc.grad(lambda v: product(v, scaled))(x)
+
+    np.testing.assert_allclose(run(function, X, Y), 2 * X * Y * 3)
+
+
+def test_an_array_that_is_argument_and_captured_counts_once():
+    def function(x, y):
+        return aotc.grad(lambda v: product(v, x))(x)
+
+    np.testing.assert_allclose(run(function, X, Y), 2 * X * X)
+
+
+def test_gradients_of_gradients():
+    def once(x, y):
+        return (aotc.grad(product)(x, y) * x * x).sum()
+
+    np.testing.assert_allclose(run(aotc.grad(once), X, Y), 6 * X * X * Y, rtol=1e-6)
+
+
+def test_nested_gradients_capture_through_every_level():
+    def function(x, y):
+        def outer(v):
+            inner = aotc.grad(lambda w: (w * w * w * y * v).sum())
+            return (inner(v) * x).sum()
+
+        return aotc.grad(outer)(x)
+
+    # inner(v) = 3 v**2 y v with v captured twice, as argument and constant
+    np.testing.assert_allclose(run(function, X, Y), 9 * X**2 * Y * X, rtol=1e-6)
+
+
+def test_one_function_is_differentiated_twice_and_at_different_shapes():
+    def function(x, y):
+        loss = aotc.grad(lambda v: (v * v * v).sum())
+        return loss(x), loss(y[:1]), loss(x) + loss(y)
+
+    first, second, third = run(function, X, Y)
+    np.testing.assert_allclose(first, 3 * X**2)
+    np.testing.assert_allclose(second, 3 * Y[:1] ** 2)
+    np.testing.assert_allclose(third, 3 * X**2 + 3 * Y**2)
+
+
+def test_functions_without_a_plain_name_are_differentiated():
+    class Loss:
+        def __call__(self, x, y):
+            return product(x, y)
+
+    for loss in (Loss(), functools.partial(product), Loss().__call__):
+        np.testing.assert_allclose(run(aotc.grad(loss), X, Y), 2 * X * Y)
+
+
+def test_a_differentiated_function_may_be_named_as_an_entry():
+    def entry(x):
+        return (x * x).sum()
+
+    np.testing.assert_allclose(run(lambda x: aotc.grad(entry)(x), X), 2 * X)
+
+
+def test_names_in_the_ir_tell_who_differentiates_what():
+    def function(x, y):
+        return aotc.grad(product)(x, y) + aotc.grad(lambda v: product(v, y))(x)
+
+    text = str(traced(function, X, Y).module)
+    for name in (
+        "entry.product",
+        "entry.product.vjp",
+        "entry.lambda",
+        "entry.lambda.vjp",
+    ):
+        assert f"@{name}(" in text
+
+
+def test_arguments_that_the_result_does_not_depend_on_have_zero_gradients():
+    found = run(aotc.grad(lambda x, y: (y * y).sum()), X, Y)
+    assert found.tolist() == [0, 0, 0]
+
+
+def test_integers_may_be_arguments_beside_those_in_argnums():
+    labels = np.array([0, 2], "i4")
+
+    def loss(x, indices):
+        return (x[indices] * x[indices]).sum()
+
+    np.testing.assert_allclose(run(aotc.grad(loss), X, labels), [1, 0, 4])
+
+
+def test_each_float_dtype_has_gradients():
+    for dtype in ("f2", "f4", "f8"):
+        x = X.astype(dtype)
+        assert run(aotc.grad(lambda x: (x * x).sum()), x).dtype == dtype
+
+
+# ---- what is refused ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argnums", [2, -3, (0, 0), (0, -2), (0, 5)])
+def test_argnums_that_name_no_argument_or_one_twice_are_refused(argnums):
+    error = refused(aotc.grad(product, argnums), X, Y)
+    assert error.code == "bad-argnums"
+    assert "2 positional arguments" in error.message
+
+
+def test_integers_have_no_gradients_and_the_leaf_is_named():
+    def function(x):
+        return aotc.grad(lambda p: p["x"][0].sum())({"x": [x], "n": x.astype("i32")})
+
+    error = refused(function, X)
+    assert error.code == "not-differentiable"
+    assert "leaf '0.n' of type i32[n3]" in error.message
+
+
+@pytest.mark.parametrize(
+    ("loss", "got"),
+    [
+        (lambda x: x, "f32[n3]"),
+        (lambda x: anp.argmax(x), "i32[]"),
+        (lambda x: (x.sum(), x), "tuple"),
+        (lambda x: {"a": x.sum()}, "dict"),
+        (lambda x: None, "NoneType"),
+    ],
+)
+def test_a_result_that_is_no_float_scalar_is_refused(loss, got):
+    error = refused(aotc.grad(loss), X)
+    assert error.code == "not-a-scalar"
+    assert f"got {got}" in error.message
+    assert "has_aux=True" in error.hint
+
+
+def test_has_aux_needs_a_pair():
+    error = refused(aotc.grad(lambda x: x.sum(), has_aux=True), X)
+    assert error.code == "not-a-scalar"
+    assert "must return (scalar, anything)" in error.message
+
+
+def test_gradients_are_not_computed_in_python():
+    with pytest.raises(InputError) as caught:
+        aotc.grad(product)(X, Y)
+    assert caught.value.code == "no-trace"
+    assert "value_and_grad(product)" in caught.value.message
