@@ -45,12 +45,25 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
         return Array(data=_number(x, like))
     if isinstance(x, (list, tuple)) and _python_numbers(x):
         return _from_list(x, like)
+    data = _numpy_array(x)
     try:
-        data = np.asarray(x)
         dtypes.canonical(data.dtype)
-    except (InputError, ValueError):
+    except InputError:
         fail("not-an-array", f"expected an array or a number; got {type(x).__name__}")
     return Array(data=data)
+
+
+def _numpy_array(x: Any) -> Any:
+    if isinstance(x, (list, tuple)) and any(isinstance(part, Array) for part in x):
+        fail(
+            "not-an-array",
+            f"expected an array; got a {type(x).__name__} of arrays",
+            "make one of it: aotc.numpy.asarray, stack or concatenate",
+        )
+    try:
+        return np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        fail("not-an-array", f"{type(x).__name__} is no array: {error}")
 
 
 def is_weak(x: Any) -> bool:
@@ -100,8 +113,10 @@ def _python_numbers(x: Any) -> bool:
 
 def _from_list(x: Any, like: str | None) -> Array:
     """An array of Python's numbers, in the dtype that one of them would have."""
-    data = np.asarray(x)
-    natural = {"b": "bool", "i": "i32"}.get(data.dtype.kind, "f32")
+    data = _numpy_array(x)
+    # NumPy makes objects of integers that fit no dtype of its own
+    natural = {"b": "bool", "f": "f32"}.get(data.dtype.kind, "i32")
+    natural = natural if data.size else "f32"
     dtype = _met(natural, like)
     if data.size and dtype in dtypes.INTEGERS:
         _number(int(data.min()), dtype)

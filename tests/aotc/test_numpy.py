@@ -269,6 +269,21 @@ def test_what_is_no_array_is_refused_by_name():
             anp.add(np.zeros(2, "f4"), thing)
 
 
+def test_lists_that_are_no_arrays_say_why():
+    x = anp.ones(2)
+    for wrong, message in (
+        ([x, x], "a list of arrays"),
+        ([[1], [1, 2]], "inhomogeneous"),
+        ([1, 2**70], "out of the range of i32"),
+        ([2**63], "out of the range of i32"),
+        ([1, "a"], "got list"),
+    ):
+        with pytest.raises(InputError, match=message):
+            anp.add(anp.ones(2, "i32"), wrong)
+    assert anp.asarray([]).dtype == "f32"
+    assert anp.asarray([x, x]).shape == (2, 2)
+
+
 def test_numpy_operators_on_mixed_operands_are_ours():
     x, y = np.array([1, 2], "f4"), anp.asarray([3.0, 4.0])
     same(x + y, [4.0, 6.0])
