@@ -34,6 +34,17 @@ def symbol_names(names: Sequence[str]) -> Iterator[None]:
         _symbol_names.pop()
 
 
+def _on_sizes(
+    method: Callable[["Dim", "Size"], "Size"],
+) -> Callable[["Dim", "Size"], "Size"]:
+    """Let Python ask the other operand (an array, say) where it is no size."""
+
+    def operator(self: "Dim", other: Any) -> Any:
+        return method(self, other) if isinstance(other, int | Dim) else NotImplemented
+
+    return operator
+
+
 class Dim:
     """A symbolic size: an affine expression over symbols, simplified on construction.
 
@@ -51,21 +62,27 @@ class Dim:
         """The size that symbol number `position` stands for."""
         return Dim(ir.AffineSymbolExpr.get(position))
 
+    @_on_sizes
     def __add__(self, other: "Size") -> "Size":
         return size_of(self.expr + _expr(other))
 
+    @_on_sizes
     def __sub__(self, other: "Size") -> "Size":
         return size_of(self.expr + _expr(other) * -1)
 
+    @_on_sizes
     def __rsub__(self, other: "Size") -> "Size":
         return size_of(_expr(other) + self.expr * -1)
 
+    @_on_sizes
     def __mul__(self, other: "Size") -> "Size":
         return size_of(self.expr * _expr(other))
 
+    @_on_sizes
     def __floordiv__(self, other: "Size") -> "Size":
         return size_of(ir.AffineExpr.get_floor_div(self.expr, _expr(other)))
 
+    @_on_sizes
     def __mod__(self, other: "Size") -> "Size":
         return size_of(ir.AffineExpr.get_mod(self.expr, _expr(other)))
 

@@ -4,6 +4,7 @@ import numpy
 import pytest
 
 import aotc.numpy as np
+from aotc import reference
 from aotc.errors import InputError
 
 ENTRY = """\
@@ -202,3 +203,18 @@ def test_a_reshape_that_does_not_divide_names_the_size(model):
     error = refused(model, "return x.reshape(-1, 3)")
     assert error.code == "shape-mismatch"
     assert "batch * 4 elements do not provably divide by 3" in error.message
+
+
+def test_a_symbolic_size_multiplies_an_array_from_either_side(model):
+    program = model.load(
+        """
+        import aotc
+
+        @aotc.entry(x=aotc.Spec(("n",)))
+        def f(x):
+            return x.shape[0] * x, x * x.shape[0]
+        """
+    )
+    ones = numpy.ones(3, "float32")
+    left, right = reference.evaluate(program.module, "f", [ones])
+    assert left.tolist() == right.tolist() == [3, 3, 3]
