@@ -6,8 +6,6 @@ and in the build report: two builds of one source give the same bytes.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +21,7 @@ from aotc.backend import SCOPE, Compiled, reader_name, writer_name
 from aotc.dialects.types import Tensor, symbol_names
 from aotc.errors import InputError
 from aotc.frontends.program import Entry, Port, Program, StateSpec, contract_names
-from aotc.mlir import PACKAGE
+from aotc.provenance import BINDINGS, provenance, sbom
 from aotc.pytree import leaf_names
 
 WEIGHTS_FILE = "weights.irpa"
@@ -71,11 +69,10 @@ def _created() -> str | None:
 
 
 def _toolchain(variants: Sequence[Compiled], passes: Sequence[str]) -> dict[str, Any]:
-    package = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}[PACKAGE]
     return {
         "aotc": aotc.__version__,
         "iree_compiler": variants[0].compiler,
-        "mlir": {"package": package, "version": installed_version(package)},
+        "mlir": {"package": BINDINGS, "version": installed_version(BINDINGS)},
         "passes": list(passes),
         "deterministic": True,
     }
@@ -178,8 +175,11 @@ def files(
         archive = folder / WEIGHTS_FILE
         write_parameters(program.parameters, archive)
         found[WEIGHTS_FILE] = archive
-    found["sbom.json"] = sbom(variants, name, version)
-    return found
+    return {
+        **found,
+        "provenance.json": provenance(program, variants, found),
+        "sbom.json": sbom(variants, found, (name, version)),
+    }
 
 
 def write_parameters(
@@ -193,43 +193,3 @@ def write_parameters(
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         index.add_buffer(name, data)
     index.create_archive_file(str(path))
-
-
-def sbom(variants: Sequence[Compiled], name: str, version: str) -> bytes:
-    """The software bill of materials, CycloneDX 1.6: what made the modules."""
-    tools = {
-        "aotc": aotc.__version__,
-        "iree-base-compiler": variants[0].compiler["version"],
-    }
-    document = {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "machine-learning-model",
-                "name": name,
-                "version": version,
-            },
-            "tools": {
-                "components": [
-                    {"type": "application", "name": tool, "version": release}
-                    for tool, release in tools.items()
-                ]
-            },
-        },
-        "components": [
-            {
-                "type": "file",
-                "name": _module_file(variant),
-                "hashes": [
-                    {
-                        "alg": "SHA-256",
-                        "content": hashlib.sha256(variant.vmfb).hexdigest(),
-                    }
-                ],
-            }
-            for variant in variants
-        ],
-    }
-    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")

@@ -31,7 +31,8 @@ ALLOWED = {
     "reference": MODEL | {"passes"},
     "backend": MODEL | {"frontends", "backend_worker"},
     "backend_worker": set(),
-    "packager": MODEL | {"frontends", "backend", "artifacts"},
+    "provenance": MODEL | {"frontends", "backend"},
+    "packager": MODEL | {"frontends", "backend", "artifacts", "provenance"},
     "pipeline": MODEL | {"frontends", "passes", "backend", "packager", "artifacts"},
     "cli": EDGE | {"runtime", "pipeline", "dialects"},
 }

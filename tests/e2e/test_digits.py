@@ -1,5 +1,6 @@
 """From model.py to right answers in a fresh process, on the real data."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -118,3 +119,22 @@ def test_the_manifest_tells_what_a_deployment_needs(aotc, release):
     inspected = aotc("inspect", release)
     assert inspected.returncode == 0
     assert "predict" in inspected.stdout
+
+
+def test_the_bundle_says_what_it_was_made_of(release):
+    statement = json.loads((release / "provenance.json").read_text())
+    modules = [
+        (release / s["name"], s["digest"]["sha256"]) for s in statement["subject"]
+    ]
+    assert {file.suffix for file, _ in modules} == {".vmfb", ".irpa"}
+    for file, digest in modules:
+        assert hashlib.sha256(file.read_bytes()).hexdigest() == digest
+    definition = statement["predicate"]["buildDefinition"]
+    assert definition["externalParameters"]["source"] == "model.py"
+    source = hashlib.sha256((DIGITS / "model.py").read_bytes()).hexdigest()
+    assert definition["resolvedDependencies"][0]["digest"]["sha256"] == source
+    sbom = json.loads((release / "sbom.json").read_text())
+    assert sbom["metadata"]["component"]["name"] == "digits"
+    assert {c["name"] for c in sbom["components"]} == {
+        f.relative_to(release).as_posix() for f, _ in modules
+    }

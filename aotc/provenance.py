@@ -1,0 +1,113 @@
+"""What a bundle was made of: its bill of materials and its provenance, as JSON files.
+
+Both depend on source and toolchain alone, so equal builds give equal bytes. They
+are covered by the bundle's signature like every other file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import aotc
+from aotc.backend import Compiled
+from aotc.frontends.program import Program
+from aotc.mlir import PACKAGE
+
+# import name of the bindings → distribution
+BINDINGS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}[PACKAGE]
+BUILD_TYPE = "urn:aotc:build:1"
+
+Files = Mapping[str, bytes | Path]
+
+
+def tools(variants: Sequence[Compiled]) -> dict[str, str]:
+    """What compiled the modules: distributions and their versions."""
+    return {
+        "aotc": aotc.__version__,
+        "iree-base-compiler": variants[0].compiler["version"],
+        BINDINGS: installed_version(BINDINGS),
+    }
+
+
+def sbom(variants: Sequence[Compiled], files: Files, title: tuple[str, str]) -> bytes:
+    """The software bill of materials, CycloneDX 1.6: files, and what made them."""
+    name, version = title
+    components = [
+        {"type": "application", "name": tool, "version": release}
+        for tool, release in tools(variants).items()
+    ]
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "machine-learning-model",
+                "name": name,
+                "version": version,
+            },
+            "tools": {"components": components},
+        },
+        "components": [
+            {
+                "type": "file",
+                "name": path,
+                "hashes": [{"alg": "SHA-256", "content": _sha256(content)}],
+            }
+            for path, content in sorted(files.items())
+        ],
+    }
+    return _canonical(document)
+
+
+def provenance(program: Program, variants: Sequence[Compiled], files: Files) -> bytes:
+    """An in-toto statement with SLSA provenance v1 about the modules and weights.
+
+    It names no builder identity and no time: who vouches for the build is told by the
+    signature, and equal builds are to be equal.
+    """
+    source = program.source
+    dependencies = [
+        {"uri": f"pkg:pypi/{tool}@{release}"}
+        for tool, release in tools(variants).items()
+    ]
+    document = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [
+            {"name": path, "digest": {"sha256": _sha256(content)}}
+            for path, content in sorted(files.items())
+        ],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {
+                    "source": source["file"],
+                    "entries": [entry.name for entry in program.entries],
+                    "targets": [str(variant.target) for variant in variants],
+                },
+                "resolvedDependencies": [
+                    {"name": source["file"], "digest": {"sha256": source["sha256"]}},
+                    *dependencies,
+                ],
+            },
+            "runDetails": {"builder": {"id": f"pkg:pypi/aotc@{aotc.__version__}"}},
+        },
+    }
+    return _canonical(document)
+
+
+def _sha256(content: bytes | Path) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _canonical(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")
