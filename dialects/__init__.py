@@ -5,6 +5,7 @@ owner of the MLIR context into which the dialect is loaded. `matrix()` is the op
 table that `aotc ops` prints.
 """
 
+import sys
 from functools import cache
 from typing import Any
 
@@ -26,7 +27,7 @@ from aotc.dialects import (
     windows,
 )
 from aotc.dialects.graph import RULES, Graph, GraphOp, Reason
-from aotc.mlir import ir
+from aotc.mlir import ir, provide_dialect
 
 FAMILIES = (
     creation,
@@ -61,6 +62,7 @@ def context() -> Any:
     created = ir.Context()
     # Verifiers are Python functions: threads would only wait for one another.
     created.enable_multithreading(False)
+    provide_dialect("graph", sys.modules[__name__])
     with created, ir.Location.unknown():
         Graph.load()
     return created

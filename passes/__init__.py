@@ -74,7 +74,7 @@ def run_passes(
     passes = [(name, load(name)) for name in names]
     records: list[PassRecord] = []
     for name, run in passes:
-        before = _bytecode(module)
+        before = _text(module)
         start = time.perf_counter()
         try:
             with module.context, ir.Location.unknown():
@@ -87,8 +87,8 @@ def run_passes(
     return records
 
 
-def _bytecode(module: Any) -> str:
-    return str(module.operation.get_asm(enable_debug_info=True))
+def _text(module: Any) -> str:
+    return str(module.operation.get_asm(enable_debug_info=True, assume_verified=True))
 
 
 def _failure(name: str, earlier: list[str], before: str, error: Exception) -> AotcError:
