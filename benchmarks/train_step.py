@@ -21,6 +21,8 @@ import numpy as np
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"
 RATE = 1e-3
+# Idle threads of one framework spin for a while and would slow down the next one.
+SETTLE = 0.01
 
 
 def aotc_step(threads):
@@ -128,6 +130,7 @@ def measure(steps, batches, rounds, warmup=20):
     for number in range(rounds + warmup):
         x, y = batches[number % len(batches)]
         for name, step in steps.items():
+            time.sleep(SETTLE)
             start = time.perf_counter()
             step(x, y)
             if number >= warmup:
