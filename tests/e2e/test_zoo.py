@@ -1,0 +1,84 @@
+"""Whole models of several kinds, compiled, equal the reference evaluation."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import reference
+from aotc.frontends import load
+from aotc.passes import run_passes
+from aotc.pipeline import build
+from aotc.pytree import flatten
+
+ZOO = Path(__file__).with_name("zoo.py")
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, home):
+    """The compiled zoo."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTC_HOME", str(home))
+        report = build(ZOO, output=tmp_path_factory.mktemp("zoo"))
+        return aotc.load(report.bundle)
+
+
+@pytest.fixture(scope="module")
+def program():
+    """The traced zoo, with derivatives written."""
+    traced = load(ZOO)
+    run_passes(traced.module, ["autodiff"])
+    return traced
+
+
+def inputs(name, rng):
+    """Seeded inputs of an entry."""
+    if name == "cnn_step":
+        x = rng.normal(size=(5, 16, 16, 3)).astype("f4")
+        return {"x": x, "y": rng.integers(0, 5, 5).astype("i4")}
+    if name == "lstm_gradient":
+        xs, target = rng.normal(size=(3, 6, 4)), rng.normal(size=(3, 8))
+        return {"xs": xs.astype("f4"), "target": target.astype("f4")}
+    if name == "second_derivative":
+        return {"x": rng.normal(size=3)}
+    shape = (3, 8) if name == "gpt_step" else (2, 5)
+    return {"ids": rng.integers(0, 20, shape).astype("i4")}
+
+
+def expected(program, name, values, stored):
+    """Outputs by the reference; states in `stored` are brought up to date."""
+    entry = program.entry(name)
+    arguments = [
+        values[p.name] if p.kind == "input" else stored[p.name] for p in entry.arguments
+    ]
+    results = reference.evaluate(program.module, name, arguments)
+    pairs = list(zip(entry.results, results, strict=True))
+    stored.update({p.name: value for p, value in pairs if p.kind == "state"})
+    return [value for p, value in pairs if p.kind == "output"]
+
+
+@pytest.mark.parametrize("name", ["gpt_predict", "lstm_gradient", "second_derivative"])
+def test_a_pure_entry_equals_the_reference(model, program, name):
+    values = inputs(name, np.random.default_rng(1))
+    wanted = expected(program, name, values, dict(program.parameters))
+    got, _ = flatten(model.entry(name)(**values))
+    precise = name == "second_derivative"
+    for a, b in zip(got, wanted, strict=True):
+        tolerance = 1e-12 if precise else 1e-5
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["cnn_step", "gpt_step"])
+def test_training_follows_the_reference_step_by_step(model, program, name):
+    rng, stored = np.random.default_rng(2), dict(program.parameters)
+    for _ in range(STEPS):
+        values = inputs(name, rng)
+        (loss,) = expected(program, name, values, stored)
+        np.testing.assert_allclose(model.entry(name)(**values), loss, rtol=1e-4)
+    state = name.replace("step", "state")
+    leaves, _ = flatten(model.read_state(state))
+    spec = next(s for s in program.states if s.name == state)
+    for leaf, parameter in zip(leaves, spec.leaves, strict=True):
+        np.testing.assert_allclose(leaf, stored[parameter], rtol=1e-3, atol=1e-4)

@@ -1,0 +1,163 @@
+"""Models of several kinds, small enough to evaluate by the reference, as entries."""
+
+import numpy
+
+import aotc
+import aotc.numpy as np
+from aotc import nn, optim, random
+
+rng = numpy.random.default_rng(0)
+
+
+def normal(*shape, scale=0.3):
+    """Seeded random weights."""
+    return (scale * rng.normal(size=shape)).astype("f4")
+
+
+def norm(size):
+    """Scale and bias of a normalisation."""
+    return {"scale": numpy.ones(size, "f4"), "bias": numpy.zeros(size, "f4")}
+
+
+# ---- a convolutional network with every kind of convolution, over a symbolic batch ---
+
+cnn = {
+    "strided": normal(3, 3, 3, 8),
+    "dilated": normal(3, 3, 8, 16),
+    "depthwise": normal(3, 3, 1, 16),
+    "grouped": normal(3, 3, 4, 16),
+    "norm": norm(16),
+    "head": normal(16, 5),
+}
+
+
+def batch_norm(x, scale, bias):
+    """Normalised over all axes but the last."""
+    axes = (0, 1, 2)
+    centered = x - x.mean(axes)
+    return centered * np.rsqrt(x.var(axes) + 1e-5) * scale + bias
+
+
+def cnn_loss(p, x, y):
+    """Cross-entropy of the network, and weight decay."""
+    h = nn.relu(nn.conv2d(x, p["strided"], strides=2, padding="SAME"))
+    h = nn.max_pool(h, 3, strides=2, padding=1)
+    h = batch_norm(nn.conv2d(h, p["dilated"], padding="SAME", dilation=2), **p["norm"])
+    skip = h
+    h = nn.silu(nn.conv2d(h, p["depthwise"], padding="SAME", groups=16))
+    h = nn.gelu(nn.conv2d(h, p["grouped"], padding=1, groups=4)) + skip
+    logits = nn.avg_pool(h, 2).mean((1, 2)) @ p["head"]
+    return nn.cross_entropy(logits, y).mean() + 1e-3 * (p["head"] ** 2).sum()
+
+
+sgd = optim.sgd(0.05, momentum=0.9)
+cnn_state = aotc.State({"params": cnn, "moments": sgd.init(cnn)})
+
+
+@aotc.entry(x=aotc.Spec(("batch", 16, 16, 3)), y=aotc.Spec(("batch",), "i32"))
+def cnn_step(cnn_state, x, y):
+    """One step of SGD with momentum."""
+    value, grads = aotc.value_and_grad(cnn_loss)(cnn_state["params"], x, y)
+    params, moments = sgd.update(grads, cnn_state["moments"], cnn_state["params"])
+    return {"params": params, "moments": moments}, value
+
+
+# ---- a transformer with dropout ------------------------------------------------------
+
+WIDTH, HEADS, LENGTH = 16, 2, 8
+gpt = {
+    "token": normal(20, WIDTH),
+    "position": normal(LENGTH, WIDTH),
+    "attention": {
+        "norm": norm(WIDTH),
+        "qkv": normal(WIDTH, 3 * WIDTH),
+        "out": normal(WIDTH, WIDTH),
+    },
+    "mlp": {
+        "norm": norm(WIDTH),
+        "up": normal(WIDTH, 4 * WIDTH),
+        "down": normal(4 * WIDTH, WIDTH),
+    },
+}
+
+
+def attention(p, x):
+    """Causal self-attention."""
+    batch, length, _ = x.shape
+    parts = np.split(nn.layer_norm(x, **p["norm"]) @ p["qkv"], 3, axis=-1)
+    shape = (batch, length, HEADS, WIDTH // HEADS)
+    q, k, v = (np.transpose(np.reshape(a, shape), (0, 2, 1, 3)) for a in parts)
+    scores = q @ np.swapaxes(k, -1, -2) / (WIDTH // HEADS) ** 0.5
+    steps = np.arange(length)
+    causal = np.greater_equal(steps[:, None], steps[None, :])
+    mixed = nn.softmax(np.where(causal, scores, -1e9)) @ v
+    return np.reshape(np.transpose(mixed, (0, 2, 1, 3)), x.shape) @ p["out"]
+
+
+def gpt_logits(p, ids, key=None):
+    """Next-token logits; dropout where there is a key."""
+    x = nn.embedding(p["token"], ids) + p["position"][: ids.shape[1]]
+    x = x + attention(p["attention"], x)
+    h = nn.gelu(nn.layer_norm(x, **p["mlp"]["norm"]) @ p["mlp"]["up"], approximate=True)
+    h = h if key is None else nn.dropout(key, h, 0.1)
+    return (x + h @ p["mlp"]["down"]) @ p["token"].T
+
+
+def gpt_loss(p, ids, key):
+    """Mean surprise at the next token."""
+    return nn.cross_entropy(gpt_logits(p, ids[:, :-1], key), ids[:, 1:]).mean()
+
+
+adam = optim.adam(1e-2)
+gpt_state = aotc.State({"params": gpt, "moments": adam.init(gpt), "key": random.key(3)})
+gpt_weights = aotc.Weights(gpt)
+
+
+@aotc.entry(ids=aotc.Spec((3, LENGTH), "i32"))
+def gpt_step(gpt_state, ids):
+    """One step of Adam; the random key is part of the state."""
+    key, dropout_key = random.split(gpt_state["key"])
+    loss = aotc.value_and_grad(gpt_loss)
+    value, grads = loss(gpt_state["params"], ids, dropout_key)
+    params, moments = adam.update(grads, gpt_state["moments"], gpt_state["params"])
+    return {"params": params, "moments": moments, "key": key}, value
+
+
+@aotc.entry(ids=aotc.Spec(("batch", aotc.Dim("length", max=LENGTH)), "i32"))
+def gpt_predict(gpt_weights, ids):
+    """Logits for any batch and length."""
+    return gpt_logits(gpt_weights, ids)
+
+
+# ---- a recurrent network, and derivatives of derivatives -----------------------------
+
+cell = aotc.Weights({"x": normal(4, 32), "h": normal(8, 32), "bias": normal(32)})
+
+
+def lstm(p, xs):
+    """The last hidden state of six steps."""
+    h = c = np.zeros((xs.shape[0], 8))
+    for step in range(6):
+        gates = xs[:, step] @ p["x"] + h @ p["h"] + p["bias"]
+        i, f, g, o = np.split(gates, 4, axis=-1)
+        c = nn.sigmoid(f) * c + nn.sigmoid(i) * np.tanh(g)
+        h = nn.sigmoid(o) * np.tanh(c)
+    return h
+
+
+@aotc.entry(xs=aotc.Spec(("batch", 6, 4)), target=aotc.Spec(("batch", 8)))
+def lstm_gradient(cell, xs, target):
+    """The loss, and its gradient by weights and inputs."""
+    return aotc.value_and_grad(
+        lambda p, inputs: np.square(lstm(p, inputs) - target).mean(), argnums=(0, 1)
+    )(cell, xs)
+
+
+@aotc.entry(x=aotc.Spec((3,), "f64"))
+def second_derivative(x):
+    """The gradient of the squared gradient of sin(x) e**x tanh(x), in f64."""
+
+    def first(v):
+        return aotc.grad(lambda u: (np.sin(u) * np.exp(u) * np.tanh(u)).sum())(v)
+
+    return aotc.grad(lambda v: (first(v) ** 2).sum())(x)
