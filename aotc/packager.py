@@ -21,7 +21,7 @@ from aotc.backend import SCOPE, Compiled, reader_name, writer_name
 from aotc.dialects.types import Tensor, symbol_names
 from aotc.errors import InputError
 from aotc.frontends.program import Entry, Port, Program, StateSpec, contract_names
-from aotc.provenance import BINDINGS, provenance, sbom
+from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
 
 WEIGHTS_FILE = "weights.irpa"
@@ -175,10 +175,11 @@ def files(
         archive = folder / WEIGHTS_FILE
         write_parameters(program.parameters, archive)
         found[WEIGHTS_FILE] = archive
+    digested = digests(found)
     return {
         **found,
-        "provenance.json": provenance(program, variants, found),
-        "sbom.json": sbom(variants, found, (name, version)),
+        "provenance.json": provenance(program, variants, digested),
+        "sbom.json": sbom(variants, digested, (name, version)),
     }
 
 

@@ -22,7 +22,12 @@ from aotc.mlir import PACKAGE
 BINDINGS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}[PACKAGE]
 BUILD_TYPE = "urn:aotc:build:1"
 
-Files = Mapping[str, bytes | Path]
+Digests = Mapping[str, str]  # SHA-256 in hexadecimal by path in the bundle
+
+
+def digests(files: Mapping[str, bytes | Path]) -> Digests:
+    """The digest of every file, in the order of their paths; each is read once."""
+    return {path: _sha256(content) for path, content in sorted(files.items())}
 
 
 def tools(variants: Sequence[Compiled]) -> dict[str, str]:
@@ -34,7 +39,7 @@ def tools(variants: Sequence[Compiled]) -> dict[str, str]:
     }
 
 
-def sbom(variants: Sequence[Compiled], files: Files, title: tuple[str, str]) -> bytes:
+def sbom(variants: Sequence[Compiled], files: Digests, title: tuple[str, str]) -> bytes:
     """The software bill of materials, CycloneDX 1.6: files, and what made them."""
     name, version = title
     components = [
@@ -57,19 +62,19 @@ def sbom(variants: Sequence[Compiled], files: Files, title: tuple[str, str]) -> 
             {
                 "type": "file",
                 "name": path,
-                "hashes": [{"alg": "SHA-256", "content": _sha256(content)}],
+                "hashes": [{"alg": "SHA-256", "content": digest}],
             }
-            for path, content in sorted(files.items())
+            for path, digest in files.items()
         ],
     }
     return _canonical(document)
 
 
-def provenance(program: Program, variants: Sequence[Compiled], files: Files) -> bytes:
+def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -> bytes:
     """An in-toto statement with SLSA provenance v1 about the modules and weights.
 
-    It names no builder identity and no time: who vouches for the build is told by the
-    signature, and equal builds are to be equal.
+    Its builder is the tool, and it names no person, machine or time: who vouches for
+    the build is told by the signature, and equal builds are to be equal.
     """
     source = program.source
     dependencies = [
@@ -79,8 +84,8 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Files) -> 
     document = {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [
-            {"name": path, "digest": {"sha256": _sha256(content)}}
-            for path, content in sorted(files.items())
+            {"name": path, "digest": {"sha256": digest}}
+            for path, digest in files.items()
         ],
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {

@@ -33,6 +33,18 @@ def dot_axes(
     }
 
 
+def bilinear_jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
+    """The tangent of an op that is linear in each of its two operands."""
+    cls, (lhs, rhs) = type(op), op.operands
+    attributes = cls.attributes_of(op)
+    terms = []
+    if dl is not None:
+        terms.append(cls.build(dl, rhs, **attributes))
+    if dr is not None:
+        terms.append(cls.build(lhs, dr, **attributes))
+    return b.add(*terms) if len(terms) == 2 else terms[0]
+
+
 class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     """y = the sum of lhs * rhs over the contracted axes, for each index of the others.
 
@@ -78,16 +90,10 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         wide = dt.to_numpy(accumulator(dt.canonical(lhs.dtype)))
         return np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, out)
 
-    @classmethod
-    def jvp(cls, b: Any, op: Any, dl: Any, dr: Any) -> Any:
+    @staticmethod
+    def jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
         """Linear in each operand."""
-        axes = cls.attributes_of(op)
-        terms = []
-        if dl is not None:
-            terms.append(b.dot_general(dl, op.rhs, **axes))
-        if dr is not None:
-            terms.append(b.dot_general(op.lhs, dr, **axes))
-        return b.add(*terms) if len(terms) == 2 else terms[0]
+        return bilinear_jvp(b, op, dl, dr)
 
     @staticmethod
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:

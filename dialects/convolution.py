@@ -11,7 +11,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.contraction import multiply_accumulate
+from aotc.dialects.contraction import bilinear_jvp, multiply_accumulate
 from aotc.dialects.conversion import accumulator
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.patches import patches
@@ -90,16 +90,10 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         ]
         return np.concatenate(parts, -1)
 
-    @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any, dk: Any) -> Any:
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any, dk: Any) -> Any:
         """Linear in each operand."""
-        attributes = cls.attributes_of(op)
-        terms = []
-        if dx is not None:
-            terms.append(b.conv_general(dx, op.kernel, **attributes))
-        if dk is not None:
-            terms.append(b.conv_general(op.x, dk, **attributes))
-        return b.add(*terms) if len(terms) == 2 else terms[0]
+        return bilinear_jvp(b, op, dx, dk)
 
     @staticmethod
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
