@@ -38,7 +38,7 @@ class Stage:
 STAGES = (
     Stage("graph"),
     Stage("optimized", ("autodiff", "inline", "simplify", "cse", "simplify")),
-    Stage("linalg", ("lower-to-linalg", "cse")),
+    Stage("linalg", ("decompose", "simplify", "cse", "lower-to-linalg", "cse")),
     Stage("vmfb"),
     Stage("bundle"),
 )

@@ -49,7 +49,7 @@ def _call(function: Any, arrays: list[Any], functions: dict[str, Any]) -> list[A
             callee = functions[ir.FlatSymbolRefAttr(op.callee).value]
             results = _call(callee, operands, functions)
         else:
-            results = [evaluate_op(op, operands, symbols)]
+            results = evaluate_op(op, operands, symbols)
         values.update(zip(op.results, results, strict=True))
     raise AssertionError("a function ends in a return")
 

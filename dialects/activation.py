@@ -8,6 +8,7 @@ from aotc import dtypes as dt
 from aotc.dialects import approximations as approx
 from aotc.dialects import scalars
 from aotc.dialects.attributes import Str
+from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import by_kind
@@ -102,6 +103,8 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
     def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
         """(Phi(x) + x Phi'(x)) dy."""
         return [cls.jvp(b, op, dy)]
+
+    batch = leading()
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:

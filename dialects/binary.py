@@ -8,6 +8,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects import approximations as approx
 from aotc.dialects import scalars
+from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype, require_equal
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import by_kind
@@ -49,6 +50,7 @@ class Binary(GraphOp, traits=[Pure]):
         left, right = cls.partials(b, op)
         return [left(dy), right(dy)]
 
+    batch = leading()
     samples = [
         Sample((f32(2, 3), f32(2, 3))),
         Sample((f32("n", 4), f32("n", 4))),

@@ -10,11 +10,12 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints
+from aotc.dialects.batching import moved
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.conversion import accumulator, conversion
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg
 
@@ -103,6 +104,26 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             (op.rhs, op.rhs_batch, op.rhs_contract),
         ]
         return [_operand_adjoint(b, dy, sides, which) for which in (0, 1)]
+
+    @staticmethod
+    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
+        """A batch axis of both, or a free axis of one, which then goes to the front."""
+        axes = DotGeneral.attributes_of(op)
+        for side, has in zip(("lhs", "rhs"), batched, strict=True):
+            for kind in ("batch", "contract"):
+                name = f"{side}_{kind}"
+                axes[name] = moved(axes[name], size) if has else axes[name]
+        if all(batched):
+            axes["lhs_batch"] = (0, *axes["lhs_batch"])
+            axes["rhs_batch"] = (0, *axes["rhs_batch"])
+            return b.dot_general(*operands, **axes)
+        y = b.dot_general(*operands, **axes)
+        rank = Tensor.of(y).rank
+        first = len(op.lhs_batch)
+        if batched[1]:
+            first = Tensor.of(op.lhs).rank - len(op.lhs_contract)
+        order = (first, *(axis for axis in range(rank) if axis != first))
+        return b.transpose(y, permutation=order)
 
     @staticmethod
     def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:

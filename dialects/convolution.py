@@ -10,6 +10,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
+from aotc.dialects.batching import all_spread
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.contraction import bilinear_jvp, multiply_accumulate
 from aotc.dialects.conversion import accumulator
@@ -99,6 +100,14 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
         """A convolution with the mirrored kernel; windows of x against dy."""
         return [_input_adjoint(b, op, dy), _kernel_adjoint(b, op, dy)]
+
+    @staticmethod
+    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
+        """More images; with a kernel for each, groups of channels beside each other."""
+        if not batched[1]:
+            return _more_images(b, op, *operands)
+        x, kernel = all_spread(b, operands, batched, size)
+        return _more_groups(b, op, x, kernel, size)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any, kernel: Any) -> Any:
@@ -370,3 +379,41 @@ def _grouped_maps(op: Any, spatial: int) -> list[Any]:
             [n, *positions, group, feature],
         )
     ]
+
+
+# ---- batched ------------------------------------------------------------------------
+
+
+def _more_images(b: Any, op: Any, x: Any, kernel: Any) -> Any:
+    """The leading axis of x as part of N."""
+    shape = Tensor.of(x).shape
+    flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
+    y = b.conv_general(flat, kernel, **ConvGeneral.attributes_of(op))
+    return b.reshape(y, shape=(*shape[:2], *Tensor.of(y).shape[1:]))
+
+
+def _more_groups(b: Any, op: Any, x: Any, kernel: Any, size: Size) -> Any:
+    """The leading axes of x and of the kernel as groups of channels and features."""
+    if not isinstance(size, int):
+        raise InputError(
+            "symbolic-size",
+            f"a kernel for each of '{size}' convolutions needs a fixed number of them",
+        )
+    attributes = ConvGeneral.attributes_of(op)
+    attributes["groups"] *= size
+    channels = _merged_before_last(b, x)
+    y = b.conv_general(channels, _merged_before_last(b, kernel), **attributes)
+    shape = Tensor.of(y).shape
+    split = b.reshape(y, shape=(*shape[:-1], size, shape[-1] // size))
+    rank = len(shape) + 1
+    order = (rank - 2, *range(rank - 2), rank - 1)
+    return b.transpose(split, permutation=order)
+
+
+def _merged_before_last(b: Any, x: Any) -> Any:
+    """The leading axis moved before the last one, and merged with it."""
+    shape = Tensor.of(x).shape
+    rank = len(shape)
+    order = (*range(1, rank - 1), 0, rank - 1)
+    moved = b.transpose(x, permutation=order)
+    return b.reshape(moved, shape=(*shape[1:-1], shape[0] * shape[-1]))

@@ -6,6 +6,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Array, Int, Sizes, Str
+from aotc.dialects.batching import NO_OPERANDS
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.conversion import conversion
 from aotc.dialects.graph import GraphOp, Pure, Result
@@ -44,6 +45,8 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     jvp = staticmethod(_no_tangent)
     vjp = staticmethod(_no_cotangents)
+
+    batch = NO_OPERANDS
 
     @staticmethod
     def lower(low: Any, op: Any) -> Any:
@@ -87,6 +90,8 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     jvp = staticmethod(_no_tangent)
     vjp = staticmethod(_no_cotangents)
+
+    batch = NO_OPERANDS
 
     @staticmethod
     def lower(low: Any, op: Any) -> Any:
@@ -133,6 +138,8 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     jvp = staticmethod(_no_tangent)
     vjp = staticmethod(_no_cotangents)
+
+    batch = NO_OPERANDS
 
     @staticmethod
     def lower(low: Any, op: Any) -> Any:

@@ -8,12 +8,19 @@ Every op is one class that holds everything known about it, in this order:
     ref          its meaning, in NumPy
     jvp          tangents of the operands → tangent of the result
     vjp          cotangent of the result → cotangents of the operands
+    batch        operands with a leading axis → the results with it
     lower        the op as linalg on tensors
     samples      typical and extreme uses; the op × rule test runs every rule on them
 
+An op with several results has a tuple in each place where others have one thing: the
+types of `infer`, the arrays of `ref`, the tangents of `jvp` and the cotangents that
+`vjp` gets.
+
 A rule that does not apply holds a `Reason`, never nothing. `verify` follows from
 `infer`: an op is valid when its operands and attributes infer its result types.
-An op may also have `simplify`: an equal, cheaper value, or None.
+In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
+which the pass of that name puts in its place. It may also have `simplify`: an equal,
+cheaper value, or None. An op with an effect beside its results is not `Pure`.
 
 The base of all ops is `GraphOp`; families add their own base classes. The bindings
 evaluate annotations, so modules of this package must not postpone them.
@@ -45,7 +52,7 @@ else:
     Operand = ext.Operand
     Result = ext.Result
 
-RULES = ("verify", "infer", "ref", "jvp", "vjp", "lower", "samples")
+RULES = ("verify", "infer", "ref", "jvp", "vjp", "batch", "lower", "samples")
 
 
 class Graph(ext.Dialect, name="graph"):  # type: ignore[call-arg]
@@ -101,17 +108,21 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
 
     @classmethod
     def build(cls, *operands: Any, **attributes: Any) -> Any:
-        """Insert this op at the current insertion point, and return its result.
+        """Insert this op at the current insertion point.
 
-        The result type is inferred; all attributes must be given.
+        The result types are inferred; all attributes must be given.
+
+        Returns:
+            The result; a list of them where `infer` gives a tuple.
         """
-        result = cls.infer(*map(Tensor.of, operands), **attributes)
-        return ir.Operation.create(
+        inferred = cls.infer(*map(Tensor.of, operands), **attributes)
+        op = ir.Operation.create(
             cls.OPERATION_NAME,
-            results=[result.to_mlir()],
+            results=[tensor.to_mlir() for tensor in several(inferred)],
             operands=list(operands),
             attributes={n: c.encode(attributes[n]) for n, c in cls.codecs.items()},
-        ).results[0]
+        )
+        return list(op.results) if isinstance(inferred, tuple) else op.results[0]
 
     @classmethod
     def verify_invariants(cls, op: Any) -> bool:
@@ -127,18 +138,36 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
         except AotcError as error:
             op.location.emit_error(f"graph.{cls._op_name}: {error.message}")
             return False
-        actual = Tensor.of(op.results[0])
+        expected, actual = several(expected), tuple(map(Tensor.of, op.results))
         if expected != actual:
             op.location.emit_error(
-                f"graph.{cls._op_name}: the operands give {expected}, "
-                f"but the result type is {actual}"
+                f"graph.{cls._op_name}: the operands give {_listed(expected)}, "
+                f"but the result type is {_listed(actual)}"
             )
         return bool(expected == actual)
 
     @classmethod
     def rule(cls, name: str) -> Any:
         """The rule `name`, or the `Reason` for which there is none."""
-        return cls.verify_invariants if name == "verify" else getattr(cls, name, None)
+        if name == "verify":
+            return cls.verify_invariants
+        if name == "lower" and hasattr(cls, "decompose"):
+            return cls.decompose
+        return getattr(cls, name, None)
+
+
+def several(found: Any) -> tuple[Any, ...]:
+    """What a rule gives, one for each result: most ops have one and give no tuple."""
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def has_effect(op: Any) -> bool:
+    """Whether `op` does more than compute its results, and must be kept."""
+    return Pure not in type(op)._traits
+
+
+def _listed(types: Sequence[Tensor]) -> str:
+    return ", ".join(map(str, types))
 
 
 def _is_attribute(kind: Any) -> bool:
@@ -149,8 +178,8 @@ def _attribute_property(name: str, codec: type[Attribute]) -> property:
     return property(lambda self: codec.decode(self.attributes[name]))
 
 
-def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> Any:
-    """What `op` computes from NumPy `arrays`, by its `ref` rule.
+def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> list[Any]:
+    """The results that `op` computes from NumPy `arrays`, by its `ref` rule.
 
     Args:
         op: an op of the graph dialect.
@@ -164,9 +193,14 @@ def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> Any:
             attributes[name] = tuple(
                 evaluate_size(size, symbols) for size in attributes[name]
             )
-    result = cls.ref(*arrays, **attributes)
-    dtype = dt.to_numpy(Tensor.of(op.results[0]).dtype)
-    return np.asarray(result).astype(dtype, copy=False)
+    results = several(cls.ref(*arrays, **attributes))
+    types = map(Tensor.of, op.results)
+    return [in_dtype(x, kind) for x, kind in zip(results, types, strict=True)]
+
+
+def in_dtype(array: Any, kind: Tensor) -> Any:
+    """An array that a `ref` rule gave, in the dtype that `infer` promised."""
+    return np.asarray(array).astype(dt.to_numpy(kind.dtype), copy=False)
 
 
 def where_of(op: Any) -> str | None:

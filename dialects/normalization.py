@@ -6,11 +6,12 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Float, Int
+from aotc.dialects.batching import all_spread, leading, moved, spread
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.conversion import accumulator
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg, math
 
@@ -28,6 +29,8 @@ class AlongAxis(GraphOp, traits=[Pure]):
         require_dtype(x, dt.FLOATS)
         require_axes(x, (axis,))
         return x
+
+    batch = leading(axis=moved)
 
     samples = [
         Sample((f32(2, 5),), {"axis": 1}),
@@ -223,6 +226,21 @@ class LayerNorm(GraphOp, name="layer_norm", traits=[Pure]):
             b.reduce_sum(b.multiply(dy, x_hat), axes=others),
             b.reduce_sum(dy, axes=others),
         ]
+
+    @staticmethod
+    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
+        """One more axis of x; a scale and bias for each are applied afterwards."""
+        x = operands[0] if batched[0] else spread(b, operands[0], size)
+        if not any(batched[1:]):
+            return b.layer_norm(x, *operands[1:], epsilon=op.epsilon)
+        line = Tensor.of(op.scale)
+        unit, zero = b.full(line, 1.0), b.full(line, 0.0)
+        y, like = b.layer_norm(x, unit, zero, epsilon=op.epsilon), Tensor.of(x)
+        scale, bias = (
+            b.broadcast(part, shape=like.shape, axes=(0, like.rank - 1))
+            for part in all_spread(b, operands[1:], batched[1:], size)
+        )
+        return b.add(b.multiply(y, scale), bias)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any, scale: Any, bias: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints
+from aotc.dialects.batching import folded
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.conversion import accumulator
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
@@ -52,6 +53,8 @@ class Pool(GraphOp, traits=[Pure]):
         return cls.reduce(
             patches.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype)))), axes
         )
+
+    batch = staticmethod(folded)
 
     @classmethod
     def lower(cls, low: Any, op: Any, x: Any) -> Any:

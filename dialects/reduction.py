@@ -7,6 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
+from aotc.dialects.batching import leading, moved
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.conversion import accumulator, integer_bounds
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
@@ -50,6 +51,8 @@ class Reduction(GraphOp, traits=[Pure]):
         spread = b.expand(dy, Tensor.of(op.x), op.axes)
         weights = cls.weights(b, op)
         return [spread if weights is None else b.multiply(weights, spread)]
+
+    batch = leading(axes=moved)
 
     @classmethod
     def lower(cls, low: Any, op: Any, x: Any) -> Any:
@@ -205,6 +208,8 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     jvp = NOT_DIFFERENTIABLE("integer result")
     vjp = NOT_DIFFERENTIABLE("integer result")
+
+    batch = leading(axis=moved)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects import scalars
 from aotc.dialects.attributes import Str
+from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype, require_equal
 from aotc.dialects.conversion import conversion, saturate_numpy
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
@@ -56,6 +57,8 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     jvp = NOT_DIFFERENTIABLE("bool result")
     vjp = NOT_DIFFERENTIABLE("bool result")
+
+    batch = leading()
 
     @staticmethod
     def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
@@ -111,6 +114,8 @@ class Select(GraphOp, name="select", traits=[Pure]):
         zero = b.full_like(dy, 0.0)
         taken = b.select(op.condition, dy, zero)
         return [None, taken, b.select(op.condition, zero, dy)]
+
+    batch = leading()
 
     @staticmethod
     def lower(low: Any, op: Any, *operands: Any) -> Any:
@@ -169,6 +174,8 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
         dx = b.select(below, zero, rest)
         return [dx, b.select(below, rest, zero), b.select(above, dy, zero)]
 
+    batch = leading()
+
     lower = by_kind(
         f=lambda x, lo, hi: arith.minimumf(arith.maximumf(x, lo), hi),
         i=lambda x, lo, hi: arith.minsi(arith.maxsi(x, lo), hi),
@@ -215,6 +222,8 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         """The cotangent in the operand's dtype."""
         source = Tensor.of(op.x).dtype
         return [b.cast(dy, dtype=source) if dt.is_float(source) else None]
+
+    batch = leading()
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:

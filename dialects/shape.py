@@ -6,6 +6,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Sizes
+from aotc.dialects.batching import after_leading, leading, moved, sized
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.patterns import made_by
 from aotc.dialects.samples import Sample, f32, i32
@@ -54,6 +55,8 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
         """Back to the operand's shape."""
         return [b.reshape(dy, shape=Tensor.of(op.x).shape)]
+
+    batch = leading(shape=sized)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
@@ -112,6 +115,8 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         """The inverse permutation."""
         inverse = tuple(int(axis) for axis in np.argsort(op.permutation))
         return [b.transpose(dy, permutation=inverse)]
+
+    batch = leading(permutation=after_leading)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
@@ -189,6 +194,8 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
         """The sum over all repetitions."""
         return [b.sum_to(dy, Tensor.of(op.x).shape, op.axes)]
+
+    batch = leading(shape=sized, axes=after_leading)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
@@ -272,6 +279,8 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
         """Its own inverse."""
         return [b.reverse(dy, axes=op.axes)]
+
+    batch = leading(axes=moved)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Float, Int, Ints, Sizes
+from aotc.dialects.batching import before, leading, moved, sized
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32, i32
@@ -75,6 +76,8 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         high = [n - c - f for n, c, f in zip(have, covered, op.start, strict=True)]
         interior = [stride - 1 for stride in op.strides]
         return [b.pad(dy, low=op.start, high=high, interior=interior, value=0.0)]
+
+    batch = leading(start=before(0), sizes=sized, strides=before(1))
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
@@ -209,6 +212,8 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         inner = b.pad(dy, low=low, high=high, interior=none, value=0.0)
         strides = tuple(k + 1 for k in op.interior)
         return [b.slice(inner, start=none, sizes=x.shape, strides=strides)]
+
+    batch = leading(low=before(0), high=before(0), interior=before(0))
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
@@ -354,6 +359,8 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
             b.pad(dy, low=none, high=after, interior=none, value=0.0),
             b.pad(dy, low=before, high=none, interior=none, value=0.0),
         ]
+
+    batch = leading(axis=moved)
 
     @staticmethod
     def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects import approximations as approx
 from aotc.dialects import scalars
+from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import by_kind
@@ -38,6 +39,7 @@ class Unary(GraphOp, traits=[Pure]):
         """Dx = f'(x) dy."""
         return [_scaled(b, dy, cls.derivative(b, op))]
 
+    batch = leading()
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((f32(0),))]
 
 

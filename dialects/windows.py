@@ -7,6 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints
+from aotc.dialects.batching import folded
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.patches import patches
 from aotc.dialects.samples import Sample, f32
@@ -88,6 +89,8 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
         """Windows overlap, so their elements add up."""
         return [fold(b, dy, Tensor.of(op.x), op.window, op.strides, op.dilation)]
+
+    batch = staticmethod(folded)
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:

@@ -22,6 +22,7 @@ from aotc.mlir import ir
 PASSES = {
     "autodiff": "aotc.passes.autodiff",
     "inline": "aotc.passes.inline",
+    "decompose": "aotc.passes.decompose",
     "simplify": "aotc.passes.simplify",
     "cse": "aotc.passes.cse",
     "lower-to-linalg": "aotc.passes.lower_to_linalg",

@@ -75,14 +75,14 @@ class _Reverse:
 
     def run(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs in `wrt`."""
-        floats = [v for v in outputs if dtypes.is_float(Tensor.of(v).dtype)]
+        floats = [value for value in outputs if _is_float(value)]
         for value, cotangent in zip(floats, cotangents, strict=True):
             self._accumulate(value, cotangent)
         for op in reversed(self.forward):
-            dy = self.cotangents.get(op.results[0])
-            if dy is not None:
+            known = [self.cotangents.get(value) for value in op.results]
+            if any(dy is not None for dy in known):
                 with op.location:
-                    self._propagate(op, dy)
+                    self._propagate(op, known)
         return [self._gradient(self.inputs[index]) for index in self.wrt]
 
     def _dependents(self, roots: Sequence[Any]) -> set[Any]:
@@ -90,12 +90,10 @@ class _Reverse:
         active = set(roots)
         for op in self.forward:
             if any(value in active for value in op.operands):
-                active.update(
-                    v for v in op.results if dtypes.is_float(Tensor.of(v).dtype)
-                )
+                active.update(value for value in op.results if _is_float(value))
         return active
 
-    def _propagate(self, op: Any, dy: Any) -> None:
+    def _propagate(self, op: Any, known: Sequence[Any]) -> None:
         rule = type(op).vjp
         if isinstance(rule, Reason):
             raise CompileError(
@@ -103,9 +101,12 @@ class _Reverse:
                 f"graph.{type(op)._op_name} cannot be differentiated: {rule.text}",
                 where=where_of(op),
             )
-        for operand, cotangent in zip(
-            op.operands, rule(self.build, op, dy), strict=True
-        ):
+        dys = [
+            self.build.full_like(value, 0.0) if dy is None and _is_float(value) else dy
+            for value, dy in zip(op.results, known, strict=True)
+        ]
+        cotangents = rule(self.build, op, *dys)
+        for operand, cotangent in zip(op.operands, cotangents, strict=True):
             if cotangent is not None:
                 self._accumulate(operand, cotangent)
 
@@ -120,3 +121,7 @@ class _Reverse:
     def _gradient(self, value: Any) -> Any:
         known = self.cotangents.get(value)
         return self.build.full(Tensor.of(value), 0.0) if known is None else known
+
+
+def _is_float(value: Any) -> bool:
+    return dtypes.is_float(Tensor.of(value).dtype)

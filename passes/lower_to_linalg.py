@@ -12,7 +12,7 @@ integers; each symbol is read once, from the first input whose size it is.
 
 from typing import Any
 
-from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.graph import GraphOp, several, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Dim, Tensor, element_count, lowered_type
 from aotc.errors import CompileError
@@ -62,12 +62,13 @@ def _lower_op(lowering: Lowering, op: Any, mapping: dict[Any, Any]) -> None:
             where=where_of(op),
             hint="run the passes 'autodiff' and 'inline' first",
         )
-    result = Tensor.of(op.results[0])
-    if element_count(result.shape) == 0:
+    results = [Tensor.of(value) for value in op.results]
+    if results and all(element_count(result.shape) == 0 for result in results):
         # Nothing to compute, and not every upstream op accepts having nothing to do.
-        mapping[op.results[0]] = lowering.empty(result)
-        return
-    mapping[op.results[0]] = type(op).lower(lowering, op, *operands)
+        lowered = tuple(lowering.empty(result) for result in results)
+    else:
+        lowered = several(type(op).lower(lowering, op, *operands))
+    mapping.update(zip(op.results, lowered, strict=True))
 
 
 def _symbol_values(function: Any, inputs: list[Tensor], arguments: Any) -> list[Any]:

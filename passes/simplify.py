@@ -10,7 +10,7 @@ Requires and ensures nothing; repeats until nothing changes.
 from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import GraphOp, evaluate
+from aotc.dialects.graph import GraphOp, evaluate, has_effect, several
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import func, ir
 
@@ -35,14 +35,18 @@ def _sweep(block: Any) -> bool:
         if isinstance(op, GraphOp):
             changed |= _replace(op)
     for op in reversed(list(block.operations)):
-        if isinstance(op, GraphOp) and not list(op.results[0].uses):
+        if isinstance(op, GraphOp) and not has_effect(op) and not _is_used(op):
             op.operation.erase()
             changed = True
     return changed
 
 
+def _is_used(op: Any) -> bool:
+    return any(list(value.uses) for value in op.results)
+
+
 def _replace(op: Any) -> bool:
-    if not list(op.results[0].uses):
+    if not _is_used(op):
         return False
     with ir.InsertionPoint(op), op.location:
         value = _folded(op)
@@ -50,22 +54,27 @@ def _replace(op: Any) -> bool:
             value = type(op).simplify(Builder(), op)
     if value is None:
         return False
-    op.results[0].replace_all_uses_with(value)
+    for old, new in zip(op.results, several(value), strict=True):
+        old.replace_all_uses_with(new)
     return True
 
 
 def _folded(op: Any) -> Any:
-    """A constant equal to `op`, if its operands are constants and it is small."""
+    """Constants equal to `op`, if its operands are constants and it is small."""
     if not op.operands or not all(_is_constant(value) for value in op.operands):
         return None
-    result = Tensor.of(op.results[0])
-    if not result.is_static or element_count(result.shape) > LARGEST_FOLD:
+    if has_effect(op) or not all(_is_small(value) for value in op.results):
         return None
     # A repeated scalar says more, and costs less, than its copies do.
     if type(op)._op_name == "broadcast":
         return None
     arrays = [value.owner.opview.value for value in op.operands]
-    return Builder().constant(value=evaluate(op, arrays, []))
+    return [Builder().constant(value=found) for found in evaluate(op, arrays, [])]
+
+
+def _is_small(value: Any) -> bool:
+    kind = Tensor.of(value)
+    return kind.is_static and element_count(kind.shape) <= LARGEST_FOLD
 
 
 def _is_constant(value: Any) -> bool:

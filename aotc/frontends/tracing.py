@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.dialects import OPS, context
+from aotc.dialects.graph import in_dtype, several
 from aotc.dialects.types import Tensor, symbol_names
 from aotc.errors import AotcError
 from aotc.frontends.array import Array
@@ -177,7 +177,16 @@ def _unique(module: Any, name: str) -> str:
 
 
 def emit(name: str, *operands: Array, **attributes: Any) -> Array:
+    """Apply an op with one result to arrays; see `emit_all`."""
+    (result,) = emit_all(name, *operands, **attributes)
+    return result
+
+
+def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
     """Apply the op `name` to arrays: append it to the current trace, or compute it.
+
+    Returns:
+        Its results.
 
     Raises:
         InputError: operands or attributes are invalid; `where` is the user's line.
@@ -187,7 +196,8 @@ def emit(name: str, *operands: Array, **attributes: Any) -> Array:
         if trace is None:
             return _evaluate(name, operands, attributes)
         values = [trace.value_of(operand) for operand in operands]
-        return Array(value=trace.build(name, *values, **attributes), trace=trace)
+        built = several(trace.build(name, *values, **attributes))
+        return [Array(value=value, trace=trace) for value in built]
     except AotcError as error:
         error.where = error.where or user_line()
         raise
@@ -195,14 +205,14 @@ def emit(name: str, *operands: Array, **attributes: Any) -> Array:
 
 def _evaluate(
     name: str, operands: Sequence[Array], attributes: dict[str, Any]
-) -> Array:
+) -> list[Array]:
     op = OPS[name]
     for array in operands:
         if array._data is None:
             fail_leaked(array)
     with context():
-        result = op.infer(*(array.type for array in operands), **attributes)
+        types = several(op.infer(*(array.type for array in operands), **attributes))
         with np.errstate(all="ignore"):
-            value = op.ref(*(array._data for array in operands), **attributes)
-    dtype = dtypes.to_numpy(result.dtype)
-    return Array(data=np.asarray(value).astype(dtype, copy=False))
+            found = op.ref(*(array._data for array in operands), **attributes)
+    pairs = zip(several(found), types, strict=True)
+    return [Array(data=in_dtype(data, kind)) for data, kind in pairs]

@@ -16,7 +16,7 @@ import pytest
 from aotc import dtypes, reference
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import Reason
+from aotc.dialects.graph import Reason, several
 from aotc.dialects.samples import Sample
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
@@ -70,10 +70,11 @@ class Case:
             for name, value in self.sample.attributes.items()
         }
 
-    def infer(self, sizes: Sizes) -> Tensor:
-        """The result type for these sizes."""
+    def infer(self, sizes: Sizes) -> tuple[Tensor, ...]:
+        """The result types for these sizes."""
         with context():
-            return self.cls.infer(*self.types(sizes), **self.attributes(sizes))
+            found = self.cls.infer(*self.types(sizes), **self.attributes(sizes))
+            return several(found)
 
     def drawn(self) -> Iterator[Sizes]:
         """Numbers for the symbols: some random ones, all 1, and all 0 where allowed."""
@@ -120,6 +121,20 @@ class Case:
         drawn = abs(drawn) if kind.dtype in dtypes.UNSIGNED else drawn
         return drawn.astype(dtypes.to_numpy(kind.dtype))
 
+    def varied(self, array: Any, by: int) -> Any:
+        """Other values of the same kind: the elements in another order."""
+        return np.roll(array.ravel(), by).reshape(array.shape)
+
+    def assert_equal(self, got: Any, want: Any) -> None:
+        """Equal shapes and values; sums may have been made in another order."""
+        assert got.shape == want.shape
+        if dtypes.is_float(dtypes.canonical(want.dtype)):
+            slack = {"f64": 1e-12, "f32": 1e-5}.get(dtypes.canonical(want.dtype), 2e-2)
+            got, want = got.astype("f8"), want.astype("f8")
+            np.testing.assert_allclose(got, want, rtol=slack, atol=slack)
+        else:
+            np.testing.assert_array_equal(got, want)
+
     def inputs(self, sizes: Sizes) -> list[Any]:
         """What the function of this case takes: operands and one array per symbol."""
         return [*self.arrays(sizes), *(np.zeros(sizes[n], "f") for n in self.symbols)]
@@ -160,7 +175,7 @@ class Case:
         values = list(trace.block.arguments)[: len(self.sample.operands)]
         with trace.active():
             if body is None:
-                results = [trace.build(self.op, *values, **attributes)]
+                results = several(trace.build(self.op, *values, **attributes))
             else:
                 with ir.Location.unknown(), ir.InsertionPoint(trace.block):
                     results = body(trace, *values)
@@ -315,7 +330,10 @@ _LISTS = {
 
 
 class Differentiate:
-    """The rules of an op as functions: evaluated by the reference, or built only."""
+    """The rules of an op as functions: evaluated by the reference, or built only.
+
+    Only the float results of an op take part.
+    """
 
     def jvp(self, case: Case, active: Sequence[int]) -> Callable[[list[Any]], Any]:
         """Of the case's inputs, then a tangent for each operand in `active`."""
@@ -324,14 +342,19 @@ class Differentiate:
         def body(trace: Trace, *values: Any) -> list[Any]:
             op = self._op(trace, case, values)
             tangents = {i: _argument(trace, values[i].type) for i in active}
-            dy = case.cls.jvp(Builder(), op, *map(tangents.get, range(len(values))))
-            return [Builder().full_like(op.results[0], 0.0) if dy is None else dy]
+            given = map(tangents.get, range(len(values)))
+            dys = several(case.cls.jvp(Builder(), op, *given))
+            return [
+                Builder().full_like(y, 0.0) if dy is None else dy
+                for y, dy in zip(op.results, dys, strict=True)
+                if dtypes.is_float(Tensor.of(y).dtype)
+            ]
 
         case.build(module, body)
         return lambda inputs: reference.evaluate(module, str(case), inputs)
 
     def vjp(self, case: Case) -> Callable[[list[Any]], Any]:
-        """Of the case's inputs and the result's cotangent."""
+        """Of the case's inputs and the results' cotangents."""
         module = new_module()
         self.build_vjp(case, module)
         return lambda inputs: reference.evaluate(module, str(case), inputs)
@@ -341,8 +364,13 @@ class Differentiate:
 
         def body(trace: Trace, *values: Any) -> list[Any]:
             op = self._op(trace, case, values)
-            dy = _argument(trace, op.results[0].type)
-            cotangents = case.cls.vjp(Builder(), op, dy)
+            dys = [
+                _argument(trace, y.type)
+                if dtypes.is_float(Tensor.of(y).dtype)
+                else None
+                for y in op.results
+            ]
+            cotangents = case.cls.vjp(Builder(), op, *dys)
             assert len(cotangents) == len(values)
             return [
                 Builder().full_like(values[i], 0.0) if cotangents[i] is None
@@ -352,9 +380,33 @@ class Differentiate:
 
         case.build(module, body)
 
+    def batch(
+        self, case: Case, batched: Sequence[bool], size: int
+    ) -> Callable[[list[Any]], Any]:
+        """Of the case's inputs and a batched copy of each operand in `batched`."""
+        module = new_module()
+
+        def body(trace: Trace, *values: Any) -> list[Any]:
+            op = self._op(trace, case, values)
+            operands = [
+                _argument(trace, _with_leading(value, size)) if has else value
+                for value, has in zip(values, batched, strict=True)
+            ]
+            rule = case.cls.batch
+            return list(several(rule(Builder(), op, operands, tuple(batched), size)))
+
+        case.build(module, body)
+        return lambda inputs: reference.evaluate(module, str(case), inputs)
+
     def _op(self, trace: Trace, case: Case, values: Sequence[Any]) -> Any:
         sizes = {name: Dim.symbol(i) for i, name in enumerate(case.symbols)}
-        return trace.build(case.op, *values, **case.attributes(sizes)).owner.opview
+        built = several(trace.build(case.op, *values, **case.attributes(sizes)))
+        return built[0].owner.opview
+
+
+def _with_leading(value: Any, size: int) -> Any:
+    kind = Tensor.of(value)
+    return kind.with_shape((size, *kind.shape)).to_mlir()
 
 
 def _argument(trace: Trace, kind: Any) -> Any:

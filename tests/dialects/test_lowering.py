@@ -47,7 +47,7 @@ class Compiled:
             _entry(op) for op in module.body.operations if "sym_name" in op.attributes
         ]
         self._results = {e.name: [port.type for port in e.results] for e in entries}
-        run_passes(module, ["inline", "lower-to-linalg"])
+        run_passes(module, ["inline", "decompose", "lower-to-linalg"])
         program = Program(module, entries)
         (variant,) = compile_targets(program, [Target.parse(target)])
         config = iree.Config("local-sync")
@@ -116,10 +116,14 @@ def new_module() -> Any:
 
 
 @pytest.fixture(scope="module")
-def chosen(cases, request):
-    """The cases of this run: narrow ones, or with `-m slow` the others."""
-    wide = "slow" in request.config.option.markexpr
-    return [case for case in cases if case.is_narrow != wide]
+def chosen(request):
+    """The compiled cases of this run, after `-k` and `-m` have chosen."""
+    parameters = [
+        item.callspec.params
+        for item in request.session.items
+        if item.originalname == "test_compiled_op_equals_its_reference"
+    ]
+    return [each["compiled_case"] for each in parameters]
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +142,9 @@ def test_compiled_op_equals_its_reference(compiled_case, every, cpu):
     case = compiled_case
     for sizes in case.drawn():
         inputs = case.inputs(sizes)
-        (want,) = reference.evaluate(every, str(case), inputs)
-        (got,) = cpu(str(case), inputs)
-        assert_close(got, want)
+        wanted = reference.evaluate(every, str(case), inputs)
+        for got, want in zip(cpu(str(case), inputs), wanted, strict=True):
+            assert_close(got, want)
 
 
 def test_vmvx_computes_f32_ops_as_the_reference(cases, build_all):
@@ -151,9 +155,9 @@ def test_vmvx_computes_f32_ops_as_the_reference(cases, build_all):
     for case in chosen:
         for sizes in case.drawn():
             inputs = case.inputs(sizes)
-            (want,) = reference.evaluate(every, str(case), inputs)
-            (got,) = vmvx(str(case), inputs)
-            assert_close(got, want)
+            wanted = reference.evaluate(every, str(case), inputs)
+            for got, want in zip(vmvx(str(case), inputs), wanted, strict=True):
+                assert_close(got, want)
 
 
 def test_compiled_vjps_equal_their_reference(structured_cases, differentiate):
@@ -166,8 +170,9 @@ def test_compiled_vjps_equal_their_reference(structured_cases, differentiate):
     cpu = Compiled(lowered, "cpu")
     for case in structured_cases:
         for sizes in case.drawn():
-            shape = case.infer(sizes).shape
-            inputs = [*case.inputs(sizes), case.rng().standard_normal(shape)]
+            floats = [y for y in case.infer(sizes) if dtypes.is_float(y.dtype)]
+            cotangents = [case.rng().standard_normal(y.shape) for y in floats]
+            inputs = [*case.inputs(sizes), *cotangents]
             wanted = reference.evaluate(every, str(case), inputs)
             for got, want in zip(cpu(str(case), inputs), wanted, strict=True):
                 assert_close(got, want)
@@ -175,7 +180,7 @@ def test_compiled_vjps_equal_their_reference(structured_cases, differentiate):
 
 def test_lowering_leaves_upstream_ops_only(cases, build_all):
     module = build_all(cases)
-    run_passes(module, ["lower-to-linalg"])
+    run_passes(module, ["decompose", "lower-to-linalg"])
     require_upstream_only(module)
 
 

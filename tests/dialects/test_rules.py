@@ -8,7 +8,7 @@ import pytest
 from aotc import dtypes, reference
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import RULES, Reason, evaluate
+from aotc.dialects.graph import RULES, Reason, evaluate, several
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.mlir import ir
@@ -34,7 +34,7 @@ def test_every_rule_is_filled_or_says_why_not(name):
 def test_every_op_and_rule_is_described(name):
     op = OPS[name]
     assert op.__doc__.startswith(("y = ", "y[")), "the formula comes first"
-    for rule in ("infer", "jvp", "vjp"):
+    for rule in ("infer", "jvp", "vjp", "batch"):
         value = inspect.unwrap(op.rule(rule))
         assert isinstance(value, Reason) or value.__doc__, f"{name}.{rule}"
 
@@ -44,21 +44,20 @@ def test_verify_accepts_what_infer_builds(case, graph):
     assert graph.operation.verify()
     (op, _) = trace.block.operations
     with context():
-        assert Tensor.of(op.results[0]) == op.infer(
-            *map(Tensor.of, op.operands), **op.attributes_of(op)
-        )
+        inferred = op.infer(*map(Tensor.of, op.operands), **op.attributes_of(op))
+        assert tuple(map(Tensor.of, op.results)) == several(inferred)
 
 
 @pytest.mark.parametrize("name", OPS)
 def test_verify_names_the_op_whose_result_type_is_wrong(name, first_case, graph):
     trace = first_case(name).build(graph)
     (op, ret) = trace.block.operations
-    result = Tensor.of(op.results[0])
-    wrong = Tensor((*result.shape, 7), result.dtype)
+    first, *rest = map(Tensor.of, op.results)
+    wrong = [first.with_shape((*first.shape, 7)), *rest]
     with context(), ir.Location.unknown(), ir.InsertionPoint(ret):
         ir.Operation.create(
             op.OPERATION_NAME,
-            results=[wrong.to_mlir()],
+            results=[kind.to_mlir() for kind in wrong],
             operands=list(op.operands),
             attributes={n: op.operation.attributes[n] for n in op.operation.attributes},
         )
@@ -70,21 +69,52 @@ def test_verify_names_the_op_whose_result_type_is_wrong(name, first_case, graph)
 def test_reference_computes_what_infer_says(case, graph):
     case.build(graph)
     for sizes in case.drawn():
-        (result,) = reference.evaluate(graph, str(case), case.inputs(sizes))
-        expected = case.infer(sizes)
-        assert result.shape == expected.shape
-        assert dtypes.canonical(result.dtype) == expected.dtype
+        results = reference.evaluate(graph, str(case), case.inputs(sizes))
+        for result, expected in zip(results, case.infer(sizes), strict=True):
+            assert result.shape == expected.shape
+            assert dtypes.canonical(result.dtype) == expected.dtype
 
 
 def test_symbolic_and_static_shapes_agree(symbolic_case, graph, empty_module):
     case = symbolic_case
     case.build(graph)
     sizes = next(case.drawn())
-    (symbolic,) = reference.evaluate(graph, str(case), case.inputs(sizes))
+    symbolic = reference.evaluate(graph, str(case), case.inputs(sizes))
     static = case.fixed(sizes)
     static.build(empty_module)
-    (result,) = reference.evaluate(empty_module, str(static), case.arrays(sizes))
-    np.testing.assert_array_equal(symbolic, result)
+    results = reference.evaluate(empty_module, str(static), case.arrays(sizes))
+    for one, other in zip(symbolic, results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("mask", ["all", "first", "last"])
+def test_batched_op_is_the_op_for_each(case, mask, graph, differentiate):
+    count = len(case.sample.operands)
+    if isinstance(case.cls.batch, Reason) or (mask != "all" and count < 2):
+        return
+    batched = [
+        mask == "all" or i == {"first": 0, "last": count - 1}[mask]
+        for i in range(count)
+    ]
+    case.build(graph)
+    sizes, size = next(case.drawn()), 3
+    inputs = case.inputs(sizes)
+    stacks = [
+        np.stack([x, *(case.varied(x, by) for by in range(1, size))])
+        for x, has in zip(inputs, batched, strict=False)
+        if has
+    ]
+    together = differentiate.batch(case, batched, size)([*inputs, *stacks])
+    for number in range(size):
+        given = iter(stacks)
+        alone = [
+            next(given)[number] if i < count and batched[i] else x
+            for i, x in enumerate(inputs)
+        ]
+        for one, all_ in zip(
+            reference.evaluate(graph, str(case), alone), together, strict=True
+        ):
+            case.assert_equal(all_[number], one)
 
 
 # ---- derivatives --------------------------------------------------------------------
@@ -97,17 +127,19 @@ def test_jvp_agrees_with_finite_differences(smooth_case, graph, differentiate):
     for active in case.active_sets():
         inputs, tangents = case.inputs(sizes), case.tangents(sizes, active)
         jvp = differentiate.jvp(case, active)
-        (slope,) = jvp([*inputs, *tangents.values()])
+        slopes = jvp([*inputs, *tangents.values()])
 
         def moved(by, tangents=tangents, inputs=inputs):
             shifted = [
                 x + by * tangents[i] if i in tangents else x
                 for i, x in enumerate(inputs)
             ]
-            return reference.evaluate(graph, str(case), shifted)[0]
+            results = reference.evaluate(graph, str(case), shifted)
+            return [y for y in results if dtypes.is_float(dtypes.canonical(y.dtype))]
 
-        expected = (moved(STEP) - moved(-STEP)) / (2 * STEP)
-        np.testing.assert_allclose(slope, expected, rtol=SLACK, atol=SLACK)
+        for slope, ahead, behind in zip(slopes, moved(STEP), moved(-STEP), strict=True):
+            expected = (ahead - behind) / (2 * STEP)
+            np.testing.assert_allclose(slope, expected, rtol=SLACK, atol=SLACK)
 
 
 def test_vjp_is_the_transpose_of_jvp(smooth_case, differentiate):
@@ -115,12 +147,14 @@ def test_vjp_is_the_transpose_of_jvp(smooth_case, differentiate):
     for sizes in case.drawn():
         active = case.active_sets()[0]
         inputs, tangents = case.inputs(sizes), case.tangents(sizes, active)
-        (slope,) = differentiate.jvp(case, active)([*inputs, *tangents.values()])
-        weights = case.rng().standard_normal(slope.shape)
-        cotangents = differentiate.vjp(case)([*inputs, weights])
+        slopes = differentiate.jvp(case, active)([*inputs, *tangents.values()])
+        rng = case.rng()
+        weights = [rng.standard_normal(slope.shape) for slope in slopes]
+        cotangents = differentiate.vjp(case)([*inputs, *weights])
         pairs = zip(tangents.values(), cotangents, strict=True)
         transposed = sum(np.vdot(v, c) for v, c in pairs)
-        np.testing.assert_allclose(np.vdot(slope, weights), transposed, atol=1e-11)
+        forward = sum(map(np.vdot, slopes, weights))
+        np.testing.assert_allclose(forward, transposed, atol=1e-11)
         for i, cotangent in zip(tangents, cotangents, strict=True):
             assert cotangent.shape == inputs[i].shape
 
@@ -136,4 +170,5 @@ def test_evaluate_gives_the_dtype_of_the_result(graph, first_case):
     trace = first_case("argmax").build(graph)
     with context():
         op = trace.block.operations[0]
-        assert evaluate(op, [np.zeros((2, 3, 4), "f")], []).dtype == np.int32
+        (result,) = evaluate(op, [np.zeros((2, 3, 4), "f")], [])
+        assert result.dtype == np.int32

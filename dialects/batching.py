@@ -1,0 +1,88 @@
+"""`batch` rules: what an op does to operands that carry one more axis, in front.
+
+    batch(b, op, operands, batched, size) -> its results, each with the leading axis
+
+`operands` stand in the place of the op's own; those that `batched` marks have the
+leading axis, of `size`, and at least one does. Most ops need no more than the axis on
+every operand and attributes that make room for it: `leading` makes that rule.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.dialects.graph import Reason
+from aotc.dialects.types import Size, Tensor
+
+NO_OPERANDS = Reason("not-batched", "it has no operands, so it is the same for all")
+
+Change = Callable[[Any, Size], Any]
+
+
+def spread(b: Any, value: Any, size: Size) -> Any:
+    """`value` repeated along a new leading axis."""
+    shape = Tensor.of(value).shape
+    axes = tuple(range(1, len(shape) + 1))
+    return b.broadcast(value, shape=(size, *shape), axes=axes)
+
+
+def all_spread(
+    b: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
+) -> list[Any]:
+    """Every operand with the leading axis."""
+    return [
+        x if has else spread(b, x, size)
+        for x, has in zip(operands, batched, strict=True)
+    ]
+
+
+def leading(**changes: Change) -> Any:
+    """The rule of an op that works along a further axis as along any other.
+
+    Args:
+        changes: what becomes of the attributes that speak of axes, by name: `moved`,
+            `sized` or `before(…)`.
+    """
+
+    def batch(
+        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
+    ) -> Any:
+        """The same op, along one more axis."""
+        cls = type(op)
+        attributes = cls.attributes_of(op)
+        for name, change in changes.items():
+            attributes[name] = change(attributes[name], size)
+        return cls.build(*all_spread(b, operands, batched, size), **attributes)
+
+    return staticmethod(batch)
+
+
+def moved(axes: Any, _: Size) -> Any:
+    """An axis, or each of several, one place further."""
+    return axes + 1 if isinstance(axes, int) else tuple(axis + 1 for axis in axes)
+
+
+def after_leading(axes: Sequence[int], _: Size) -> tuple[int, ...]:
+    """Where each axis goes, when the new one goes to the front."""
+    return (0, *(axis + 1 for axis in axes))
+
+
+def sized(shape: Any, size: Size) -> Any:
+    """A shape with the new axis in front."""
+    return (size, *shape)
+
+
+def before(value: int) -> Change:
+    """One number for each axis: `value` for the new one."""
+    return lambda values, _: (value, *values)
+
+
+def folded(
+    b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
+) -> Any:
+    """The rule of an op that treats its first axis as a batch already."""
+    (x,) = operands
+    shape = Tensor.of(x).shape
+    flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
+    y = type(op).build(flat, **type(op).attributes_of(op))
+    rest = Tensor.of(y).shape[1:]
+    return b.reshape(y, shape=(*shape[:2], *rest))

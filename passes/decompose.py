@@ -1,0 +1,41 @@
+"""Replace ops that are made of other ops by those: each gives its own `decompose`.
+
+    %q, %r = graph.qr(%x)      →      a loop of reflections, in graph ops
+
+Requires: derivatives are written (autodiff): an op is differentiated whole. Ensures:
+every op that is left has a `lower` rule.
+"""
+
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp, several
+from aotc.mlir import func, ir
+
+
+def run(module: Any) -> bool:
+    """Decompose until only ops that can be lowered are left."""
+    changed = False
+    while composed := [op for op in _ops(module) if hasattr(type(op), "decompose")]:
+        for op in composed:
+            _replace(op)
+        changed = True
+    return changed
+
+
+def _ops(module: Any) -> list[Any]:
+    return [
+        op
+        for function in module.body.operations
+        if isinstance(function, func.FuncOp) and not function.is_external
+        for op in function.entry_block.operations
+        if isinstance(op, GraphOp)
+    ]
+
+
+def _replace(op: Any) -> None:
+    with ir.InsertionPoint(op), op.location:
+        values = several(type(op).decompose(Builder(), op))
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
