@@ -25,6 +25,8 @@ from typing import Any
 
 from aotc import options
 from aotc.backend_worker import IO_ERROR as WORKER_IO_ERROR
+from aotc.dialects import foreign
+from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError, SetupError
 from aotc.frontends.program import Entry, Program, StateSpec
@@ -115,7 +117,7 @@ def require_compiler() -> None:
         )
 
 
-_CROSSING = {"affine", "arith", "builtin", "func", "linalg", "math", "tensor"}
+_CROSSING = {"affine", "arith", "builtin", "cf", "func", "linalg", "math", "tensor"}
 
 
 def require_upstream_only(module: Any) -> None:
@@ -142,7 +144,7 @@ def crossing(program: Program) -> tuple[bytes, str]:
     with program.module.context, ir.Location.unknown():
         copy = ir.Module.parse(program.module.operation.get_asm(enable_debug_info=True))
         for function in copy.body.operations:
-            if isinstance(function, func.FuncOp):
+            if isinstance(function, func.FuncOp) and not function.is_external:
                 name = ir.StringAttr(function.attributes["sym_name"]).value
                 function.attributes["sym_name"] = ir.StringAttr.get(inner_name(name))
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
@@ -159,7 +161,8 @@ def inner_name(entry: str) -> str:
 def frame_text(program: Program) -> str:
     """IREE's side of the module: globals, entries, and access to states.
 
-    The functions behind the entries are declared here and defined by the bytecode.
+    The functions behind the entries are declared here and defined by the bytecode; for
+    the bodies that only IREE can read it is the other way round.
     """
     mutable = {leaf for state in program.states for leaf in state.leaves}
     types = {
@@ -173,6 +176,9 @@ def frame_text(program: Program) -> str:
         lines += _declaration(entry) + _exported(entry)
     for state in program.states:
         lines += _reader(state) + _writer(state)
+    for function in functions_of(program.module).values():
+        if foreign.body_of(function) is not None:
+            lines += foreign.definition(function)
     body = "\n".join(f"  {line}" for line in lines)
     return f"module @aotc {{\n{body}\n}}\n"
 
@@ -217,8 +223,9 @@ def _exported(entry: Entry) -> list[str]:
     results = ", ".join(f"%r{i}" for i in range(len(entry.results)))
     result_types = ", ".join(_mlir(port.type) for port in entry.results)
     name = inner_name(entry.name)
+    assigned = f"{results} = " if results else ""
     lines.append(
-        f'  {results} = func.call @"{name}"({operands}) : '
+        f'  {assigned}func.call @"{name}"({operands}) : '
         f"({operand_types}) -> ({result_types})"
     )
     lines += [

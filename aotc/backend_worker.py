@@ -64,17 +64,25 @@ def is_process_flag(flag: str) -> bool:
 
 
 def merge(module: Any, graph: Any) -> None:
-    """Put the functions of `graph` in the place of their declarations in `module`."""
-    defined = {
-        function.attributes["sym_name"].value: function for function in graph.body
-    }
+    """Put the functions of `graph` into `module`; definitions replace declarations."""
+    defined = {name_of(function) for function in graph.body if has_body(function)}
     for op in list(module.body):
-        name = op.attributes["sym_name"].value if "sym_name" in op.attributes else ""
-        if name in defined:
+        if name_of(op) in defined:
             op.detach_from_parent()
     for function in list(graph.body):
         function.detach_from_parent()
-        module.body.append(function)
+        if has_body(function):
+            module.body.append(function)
+
+
+def name_of(op: Any) -> str:
+    """The symbol that an op defines, or nothing."""
+    return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else ""
+
+
+def has_body(function: Any) -> bool:
+    """Whether a function is more than a declaration."""
+    return len(function.regions[0].blocks) > 0
 
 
 def summary(statistics: dict[str, Any]) -> dict[str, int]:

@@ -37,9 +37,11 @@ passmanager: Any = import_module(f"{PACKAGE}.passmanager")
 ext: Any = import_module(f"{PACKAGE}.dialects.ext")
 arith: Any = import_module(f"{PACKAGE}.dialects.arith")
 affine: Any = import_module(f"{PACKAGE}.dialects.affine")
+cf: Any = import_module(f"{PACKAGE}.dialects.cf")
 func: Any = import_module(f"{PACKAGE}.dialects.func")
 linalg: Any = import_module(f"{PACKAGE}.dialects.linalg")
 math: Any = import_module(f"{PACKAGE}.dialects.math")
+scf: Any = import_module(f"{PACKAGE}.dialects.scf")
 tensor: Any = import_module(f"{PACKAGE}.dialects.tensor")
 
 

@@ -193,7 +193,11 @@ def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> list[Any
             attributes[name] = tuple(
                 evaluate_size(size, symbols) for size in attributes[name]
             )
-    results = several(cls.ref(*arrays, **attributes))
+    try:
+        results = several(cls.ref(*arrays, **attributes))
+    except AotcError as error:  # such as a failed assertion
+        error.where = error.where or where_of(op)
+        raise
     types = map(Tensor.of, op.results)
     return [in_dtype(x, kind) for x, kind in zip(results, types, strict=True)]
 

@@ -14,7 +14,7 @@ from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.runtime import engine
+from aotc.runtime import engine, prints
 from aotc.runtime.model import Model, Module
 from aotc.target import Target
 
@@ -102,6 +102,7 @@ def _variant_id(manifest: Manifest, target: str) -> str:
 
 def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
     instance = engine.instance()
+    on_cpu = variant.backend in engine.CPU_BACKENDS
     code = bundle.load(variant.file)
     scopes = _parameters(bundle, variant)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
@@ -109,7 +110,8 @@ def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
         module = iree.VmModule.copy_buffer(instance, code)
         if module.name != _MODULE_NAME:
             raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")
-        modules = [iree.create_hal_module(instance, device)]
+        sink = prints.sink(device, on_cpu)
+        modules = [iree.create_hal_module(instance, device, debug_sink=sink)]
         if providers:
             modules.append(iree.create_io_parameters_module(instance, *providers))
         context = iree.VmContext(instance, modules=[*modules, module])
@@ -120,9 +122,7 @@ def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
             f"IREE rejects the module: {first_line}",
             where=variant.file,
         ) from error
-    return Module(
-        context, module, device, on_cpu=variant.backend in engine.CPU_BACKENDS
-    )
+    return Module(context, module, device, on_cpu)
 
 
 def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:

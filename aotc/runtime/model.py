@@ -11,6 +11,7 @@ import iree.runtime as iree
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest, State, Variant
 from aotc.errors import InputError, SetupError, VerificationError
+from aotc.printing import failed_assertion
 from aotc.runtime import buffers
 from aotc.runtime.arguments import flattener, suggestion
 from aotc.runtime.contract import Array, Contract
@@ -69,7 +70,8 @@ class Function:
         """Check `values`, run, and return the results.
 
         Raises:
-            InputError: an input breaks the contract; nothing has run then.
+            InputError: an input breaks the contract, and nothing has run; or one of the
+                model's own assertions failed.
             SetupError: `run-failed`, if the device gives up.
         """
         arrays = self._contract.arrays(values)
@@ -85,6 +87,9 @@ class Function:
                 # The next call may overwrite what a stateful function returned.
                 return arrays if self._pure else [array.copy() for array in arrays]
         except (RuntimeError, ValueError, MemoryError) as error:
+            failed = failed_assertion(str(error))
+            if failed is not None:
+                raise failed from None
             first_line = str(error).partition("\n")[0]
             raise SetupError("run-failed", f"{self._owner}: {first_line}") from error
 
@@ -117,7 +122,8 @@ class Entry:
         """Check the inputs, run, and return the result.
 
         Raises:
-            InputError: the inputs break the contract; no state has changed then.
+            InputError: the inputs break the contract or an assertion of the model; no
+                state has changed then.
         """
         if positional:
             names = ", ".join(f"{name}=..." for name in self.spec.arguments["dict"])

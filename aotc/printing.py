@@ -1,0 +1,74 @@
+"""What a running model tells: printed values and failed assertions, as text.
+
+The compiler writes these texts into the module, the loader reads them back. Edge-safe.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import numpy as np
+
+from aotc.errors import InputError
+
+
+class _Value:
+    """An array in a format string; a format such as `.3f` is that of its elements."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __format__(self, spec: str) -> str:
+        if not self._array.ndim:
+            return format(self._array.item(), spec) if spec else str(self._array[()])
+        if not spec:
+            return np.array2string(self._array)
+        by_element: Any = {"all": lambda element: format(element.item(), spec)}
+        return np.array2string(self._array, formatter=by_element)
+
+
+def render(text: str, array: Any) -> str:
+    """`text` with `array` in the place of its `{}`.
+
+    Raises:
+        ValueError: the format in the braces does not fit the dtype.
+    """
+    return text.format(_Value(array))
+
+
+def show(text: str, array: Any) -> None:
+    """Write `text` with `array` in it to standard error."""
+    sys.stderr.write(render(text, array))
+    sys.stderr.flush()
+
+
+def key(text: str, dtype: str) -> str:
+    """How a print is known to IREE, which does not tell unsigned integers apart."""
+    return f"{text}({dtype})"
+
+
+def parse_key(text: str) -> tuple[str, str]:
+    """Text and dtype: the inverse of `key`."""
+    text, _, dtype = text.rpartition("(")
+    return text, dtype.removesuffix(")")
+
+
+_ASSERTION = re.compile(
+    r"assertion failed: (?P<message>.*) <at (?P<where>.*?)>", re.DOTALL
+)
+
+
+def assertion(message: str, where: str | None) -> str:
+    """The text of an assertion in compiled code."""
+    return f"assertion failed: {message} <at {where or ''}>"
+
+
+def failed_assertion(text: str) -> InputError | None:
+    """The error behind what IREE says, if a failed assertion is."""
+    found = _ASSERTION.search(text)
+    if found is None:
+        return None
+    where = found["where"] or None
+    return InputError("assertion-failed", found["message"], where=where)

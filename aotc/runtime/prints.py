@@ -1,0 +1,29 @@
+"""Debug prints of a running model: traced buffers, written to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import iree.runtime as iree
+
+from aotc import printing
+from aotc.artifacts.manifest import Leaf
+from aotc.runtime import buffers
+
+
+def sink(device: Any, on_cpu: bool) -> Any:
+    """What IREE's HAL module hands the buffers of a model's prints to."""
+    return iree.HalModuleDebugSink(_writer(device, on_cpu))
+
+
+def _writer(device: Any, on_cpu: bool) -> Callable[[str, Sequence[Any]], None]:
+    reader = buffers.viewer if on_cpu else buffers.fetcher
+
+    def write(key: str, views: Sequence[Any]) -> None:
+        text, dtype = printing.parse_key(key)
+        for view in views:
+            leaf = Leaf("x", dtype, tuple(view.shape))
+            printing.show(text, reader(device, leaf)(view))
+
+    return write

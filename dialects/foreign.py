@@ -1,0 +1,83 @@
+"""Functions whose bodies only IREE can read: called here, written out on its side.
+
+A `lower` rule that needs an op of IREE's calls a declared function that carries its
+body as text; `aotc.backend` puts the text into the module that IREE compiles:
+
+    func private @print(tensor<?xf32>) attributes {graph.iree_body = "…flow.…"}
+    call @print(%x)
+
+The text calls the arguments %0, %1, … and its last line returns the results.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.dialects.functions import current_module, functions_of, unique_name
+from aotc.mlir import func, ir
+
+BODY = "graph.iree_body"
+
+
+def call(
+    name: str, operands: Sequence[Any], results: Sequence[Any], body: Sequence[str]
+) -> list[Any]:
+    """Call a function with `body` at the insertion point.
+
+    Args:
+        name: what to call it, if none with this body and these types is there yet.
+        operands: lowered values.
+        results: lowered types.
+        body: lines of MLIR.
+    """
+    types = [value.type for value in operands]
+    signature = ir.FunctionType.get(types, list(results))
+    text = "\n".join(body)
+    callee = _declared(signature, text) or _declare(name, signature, text)
+    return list(func.CallOp(callee, list(operands)).results)
+
+
+def _declared(signature: Any, body: str) -> Any:
+    """The function of this type and body that the module has, or None."""
+    for function in functions_of(current_module()).values():
+        if body_of(function) == body and function.type == signature:
+            return function
+    return None
+
+
+def _declare(name: str, signature: Any, body: str) -> Any:
+    module = current_module()
+    with ir.InsertionPoint(module.body):
+        name = unique_name(module, f"iree.{name}")
+        function = func.FuncOp(name, signature, visibility="private")
+    function.attributes[BODY] = ir.StringAttr.get(body)
+    return function
+
+
+def body_of(function: Any) -> str | None:
+    """The text of a function that IREE's side defines; None for any other."""
+    if BODY not in function.attributes:
+        return None
+    return str(ir.StringAttr(function.attributes[BODY]).value)
+
+
+def definition(function: Any) -> list[str]:
+    """A declared function with its body, as lines for IREE."""
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    inputs = ", ".join(f"%{i}: {t}" for i, t in enumerate(function.type.inputs))
+    results = ", ".join(map(str, function.type.results))
+    body = (body_of(function) or "").splitlines()
+    head = f'func.func private @"{name}"({inputs}) -> ({results}) {{'
+    return [head, *(f"  {line}" for line in body), "}"]
+
+
+def sizes(value: str, kind: Any) -> tuple[list[str], str]:
+    """Lines that read the dynamic sizes of `value`, and `{…}` that names them."""
+    axes = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
+    lines, names = [], []
+    for axis in axes:
+        lines += [
+            f"%axis{axis} = arith.constant {axis} : index",
+            f"%size{axis} = tensor.dim {value}, %axis{axis} : {kind}",
+        ]
+        names.append(f"%size{axis}")
+    return lines, f"{{{', '.join(names)}}}" if names else ""
