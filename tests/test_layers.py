@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 # A module may import from its own layer and from those listed for it.
-LEAVES = {"errors", "options", "target", "device", "dtypes", "pytree"}
+LEAVES = {"errors", "options", "target", "device", "dtypes", "pytree", "printing"}
 EDGE = LEAVES | {"artifacts"}
 MODEL = LEAVES | {"mlir", "dialects"}
 ALLOWED = {
@@ -16,6 +16,7 @@ ALLOWED = {
     "device": LEAVES,
     "dtypes": LEAVES,
     "pytree": LEAVES,
+    "printing": LEAVES,
     "artifacts": EDGE,
     "runtime": EDGE,
     "mlir": LEAVES,
@@ -26,7 +27,9 @@ ALLOWED = {
     "nn": MODEL | {"frontends", "numpy", "random"},
     "random": MODEL | {"frontends", "numpy"},
     "optim": MODEL | {"frontends", "numpy"},
+    "debug": MODEL | {"frontends"},
     "transforms": MODEL | {"frontends", "numpy"},
+    "cases": MODEL | {"frontends"},
     "passes": MODEL,
     "reference": MODEL | {"passes"},
     "backend": MODEL | {"frontends", "backend_worker"},

@@ -52,8 +52,8 @@ def test_verify_accepts_what_infer_builds(case, graph):
 def test_verify_names_the_op_whose_result_type_is_wrong(name, first_case, graph):
     trace = first_case(name).build(graph)
     (op, ret) = trace.block.operations
-    first, *rest = map(Tensor.of, op.results)
-    wrong = [first.with_shape((*first.shape, 7)), *rest]
+    first, *rest = [*map(Tensor.of, op.results), Tensor((), "f32")]
+    wrong = [first.with_shape((*first.shape, 7)), *rest[:-1]]
     with context(), ir.Location.unknown(), ir.InsertionPoint(ret):
         ir.Operation.create(
             op.OPERATION_NAME,
