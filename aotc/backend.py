@@ -117,7 +117,17 @@ def require_compiler() -> None:
         )
 
 
-_CROSSING = {"affine", "arith", "builtin", "cf", "func", "linalg", "math", "tensor"}
+_CROSSING = {
+    "affine",
+    "arith",
+    "builtin",
+    "cf",
+    "func",
+    "linalg",
+    "math",
+    "scf",
+    "tensor",
+}
 
 
 def require_upstream_only(module: Any) -> None:

@@ -11,18 +11,25 @@ from typing import Any
 
 from aotc.dialects import (
     activation,
+    attention,
     binary,
+    bits,
     contraction,
     convolution,
     creation,
+    cumulative,
+    effects,
     indexing,
     normalization,
     pooling,
     reduction,
+    rounding,
     selection,
     shape,
     slicing,
+    special,
     transform,
+    trigonometric,
     unary,
     windows,
 )
@@ -32,10 +39,15 @@ from aotc.mlir import ir, provide_dialect
 FAMILIES = (
     creation,
     unary,
+    trigonometric,
+    special,
+    rounding,
     activation,
     binary,
+    bits,
     selection,
     reduction,
+    cumulative,
     contraction,
     windows,
     convolution,
@@ -44,6 +56,8 @@ FAMILIES = (
     slicing,
     indexing,
     normalization,
+    attention,
+    effects,
 )
 
 OPS: dict[str, type[GraphOp]] = {

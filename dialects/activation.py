@@ -6,7 +6,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects import approximations as approx
-from aotc.dialects import scalars
+from aotc.dialects import error_functions, scalars
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
@@ -76,7 +76,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         if form == "tanh":
             inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
             return 0.5 * x * (1 + np.tanh(inner))
-        return 0.5 * x * (1 + approx.erf_numpy(x / np.sqrt(2)))
+        return 0.5 * x * (1 + error_functions.erf_numpy(x / np.sqrt(2)))
 
     @staticmethod
     def expansion(b: Any, x: Any, form: str) -> tuple[Any, Any]:
@@ -109,7 +109,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
         """One fused generic."""
-        body = approx.gelu_tanh if op.form == "tanh" else approx.gelu_exact
+        body = approx.gelu_tanh if op.form == "tanh" else error_functions.gelu_exact
         return low.pointwise([x], Tensor.of(op.y), body)
 
     samples = [

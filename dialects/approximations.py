@@ -1,25 +1,47 @@
-"""Scalar bodies of smooth functions that MLIR or IREE does not give as we define them.
+"""Scalar bodies of elementary functions that IREE lacks or computes too inaccurately.
 
-Where IREE has no code (f64 tanh, erf, sin and cos), the formulas and their sources
-stand here, with their reference in NumPy beside them.
+IREE 3.13 has no f64 code for tanh, sin, cos and the arc functions; its own f32 code
+loses all digits of small results (asinh) or misses infinities (atan2, cbrt).
 """
 
 import math as pymath
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from aotc.dialects.scalars import constant, float_compare, int_compare, with_sign
+from aotc.dialects import coefficients
+from aotc.dialects.scalars import (
+    constant,
+    float_compare,
+    in_f32,
+    int_compare,
+    is_negative,
+    power_of_two,
+    with_sign,
+)
 from aotc.mlir import arith, ir, math
 
 
-def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """Horner's scheme, highest power first."""
     value = constant(x.type, coefficients[0])
     for coefficient in coefficients[1:]:
         value = math.fma(value, x, constant(x.type, coefficient))
     return value
+
+
+def chebyshev(t: Any, series: Sequence[float]) -> Any:
+    """A Chebyshev series at t in [-1, 1] by Clenshaw's recurrence.
+
+    f32 gets the coefficients that it can tell from zero.
+    """
+    least = 0.0 if isinstance(t.type, ir.F64Type) else 1e-9
+    terms = [c for c in series if abs(c) > least]
+    twice = arith.addf(t, t)
+    ahead = behind = constant(t.type, 0.0)
+    for coefficient in reversed(terms[1:]):
+        step = math.fma(twice, ahead, constant(t.type, coefficient))
+        ahead, behind = arith.subf(step, behind), ahead
+    return arith.subf(math.fma(t, ahead, constant(t.type, terms[0])), behind)
 
 
 def logistic(x: Any) -> Any:
@@ -28,21 +50,12 @@ def logistic(x: Any) -> Any:
     return arith.divf(one, arith.addf(one, math.exp(arith.negf(x))))
 
 
-def gelu_exact(x: Any) -> Any:
-    """x/2 (1 + erf(x / sqrt 2))."""
-    scaled = arith.mulf(x, constant(x.type, pymath.sqrt(0.5)))
-    value = erf(scaled) if isinstance(x.type, ir.F64Type) else math.erf(scaled)
-    return arith.mulf(
-        arith.mulf(constant(x.type, 0.5), x), arith.addf(constant(x.type, 1.0), value)
-    )
-
-
 def gelu_tanh(x: Any) -> Any:
     """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3)))."""
     cube = arith.mulf(arith.mulf(x, x), x)
     inner = arith.addf(x, arith.mulf(constant(x.type, 0.044715), cube))
     inner = arith.mulf(constant(x.type, pymath.sqrt(2 / pymath.pi)), inner)
-    value = tanh(inner) if isinstance(x.type, ir.F64Type) else math.tanh(inner)
+    value = tanh(inner)
     return arith.mulf(
         arith.mulf(constant(x.type, 0.5), x), arith.addf(constant(x.type, 1.0), value)
     )
@@ -67,91 +80,25 @@ def power(x: Any, y: Any) -> Any:
 
 def tanh(x: Any) -> Any:
     """Tanh |x| = -m / (m + 2) with m = expm1(-2 |x|); no cancellation, no overflow."""
+    if not isinstance(x.type, ir.F64Type):
+        return math.tanh(x)
     size = math.absf(x)
     m = math.expm1(arith.mulf(constant(x.type, -2.0), size))
     value = arith.divf(arith.negf(m), arith.addf(m, constant(x.type, 2.0)))
     return with_sign(value, x)
 
 
-def erf_numpy(x: Any) -> Any:
-    """The reference: the C library's erf, one element at a time."""
-    return np.vectorize(pymath.erf, otypes=[np.float64])(x).astype(x.dtype)
-
-
-def _erf_series() -> list[float]:
-    """erf(x)/x in powers of x**2, highest first; 2e-17 at |x| = 0.5."""
-    terms = [(-1) ** n / (pymath.factorial(n) * (2 * n + 1)) for n in range(14)]
-    return [2 / pymath.sqrt(pymath.pi) * term for term in reversed(terms)]
-
-
-# (1 + 2x) exp(x**2) erfc(x) as a Chebyshev series in t = (x - 3.75) / (x + 3.75), the
-# form of Shepherd and Laframboise, Mathematics of Computation 36 (1981) 249.
-# Coefficients: interpolation at 40 Chebyshev nodes in 50 digits, cut below 1e-18;
-# benchmarks/erf_coefficients.py prints them.
-_ERFC_CHEBYSHEV = (
-    1.1775789345674017,
-    -0.004590054580646478,
-    -0.08424913336651792,
-    0.05920993999819189,
-    -0.026658668435305753,
-    0.009074997670705265,
-    -0.002413163540417608,
-    0.0004907758365258086,
-    -6.916973302501207e-05,
-    4.13902798607301e-06,
-    7.74038306619849e-07,
-    -2.1886401049234397e-07,
-    1.076499946567091e-08,
-    4.521959811218287e-09,
-    -7.754400208831351e-10,
-    -6.318088340886684e-11,
-    2.86879501093067e-11,
-    1.9455868545777347e-13,
-    -9.65469674843344e-13,
-    3.25254814814874e-14,
-    3.3478119482868056e-14,
-    -1.864562880419313e-15,
-    -1.2507950530688648e-15,
-    7.418235256624044e-17,
-    5.068148904796111e-17,
-    -2.2370566594359995e-18,
-    -2.187342944303018e-18,
-)
-
-
-def erf(x: Any) -> Any:
-    """f64 erf: a Taylor series below 0.5, 1 - erfc by a Chebyshev series above."""
-    size = math.absf(x)
-    small = arith.mulf(x, _polynomial(arith.mulf(x, x), _erf_series()))
-    capped = arith.minimumf(size, constant(x.type, 6.5))  # erf is 1 from there
-    k = constant(x.type, 3.75)
-    t = arith.divf(arith.subf(capped, k), arith.addf(capped, k))
-    series = _clenshaw(t, _ERFC_CHEBYSHEV)
-    decay = math.exp(arith.negf(arith.mulf(capped, capped)))
-    one = constant(x.type, 1.0)
-    scale = arith.addf(one, arith.mulf(constant(x.type, 2.0), capped))
-    tail = arith.subf(one, arith.divf(arith.mulf(decay, series), scale))
-    is_small = float_compare("OLT", size, constant(x.type, 0.5))
-    return arith.select(is_small, small, with_sign(tail, x))
-
-
-def _clenshaw(t: Any, coefficients: Sequence[float]) -> Any:
-    """A Chebyshev series at t by Clenshaw's recurrence."""
-    twice = arith.addf(t, t)
-    ahead = behind = constant(t.type, 0.0)
-    for coefficient in reversed(coefficients[1:]):
-        step = math.fma(twice, ahead, constant(t.type, coefficient))
-        ahead, behind = arith.subf(step, behind), ahead
-    return arith.subf(math.fma(t, ahead, constant(t.type, coefficients[0])), behind)
-
-
 def sin(x: Any) -> Any:
-    """f64 sine; see `_sine_of_quadrant`."""
+    """The sine; in f64 see `_sine_of_quadrant`."""
+    if not isinstance(x.type, ir.F64Type):
+        return math.sin(x)
     return _sine_of_quadrant(x, 0)
 
 
 def cos(x: Any) -> Any:
-    """f64 cosine: the sine a quadrant later."""
+    """The cosine: in f64 the sine a quadrant later."""
+    if not isinstance(x.type, ir.F64Type):
+        return math.cos(x)
     return _sine_of_quadrant(x, 1)
 
 
@@ -172,8 +119,8 @@ def _sine_of_quadrant(x: Any, shift: int) -> Any:
     square = arith.mulf(reduced, reduced)
     odd = [(-1) ** n / pymath.factorial(2 * n + 1) for n in range(9)]
     even = [(-1) ** n / pymath.factorial(2 * n) for n in range(10)]
-    sine = arith.mulf(reduced, _polynomial(square, odd[::-1]))
-    cosine = _polynomial(square, even[::-1])
+    sine = arith.mulf(reduced, polynomial(square, odd[::-1]))
+    cosine = polynomial(square, even[::-1])
     i64 = ir.IntegerType.get_signless(64)
     quadrant = arith.addi(arith.fptosi(i64, turns), constant(i64, shift))
     odd_turn = _bit(quadrant, 1)
@@ -184,3 +131,88 @@ def _sine_of_quadrant(x: Any, shift: int) -> Any:
 def _bit(value: Any, mask: int) -> Any:
     masked = arith.andi(value, constant(value.type, mask))
     return int_compare("ne", masked, constant(value.type, 0))
+
+
+@in_f32
+def exp2(x: Any) -> Any:
+    """2**x by its whole part and e**(ln 2 times the rest): exact for whole x."""
+    limit = constant(x.type, 252.0 if x.type.width == 32 else 2044.0)
+    whole = math.roundeven(arith.minimumf(x, limit))
+    whole = arith.maximumf(whole, arith.negf(limit))
+    rest = arith.mulf(arith.subf(x, whole), constant(x.type, pymath.log(2)))
+    count = arith.fptosi(ir.IntegerType.get_signless(x.type.width), whole)
+    half = arith.shrsi(count, constant(count.type, 1))
+    value = arith.mulf(math.exp(rest), power_of_two(half, x.type))
+    return arith.mulf(value, power_of_two(arith.subi(count, half), x.type))
+
+
+@in_f32
+def cbrt(x: Any) -> Any:
+    """The cube root of |x| by logarithms, and one step of Newton's method."""
+    size, third = math.absf(x), constant(x.type, 1 / 3)
+    root = math.exp(arith.mulf(math.log(size), third))
+    excess = arith.subf(root, arith.divf(size, arith.mulf(root, root)))
+    root = arith.subf(root, arith.mulf(excess, third))
+    own = arith.ori(
+        float_compare("OEQ", size, constant(x.type, 0.0)),
+        float_compare("OEQ", size, constant(x.type, pymath.inf)),
+    )
+    return with_sign(arith.select(own, size, root), x)
+
+
+@in_f32
+def hypot(x: Any, y: Any) -> Any:
+    """Sqrt(x**2 + y**2), scaled by the larger; infinite if either is, even by NaN."""
+    a, b = math.absf(x), math.absf(y)
+    ratio = _smaller_by_larger(a, b)
+    root = math.sqrt(math.fma(ratio, ratio, constant(x.type, 1.0)))
+    value = arith.mulf(arith.maximumf(a, b), root)
+    infinity = constant(x.type, pymath.inf)
+    infinite = arith.ori(
+        float_compare("OEQ", a, infinity), float_compare("OEQ", b, infinity)
+    )
+    return arith.select(infinite, infinity, value)
+
+
+@in_f32
+def asinh(x: Any) -> Any:
+    """ln(a + sqrt(a**2 + 1)) of a = |x|, as a log1p that does not cancel near 0."""
+    size, one = math.absf(x), constant(x.type, 1.0)
+    large = float_compare("OGT", size, constant(x.type, 1e9))
+    a = arith.select(large, one, size)
+    square = arith.mulf(a, a)
+    root = math.sqrt(arith.addf(square, one))
+    value = math.log1p(arith.addf(a, arith.divf(square, arith.addf(root, one))))
+    far = arith.addf(math.log(size), constant(x.type, pymath.log(2)))
+    return with_sign(arith.select(large, far, value), x)
+
+
+@in_f32
+def atan2(y: Any, x: Any) -> Any:
+    """The angle of (x, y): arctan on [0, tan(pi/8)], folded out to the whole circle.
+
+    Beyond tan(pi/8), arctan(r) = pi/4 + arctan((r - 1) / (r + 1)).
+    """
+    a, b = math.absf(y), math.absf(x)
+    one = constant(x.type, 1.0)
+    ratio = _smaller_by_larger(a, b)
+    steep = float_compare("OGT", ratio, constant(x.type, pymath.tan(pymath.pi / 8)))
+    turned = arith.divf(arith.subf(ratio, one), arith.addf(ratio, one))
+    u = arith.select(steep, turned, ratio)
+    t = math.fma(arith.mulf(u, u), constant(x.type, 2 / 0.1716), arith.negf(one))
+    angle = arith.mulf(u, chebyshev(t, coefficients.ARCTAN))
+    eighth, half = constant(x.type, pymath.pi / 4), constant(x.type, pymath.pi / 2)
+    angle = arith.select(steep, arith.addf(angle, eighth), angle)
+    above = float_compare("OGT", a, b)
+    angle = arith.select(above, arith.subf(half, angle), angle)
+    behind = arith.subf(constant(x.type, pymath.pi), angle)
+    return with_sign(arith.select(is_negative(x), behind, angle), y)
+
+
+def _smaller_by_larger(a: Any, b: Any) -> Any:
+    """The ratio of two sizes, in [0, 1]: 0 for two zeros, 1 for two infinities."""
+    smaller, larger = arith.minimumf(a, b), arith.maximumf(a, b)
+    nothing, one = constant(a.type, 0.0), constant(a.type, 1.0)
+    equal = float_compare("OEQ", a, b)
+    ratio = arith.select(equal, one, arith.divf(smaller, larger))
+    return arith.select(float_compare("OEQ", larger, nothing), nothing, ratio)

@@ -10,10 +10,10 @@ from aotc.dialects import approximations as approx
 from aotc.dialects import scalars
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype, require_equal
-from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import by_kind
 from aotc.dialects.patterns import neutral, splat_of
-from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import arith
 
@@ -161,10 +161,20 @@ class Divide(Binary, name="divide"):
 
 
 class Power(Binary, name="power"):
-    """y = lhs ** rhs; as C's pow, NaN for a negative base with a fractional rhs."""
+    """y = lhs ** rhs; as C's pow, NaN for a negative base with a fractional rhs.
 
-    dtypes = dt.FLOATS
-    ref = staticmethod(np.power)
+    On integers a negative rhs gives 1 / lhs ** -rhs, rounded towards zero.
+    """
+
+    @staticmethod
+    def ref(lhs: Any, rhs: Any) -> Any:
+        """Lhs ** rhs, by kind."""
+        if lhs.dtype.kind != "i":
+            return np.power(lhs, rhs)
+        vanishing = (rhs < 0) & (np.sign(lhs) != lhs)
+        base = np.where(vanishing, np.zeros((), lhs.dtype), lhs)
+        # of a negative exponent to 1 or -1 only the parity matters
+        return np.power(base, np.where(rhs < 0, 2 - (rhs & 1), rhs))
 
     @staticmethod
     def partials(b: Any, op: Any) -> Any:
@@ -185,8 +195,39 @@ class Power(Binary, name="power"):
 
         return left, right
 
-    lower = by_kind(f=approx.power)
-    samples = _POSITIVE
+    lower = by_kind(f=approx.power, i=scalars.power_signed, u=scalars.power_unsigned)
+    samples = [
+        *_POSITIVE,
+        Sample((np.array([3, -2, 0, 7], "i4"), np.array([4, 3, 0, 20], "i4"))),
+        Sample((np.zeros(2, "f"), np.array([2, 1], "f")), smooth=False),
+    ]
+
+
+class Hypot(Binary, name="hypot"):
+    """y = sqrt(lhs**2 + rhs**2), without overflow; the derivative at 0 is 0."""
+
+    dtypes = dt.FLOATS
+    ref = staticmethod(np.hypot)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """Lhs / y and rhs / y."""
+        at_zero = b.compare(op.y, b.full_like(op.y, 0.0), direction="eq")
+        safe = b.select(at_zero, b.full_like(op.y, 1.0), op.y)
+
+        def part(side: Any) -> Callable[[Any], Any]:
+            return lambda d: b.multiply(d, b.divide(side, safe))
+
+        return part(op.lhs), part(op.rhs)
+
+    lower = by_kind(f=approx.hypot)
+    samples = [
+        Sample((f32(2, 3), f32(2, 3))),
+        Sample((f32("n", 4), f32("n", 4))),
+        Sample(
+            (np.array([3e30, 0, 1e-30], "f"), np.array([4e30, 0, 0], "f")), smooth=False
+        ),
+    ]
 
 
 class Maximum(Binary, name="maximum"):
@@ -223,60 +264,3 @@ def _choice(b: Any, op: Any, mine: Any, other: Any) -> Callable[[Any], Any]:
         return b.where_true(chosen, b.multiply(d, share))
 
     return partial
-
-
-class Bitwise(Binary, traits=[Pure]):
-    """On integers bit by bit, on bool the logical operation."""
-
-    dtypes = tuple(["bool", *dt.INTEGERS])
-    jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
-    vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
-    samples = [
-        Sample((i32(2, 3), i32(2, 3)), low=-9, high=9),
-        Sample((boolean("n"), boolean("n"))),
-    ]
-
-
-class BitwiseAnd(Bitwise, name="bitwise_and"):
-    """y = lhs & rhs."""
-
-    ref = staticmethod(np.bitwise_and)
-    lower = by_kind(**{kind: arith.andi for kind in "iub"})
-
-
-class BitwiseOr(Bitwise, name="bitwise_or"):
-    """y = lhs | rhs."""
-
-    ref = staticmethod(np.bitwise_or)
-    lower = by_kind(**{kind: arith.ori for kind in "iub"})
-
-
-class BitwiseXor(Bitwise, name="bitwise_xor"):
-    """y = lhs ^ rhs."""
-
-    ref = staticmethod(np.bitwise_xor)
-    lower = by_kind(**{kind: arith.xori for kind in "iub"})
-
-
-class Shift(Bitwise, traits=[Pure]):
-    """Shifts by rhs bits; all bits leave for counts below 0 or beyond the width."""
-
-    dtypes = dt.INTEGERS
-    samples = [Sample((i32(2, 3), np.array([[0, 1, 5], [31, 2, 7]], "i4")))]
-
-
-class ShiftLeft(Shift, name="shift_left"):
-    """y = lhs << rhs."""
-
-    ref = staticmethod(np.left_shift)
-    lower = by_kind(**dict.fromkeys("iu", scalars.shift(arith.shli, scalars.zero)))
-
-
-class ShiftRight(Shift, name="shift_right"):
-    """y = lhs >> rhs: zeros come in for unsigned, the sign for signed integers."""
-
-    ref = staticmethod(np.right_shift)
-    lower = by_kind(
-        i=scalars.shift(arith.shrsi, scalars.sign_bits),
-        u=scalars.shift(scalars.unsigned(arith.shrui), scalars.zero),
-    )

@@ -4,10 +4,11 @@ Each takes elements of operands, inside of a `linalg.generic`, and returns an el
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from aotc import dtypes
-from aotc.mlir import arith, ir, math
+from aotc.mlir import arith, ir, math, scf
 
 
 def constant(element: Any, value: float) -> Any:
@@ -38,25 +39,110 @@ def sign_float(x: Any) -> Any:
 
 def with_sign(size: Any, x: Any) -> Any:
     """A `size` that is not negative, with the sign of `x` (VMVX has no copysign)."""
+    return arith.select(is_negative(x), arith.negf(size), size)
+
+
+def is_negative(x: Any) -> Any:
+    """Whether the sign bit of a float is set."""
     bits = _bits(x)
-    negative = int_compare("slt", bits, constant(bits.type, 0))
-    return arith.select(negative, arith.negf(size), size)
+    return int_compare("slt", bits, constant(bits.type, 0))
+
+
+def power_of_two(exponent: Any, element: Any) -> Any:
+    """2**exponent as a float of the same width, which must be a normal number."""
+    fraction = _FRACTION_BITS[str(element)]
+    bias = (1 << (element.width - fraction - 2)) - 1
+    biased = arith.addi(exponent, constant(exponent.type, bias))
+    bits = arith.shli(biased, constant(exponent.type, fraction))
+    return arith.bitcast(element, bits)
+
+
+def in_f32(body: Callable[..., Any]) -> Callable[..., Any]:
+    """`body`, which computes in f32 or f64, for the half-precision dtypes as well."""
+
+    @wraps(body)
+    def wide(*elements: Any) -> Any:
+        element = elements[0].type
+        if element.width > 16:
+            return body(*elements)
+        f32 = ir.F32Type.get()
+        return arith.truncf(element, body(*(arith.extf(f32, x) for x in elements)))
+
+    return wide
 
 
 def is_nan(x: Any) -> Any:
     """Whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
     bits = _bits(x)
-    width, exponent = x.type.width, _EXPONENT_BITS[str(x.type)]
-    infinity = ((1 << exponent) - 1) << (width - 1 - exponent)
-    size = arith.andi(bits, constant(bits.type, (1 << (width - 1)) - 1))
-    return int_compare("sgt", size, constant(bits.type, infinity))
+    size = arith.andi(bits, constant(bits.type, (1 << (x.type.width - 1)) - 1))
+    return int_compare("sgt", size, constant(bits.type, _infinity_bits(x.type)))
 
 
-_EXPONENT_BITS = {"f16": 5, "bf16": 8, "f32": 8, "f64": 11}
+def _infinity_bits(element: Any) -> int:
+    fraction = _FRACTION_BITS[str(element)]
+    return ((1 << (element.width - 1)) - 1) >> fraction << fraction
+
+
+_FRACTION_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
 def _bits(x: Any) -> Any:
     return arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
+
+
+@in_f32
+def remainder(x: Any, y: Any) -> Any:
+    """X less a whole multiple of y, with the sign of x: C's fmod, exact.
+
+    A long division of the fractions in integers, as many bits at a time as there is
+    room for. (IREE's `remf` has no f64 code, and rounds to even on VMVX.)
+    """
+    fraction = _FRACTION_BITS[str(x.type)]
+    a, b = _bits(math.absf(x)), _bits(math.absf(y))
+    (high, dividend), (low, divisor) = _unpacked(a, fraction), _unpacked(b, fraction)
+    divisor = arith.maxsi(divisor, constant(a.type, 1))
+    rest = _long_division(dividend, divisor, arith.subi(high, low), fraction)
+    unit = arith.bitcast(x.type, arith.shli(low, constant(a.type, fraction)))
+    scaled = arith.mulf(arith.sitofp(x.type, rest), constant(x.type, 2.0**-fraction))
+    value = arith.select(
+        int_compare("slt", a, b), math.absf(x), arith.mulf(scaled, unit)
+    )
+    infinity = constant(a.type, _infinity_bits(x.type))
+    undefined = arith.ori(
+        int_compare("sge", a, infinity), int_compare("sgt", b, infinity)
+    )
+    by_zero = int_compare("eq", b, constant(a.type, 0))
+    undefined = arith.ori(undefined, by_zero)
+    nan = constant(x.type, float("nan"))
+    return arith.select(undefined, nan, with_sign(value, x))
+
+
+def _unpacked(bits: Any, fraction: int) -> tuple[Any, Any]:
+    """The biased exponent and the whole fraction of a positive float's bits."""
+    one, width = constant(bits.type, 1), constant(bits.type, fraction)
+    exponent = arith.shrsi(bits, width)
+    rest = arith.andi(bits, constant(bits.type, (1 << fraction) - 1))
+    leading = arith.shli(arith.minsi(exponent, one), width)  # a subnormal has none
+    return arith.maxsi(exponent, one), arith.ori(rest, leading)
+
+
+def _long_division(dividend: Any, divisor: Any, places: Any, fraction: int) -> Any:
+    """The remainder of `dividend * 2**places`; all fit into `fraction` + 1 bits."""
+    kind = dividend.type
+    room = constant(kind, kind.width - fraction - 2)
+    first = arith.remsi(dividend, divisor)
+    loop = scf.WhileOp([kind, kind], [first, places])
+    before = loop.before.blocks.append(kind, kind)
+    with ir.InsertionPoint(before):
+        more = int_compare("sgt", before.arguments[1], constant(kind, 0))
+        scf.ConditionOp(more, list(before.arguments))
+    after = loop.after.blocks.append(kind, kind)
+    with ir.InsertionPoint(after):
+        rest, left = after.arguments
+        step = arith.minsi(left, room)
+        rest = arith.remsi(arith.shli(rest, step), divisor)
+        scf.YieldOp([rest, arith.subi(left, step)])
+    return loop.results[0]
 
 
 def sign_int(x: Any) -> Any:
@@ -137,3 +223,44 @@ def comparison(dtype: str, direction: str) -> Callable[..., Any]:
         signed = dtype in dtypes.SIGNED
         direction = ("s" if signed else "u") + direction
     return lambda x, y: int_compare(direction, x, y)
+
+
+def power_signed(x: Any, y: Any) -> Any:
+    """X**y of integers; for negative y towards zero, so 0 unless x is 1 or -1."""
+    base, exponent = (_at_least_32(arith.extsi, value) for value in (x, y))
+    negative = int_compare("slt", exponent, constant(base.type, 0))
+    vanishing = int_compare("ne", sign_int(base), base)  # |x| > 1
+    vanishing = arith.andi(negative, vanishing)
+    base = arith.select(vanishing, constant(base.type, 0), base)
+    value = _power_by_squaring(base, math.absi(exponent))
+    return value if value.type == x.type else arith.trunci(x.type, value)
+
+
+def power_unsigned(x: Any, y: Any) -> Any:
+    """X**y of unsigned integers."""
+    value = _power_by_squaring(*(_at_least_32(arith.extui, v) for v in (x, y)))
+    return value if value.type == x.type else arith.trunci(x.type, value)
+
+
+def _at_least_32(extend: Callable[..., Any], x: Any) -> Any:
+    i32 = ir.IntegerType.get_signless(32)
+    return x if x.type.width >= 32 else extend(i32, x)
+
+
+def _power_by_squaring(x: Any, exponent: Any) -> Any:
+    """X**exponent for an exponent without a sign, one bit of it after the other."""
+    kind = x.type
+    one = constant(kind, 1)
+    loop = scf.WhileOp([kind] * 3, [one, x, exponent])
+    before = loop.before.blocks.append(kind, kind, kind)
+    with ir.InsertionPoint(before):
+        more = int_compare("ne", before.arguments[2], constant(kind, 0))
+        scf.ConditionOp(more, list(before.arguments))
+    after = loop.after.blocks.append(kind, kind, kind)
+    with ir.InsertionPoint(after):
+        value, square, bits = after.arguments
+        odd = int_compare("ne", arith.andi(bits, one), constant(kind, 0))
+        value = arith.select(odd, arith.muli(value, square), value)
+        rest = arith.shrui(bits, one)
+        scf.YieldOp([value, arith.muli(square, square), rest])
+    return loop.results[0]

@@ -9,10 +9,10 @@ from aotc.dialects import approximations as approx
 from aotc.dialects import scalars
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import by_kind
 from aotc.dialects.patterns import made_by
-from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import arith, math
 
@@ -123,6 +123,19 @@ class Exp(Unary, name="exp"):
     lower = by_kind(f=math.exp)
 
 
+class Exp2(Unary, name="exp2"):
+    """y = 2**x, exact for whole x."""
+
+    ref = staticmethod(np.exp2)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y ln 2."""
+        return b.scale(op.y, np.log(2))
+
+    lower = by_kind(f=approx.exp2)
+
+
 class Expm1(Unary, name="expm1"):
     """y = e**x - 1, exact near 0."""
 
@@ -172,19 +185,6 @@ class Log1p(Unary, name="log1p"):
     ]
 
 
-class Tanh(Unary, name="tanh"):
-    """y = tanh x."""
-
-    ref = staticmethod(np.tanh)
-
-    @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
-        """1 - y**2."""
-        return b.subtract(b.full_like(op.y, 1.0), b.multiply(op.y, op.y))
-
-    lower = by_kind(f=math.tanh, f64=approx.tanh)
-
-
 class Logistic(Unary, name="logistic"):
     """y = 1 / (1 + e**-x)."""
 
@@ -200,19 +200,6 @@ class Logistic(Unary, name="logistic"):
         return b.multiply(op.y, b.subtract(b.full_like(op.y, 1.0), op.y))
 
     lower = by_kind(f=approx.logistic)
-
-
-class Erf(Unary, name="erf"):
-    """y = erf x, the Gauss error function."""
-
-    ref = staticmethod(approx.erf_numpy)
-
-    @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
-        """2 / sqrt(pi) * e**(-x**2)."""
-        return b.scale(b.exp(b.negate(b.multiply(op.x, op.x))), 2 / np.sqrt(np.pi))
-
-    lower = by_kind(f=math.erf, f64=approx.erf)
 
 
 class Sqrt(Unary, name="sqrt"):
@@ -233,6 +220,24 @@ class Sqrt(Unary, name="sqrt"):
     ]
 
 
+class Cbrt(Unary, name="cbrt"):
+    """y = the cube root of x."""
+
+    ref = staticmethod(np.cbrt)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / (3 y**2)."""
+        return b.divide(b.full_like(op.y, 1 / 3), b.multiply(op.y, op.y))
+
+    lower = by_kind(f=approx.cbrt)
+    samples = [
+        Sample((f32(2, 3),), low=0.1),
+        Sample((f32("n", 4),), low=-2, high=-0.1),
+        Sample((np.array([0, 27, -1e-30, 1e30], "f"),), smooth=False),
+    ]
+
+
 class Rsqrt(Unary, name="rsqrt"):
     """y = 1 / sqrt x."""
 
@@ -250,40 +255,6 @@ class Rsqrt(Unary, name="rsqrt"):
     samples = [Sample((f32(2, 3),), low=0.1), Sample((f32("n", 4),), low=0.1)]
 
 
-class Sin(Unary, name="sin"):
-    """y = sin x (x in radians)."""
-
-    ref = staticmethod(np.sin)
-
-    @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
-        """Cos x."""
-        return b.cos(op.x)
-
-    lower = by_kind(f=math.sin, f64=approx.sin)
-
-
-class Cos(Unary, name="cos"):
-    """y = cos x (x in radians)."""
-
-    ref = staticmethod(np.cos)
-
-    @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
-        """-sin x."""
-        return b.negate(b.sin(op.x))
-
-    lower = by_kind(f=math.cos, f64=approx.cos)
-
-
-class Floor(Unary, name="floor"):
-    """y = the largest whole number not above x."""
-
-    ref = staticmethod(np.floor)
-    derivative = staticmethod(constant_zero)
-    lower = by_kind(f=math.floor)
-
-
 class StopGradient(Unary, name="stop_gradient"):
     """y = x, but a constant to differentiation."""
 
@@ -297,14 +268,3 @@ class StopGradient(Unary, name="stop_gradient"):
         return x
 
     samples = [Sample((f32(2, 3),), smooth=False), Sample((i32("n"),))]
-
-
-class BitwiseNot(Unary, name="bitwise_not"):
-    """y = ~x; logical not on bool."""
-
-    dtypes = ("bool", *dt.INTEGERS)
-    ref = staticmethod(np.invert)
-    jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
-    vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
-    lower = by_kind(**{kind: scalars.invert for kind in "iub"})
-    samples = [Sample((i32(2, 3),)), Sample((boolean(4),))]
