@@ -204,7 +204,8 @@ def main_dtype(sample: Sample) -> str:
     found = [type_of(x, _Any()).dtype for x in sample.operands]
     if not sample.operands:
         value = sample.attributes.get("value")
-        found = [sample.attributes["dtype"] if value is None else value.dtype]
+        default = sample.attributes.get("dtype", "i32")  # positions are i32
+        found = [default if value is None else value.dtype]
     return next((d for d in map(dtypes.canonical, found) if d != "bool"), "bool")
 
 

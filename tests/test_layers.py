@@ -28,6 +28,7 @@ ALLOWED = {
     "random": MODEL | {"frontends", "numpy"},
     "optim": MODEL | {"frontends", "numpy"},
     "debug": MODEL | {"frontends"},
+    "collectives": MODEL | {"frontends"},
     "transforms": MODEL | {"frontends", "numpy"},
     "cases": MODEL | {"frontends"},
     "passes": MODEL,

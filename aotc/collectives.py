@@ -1,0 +1,188 @@
+"""What the devices along an axis compute with one another, named as in `jax.lax`.
+
+    devices = collectives.Axis("data", 4)
+
+    @aotc.entry(x=aotc.Spec((64, 16), "f32"))       # a quarter of the batch
+    def step(x):
+        gradients = aotc.grad(loss)(x)
+        return collectives.all_reduce(gradients, devices, "mean")
+
+All devices run the same program on their own inputs. Every function takes a pytree of
+arrays and has a derivative: what it sends, the derivative sends back. A model that uses
+an axis of more than one device can be traced, differentiated and evaluated
+(`aotc.reference.evaluate_devices`); no target can run it yet, and `aotc build` says so.
+With an axis of one device all of them are identities, on every target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import dtypes
+from aotc.frontends.array import Array
+from aotc.frontends.axes import one_axis
+from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.pytree import flatten
+
+__all__ = [
+    "Axis",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "axis_index",
+    "permute",
+    "reduce_scatter",
+    "send",
+]
+
+Tree = Any
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Devices in a row.
+
+    Args:
+        name: of the axis.
+        size: how many devices it has.
+    """
+
+    name: str
+    size: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            fail("bad-axis", f"expected the name of an axis; got {self.name!r}")
+        if isinstance(self.size, bool) or not isinstance(self.size, int):
+            fail("bad-size", f"expected a number of devices; got {self.size!r}")
+        if self.size < 1:
+            fail("bad-size", f"expected at least one device; got {self.size}")
+
+
+def axis_index(devices: Axis) -> Array:
+    """The number of this device along the axis, an i32 scalar from 0."""
+    return emit("axis_index", **_of(devices))
+
+
+def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
+    """The sum, max, min or mean over all devices, on each of them.
+
+    Args:
+        x: arrays of numbers; of floats for a mean.
+        devices: the axis.
+        kind: "sum", "max", "min" or "mean".
+
+    Raises:
+        InputError: `kind` is none of these, or the dtype has none of this kind.
+    """
+    attributes = _of(devices)
+
+    def reduced(array: Array) -> Array:
+        if kind != "mean":
+            return emit("all_reduce", array, **attributes, kind=kind)
+        if not dtypes.is_float(array.dtype):
+            fail(
+                "dtype-mismatch", f"expected floats to take a mean of; got {array.type}"
+            )
+        return emit("all_reduce", array, **attributes, kind="sum") / devices.size
+
+    return _on_leaves(reduced, x)
+
+
+def all_gather(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
+    """What all devices have, one after the other along `axis`, on each of them.
+
+    Args:
+        x: arrays.
+        devices: the axis of devices.
+        axis: the axis of the arrays, which gets `devices.size` times as long.
+    """
+    return _on_leaves(
+        lambda array: emit(
+            "all_gather", array, **_of(devices), axis=one_axis(array, axis)
+        ),
+        x,
+    )
+
+
+def reduce_scatter(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
+    """The sum over all devices, of which each gets its block along `axis`.
+
+    Args:
+        x: arrays of numbers.
+        devices: the axis of devices.
+        axis: the axis of the arrays, which is cut into `devices.size` blocks.
+    """
+    return _on_leaves(
+        lambda array: emit(
+            "reduce_scatter", array, **_of(devices), axis=one_axis(array, axis)
+        ),
+        x,
+    )
+
+
+def all_to_all(
+    x: Tree, devices: Axis, *, split_axis: int = 0, concat_axis: int = 0
+) -> Tree:
+    """Each device sends block d of its array to device d, and joins what it receives.
+
+    Args:
+        x: arrays.
+        devices: the axis of devices.
+        split_axis: the axis that is cut into `devices.size` blocks.
+        concat_axis: the axis along which they are joined, in the order of the senders.
+    """
+
+    def exchanged(array: Array) -> Array:
+        axes = {
+            "split_axis": one_axis(array, split_axis),
+            "concat_axis": one_axis(array, concat_axis),
+        }
+        return emit("all_to_all", array, **_of(devices), **axes)
+
+    return _on_leaves(exchanged, x)
+
+
+def permute(x: Tree, devices: Axis, pairs: Sequence[tuple[int, int]]) -> Tree:
+    """What another device has, by `pairs` of (source, target); zeros without a source.
+
+    Args:
+        x: arrays.
+        devices: the axis of devices.
+        pairs: each device sends and receives at most once.
+    """
+    try:
+        ends = [(int(source), int(target)) for source, target in pairs]
+    except (TypeError, ValueError):
+        fail("bad-pairs", f"expected pairs of device numbers; got {pairs!r}")
+    sources, targets = (tuple(pair[i] for pair in ends) for i in (0, 1))
+    return _on_leaves(
+        lambda array: emit(
+            "permute", array, **_of(devices), sources=sources, targets=targets
+        ),
+        x,
+    )
+
+
+def send(x: Tree, devices: Axis, source: int, target: int) -> Tree:
+    """What device `source` has, on device `target`; zeros on all others.
+
+    Sending and receiving are one operation, a permutation with one pair: all devices
+    run the same program, so the sender's call is also the receiver's.
+    """
+    return permute(x, devices, [(source, target)])
+
+
+def _of(devices: Axis) -> dict[str, Any]:
+    if not isinstance(devices, Axis):
+        fail("bad-axis", f"expected an aotc.collectives.Axis; got {devices!r}")
+    return {"axis_name": devices.name, "axis_size": devices.size}
+
+
+def _on_leaves(function: Callable[[Array], Array], tree: Tree) -> Tree:
+    leaves, structure = flatten(tree)
+    return structure.unflatten([function(lift(leaf)) for leaf in leaves])
