@@ -97,6 +97,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
         super().__init_subclass__(**options)
         if "name" in options:
             cls.family = cls.__module__.rsplit(".", 1)[-1]
+            _read_operands_by_place(cls)
             for name, codec in cls.codecs.items():
                 setattr(cls, name, _attribute_property(name, codec))
 
@@ -172,6 +173,20 @@ def _listed(types: Sequence[Tensor]) -> str:
 
 def _is_attribute(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Attribute)
+
+
+def _read_operands_by_place(cls: Any) -> None:
+    """Operands by name, the last one as a list where there may be several.
+
+    The bindings would look for an attribute that counts them.
+    """
+    fields = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
+    for place, field in enumerate(fields):
+        if field.variadicity == ext.Variadicity.single:
+            found = property(lambda self, i=place: self.operands[i])
+        else:
+            found = property(lambda self, i=place: list(self.operands)[i:])
+        setattr(cls, field.name, found)
 
 
 def _attribute_property(name: str, codec: type[Attribute]) -> property:

@@ -1,314 +1,334 @@
-"""Ops that read or write at positions which are only known when the model runs.
+"""Reading at positions that are only known when the model runs.
 
-IREE checks no index, so every lowering clamps positions into range: an index out of
-bounds reads or writes the nearest element ("clip" in NumPy's words).
+Note [index maps]: gather and the scatters describe with three attributes how the axes
+of x, of the indices and of what is read (or written) belong together:
+
+    read[r] = x[p]    p at axes[k] is indices[k][r at along],  p elsewhere is r at kept
+
+There is one array of indices for each axis in `axes`, all of one type. `along` says
+which axes of `read` the indices have, `kept` which of them x has. An axis in both is a
+batch: every index reads from its own part of x. So np.take along axis 1 of a 3-D array
+by a vector is axes (1), along (1), kept (0, 2), and np.take_along_axis is axes (1),
+along (0, 1, 2), kept (0, 2). No index array that only counts is ever needed, and a
+`batch` rule is one more entry in the maps.
+
+Note [out of bounds]: IREE checks no index, so every lowering does. With mode "clip" an
+index out of bounds stands for the nearest element; with "drop" it takes no part: it
+reads zero and writes nothing. Negative indices are out of bounds; the frontends count
+them from the end where NumPy does.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Int, Ints
-from aotc.dialects.checks import require_dtype
+from aotc.dialects.attributes import Ints, Str
+from aotc.dialects.batching import all_spread
+from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
-from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Tensor, format_shape
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Size, Tensor, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import arith, ir
 
+MODES = ("clip", "drop")
 
-def _require_indices(indices: Tensor) -> None:
-    require_dtype(indices, dt.INTEGERS)
+
+@dataclass(frozen=True)
+class IndexMap:
+    """The attributes of an op that indexes; see Note [index maps]."""
+
+    axes: tuple[int, ...]
+    along: tuple[int, ...]
+    kept: tuple[int, ...]
+    mode: str
+
+    @staticmethod
+    def of(op: Any) -> "IndexMap":
+        """The map of a gather or scatter."""
+        return IndexMap(op.axes, op.along, op.kept, op.mode)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes of what is read."""
+        return len({*self.along, *self.kept})
+
+    @property
+    def others(self) -> list[int]:
+        """The axes of x that are not indexed, in the order of `kept`."""
+        count = len(self.axes) + len(self.kept)
+        return [axis for axis in range(count) if axis not in self.axes]
+
+    @property
+    def shared(self) -> list[int]:
+        """The axes of what is read that x and the indices both have."""
+        return [axis for axis in self.kept if axis in self.along]
+
+    @property
+    def window(self) -> list[int]:
+        """The axes of what is read that only x has."""
+        return [axis for axis in self.kept if axis not in self.along]
+
+    def source(self, axis: int) -> int:
+        """The axis of x behind an axis in `kept`."""
+        return self.others[self.kept.index(axis)]
+
+    def batched(self, *, x: bool, indices: bool) -> dict[str, Any]:
+        """The attributes when x or the indices have a further axis in front."""
+        along, kept = (tuple(n + 1 for n in part) for part in (self.along, self.kept))
+        return {
+            "axes": tuple(axis + x for axis in self.axes),
+            "along": (0, *along) if indices else along,
+            "kept": (0, *kept) if x else kept,
+            "mode": self.mode,
+        }
+
+
+def read_type(x: Tensor, indices: Sequence[Tensor], at: IndexMap) -> Tensor:
+    """The type of what the indices read from x; refuses maps that do not fit."""
+    require_axes(x, at.axes)
+    if len(indices) != len(at.axes) or not indices:
+        raise InputError(
+            "bad-index",
+            f"expected an array of indices for each of the axes {at.axes}; "
+            f"got {len(indices)}",
+        )
+    require_dtype(indices[0], dt.INTEGERS)
+    require_equal(*indices)
+    _require_maps(x, indices[0], at)
+    sizes = {r: x.shape[at.source(r)] for r in at.kept}
+    for r, size in zip(at.along, indices[0].shape, strict=True):
+        if sizes.setdefault(r, size) != size:
+            raise InputError(
+                "shape-mismatch",
+                f"expected indices {format_shape(indices[0].shape)} to match {x} where "
+                f"both have an axis; size {size} is not provably {sizes[r]}",
+            )
+    result = x.with_shape([sizes[r] for r in range(at.rank)])
+    empty = any(x.shape[axis] == 0 for axis in at.axes)
+    if empty and at.mode == "clip" and element_count(result.shape) != 0:
+        raise InputError(
+            "bad-index", f"axes {at.axes} of {x} have no element to read or write"
+        )
+    return result
+
+
+def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
+    if at.mode not in MODES:
+        raise InputError(
+            "bad-attribute",
+            f"expected a mode out of {', '.join(MODES)}; got {at.mode!r}",
+        )
+    rising = all(sorted(set(part)) == list(part) for part in (at.along, at.kept))
+    dense = {*at.along, *at.kept} == set(range(at.rank))
+    counts = (len(at.along), len(at.kept)) == (indices.rank, x.rank - len(at.axes))
+    if not (rising and dense and counts):
+        raise InputError(
+            "bad-axis",
+            f"expected rising axes of the result for the {indices.rank} axes of the "
+            f"indices and the {x.rank - len(at.axes)} other axes of x; "
+            f"got along={at.along}, kept={at.kept}",
+        )
+
+
+# ---- in NumPy -----------------------------------------------------------------------
+
+
+def places(shape: Any, indices: Sequence[Any], at: IndexMap) -> tuple[Any, Any]:
+    """What NumPy indexes with: positions for each axis of x, and which are inside.
+
+    The positions are in range and broadcast to what is read.
+    """
+    positions = [
+        _aligned(np.arange(shape[axis]), (r,), at.rank)
+        for axis, r in zip(at.others, at.kept, strict=True)
+    ]
+    inside = np.array(True)
+    for axis, numbers in zip(at.axes, indices, strict=True):
+        wanted = _aligned(numbers, at.along, at.rank)
+        inside = inside & (wanted >= 0) & (wanted < shape[axis])
+        nearest = np.clip(wanted, 0, max(shape[axis] - 1, 0)).astype(np.int64)
+        positions.insert(axis, nearest)
+    return tuple(positions), inside
+
+
+def _aligned(array: Any, axes: Sequence[int], rank: int) -> Any:
+    """`array` with its axes at `axes` of an array of `rank`."""
+    shape = [1] * rank
+    for axis, size in zip(axes, np.shape(array), strict=True):
+        shape[axis] = size
+    return np.reshape(array, shape)
+
+
+# ---- in linalg ----------------------------------------------------------------------
+
+
+def in_range(
+    low: Any, number: Any, size: Size, *, signed: bool = True
+) -> tuple[Any, Any]:
+    """Inside a body: the nearest position on an axis of `size`, and whether it is it.
+
+    `number` is an index value or an i64.
+    """
+    count, last = low.size(size), low.size(size - 1)
+    if not isinstance(size, int):
+        last = arith.maxsi(last, low.index(0))
+    if not isinstance(number.type, ir.IndexType):
+        count, last = (arith.index_cast(number.type, n) for n in (count, last))
+    inside = arith.cmpi(arith.CmpIPredicate.ult, number, count)
+    if not signed:
+        return arith.minui(number, last), inside
+    zero = arith.ConstantOp(number.type, 0).result
+    return arith.maxsi(arith.minsi(number, last), zero), inside
+
+
+def position(low: Any, number: Any, dtype: str, size: Size) -> tuple[Any, Any]:
+    """The same for an integer element, the position as an index value.
+
+    Index values may have 32 bits, so elements of 64 bits are compared as they are.
+    """
+    signed = dtype not in dt.UNSIGNED
+    if dt.bits(dtype) < 64:
+        return in_range(low, low.to_index(number, dtype), size, signed=signed)
+    nearest, inside = in_range(low, number, size, signed=signed)
+    return arith.index_cast(ir.IndexType.get(), nearest), inside
+
+
+def positions(
+    low: Any, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Any]
+) -> tuple[list[Any], Any]:
+    """Inside a body: the position on each indexed axis, and whether all are inside."""
+    found = [
+        position(low, number, indices.dtype, x.shape[axis])
+        for number, axis in zip(numbers, at.axes, strict=True)
+    ]
+    inside = found[0][1]
+    for _, each in found[1:]:
+        inside = arith.andi(inside, each)
+    return [place for place, _ in found], inside
+
+
+# ---- the op -------------------------------------------------------------------------
 
 
 class Gather(GraphOp, name="gather", traits=[Pure]):
-    """y = x taken at `indices` along `axis`, as np.take with mode "clip"."""
+    """y = x at `indices` along `axes`; see Note [index maps].
 
-    x: Operand[Any]
-    indices: Operand[Any]
-    axis: Int
-    y: Result[Any]
-    dtypes = dt.NAMES
-
-    @staticmethod
-    def infer(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-        """The axis gives way to the axes of the indices."""
-        _require_indices(indices)
-        if not 0 <= axis < x.rank or x.shape[axis] == 0:
-            raise InputError(
-                "bad-axis", f"expected an axis of {x} that is not empty; got {axis}"
-            )
-        return x.with_shape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
-
-    @staticmethod
-    def ref(x: Any, indices: Any, *, axis: int) -> Any:
-        """np.take."""
-        return np.take(x, indices, axis, mode="clip")
-
-    @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, _: Any) -> Any:
-        """Linear in x."""
-        return None if dx is None else b.gather(dx, op.indices, axis=op.axis)
-
-    @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
-        """Dy added up at the places that were read."""
-        zeros = b.full(Tensor.of(op.x), 0.0)
-        return [b.scatter_add(zeros, op.indices, dy, axis=op.axis), None]
-
-    @staticmethod
-    def lower(low: Any, op: Any, x: Any, indices: Any) -> Any:
-        """A generic over the result that extracts from x."""
-        source, where = Tensor.of(op.x), Tensor.of(op.indices)
-
-        def element(loops: list[Any]) -> Any:
-            inner = loops[op.axis : op.axis + where.rank]
-            number = low.extract(indices, inner)
-            last = source.shape[op.axis] - 1
-            position = low.clamp_index(low.to_index(number, where.dtype), last)
-            return low.extract(
-                x, [*loops[: op.axis], position, *loops[op.axis + where.rank :]]
-            )
-
-        return low.computed(Tensor.of(op.y), element)
-
-    samples = [
-        Sample((f32(5, 3), np.array([0, 4, 4, -3, 9], "i4")), {"axis": 0}),
-        Sample((f32(2, 4), np.array([[1, 0], [3, 3]], "i4")), {"axis": 1}),
-        Sample((f32("n", 3), np.array(0, "i4")), {"axis": 0}),
-    ]
-
-
-class ScatterAdd(GraphOp, name="scatter_add", traits=[Pure]):
-    """y = x with `updates` added at `indices` along `axis`; the adjoint of gather.
-
-    Computed as a sum over all indices for each element, which no race can disturb, at a
-    cost of size(axis) * size(updates).
+    With mode "clip" an index out of bounds reads the nearest element, with "drop" zero.
     """
 
     x: Operand[Any]
-    indices: Operand[Any]
-    updates: Operand[Any]
-    axis: Int
-    y: Result[Any]
-
-    @staticmethod
-    def infer(x: Tensor, indices: Tensor, updates: Tensor, *, axis: int) -> Tensor:
-        """The type of x."""
-        expected = Gather.infer(x, indices, axis=axis)
-        require_dtype(x, dt.FLOATS)
-        if updates != expected:
-            raise InputError(
-                "shape-mismatch", f"expected updates of type {expected}; got {updates}"
-            )
-        return x
-
-    @staticmethod
-    def ref(x: Any, indices: Any, updates: Any, *, axis: int) -> Any:
-        """np.add.at on clipped indices."""
-        y = np.moveaxis(x.copy(), axis, 0)
-        order = [*range(axis, axis + indices.ndim)]
-        moved = np.moveaxis(updates, order, range(indices.ndim))
-        np.add.at(y, np.clip(indices, 0, y.shape[0] - 1), moved)
-        return np.moveaxis(y, 0, axis)
-
-    @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, _: Any, du: Any) -> Any:
-        """Linear in x and updates."""
-        dx = b.full_like(op.x, 0.0) if dx is None else dx
-        if du is None:
-            return dx
-        return b.scatter_add(dx, op.indices, du, axis=op.axis)
-
-    @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
-        """Dy, and dy where updates went."""
-        return [dy, None, b.gather(dy, op.indices, axis=op.axis)]
-
-    @staticmethod
-    def lower(low: Any, op: Any, x: Any, indices: Any, updates: Any) -> Any:
-        """y[v, …] = x[v, …] + sum over k of (indices[k] == v) * updates[k, …]."""
-        source, where = Tensor.of(op.x), Tensor.of(op.indices)
-        outer, inner = source.rank, where.rank
-        loops = [ir.AffineDimExpr.get(i) for i in range(outer + inner)]
-        window = loops[outer:]
-        target = loops[:outer]
-        read = [*target[: op.axis], *window, *target[op.axis + 1 :]]
-        maps = [
-            ir.AffineMap.get(len(loops), 0, exprs) for exprs in (window, read, target)
-        ]
-
-        def body(number: Any, update: Any, total: Any) -> Any:
-            last = source.shape[op.axis] - 1
-            position = low.clamp_index(low.to_index(number, where.dtype), last)
-            here = low.loop_index(op.axis)
-            hit = arith.cmpi(arith.CmpIPredicate.eq, position, here)
-            zero = low.scalar(source.dtype, 0.0)
-            return arith.addf(total, arith.select(hit, update, zero))
-
-        kinds = ["parallel"] * outer + ["reduction"] * inner
-        return low.generic([indices, updates], maps, x, kinds, body)
-
-    samples = [
-        Sample((f32(4, 3), np.array([0, 3, 3], "i4"), f32(3, 3)), {"axis": 0}),
-        Sample(
-            (f32(2, 4), np.array([[1, 9], [1, -1]], "i4"), f32(2, 2, 2)), {"axis": 1}
-        ),
-    ]
-
-
-def _require_starts(x: Tensor, starts: Tensor, sizes: Any) -> None:
-    _require_indices(starts)
-    if starts.shape != (x.rank,) or len(sizes) != x.rank:
-        raise InputError(
-            "shape-mismatch",
-            f"expected one start and one size per axis of {x}; got starts "
-            f"{format_shape(starts.shape)}, sizes {tuple(sizes)}",
-        )
-    for size, have in zip(sizes, x.shape, strict=True):
-        if isinstance(have, int) and size > have:
-            raise InputError(
-                "bad-slice", f"a slice of {tuple(sizes)} does not fit into {x}"
-            )
-
-
-def _clamped_starts(
-    low: Any, x: Tensor, starts: Any, dtype: str, sizes: Any
-) -> list[Any]:
-    """Inside a body: the start along each axis, moved so that the slice fits."""
-    positions = []
-    for axis, size in enumerate(sizes):
-        number = low.extract(starts, [low.index(axis)])
-        room = x.shape[axis] - size
-        positions.append(low.clamp_index(low.to_index(number, dtype), room))
-    return positions
-
-
-class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
-    """y = `sizes` elements of x from `starts` (an integer vector), moved to fit."""
-
-    x: Operand[Any]
-    starts: Operand[Any]
-    sizes: Ints
+    indices: Sequence[Operand[Any]]
+    axes: Ints
+    along: Ints
+    kept: Ints
+    mode: Str
     y: Result[Any]
     dtypes = dt.NAMES
 
     @staticmethod
-    def infer(x: Tensor, starts: Tensor, *, sizes: Any) -> Tensor:
-        """The given sizes."""
-        _require_starts(x, starts, sizes)
-        return x.with_shape(sizes)
+    def infer(x: Tensor, *indices: Tensor, **attributes: Any) -> Tensor:
+        """The indices' axes and those of x that are not indexed, as the map says."""
+        return read_type(x, indices, IndexMap(**attributes))
 
     @staticmethod
-    def ref(x: Any, starts: Any, *, sizes: Any) -> Any:
-        """Basic indexing from clipped starts."""
-        return x[_numpy_window(x, starts, sizes)]
+    def ref(x: Any, *indices: Any, **attributes: Any) -> Any:
+        """NumPy's integer indexing at positions in range."""
+        at = IndexMap(**attributes)
+        where, inside = places(x.shape, indices, at)
+        if 0 in x.shape:  # nothing but "drop" may read here
+            return np.zeros(np.broadcast_shapes(*map(np.shape, where)), x.dtype)
+        y = x[where]
+        return y if at.mode == "clip" else np.where(inside, y, np.zeros((), x.dtype))
 
-    @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, _: Any) -> Any:
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any, *_: Any) -> Any:
         """Linear in x."""
-        return None if dx is None else b.dynamic_slice(dx, op.starts, sizes=op.sizes)
+        if dx is None:
+            return None
+        return b.gather(dx, *op.indices, **cls.attributes_of(op))
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy added up at the places that were read."""
+        indices, zeros = op.indices, b.full_like(op.x, 0.0)
+        dx = b.scatter_add(zeros, dy, *indices, **cls.attributes_of(op))
+        return [dx, *(None for _ in indices)]
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
-        """Dy in place, zeros around."""
-        zeros = b.full(Tensor.of(op.x), 0.0)
-        return [b.dynamic_update_slice(zeros, dy, op.starts), None]
+    def batch(
+        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
+    ) -> Any:
+        """One more axis in the map of whichever operand has it."""
+        x, *indices = operands
+        in_x, *in_indices = batched
+        if any(in_indices):
+            indices = all_spread(b, indices, in_indices, size)
+        maps = IndexMap.of(op).batched(x=in_x, indices=any(in_indices))
+        return b.gather(x, *indices, **maps)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any, starts: Any) -> Any:
-        """A generic over the result that extracts from x."""
-        source, dtype = Tensor.of(op.x), Tensor.of(op.starts).dtype
+    def lower(low: Any, op: Any, x: Any, *indices: Any) -> Any:
+        """A generic over the result that extracts from x.
 
-        def element(loops: list[Any]) -> Any:
-            first = _clamped_starts(low, source, starts, dtype, op.sizes)
-            pairs = zip(first, loops, strict=True)
-            return low.extract(x, [arith.addi(a, i) for a, i in pairs])
+        It reads the indices as inputs, so that what computes them fuses into it.
+        """
+        source, result, at = Tensor.of(op.x), Tensor.of(op.y), IndexMap.of(op)
+        if element_count(source.shape) == 0:
+            return low.full(result, 0)
+        read = ir.AffineMap.get(
+            result.rank, 0, [ir.AffineDimExpr.get(axis) for axis in at.along]
+        )
 
-        return low.computed(Tensor.of(op.y), element)
+        def body(*elements: Any) -> Any:
+            kind = Tensor.of(op.indices[0])
+            found, inside = positions(low, source, kind, at, elements[:-1])
+            where = dict(zip(at.axes, found, strict=True))
+            for axis, r in zip(at.others, at.kept, strict=True):
+                where[axis] = low.loop_index(r)
+            element = low.extract(x, [where[axis] for axis in range(source.rank)])
+            if at.mode == "clip":
+                return element
+            return arith.select(inside, element, low.scalar(source.dtype, 0))
+
+        maps = [read] * len(indices) + [ir.AffineMap.get_identity(result.rank)]
+        loops = ["parallel"] * result.rank
+        return low.generic(indices, maps, low.empty(result), loops, body)
 
     samples = [
-        Sample((f32(4, 5), np.array([1, 9], "i4")), {"sizes": (2, 3)}),
-        Sample((f32("n", 3), np.array([0, 1], "i4")), {"sizes": (1, 2)}),
-    ]
-
-
-def _numpy_window(x: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
-    rooms = [max(n - size, 0) for n, size in zip(x.shape, sizes, strict=True)]
-    first = np.clip(starts, 0, rooms).astype(int)
-    return tuple(slice(a, a + size) for a, size in zip(first, sizes, strict=True))
-
-
-class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
-    """y = x with `update` written from `starts` (an integer vector), moved to fit."""
-
-    x: Operand[Any]
-    update: Operand[Any]
-    starts: Operand[Any]
-    y: Result[Any]
-    dtypes = dt.NAMES
-
-    @staticmethod
-    def infer(x: Tensor, update: Tensor, starts: Tensor) -> Tensor:
-        """The type of x."""
-        require_dtype(update, (x.dtype,))
-        if not update.is_static:
-            raise InputError(
-                "symbolic-size", f"expected an update of fixed size; got {update}"
-            )
-        _require_starts(x, starts, update.shape)
-        return x
-
-    @staticmethod
-    def ref(x: Any, update: Any, starts: Any) -> Any:
-        """Basic assignment from clipped starts."""
-        y = x.copy()
-        y[_numpy_window(x, starts, update.shape)] = update
-        return y
-
-    @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, du: Any, _: Any) -> Any:
-        """Linear in x and update."""
-        dx = b.full_like(op.x, 0.0) if dx is None else dx
-        du = b.full_like(op.update, 0.0) if du is None else du
-        return b.dynamic_update_slice(dx, du, op.starts)
-
-    @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
-        """Dy outside of the window for x, inside of it for the update."""
-        zeros = b.full_like(op.update, 0.0)
-        sizes = Tensor.of(op.update).shape
-        return [
-            b.dynamic_update_slice(dy, zeros, op.starts),
-            b.dynamic_slice(dy, op.starts, sizes=sizes),
-            None,
-        ]
-
-    @staticmethod
-    def lower(low: Any, op: Any, x: Any, update: Any, starts: Any) -> Any:
-        """A generic that chooses between x and the update."""
-        source, dtype = Tensor.of(op.x), Tensor.of(op.starts).dtype
-        sizes = Tensor.of(op.update).shape
-        if 0 in sizes:
-            return x
-
-        def element(loops: list[Any]) -> Any:
-            first = _clamped_starts(low, source, starts, dtype, sizes)
-            inside = low.scalar("bool", True)
-            positions = []
-            for axis, index in enumerate(loops):
-                offset = arith.subi(index, first[axis])
-                clamped = low.clamp_index(offset, sizes[axis] - 1)
-                hit = arith.cmpi(arith.CmpIPredicate.eq, clamped, offset)
-                inside = arith.andi(inside, hit)
-                positions.append(clamped)
-            written = low.extract(update, positions)
-            return arith.select(inside, written, low.extract(x, loops))
-
-        return low.computed(source, element)
-
-    samples = [
-        Sample((f32(4, 5), f32(2, 3), np.array([1, 9], "i4"))),
-        Sample((f32("n", 3), f32(1, 2), np.array([0, 1], "i4"))),
+        Sample(
+            (f32(5, 3), np.array([0, 4, 4, -3, 9], "i4")),
+            {"axes": (0,), "along": (0,), "kept": (1,), "mode": "clip"},
+        ),
+        Sample(
+            (f32(2, 4, 3), np.array([[1, 0], [-1, 9]], "i8")),
+            {"axes": (1,), "along": (1, 2), "kept": (0, 3), "mode": "drop"},
+        ),
+        Sample(
+            (f32(3, 4), np.array([[0, 3], [2, 2], [1, 7]], "u1")),
+            {"axes": (1,), "along": (0, 1), "kept": (0,), "mode": "clip"},
+        ),
+        Sample(
+            (f32(3, 2, 4), np.array([2, 0, 7], "i1"), np.array([-1, 3, 2], "i1")),
+            {"axes": (0, 2), "along": (0,), "kept": (1,), "mode": "drop"},
+        ),
+        Sample(
+            (f32("n", 3), i32("m", "n")),
+            {"axes": (1,), "along": (0, 1), "kept": (1,), "mode": "clip"},
+        ),
+        Sample(
+            (f32("n", 3), i32("m")),
+            {"axes": (0,), "along": (0,), "kept": (1,), "mode": "clip"},
+        ),
+        Sample(
+            (f32(4), np.array(2**63 + 1, "u8")),
+            {"axes": (0,), "along": (), "kept": (), "mode": "clip"},
+        ),
+        Sample(
+            (f32(0, 2), np.array([1, 0], "i4")),
+            {"axes": (0,), "along": (0,), "kept": (1,), "mode": "drop"},
+        ),
     ]
