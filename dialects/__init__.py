@@ -14,16 +14,20 @@ from aotc.dialects import (
     attention,
     binary,
     bits,
+    collective,
     contraction,
     convolution,
     creation,
     cumulative,
+    dynamic,
     effects,
     indexing,
     normalization,
+    ordering,
     pooling,
     reduction,
     rounding,
+    scattering,
     selection,
     shape,
     slicing,
@@ -34,6 +38,7 @@ from aotc.dialects import (
     windows,
 )
 from aotc.dialects.graph import RULES, Graph, GraphOp, Reason
+from aotc.dialects.limits import limits_of
 from aotc.mlir import ir, provide_dialect
 
 FAMILIES = (
@@ -48,6 +53,7 @@ FAMILIES = (
     selection,
     reduction,
     cumulative,
+    ordering,
     contraction,
     windows,
     convolution,
@@ -55,9 +61,12 @@ FAMILIES = (
     shape,
     slicing,
     indexing,
+    scattering,
+    dynamic,
     normalization,
     attention,
     effects,
+    collective,
 )
 
 OPS: dict[str, type[GraphOp]] = {
@@ -83,7 +92,10 @@ def context() -> Any:
 
 
 def matrix() -> list[dict[str, Any]]:
-    """One row per op: name, family, formula, dtypes; per rule "yes" or the reason."""
+    """One row per op: name, family, formula, dtypes, and which do not compile where.
+
+    Per rule it says "yes", or the reason for which there is none.
+    """
     return [_row(name, op) for name, op in OPS.items()]
 
 
@@ -98,5 +110,6 @@ def _row(name: str, op: type[GraphOp]) -> dict[str, Any]:
         "family": op.family,
         "formula": " ".join(doc.split()),
         "dtypes": list(op.dtypes),
+        "missing": {family: list(ops) for family, ops in limits_of(name).items()},
         "rules": rules,
     }

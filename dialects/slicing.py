@@ -10,13 +10,16 @@ from aotc.dialects.batching import before, leading, moved, sized
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import (
+    Dim,
     Shape,
     Size,
     Tensor,
+    bounds,
     element_count,
-    is_nonnegative,
     lowered_type,
+    maximum,
 )
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, tensor
@@ -26,29 +29,29 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     """y[i] = x[start + i * stride], `sizes` elements along each axis."""
 
     x: Operand[Any]
-    start: Ints
+    start: Sizes
     sizes: Sizes
     strides: Ints
     y: Result[Any]
     dtypes = dt.NAMES
 
     @staticmethod
-    def infer(x: Tensor, *, start: Any, sizes: Shape, strides: Any) -> Tensor:
+    def infer(x: Tensor, *, start: Shape, sizes: Shape, strides: Any) -> Tensor:
         """The given sizes, which must lie inside x."""
         if not len(start) == len(sizes) == len(strides) == x.rank:
             raise InputError("bad-slice", f"expected one slice per axis of {x}")
         for axis, (first, size, stride) in enumerate(
             zip(start, sizes, strides, strict=True)
         ):
-            have = x.shape[axis]
-            if isinstance(have, int) and isinstance(size, int):
-                last = first + (size - 1) * stride
-                if first < 0 or stride < 1 or (size > 0 and last >= have):
-                    raise InputError(
-                        "bad-slice",
-                        f"{size} elements from {first} in steps of {stride} do not fit "
-                        f"into axis {axis} of {x}",
-                    )
+            if any(isinstance(n, Dim) for n in (x.shape[axis], first, size)):
+                continue  # who builds it must know
+            last = first + (size - 1) * stride
+            if first < 0 or stride < 1 or (size > 0 and last >= x.shape[axis]):
+                raise InputError(
+                    "bad-slice",
+                    f"{size} elements from {first} in steps of {stride} do not fit "
+                    f"into axis {axis} of {x}",
+                )
         return x.with_shape(sizes)
 
     @staticmethod
@@ -95,6 +98,8 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         Sample((f32(4, 6),), {"start": (1, 0), "sizes": (2, 3), "strides": (1, 2)}),
         Sample((f32("n", 6),), {"start": (0, 2), "sizes": ("n", 4), "strides": (1, 1)}),
         Sample((f32(4),), {"start": (4,), "sizes": (0,), "strides": (1,)}),
+        Sample((f32(9, 3),), {"start": ("n", 1), "sizes": (1, 2), "strides": (2, 1)}),
+        Sample((f32(9, 9),), {"start": (2, "m"), "sizes": (2, 1), "strides": (1, 3)}),
     ]
 
 
@@ -138,7 +143,8 @@ def _dilated(size: Size, interior: int) -> Size:
     """`size` elements with `interior` more between each two."""
     if interior == 0 or size == 0:
         return size
-    return (size - 1) * (interior + 1) + 1
+    with known_contracts(()):  # types must not depend on what else is promised
+        return maximum((size - 1) * (interior + 1) + 1, 0)
 
 
 class Pad(GraphOp, name="pad", traits=[Pure]):
@@ -219,7 +225,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     def lower(low: Any, op: Any, x: Any) -> Any:
         """tensor.pad, or computed element by element where that cannot say it."""
         result = Tensor.of(op.y)
-        plain = all(is_nonnegative(n) for n in (*op.low, *op.high))
+        plain = all(bounds(n)[0] >= 0 for n in (*op.low, *op.high))
         if plain and not any(op.interior):
             return low.pad(x, result, op.low, op.high, _filler(op))
         return _lower_general_pad(low, op, x, result)
@@ -230,7 +236,8 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         if all(n == 0 for n in (*op.low, *op.high, *op.interior)):
             return op.x
         cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
-        return _cut_by_slice(b, op) if cuts and not any(op.interior) else None
+        plain = not any(op.interior) and not _is_shift(op)
+        return _cut_by_slice(b, op) if cuts and plain else None
 
     samples = [
         Sample(
@@ -251,6 +258,15 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
             {"low": (-1, 2), "high": (-2, -3), "interior": (0, 0), "value": 0.5},
         ),
     ]
+
+
+def _is_shift(op: Any) -> bool:
+    """Whether an axis loses elements at one end and gets others at the other.
+
+    Such a padding stays whole: it is good for an axis without elements too.
+    """
+    pairs = zip(op.low, op.high, strict=True)
+    return any(isinstance(a, int) and a + z == 0 and a != 0 for a, z in pairs)
 
 
 def _cut_by_slice(b: Any, op: Any) -> Any:
