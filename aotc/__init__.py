@@ -20,19 +20,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from aotc.frontends.entry import Dim, Spec, State, Weights, entry
+    from aotc.frontends.dims import Dim
+    from aotc.frontends.entry import Spec, State, Weights, entry
     from aotc.runtime import Model, load
-    from aotc.transforms import grad, value_and_grad
+    from aotc.frontends.custom import checkpoint, custom_jvp, custom_vjp
+    from aotc.transforms import grad, jvp, value_and_grad, vjp, vmap
 
 # name → module that defines it
 _EXPORTS = {
     "entry": "aotc.frontends.entry",
-    "Dim": "aotc.frontends.entry",
+    "Dim": "aotc.frontends.dims",
     "Spec": "aotc.frontends.entry",
     "Weights": "aotc.frontends.entry",
     "State": "aotc.frontends.entry",
     "grad": "aotc.transforms",
     "value_and_grad": "aotc.transforms",
+    "vjp": "aotc.transforms",
+    "jvp": "aotc.transforms",
+    "vmap": "aotc.transforms",
+    "custom_jvp": "aotc.frontends.custom",
+    "custom_vjp": "aotc.frontends.custom",
+    "checkpoint": "aotc.frontends.custom",
     "load": "aotc.runtime",
     "Model": "aotc.runtime",
 }
@@ -43,10 +51,16 @@ __all__ = [
     "Spec",
     "State",
     "Weights",
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
     "entry",
     "grad",
+    "jvp",
     "load",
     "value_and_grad",
+    "vjp",
+    "vmap",
 ]
 
 

@@ -7,16 +7,20 @@ comparing the compiled result with this one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.binding import bindings
+from aotc.dialects.control import control_of
+from aotc.dialects.devices import Group
+from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.graph import evaluate as evaluate_op
-from aotc.dialects.types import Dim, Tensor, evaluate_size
+from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import func, ir
-from aotc.passes.inline import functions_of
 
 
 def evaluate(module: Any, name: str, inputs: Sequence[Any]) -> list[Any]:
@@ -33,25 +37,58 @@ def evaluate(module: Any, name: str, inputs: Sequence[Any]) -> list[Any]:
     functions = functions_of(module)
     arrays = [np.asarray(array) for array in inputs]
     with module.context, np.errstate(all="ignore"):
-        return _call(functions[name], arrays, functions)
+        types, _ = signature(functions[name])
+        return _Evaluation(functions, bind_symbols(types, arrays)).call(name, arrays)
 
 
-def _call(function: Any, arrays: list[Any], functions: dict[str, Any]) -> list[Any]:
-    block = function.entry_block
-    types = [Tensor.of(value) for value in block.arguments]
-    symbols = bind_symbols(types, arrays)
-    values = dict(zip(block.arguments, arrays, strict=True))
-    for op in block.operations:
-        operands = [values[value] for value in op.operands]
-        if isinstance(op, func.ReturnOp):
-            return operands
-        if isinstance(op, func.CallOp):
-            callee = functions[ir.FlatSymbolRefAttr(op.callee).value]
-            results = _call(callee, operands, functions)
-        else:
-            results = evaluate_op(op, operands, symbols)
-        values.update(zip(op.results, results, strict=True))
-    raise AssertionError("a function ends in a return")
+def evaluate_devices(
+    module: Any, name: str, inputs: Sequence[Sequence[Any]], axis_name: str
+) -> list[list[Any]]:
+    """The results of function `name` on each of several devices.
+
+    Args:
+        module: as for `evaluate`.
+        name: of the function, which every device runs.
+        inputs: for each device, one array per argument.
+        axis_name: the axis along which the devices are; the module's collectives over
+            more than one device must be along it.
+
+    Raises:
+        InputError: an input does not fit, or the devices do not meet in the same
+            collectives.
+    """
+    group = Group(axis_name, len(inputs))
+    return group.run(lambda number: evaluate(module, name, inputs[number]))
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """One call from outside: what it reaches shares the values of its symbols."""
+
+    functions: dict[str, Any]
+    symbols: list[int]
+
+    def call(self, name: str, arrays: list[Any]) -> list[Any]:
+        """The results of a function."""
+        function = self.functions[name]
+        control = control_of(function)
+        if control is not None:
+            _, results = signature(function)
+            return list(control.evaluate(self.call, arrays, self.symbols, results))
+        return self._run(function.entry_block, arrays)
+
+    def _run(self, block: Any, arrays: list[Any]) -> list[Any]:
+        values = dict(zip(block.arguments, arrays, strict=True))
+        for op in block.operations:
+            operands = [values[value] for value in op.operands]
+            if isinstance(op, func.ReturnOp):
+                return operands
+            if isinstance(op, func.CallOp):
+                results = self.call(callee_of(op), operands)
+            else:
+                results = evaluate_op(op, operands, self.symbols)
+            values.update(zip(op.results, results, strict=True))
+        raise AssertionError("a function ends in a return")
 
 
 def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:
@@ -60,14 +97,15 @@ def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:
     Raises:
         InputError: a dtype, rank or size is not what the type says.
     """
-    bound: dict[int, int] = {}
     for tensor, array in zip(types, arrays, strict=True):
         if dtypes.canonical(array.dtype) != tensor.dtype or array.ndim != tensor.rank:
             raise _misfit(tensor, array)
-        for size, actual in zip(tensor.shape, array.shape, strict=True):
-            if isinstance(size, Dim) and isinstance(size.expr, ir.AffineSymbolExpr):
-                bound.setdefault(size.expr.position, actual)
-    symbols = [bound.get(number, 0) for number in range(max(bound, default=-1) + 1)]
+    found = bindings(types)
+    symbols = [0] * (max((each.symbol for each in found), default=-1) + 1)
+    for each in found:
+        size = arrays[each.input].shape[each.axis]
+        part = size - evaluate_size(each.rest, symbols)
+        symbols[each.symbol] = part // each.factor
     for tensor, array in zip(types, arrays, strict=True):
         if tuple(evaluate_size(size, symbols) for size in tensor.shape) != array.shape:
             raise _misfit(tensor, array)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects import affine
 from aotc.dialects.attributes import Array
 from aotc.dialects.conversion import conversion
 from aotc.dialects.types import (
@@ -22,9 +23,9 @@ from aotc.dialects.types import (
     lowered_element,
     lowered_type,
     same_count,
-    symbol_count,
 )
-from aotc.mlir import affine, arith, ir, linalg, tensor
+from aotc.mlir import affine as affine_ops
+from aotc.mlir import arith, ir, linalg, tensor
 
 AffineMap = Any
 Body = Callable[..., Any]
@@ -50,10 +51,22 @@ class Lowering:
         """A size as an index value."""
         if isinstance(size, int):
             return self.index(size)
-        count = symbol_count([size.expr])
-        size_map = ir.AffineMap.get(0, count, [size.expr])
-        operands = list(self.symbols[:count])
-        return affine.AffineApplyOp(size_map, operands).result
+        return self._index_of(size.expr)
+
+    def _index_of(self, expr: Any) -> Any:
+        """An expression: affine.apply, and arith where it says min or max."""
+        if not affine.has_extremum(expr):
+            count = affine.symbol_count([expr])
+            operands = list(self.symbols[:count])
+            return apply_map(ir.AffineMap.get(0, count, [expr]), operands)
+        found = affine.extremum(expr)
+        if found is not None:
+            kind, *both = found
+            return _EXTREMA[kind](*map(self._index_of, both))
+        pair = [ir.AffineSymbolExpr.get(0), ir.AffineSymbolExpr.get(1)]
+        node = ir.AffineMap.get(0, 2, [type(expr).get(*pair)])
+        sides = [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
+        return apply_map(node, list(map(self._index_of, sides)))
 
     def dynamic_sizes(self, shape: Shape) -> list[Any]:
         """Index values of the symbolic sizes of `shape`."""
@@ -190,18 +203,48 @@ class Lowering:
         return cast(ir.IndexType.get(), element)
 
     def slice(
-        self, source: Any, result: Tensor, start: Sequence[int], strides: Sequence[int]
+        self, source: Any, result: Tensor, start: Shape, strides: Sequence[int]
     ) -> Any:
-        """`source[start::strides]` cut to the result's shape; static starts."""
+        """`source[start::strides]` cut to the result's shape."""
+        dynamic = ir.ShapedType.get_dynamic_size()
         return tensor.extract_slice(
             lowered_type(result),
             source,
-            [],
+            self.dynamic_sizes(start),
             self.dynamic_sizes(result.shape),
             [],
-            list(start),
+            [first if isinstance(first, int) else dynamic for first in start],
             lowered_type(result).shape,
             list(strides),
+        )
+
+    def element(self, source: Any, whole: Tensor, index: Any) -> Any:
+        """`source[index]`: one element along the leading axis, without it."""
+        result = whole.with_shape(whole.shape[1:])
+        sizes = lowered_type(result).shape
+        return tensor.extract_slice(
+            lowered_type(result),
+            source,
+            [index],
+            self.dynamic_sizes(result.shape),
+            [],
+            [_DYNAMIC, *[0] * result.rank],
+            [1, *sizes],
+            [1] * (result.rank + 1),
+        )
+
+    def with_element(self, part: Any, into: Any, whole: Tensor, index: Any) -> Any:
+        """`into` with `into[index] = part` along its leading axis."""
+        rest = whole.with_shape(whole.shape[1:])
+        return tensor.insert_slice(
+            part,
+            into,
+            [index],
+            self.dynamic_sizes(rest.shape),
+            [],
+            [_DYNAMIC, *[0] * rest.rank],
+            [1, *lowered_type(rest).shape],
+            [1] * whole.rank,
         )
 
     def pad(
@@ -249,6 +292,17 @@ class Lowering:
                 lowered_type(new).shape,
             )
         return value
+
+
+_DYNAMIC = -(2**63)  # MLIR's mark for an offset or size that is given as a value
+
+
+_EXTREMA = {"max": arith.maxsi, "min": arith.minsi}
+
+
+def apply_map(affine_map: Any, symbols: Sequence[Any]) -> Any:
+    """An index value from an expression over other index values."""
+    return affine_ops.AffineApplyOp(affine_map, symbols).result
 
 
 def _i64() -> Any:

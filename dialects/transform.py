@@ -1,8 +1,10 @@
-"""Derivatives as functions without a body, until the autodiff pass writes it.
+"""Transformations of functions, as functions without a body until a pass writes it.
 
     func.func private @loss.vjp(…) -> (…)
         attributes {graph.vjp = {of = @loss, wrt = [0]}}
     %loss, %dparams = call @loss.vjp(%params, %x, %dloss)
+
+`Vjp` and `Jvp` are derivatives, `Batch` is the function for each of a stack of inputs.
 
 Note [variadic ops]: IRDL gives one constraint variable to all operands of a variadic
 field and requires them to be of one type. An op over the arguments of another function
@@ -10,63 +12,178 @@ can therefore not be declared with it; a call can.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple
 
-from aotc.dialects.attributes import Ints
-from aotc.dialects.types import Tensor
-from aotc.mlir import func, ir
+from aotc import dtypes
+from aotc.dialects import functions
+from aotc.dialects.attributes import Ints, Sizes
+from aotc.dialects.types import Size, Tensor
+from aotc.mlir import ir
 
-_VJP = "graph.vjp"
+Types = list[Tensor]
 
 
-class VjpOf(NamedTuple):
-    """What a declared derivative is the derivative of.
+class Vjp(NamedTuple):
+    """The vector-Jacobian product of the function `of`, by its inputs in `wrt`.
 
-    The function takes the inputs of `function`, then one cotangent per float output. It
-    returns the outputs of `function`, then one cotangent per input in `wrt`.
+    Takes the inputs of `of`, then one cotangent per float output; returns the outputs,
+    then one cotangent per input in `wrt`.
     """
 
-    function: str
+    of: str
     wrt: tuple[int, ...]
 
+    def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
+        """The types that it takes and returns, given those of `of`."""
+        cotangents = [inputs[index] for index in self.wrt]
+        return inputs + floats(outputs), outputs + cotangents
 
-def declare_vjp(
-    module: Any,
-    of: VjpOf,
-    inputs: Sequence[Any],
-    cotangents: Sequence[Any],
-    outputs: Sequence[Tensor],
-) -> str:
-    """Declare the vector-Jacobian product of a function; returns its name.
 
-    Args:
-        module: holds the function, and the declaration from now on.
-        of: the function and the inputs to differentiate by.
-        inputs: MLIR values of the function's inputs.
-        cotangents: MLIR values of the cotangents of its float outputs.
-        outputs: types of its outputs.
+class Jvp(NamedTuple):
+    """The Jacobian-vector product of the function `of`, by its inputs in `wrt`.
+
+    Takes the inputs of `of`, then one tangent per input in `wrt`; returns the outputs,
+    then one tangent per float output.
     """
-    results = [tensor.to_mlir() for tensor in outputs]
-    results += [inputs[index].type for index in of.wrt]
-    operands = [value.type for value in (*inputs, *cotangents)]
-    name = f"{of.function}.vjp"
-    with ir.InsertionPoint(module.body):
-        declared = func.FuncOp(name, (operands, results), visibility="private")
-        declared.attributes[_VJP] = ir.DictAttr.get(
-            {"of": ir.FlatSymbolRefAttr.get(of.function), "wrt": Ints.encode(of.wrt)}
-        )
-    return name
+
+    of: str
+    wrt: tuple[int, ...]
+
+    def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
+        """The types that it takes and returns, given those of `of`."""
+        tangents = [inputs[index] for index in self.wrt]
+        return inputs + tangents, outputs + floats(outputs)
 
 
-def vjp_of(function: Any) -> VjpOf | None:
-    """What `function` is declared as the derivative of, if it is."""
-    if _VJP not in function.attributes:
-        return None
-    facts = ir.DictAttr(function.attributes[_VJP])
-    of = ir.FlatSymbolRefAttr(facts["of"]).value
-    return VjpOf(of, Ints.decode(facts["wrt"]))
+class Batch(NamedTuple):
+    """The function `of` for each of `size` inputs.
+
+    Inputs in `wrt` have a leading axis of that size; so have all outputs.
+    """
+
+    of: str
+    wrt: tuple[int, ...]
+    size: Size
+
+    def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
+        """The types that it takes and returns, given those of `of`."""
+        taken = [
+            with_leading(tensor, self.size) if index in self.wrt else tensor
+            for index, tensor in enumerate(inputs)
+        ]
+        return taken, [with_leading(tensor, self.size) for tensor in outputs]
 
 
-def mark_defined(function: Any) -> None:
-    """The derivative has its body now and is a function like any other."""
-    del function.attributes[_VJP]
+Derived = Vjp | Jvp | Batch
+_KINDS: dict[str, Any] = {"graph.vjp": Vjp, "graph.jvp": Jvp, "graph.batch": Batch}
+
+
+def floats(types: Sequence[Tensor]) -> Types:
+    """Those of `types` that have derivatives."""
+    return [tensor for tensor in types if dtypes.is_float(tensor.dtype)]
+
+
+def with_leading(tensor: Tensor, size: Size) -> Tensor:
+    """A type with one more axis in front."""
+    return tensor.with_shape((size, *tensor.shape))
+
+
+def derive(derived: Derived) -> str:
+    """Declare a transformed function, unless there is one; returns its name.
+
+    To be called where ops are inserted; the function that it is of is complete.
+    """
+    known = functions.functions_of(functions.current_module())
+    for name, function in known.items():
+        if _facts_of(function) == derived:
+            return name
+    inputs, outputs = functions.signature(known[derived.of])
+    taken, returned = derived.signature(inputs, outputs)
+    kind = _kind_of(derived)
+    facts = {
+        "of": ir.FlatSymbolRefAttr.get(derived.of),
+        "wrt": Ints.encode(derived.wrt),
+    }
+    if isinstance(derived, Batch):
+        facts["size"] = Sizes.encode((derived.size,))
+    name = f"{derived.of}{kind.removeprefix('graph')}"
+    return functions.declare(name, taken, returned, {kind: ir.DictAttr.get(facts)})
+
+
+def _kind_of(derived: Derived) -> str:
+    return next(kind for kind, cls in _KINDS.items() if isinstance(derived, cls))
+
+
+def derived_of(function: Any) -> Derived | None:
+    """What `function` is declared as, if its body is yet to be written."""
+    return _facts_of(function) if function.is_external else None
+
+
+def _facts_of(function: Any) -> Derived | None:
+    for kind, cls in _KINDS.items():
+        if kind in function.attributes:
+            facts = ir.DictAttr(function.attributes[kind])
+            of = str(ir.FlatSymbolRefAttr(facts["of"]).value)
+            size = Sizes.decode(facts["size"]) if "size" in facts else ()
+            found: Derived = cls(of, Ints.decode(facts["wrt"]), *size)
+            return found
+    return None
+
+
+# ---- functions that say how they are differentiated ---------------------------------
+
+
+@dataclass(frozen=True)
+class CustomVjp:
+    """On a function: its outputs and residuals by `forward`, cotangents by `backward`.
+
+    `forward` takes the inputs and returns the outputs, then residuals. `backward` takes
+    the residuals and a cotangent per float output; it returns one per float input.
+    """
+
+    key: ClassVar[str] = "graph.custom_vjp"
+    forward: str
+    backward: str
+
+
+@dataclass(frozen=True)
+class CustomJvp:
+    """On a function: `rule` gives its outputs and their tangents.
+
+    It takes the inputs, then a tangent per float input, and returns the outputs, then a
+    tangent per float output; it is linear in the tangents.
+    """
+
+    key: ClassVar[str] = "graph.custom_jvp"
+    rule: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """On a function: what it computes is computed again for its derivative."""
+
+    key: ClassVar[str] = "graph.checkpoint"
+
+
+Custom = CustomVjp | CustomJvp | Checkpoint
+
+
+def annotate(function: Any, custom: Custom) -> None:
+    """Say how a function is differentiated."""
+    facts = {field.name: getattr(custom, field.name) for field in fields(custom)}
+    function.attributes[custom.key] = ir.DictAttr.get(
+        {key: ir.FlatSymbolRefAttr.get(name) for key, name in facts.items()}
+    )
+
+
+def custom_of(function: Any) -> Custom | None:
+    """How a function says that it is differentiated, if it does."""
+    kinds: tuple[Any, ...] = (CustomVjp, CustomJvp, Checkpoint)
+    for cls in kinds:
+        if cls.key in function.attributes:
+            facts = ir.DictAttr(function.attributes[cls.key])
+            named = [ir.FlatSymbolRefAttr(facts[f.name]) for f in fields(cls)]
+            found: Custom = cls(*(str(symbol.value) for symbol in named))
+            return found
+    return None

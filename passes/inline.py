@@ -2,64 +2,76 @@
 
     %0 = call @loss(%x)      →      %0 = graph.reduce_sum(%x)
 
-Requires: derivatives are defined (autodiff). Ensures: no call and no private function.
+Requires: derivatives are defined (autodiff). Ensures: the only calls are of control
+flow, and the only private functions are what it runs.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from aotc.dialects.transform import vjp_of
+from aotc.dialects.control import control_of
+from aotc.dialects.functions import callee_of, functions_of, is_private
+from aotc.dialects.transform import derived_of
 from aotc.errors import CompileError
 from aotc.mlir import func, ir, source_of
 
 
 def run(module: Any) -> bool:
-    """Inline every call of every public function."""
+    """Inline every call in every function."""
     functions = functions_of(module)
     changed = False
     for function in functions.values():
-        if is_private(function):
-            continue
-        changed |= inline_calls(function, functions)
-    for function in list(functions.values()):
-        if is_private(function):
-            function.operation.erase()
-            changed = True
-    return changed
-
-
-def functions_of(module: Any) -> dict[str, Any]:
-    """The functions of a module by name."""
-    return {
-        str(ir.StringAttr(op.attributes["sym_name"]).value): op
-        for op in module.body.operations
-        if isinstance(op, func.FuncOp)
-    }
-
-
-def is_private(function: Any) -> bool:
-    """Whether a function is only there for others to call."""
-    attributes = function.attributes
-    if "sym_visibility" not in attributes:
-        return False
-    return str(ir.StringAttr(attributes["sym_visibility"]).value) == "private"
+        if not function.is_external:
+            changed |= inline_calls(function, functions)
+    return drop_uncalled(module) or changed
 
 
 def inline_calls(function: Any, functions: dict[str, Any]) -> bool:
-    """Inline all calls in `function`, and those in what was inlined."""
+    """Inline all calls in `function` but those of control flow."""
     changed = False
-    while calls := [
-        op for op in function.entry_block.operations if isinstance(op, func.CallOp)
-    ]:
+    while calls := [op for op in _calls(function) if not _is_control(op, functions)]:
         for call in calls:
             _inline(call, functions)
         changed = True
     return changed
 
 
+def drop_uncalled(module: Any) -> bool:
+    """Erase private functions that no public one reaches."""
+    functions = functions_of(module)
+    reached: set[str] = set()
+    rest = [name for name, function in functions.items() if not is_private(function)]
+    while rest:
+        name = rest.pop()
+        if name not in reached:
+            reached.add(name)
+            rest += _reached_from(functions[name])
+    unused = [name for name in functions if name not in reached]
+    for name in unused:
+        functions[name].operation.erase()
+    return bool(unused)
+
+
+def _reached_from(function: Any) -> list[str]:
+    control = control_of(function)
+    if control is not None:
+        return list(control.functions)
+    return [callee_of(op) for op in _calls(function)]
+
+
+def _calls(function: Any) -> list[Any]:
+    if function.is_external:
+        return []
+    return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
+
+
+def _is_control(call: Any, functions: dict[str, Any]) -> bool:
+    return control_of(functions[callee_of(call)]) is not None
+
+
 def _inline(call: Any, functions: dict[str, Any]) -> None:
-    callee = functions[ir.FlatSymbolRefAttr(call.callee).value]
-    if vjp_of(callee) is not None:
+    callee = functions[callee_of(call)]
+    if derived_of(callee) is not None:
         raise CompileError(
             "undefined-derivative",
             f"the body of '{call.callee}' has not been written yet",

@@ -6,88 +6,114 @@
     func @f(%x: tensor<?x4xf32>)
       %0 = linalg.generic … math.exp
 
-Requires: no calls (inline). Ensures: upstream dialects only, no encodings, signless
-integers; each symbol is read once, from the first input whose size it is.
+Requires: no calls but of control flow (inline). Ensures: upstream dialects only, no encodings, signless
+integers; each symbol is computed once, from the input sizes that say what it is.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from aotc.dialects.control import control_of
+from aotc.dialects.functions import (
+    callee_of,
+    functions_of,
+    is_private,
+    name_of,
+    signature,
+)
+from aotc.dialects.binding import bindings
 from aotc.dialects.graph import GraphOp, several, where_of
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.types import Dim, Tensor, element_count, lowered_type
+from aotc.dialects.symbols import Contract, contracts_of, known_contracts
+from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.errors import CompileError
 from aotc.mlir import arith, func, ir, tensor
 
 
 def run(module: Any) -> bool:
-    """Replace every function by its lowered form."""
-    functions = [op for op in module.body.operations if isinstance(op, func.FuncOp)]
-    for function in functions:
-        _lower_function(function)
+    """Replace every function by its lowered form; what control flow runs goes in."""
+    functions = functions_of(module)
+    for function in functions.values():
+        if not is_private(function):
+            _lower_function(function, functions)
+    for function in functions.values():
+        function.operation.erase()
     return bool(functions)
 
 
-def _lower_function(function: Any) -> None:
-    block = function.entry_block
-    terminator = block.operations[len(block.operations) - 1]
-    graph_results = [Tensor.of(value) for value in terminator.operands]
-    graph_inputs = [Tensor.of(value) for value in block.arguments]
-    signature = ir.FunctionType.get(
-        [lowered_type(t) for t in graph_inputs],
-        [lowered_type(t) for t in graph_results],
+def _lower_function(function: Any, functions: dict[str, Any]) -> None:
+    inputs, results = signature(function)
+    kind = ir.FunctionType.get(
+        [lowered_type(t) for t in inputs], [lowered_type(t) for t in results]
     )
-    name = ir.StringAttr(function.attributes["sym_name"]).value
-    with ir.InsertionPoint(function), function.location:
-        lowered = func.FuncOp(name, signature)
+    contracts = contracts_of(function)
+    with known_contracts(contracts), ir.InsertionPoint(function), function.location:
+        lowered = func.FuncOp(name_of(function), kind)
         with ir.InsertionPoint(lowered.add_entry_block()):
-            lowering = Lowering(
-                _symbol_values(function, graph_inputs, lowered.arguments)
+            lowering = Lowering([None] * len(contracts))
+            _read_symbols(lowering, inputs, lowered.arguments)
+            _require_bound(lowering, contracts)
+            inlined = _Inlined(functions, lowering)
+            returned = inlined(name_of(function), list(lowered.arguments))
+            func.ReturnOp(returned)
+
+
+@dataclass(frozen=True)
+class _Inlined:
+    """Writes the lowered ops of functions at the insertion point."""
+
+    functions: dict[str, Any]
+    lowering: Lowering
+
+    def __call__(self, name: str, arguments: list[Any]) -> list[Any]:
+        """The lowered results of a function of these lowered arguments."""
+        block = self.functions[name].entry_block
+        mapping = dict(zip(block.arguments, arguments, strict=True))
+        for op in block.operations:
+            operands = [mapping[value] for value in op.operands]
+            if isinstance(op, func.ReturnOp):
+                return operands
+            with op.location:
+                mapping.update(zip(op.results, self._lower(op, operands), strict=True))
+        raise AssertionError("a function ends in a return")
+
+    def _lower(self, op: Any, operands: list[Any]) -> Sequence[Any]:
+        if isinstance(op, func.CallOp):
+            control = control_of(self.functions[callee_of(op)])
+            if control is not None:
+                return control.lower(self.lowering, op, operands, self)
+        if not isinstance(op, GraphOp):
+            raise CompileError(
+                "not-lowered",
+                f"expected ops of the graph dialect only; found {op.operation.name}",
+                where=where_of(op),
+                hint="run the passes 'autodiff' and 'inline' first",
             )
-            mapping = dict(zip(block.arguments, lowered.arguments, strict=True))
-            for op in block.operations:
-                with op.location:
-                    _lower_op(lowering, op, mapping)
-    function.operation.erase()
+        results = [Tensor.of(value) for value in op.results]
+        if results and all(element_count(result.shape) == 0 for result in results):
+            # Nothing to compute, and not every upstream op accepts having nothing to do.
+            return [self.lowering.empty(result) for result in results]
+        return several(type(op).lower(self.lowering, op, *operands))
 
 
-def _lower_op(lowering: Lowering, op: Any, mapping: dict[Any, Any]) -> None:
-    operands = [mapping[value] for value in op.operands]
-    if isinstance(op, func.ReturnOp):
-        func.ReturnOp(operands)
-        return
-    if not isinstance(op, GraphOp):
-        raise CompileError(
-            "not-lowered",
-            f"expected ops of the graph dialect only; found {op.operation.name}",
-            where=where_of(op),
-            hint="run the passes 'autodiff' and 'inline' first",
-        )
-    results = [Tensor.of(value) for value in op.results]
-    if results and all(element_count(result.shape) == 0 for result in results):
-        # Nothing to compute, and not every upstream op accepts having nothing to do.
-        lowered = tuple(lowering.empty(result) for result in results)
-    else:
-        lowered = several(type(op).lower(lowering, op, *operands))
-    mapping.update(zip(op.results, lowered, strict=True))
+def _read_symbols(lowering: Lowering, inputs: list[Tensor], arguments: Any) -> None:
+    """Give the lowering the index value of each symbol, from the inputs' sizes."""
+    for binding in bindings(inputs):
+        axis = lowering.index(binding.axis)
+        value = tensor.dim(arguments[binding.input], axis)
+        if binding.rest != 0:
+            value = arith.subi(value, lowering.size(binding.rest))
+        if binding.factor != 1:
+            value = arith.floordivsi(value, lowering.index(binding.factor))
+        lowering.symbols[binding.symbol] = value
 
 
-def _symbol_values(function: Any, inputs: list[Tensor], arguments: Any) -> list[Any]:
-    """The index value of each symbol: the size of an input that is just it."""
-    if "graph.symbols" not in function.attributes:
-        return []
-    values = []
-    for number in range(len(ir.ArrayAttr(function.attributes["graph.symbols"]))):
-        position, axis = _bare_size(inputs, Dim.symbol(number))
-        index = arith.ConstantOp(ir.IndexType.get(), axis).result
-        values.append(tensor.dim(arguments[position], index))
-    return values
-
-
-def _bare_size(inputs: list[Tensor], symbol: Dim) -> tuple[int, int]:
-    for position, graph_type in enumerate(inputs):
-        for axis, size in enumerate(graph_type.shape):
-            if size == symbol:
-                return position, axis
-    raise CompileError(
-        "unbound-symbol", f"no input has the size '{symbol}' by itself", hint="add one"
-    )
+def _require_bound(lowering: Lowering, contracts: Sequence[Contract]) -> None:
+    for contract, value in zip(contracts, lowering.symbols, strict=True):
+        if value is None:
+            raise CompileError(
+                "unbound-symbol",
+                f"no size of an input says what '{contract.name}' is",
+                hint=f"give an input the size '{contract.name}', or a multiple of it",
+            )

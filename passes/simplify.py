@@ -10,9 +10,12 @@ Requires and ensures nothing; repeats until nothing changes.
 from typing import Any
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.control import control_of
+from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp, evaluate, has_effect, several
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import func, ir
+from aotc.passes.inline import drop_uncalled
 
 # Constants beyond this many elements are left to be computed when the model runs.
 LARGEST_FOLD = 256
@@ -20,28 +23,44 @@ LARGEST_FOLD = 256
 
 def run(module: Any) -> bool:
     """Simplify every function of the module."""
-    changed = False
-    for function in module.body.operations:
-        if isinstance(function, func.FuncOp) and not function.is_external:
-            while _sweep(function.entry_block):
+    changed, functions = False, functions_of(module)
+    for function in functions.values():
+        if not function.is_external:
+            while _sweep(function.entry_block, functions):
                 changed = True
-    return changed
+    return drop_uncalled(module) or changed
 
 
-def _sweep(block: Any) -> bool:
+def _sweep(block: Any, functions: dict[str, Any]) -> bool:
     """One pass over the ops, and one backwards that removes unused ones."""
     changed = False
     for op in list(block.operations):
         if isinstance(op, GraphOp):
             changed |= _replace(op)
     for op in reversed(list(block.operations)):
-        if isinstance(op, GraphOp) and not has_effect(op) and not _is_used(op):
+        if not _is_used(op) and _is_removable(op, functions):
             op.operation.erase()
             changed = True
     return changed
 
 
+def _is_removable(op: Any, functions: dict[str, Any]) -> bool:
+    """Whether an op does nothing but compute its results."""
+    if isinstance(op, func.CallOp):
+        control = control_of(functions[callee_of(op)])
+        names = control.functions if control else (callee_of(op),)
+        return all(
+            _is_removable(inner, functions)
+            for name in names
+            if not functions[name].is_external
+            for inner in functions[name].entry_block.operations
+        )
+    return isinstance(op, func.ReturnOp) or not has_effect(op)
+
+
 def _is_used(op: Any) -> bool:
+    if isinstance(op, func.ReturnOp):
+        return True
     return any(list(value.uses) for value in op.results)
 
 

@@ -4,7 +4,7 @@ import numpy
 
 import aotc
 import aotc.numpy as np
-from aotc import nn, optim, random
+from aotc import control, nn, optim, random
 
 rng = numpy.random.default_rng(0)
 
@@ -161,3 +161,39 @@ def second_derivative(x):
         return aotc.grad(lambda u: (np.sin(u) * np.exp(u) * np.tanh(u)).sum())(v)
 
     return aotc.grad(lambda v: (first(v) ** 2).sum())(x)
+
+
+# ---- control flow --------------------------------------------------------------------
+
+recurrent = aotc.Weights(normal(8, 8))
+
+
+@aotc.entry(xs=aotc.Spec(("time", 4, 8)))
+def scan_gradient(recurrent, xs):
+    """A recurrent network over any number of steps: last state, all states, gradient."""
+
+    def states(w):
+        def step(h, x):
+            h = np.tanh(h @ w + x)
+            return h, h
+
+        last, every = control.scan(step, np.zeros((4, 8)), xs)
+        return np.sum(every**2.0), (last, every)
+
+    return aotc.value_and_grad(states, has_aux=True)(recurrent)
+
+
+def doubled(x):
+    """As often as needed: a number of steps that the values decide."""
+    return control.while_loop(
+        lambda v: np.sum(np.abs(v)) < 50.0, lambda v: v * 2.0 + np.sign(v), x + 0.1
+    )
+
+
+@aotc.entry(x=aotc.Spec((5,)))
+def branches(x):
+    """Branches, a loop of unknown length, and the same loop for each of three."""
+    chosen = control.switch(np.argmax(x), [np.sum, np.max, lambda v: np.sum(v * x)], x)
+    curved = control.cond(np.sum(x) > 0.0, np.sin, lambda v: v * v, x)
+    scales = np.asarray([0.1, 1.0, 10.0])
+    return chosen, curved, doubled(x), aotc.vmap(lambda s: doubled(s * x))(scales)

@@ -1,0 +1,105 @@
+"""Python functions as private graph functions: what transformations and loops run.
+
+A body may use arrays of the function around it; they become its last arguments, in one
+order for all bodies that belong together, so that one list of operands serves them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.types import Tensor
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import Trace
+from aotc.pytree import Structure, flatten
+
+
+@dataclass(frozen=True)
+class Body:
+    """A traced function: its flat outputs, and the form in which it returned them."""
+
+    trace: Trace
+    outputs: list[Array]
+    tree: Structure
+
+    @property
+    def name(self) -> str:
+        """The name of the graph function."""
+        return self.trace.name
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """What messages call a Python function."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def trace_bodies(
+    parent: Trace,
+    functions: Sequence[Callable[..., Any]],
+    types: Sequence[Tensor],
+    arguments: Structure,
+    finished: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
+) -> tuple[list[Body], list[Any]]:
+    """Trace functions of the same arguments.
+
+    Args:
+        parent: the function that they are used in.
+        functions: called with arrays of `types` in the form of `arguments`.
+        types: of the leaves of the arguments.
+        arguments: the form of (args, kwargs).
+        finished: gets a function and what it returned; gives what counts as returned.
+
+    Returns:
+        The bodies, and the parent's values of what they capture, which are the last
+        operands of each.
+    """
+    captured: list[Array] = []
+    bodies = []
+    for function in functions:
+        # below the name of the function that calls, which no entry can have
+        symbol = re.sub(r"\W+", "_", function_name(function)).strip("_")
+        name = f"{parent.name}.{symbol}"
+        trace = Trace(parent.module, name, types, parent.contracts, parent)
+        inputs = trace.arguments
+        for array in captured:
+            trace.value_of(array)
+        with trace.active():
+            args, kwargs = arguments.unflatten(inputs)
+            leaves, tree = flatten(finished(function, function(*args, **kwargs)))
+            outputs = [lift(leaf) for leaf in leaves]
+            for array in outputs:
+                if array._data is None:
+                    trace.value_of(array)  # a capture is known before the next body
+        captured = trace.captured
+        bodies.append(Body(trace, outputs, tree))
+    for body in bodies:
+        with body.trace.active():
+            for array in captured:
+                body.trace.value_of(array)
+            body.trace.finish(body.outputs)
+    return bodies, [parent.value_of(array) for array in captured]
+
+
+def leaves_like(what: str, structure: Structure, tree: Any) -> list[Any]:
+    """The leaves of `tree`, where None may stand for any part of it."""
+    if tree is None:
+        return [None] * structure.leaf_count
+    if structure.kind == "leaf":
+        return [tree]
+    parts = tree.values() if isinstance(tree, dict) else tree
+    if isinstance(tree, dict):
+        parts = [tree.get(key) for key in structure.keys]
+    if not isinstance(tree, (dict, list, tuple)) or len(tree) != len(
+        structure.children
+    ):
+        fail("tree-mismatch", f"expected {what} in the form {structure}; got {tree!r}")
+    return [
+        leaf
+        for child, part in zip(structure.children, parts, strict=True)
+        for leaf in leaves_like(what, child, part)
+    ]

@@ -1,0 +1,154 @@
+"""Functions of a module: how rules, passes and frontends find, make and call them.
+
+A function is flat: one block of ops and calls. Private functions are bodies for others:
+of a loop, of a branch, of a derivative. All functions that one entry reaches share its
+symbols, so a size means the same in each of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aotc.dialects.types import Tensor
+from aotc.mlir import func, ir
+
+SYMBOLS = "graph.symbols"
+
+Values = list[Any]
+Body = Callable[[Values], Sequence[Any]]
+
+
+def functions_of(module: Any) -> dict[str, Any]:
+    """The functions of a module by name."""
+    return {
+        name_of(op): op for op in module.body.operations if isinstance(op, func.FuncOp)
+    }
+
+
+def name_of(function: Any) -> str:
+    """The name of a function."""
+    return str(ir.StringAttr(function.attributes["sym_name"]).value)
+
+
+def is_private(function: Any) -> bool:
+    """Whether a function is only there for others to call."""
+    attributes = function.attributes
+    if "sym_visibility" not in attributes:
+        return False
+    return str(ir.StringAttr(attributes["sym_visibility"]).value) == "private"
+
+
+def signature(function: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """The types of what a function takes and returns."""
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    return [Tensor.of(t) for t in kind.inputs], [Tensor.of(t) for t in kind.results]
+
+
+def callee_of(call: Any) -> str:
+    """The name of the function that a call names."""
+    return str(ir.FlatSymbolRefAttr(call.callee).value)
+
+
+def unique_name(module: Any, name: str) -> str:
+    """`name`, or with a number if the module has a function of that name."""
+    taken = {
+        ir.StringAttr(op.attributes["sym_name"]).value
+        for op in module.body.operations
+        if "sym_name" in op.attributes
+    }
+    number, candidate = 0, name
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate
+
+
+# ---- at the insertion point ---------------------------------------------------------
+
+
+def current_function() -> Any:
+    """The function that the insertion point is in."""
+    op = ir.InsertionPoint.current.block.owner
+    while not isinstance(op.opview, func.FuncOp):
+        op = op.parent
+    return op.opview
+
+
+def current_module() -> Any:
+    """The module that the insertion point is in."""
+    return current_function().operation.parent.opview
+
+
+def find(name: str) -> Any:
+    """The function of this name, in the module of the insertion point."""
+    return functions_of(current_module())[name]
+
+
+def define(name: str, inputs: Sequence[Tensor], body: Body) -> str:
+    """A new private function with the symbols of the current one; returns its name.
+
+    Args:
+        name: made unique.
+        inputs: types of its arguments.
+        body: gets the arguments, writes ops and returns the values to return.
+    """
+    module, symbols = current_module(), current_function().attributes
+    name = unique_name(module, name)
+    types = [tensor.to_mlir() for tensor in inputs]
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp(name, (types, []), visibility="private")
+    if SYMBOLS in symbols:
+        function.attributes[SYMBOLS] = symbols[SYMBOLS]
+    block = function.add_entry_block()
+    with ir.InsertionPoint(block):
+        results = list(body(list(block.arguments)))
+        func.ReturnOp(results)
+    whole = ir.FunctionType.get(types, [value.type for value in results])
+    function.attributes["function_type"] = ir.TypeAttr.get(whole)
+    return name
+
+
+def declare(
+    name: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    attributes: dict[str, Any],
+) -> str:
+    """A private function without a body, that `attributes` describe; returns its name.
+
+    Args:
+        name: made unique.
+        inputs: types of its arguments.
+        outputs: types of its results.
+        attributes: what the function is.
+    """
+    module, symbols = current_module(), current_function().attributes
+    name = unique_name(module, name)
+    types = [[tensor.to_mlir() for tensor in side] for side in (inputs, outputs)]
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp(name, tuple(types), visibility="private")
+    for key, value in attributes.items():
+        function.attributes[key] = value
+    if SYMBOLS in symbols:
+        function.attributes[SYMBOLS] = symbols[SYMBOLS]
+    return name
+
+
+def call(name: str, operands: Sequence[Any]) -> Values:
+    """Call a function of the module; returns its results."""
+    _, outputs = signature(find(name))
+    results = [tensor.to_mlir() for tensor in outputs]
+    symbol = ir.FlatSymbolRefAttr.get(name)
+    return list(func.CallOp(results, symbol, list(operands)).results)
+
+
+@contextmanager
+def before(op: Any) -> Iterator[None]:
+    """Within this block, ops are inserted before `op` and have its location."""
+    with ir.InsertionPoint(op), op.location:
+        yield
+
+
+def types_of(values: Sequence[Any]) -> list[Tensor]:
+    """The types of graph values."""
+    return [Tensor.of(value) for value in values]

@@ -1,0 +1,1 @@
+"""How the pass autodiff writes the body of each kind of transformed function."""

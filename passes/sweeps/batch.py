@@ -1,0 +1,50 @@
+"""The batching sweep: a function over a stack of inputs, op by op."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.dialects.batching import spread
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import several
+from aotc.dialects.transform import Batch
+from aotc.mlir import func
+from aotc.passes.sweeps.rules import rule_of
+
+
+def sweep(derived: Batch, primal: Any, block: Any) -> list[Any]:
+    """Write the batched ops of `primal` at the insertion point; returns the results.
+
+    Args:
+        derived: which arguments are stacked, and how many there are.
+        primal: the function to batch.
+        block: whose arguments are those of the batched function.
+    """
+    build, size = Builder(), derived.size
+    values = dict(zip(primal.entry_block.arguments, block.arguments, strict=True))
+    stacked = {primal.entry_block.arguments[index] for index in derived.wrt}
+    for op in primal.entry_block.operations:
+        if isinstance(op, func.ReturnOp):
+            return [
+                values[y] if y in stacked else spread(build, values[y], size)
+                for y in op.operands
+            ]
+        operands = [values[value] for value in op.operands]
+        batched = tuple(value in stacked for value in op.operands)
+        with op.location:
+            if any(batched):
+                rule = rule_of(op, "batch")
+                results: Sequence[Any] = several(
+                    rule(build, op, operands, batched, size)
+                )
+                stacked.update(op.results)
+            else:
+                results = _copied(op, operands)
+        values.update(zip(op.results, results, strict=True))
+    raise AssertionError("a function ends in a return")
+
+
+def _copied(op: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    clone = op.operation.clone()
+    for number, value in enumerate(operands):
+        clone.operands[number] = value
+    return list(clone.results)

@@ -1,0 +1,46 @@
+"""The forward sweep: tangents flow from the inputs of a function to its results."""
+
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import several
+from aotc.dialects.transform import Jvp
+from aotc.passes.sweeps.reverse import is_float
+from aotc.passes.sweeps.rules import is_call, rule_of
+
+
+def sweep(
+    derived: Jvp, block: Any, inputs: list[Any], tangents: list[Any]
+) -> list[Any]:
+    """The tangents of the float outputs, computed at the insertion point.
+
+    Args:
+        derived: what is being written.
+        block: the ops of the function, then a return of the outputs.
+        inputs: of the function.
+        tangents: of its inputs in `wrt`.
+    """
+    build = Builder()
+    known = dict(zip((inputs[i] for i in derived.wrt), tangents, strict=True))
+    *ops, returned = block.operations
+    for op in ops:
+        given = [known.get(value) for value in op.operands]
+        smooth = [value for value in op.results if is_float(value)]
+        if smooth and any(d is not None for d in given):
+            with op.location:
+                found = _tangents(build, op, given)
+            known |= {y: d for y, d in found.items() if d is not None}
+    outputs = [value for value in returned.operands if is_float(value)]
+    return [
+        build.full_like(value, 0.0) if known.get(value) is None else known[value]
+        for value in outputs
+    ]
+
+
+def _tangents(build: Builder, op: Any, given: list[Any]) -> dict[Any, Any]:
+    """The tangents of the float results of `op`; None for zero."""
+    rule = rule_of(op, "jvp")
+    if is_call(op):
+        smooth = [value for value in op.results if is_float(value)]
+        return dict(zip(smooth, rule(build, op, given), strict=True))
+    return dict(zip(op.results, several(rule(build, op, *given)), strict=True))

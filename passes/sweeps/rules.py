@@ -1,0 +1,48 @@
+"""What gives an op its rules: its class, or the function that a call names."""
+
+from typing import Any
+
+from aotc.dialects import functions
+from aotc.dialects.control import control_of
+from aotc.dialects.custom import rules_of
+from aotc.dialects.graph import Reason, where_of
+from aotc.errors import CompileError
+from aotc.mlir import func
+
+
+def rule_of(op: Any, name: str) -> Any:
+    """The rule `name` of an op or call.
+
+    Raises:
+        CompileError: it has none, for the reason that the message gives.
+    """
+    rule = getattr(_owner(op), name)
+    if isinstance(rule, Reason):
+        raise CompileError(
+            rule.kind,
+            f"{_title(op)} cannot be {_DONE[name]}: {rule.text}",
+            where=where_of(op),
+        )
+    return rule
+
+
+_DONE = {"jvp": "differentiated", "vjp": "differentiated", "batch": "batched"}
+
+
+def is_call(op: Any) -> bool:
+    """Whether an op is a call of control flow or of a function with its own rules."""
+    return isinstance(op, func.CallOp)
+
+
+def _owner(op: Any) -> Any:
+    if not is_call(op):
+        return type(op)
+    callee = functions.find(functions.callee_of(op))
+    return control_of(callee) or rules_of(callee)
+
+
+def _title(op: Any) -> str:
+    if is_call(op):
+        control = control_of(functions.find(functions.callee_of(op)))
+        return f"this {control.kind}" if control else f"'{functions.callee_of(op)}'"
+    return f"graph.{type(op)._op_name}"
