@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Ints
+from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import moved
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.conversion import accumulator, conversion
@@ -20,6 +20,10 @@ from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg
 
 Axes = tuple[int, ...]
+
+_I8 = Tensor((3, 3), "i8")
+_U8 = Tensor((3, 3), "u8")
+_F16 = Tensor((3, 3), "f16")
 
 
 def dot_axes(
@@ -49,8 +53,9 @@ def bilinear_jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
 class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     """y = the sum of lhs * rhs over the contracted axes, for each index of the others.
 
-    Result axes: batch axes, free axes of lhs, free axes of rhs. bf16 and f16 accumulate
-    in f32.
+    Result axes: batch axes, free axes of lhs, free axes of rhs. The result has `dtype`,
+    a wider one than the operands' perhaps (i8 products summed in i32); "" means theirs.
+    bf16 and f16 accumulate in f32.
     """
 
     lhs: Operand[Any]
@@ -59,14 +64,21 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     rhs_batch: Ints
     lhs_contract: Ints
     rhs_contract: Ints
+    dtype: Str
     y: Result[Any]
     dtypes = dt.NUMBERS
 
+    @classmethod
+    def build(cls, *operands: Any, dtype: str = "", **axes: Any) -> Any:
+        """Insert this op; without a `dtype` the result has that of the operands."""
+        return super().build(*operands, dtype=dtype, **axes)
+
     @staticmethod
-    def infer(lhs: Tensor, rhs: Tensor, **axes: Any) -> Tensor:
+    def infer(lhs: Tensor, rhs: Tensor, *, dtype: str = "", **axes: Any) -> Tensor:
         """Batch, free of lhs, free of rhs."""
         require_dtype(lhs, dt.NUMBERS)
         require_dtype(rhs, (lhs.dtype,))
+        _require_wider(lhs, dtype)
         for kind in ("batch", "contract"):
             left, right = axes[f"lhs_{kind}"], axes[f"rhs_{kind}"]
             if [lhs.shape[a] for a in left] != [rhs.shape[a] for a in right]:
@@ -78,17 +90,14 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         batch = [lhs.shape[axis] for axis in axes["lhs_batch"]]
         left_free = free_axes(lhs.rank, axes["lhs_batch"], axes["lhs_contract"])
         right_free = free_axes(rhs.rank, axes["rhs_batch"], axes["rhs_contract"])
-        return lhs.with_shape(
-            batch
-            + [lhs.shape[a] for a in left_free]
-            + [rhs.shape[a] for a in right_free]
-        )
+        free = [lhs.shape[a] for a in left_free] + [rhs.shape[a] for a in right_free]
+        return Tensor((*batch, *free), dtype or lhs.dtype)
 
     @staticmethod
-    def ref(lhs: Any, rhs: Any, **axes: Any) -> Any:
+    def ref(lhs: Any, rhs: Any, *, dtype: str = "", **axes: Any) -> Any:
         """np.einsum over numbered axes."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
-        wide = dt.to_numpy(accumulator(dt.canonical(lhs.dtype)))
+        wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
         return np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, out)
 
     @staticmethod
@@ -134,7 +143,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         wide = result.with_dtype(accumulator(result.dtype))
         init = low.full(wide, 0)
         if _is_matmul(op):
-            total = linalg.matmul(lhs, rhs, outs=[init])
+            total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:
             total = _contract(low, op, lhs, rhs, init, wide.dtype)
         return low.convert(total, wide, result.dtype)
@@ -150,7 +159,28 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         Sample((f32(3), f32(3)), dot_axes(contract=((0,), (0,)))),
         Sample((f32(2, 0), f32(0, 3)), dot_axes(contract=((1,), (0,)))),
         Sample((f32("n", 3), f32("n", "m")), dot_axes(contract=((0,), (0,)))),
+        Sample((_I8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
+        Sample((_U8, _U8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
+        Sample((_U8, _U8), {**dot_axes(contract=((0,), (1,))), "dtype": "i32"}),
+        Sample(
+            (_F16, _F16),
+            {**dot_axes(contract=((1,), (0,))), "dtype": "f32"},
+            smooth=False,
+        ),
     ]
+
+
+def _require_wider(x: Tensor, dtype: str) -> None:
+    """Refuse a result that cannot hold the operands' values."""
+    if dtype in ("", x.dtype):
+        return
+    kinds = dt.FLOATS if dt.is_float(x.dtype) else dt.SIGNED
+    if dtype not in kinds or dt.bits(dtype) <= dt.bits(x.dtype):
+        wider = [kind for kind in kinds if dt.bits(kind) > dt.bits(x.dtype)]
+        raise InputError(
+            "dtype-mismatch",
+            f"expected a result of dtype {', '.join([x.dtype, *wider])}; got {dtype}",
+        )
 
 
 def free_axes(rank: int, batch: Sequence[int], contract: Sequence[int]) -> list[int]:
@@ -200,7 +230,7 @@ def _operand_adjoint(b: Any, dy: Any, sides: list[Any], which: int) -> Any:
     first = count if which == 1 else count + len(mine_free)
     raw = b.dot_general(
         dy,
-        other,
+        cast(b, other, Tensor.of(dy).dtype),
         lhs_batch=tuple(range(count)),
         rhs_batch=other_batch,
         lhs_contract=tuple(range(first, first + len(other_free))),
@@ -209,7 +239,13 @@ def _operand_adjoint(b: Any, dy: Any, sides: list[Any], which: int) -> Any:
     # raw has axes: batch, my free axes, my contracted axes in the order of the other
     by_other = sorted(range(len(contract)), key=lambda i: other_contract[i])
     order = [*batch, *mine_free, *(contract[i] for i in by_other)]
-    return b.transpose(raw, permutation=tuple(order.index(a) for a in range(mine_rank)))
+    ordered = b.transpose(raw, permutation=tuple(map(order.index, range(mine_rank))))
+    return cast(b, ordered, Tensor.of(mine).dtype)
+
+
+def cast(b: Any, x: Any, dtype: str) -> Any:
+    """`x` in `dtype`; nothing when it has that dtype."""
+    return x if Tensor.of(x).dtype == dtype else b.cast(x, dtype=dtype)
 
 
 def _is_matmul(op: Any) -> bool:
@@ -218,20 +254,25 @@ def _is_matmul(op: Any) -> bool:
     return plain and (op.lhs_contract, op.rhs_contract) == ((1,), (0,))
 
 
+def _widening(op: Any) -> Any:
+    """How a matmul extends integer operands to a wider result."""
+    unsigned = Tensor.of(op.lhs).dtype in dt.UNSIGNED
+    return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
+
+
 def multiply_accumulate(dtype: str, source: str) -> Any:
     """The body `total + x * y`, with x and y widened to `dtype` first."""
-    if not dt.is_float(dtype):
-        return lambda x, y, total: arith.addi(total, arith.muli(x, y))
+    floats = dt.is_float(dtype)
+    add, multiply = (arith.addf, arith.mulf) if floats else (arith.addi, arith.muli)
     if source == dtype:
-        return lambda x, y, total: arith.addf(total, arith.mulf(x, y))
+        return lambda x, y, total: add(total, multiply(x, y))
     widen = conversion(source, dtype)
-    return lambda x, y, total: arith.addf(total, arith.mulf(widen(x), widen(y)))
+    return lambda x, y, total: add(total, multiply(widen(x), widen(y)))
 
 
 def _contract(low: Any, op: Any, lhs: Any, rhs: Any, init: Any, wide: str) -> Any:
-    left, right, out = loop_numbers(
-        lhs.type.rank, rhs.type.rank, **DotGeneral.attributes_of(op)
-    )
+    axes = {name: getattr(op, name) for name in dot_axes(((), ()))}
+    left, right, out = loop_numbers(lhs.type.rank, rhs.type.rank, **axes)
     loops = len(out) + len(op.lhs_contract)
     maps = [
         ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(n) for n in numbers])

@@ -1,7 +1,13 @@
 """Convolution of an image (N, spatial…, C) with a kernel (spatial…, C / groups, F).
 
 Lowered to patches times kernel where it is not grouped (Note [patches by slices]), to
-the named op where it is depthwise, and to a generic otherwise.
+the named op where it is depthwise, and to a few of these otherwise.
+
+Note [grouped convolution]: G groups of C / G channels are either G convolutions beside
+each other or the sum of C / G depthwise ones, of every first channel of a group, every
+second, and so on; the fewer are taken. IREE neither vectorises nor tiles the generic
+that says it at once: with 32 groups of 4 channels on 56×56 it took 16.1 ms, four
+depthwise ones take 2.8; with 2 groups of 32 channels on 28×28, 11.1 against 0.6.
 """
 
 from typing import Any
@@ -12,10 +18,10 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
 from aotc.dialects.batching import all_spread
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.contraction import bilinear_jvp, multiply_accumulate
+from aotc.dialects.contraction import bilinear_jvp
 from aotc.dialects.conversion import accumulator
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
-from aotc.dialects.patches import patches
+from aotc.dialects.patches import insert_last, patches
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.dialects.windows import Windows, pad_spatial, windowed_shape
@@ -111,7 +117,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any, kernel: Any) -> Any:
-        """The named convolution; depthwise and grouped ones in their own form."""
+        """Patches times kernel, or depthwise; see the notes above."""
         return _lower(low, op, x, kernel)
 
     samples = [
@@ -125,7 +131,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             },
         ),
         Sample(
-            (f32("n", 6, 5, 4), f32(3, 2, 2, 6)),
+            (f32("n", 6, 5, 6), f32(3, 2, 3, 4)),
             {
                 "strides": (2, 1),
                 "padding": (0, 1, 1, 0),
@@ -165,7 +171,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             },
         ),
         Sample(
-            (f32(2, "h", 5, 2), f32(2, 3, 1, 2)),
+            (f32(2, "h", 5, 2), f32(2, 3, 1, 4)),
             {
                 "strides": (1, 2),
                 "padding": (0, 0, 2, 0),
@@ -301,23 +307,23 @@ def _lower(low: Any, op: Any, x: Any, kernel: Any) -> Any:
     padded = source.with_shape(sizes)
     x = low.pad(x, padded, before, after, 0.0)
     if op.groups == 1:
-        total = _by_patches(low, op, x, kernel, padded)
+        total = _by_patches(low, op, x, kernel, padded, weight)
         return low.convert(total, result.with_dtype(wide), result.dtype)
-    x = low.convert(x, padded, wide)
-    kernel = low.convert(kernel, weight, wide)
-    if op.groups == source.shape[-1] == weight.shape[-1]:
-        total = _depthwise(low, op, x, kernel, wide)
+    channels = source.shape[-1]
+    if channels // op.groups <= op.groups:
+        total = _by_channels(low, op, x, kernel, padded, wide)
     else:
-        total = _grouped(low, op, x, kernel, padded.with_dtype(wide), wide)
+        total = _by_groups(low, op, x, kernel, padded, wide)
     return low.convert(total, result.with_dtype(wide), result.dtype)
 
 
-def _by_patches(low: Any, op: Any, x: Any, kernel: Any, source: Tensor) -> Any:
+def _by_patches(
+    low: Any, op: Any, x: Any, kernel: Any, source: Tensor, weight: Tensor
+) -> Any:
     """One matrix product of all windows with the flattened kernel."""
-    weight, result = Tensor.of(op.kernel), Tensor.of(op.y)
-    wide = result.with_dtype(accumulator(result.dtype))
+    counts: Any = Tensor.of(op.y).shape[1:-1]
+    wide = Tensor((source.shape[0], *counts, weight.shape[-1]), _accumulator(op))
     window: Any = weight.shape[:-2]
-    counts = result.shape[1:-1]
     rows, row_type = patches(low, x, source, counts, window, op.strides, op.dilation)
     depth, features = row_type.shape[-1], weight.shape[-1]
     positions = element_count(row_type.shape[:-1])
@@ -331,54 +337,71 @@ def _by_patches(low: Any, op: Any, x: Any, kernel: Any, source: Tensor) -> Any:
     return low.reshape(total, product, wide)
 
 
-def _depthwise(low: Any, op: Any, x: Any, kernel: Any, wide: str) -> Any:
-    weight = Tensor.of(op.kernel).with_dtype(wide)
-    flat = weight.with_shape((*weight.shape[:-2], weight.shape[-1]))
-    return _DEPTHWISE[weight.rank - 2](
-        x,
-        low.reshape(kernel, weight, flat),
-        outs=[low.full(Tensor.of(op.y).with_dtype(wide), 0.0)],
-        strides=list(op.strides),
-        dilations=list(op.dilation),
-    )
+def _accumulator(op: Any) -> str:
+    """The dtype that the op's sums are kept in."""
+    return accumulator(Tensor.of(op.y).dtype)
 
 
-def _grouped(low: Any, op: Any, x: Any, kernel: Any, source: Tensor, wide: str) -> Any:
-    """One generic over (n, o…, group, feature; window…, channel)."""
-    spatial = source.rank - 2
-    weight = Tensor.of(op.kernel).with_dtype(wide)
-    result = Tensor.of(op.y).with_dtype(wide)
-    x_split, k_split, y_split = (
-        t.with_shape((*t.shape[:-1], op.groups, t.shape[-1] // op.groups))
-        for t in (source, weight, result)
-    )
-    total = low.generic(
-        [low.reshape(x, source, x_split), low.reshape(kernel, weight, k_split)],
-        _grouped_maps(op, spatial),
-        low.full(y_split, 0.0),
-        ["parallel"] * (spatial + 3) + ["reduction"] * (spatial + 1),
-        multiply_accumulate(wide, wide),
-    )
-    return low.reshape(total, y_split, result)
+def _by_groups(
+    low: Any, op: Any, x: Any, kernel: Any, source: Tensor, wide: str
+) -> Any:
+    """One convolution for each group, beside each other."""
+    weight, result = Tensor.of(op.kernel), Tensor.of(op.y).with_dtype(wide)
+    channels, features = weight.shape[-2], weight.shape[-1] // op.groups
+    some = source.with_shape((*source.shape[:-1], channels))
+    own = weight.with_shape((*weight.shape[:-1], features))
+    part = result.with_shape((*result.shape[:-1], features))
+    total = low.empty(result)
+    ones, zeros = [1] * source.rank, [0] * (source.rank - 1)
+    for group in range(op.groups):
+        first = group * features
+        image = low.slice(x, some, (*zeros, group * channels), ones)
+        filters = low.slice(kernel, own, (*zeros, first), ones)
+        y = _by_patches(low, op, image, filters, some, own)
+        total = insert_last(low, y, total, part, first)
+    return total
 
 
-def _grouped_maps(op: Any, spatial: int) -> list[Any]:
-    """What `_grouped` reads and writes: image, kernel, result."""
-    loops = [ir.AffineDimExpr.get(i) for i in range(2 * spatial + 4)]
-    n, *positions, group, feature = loops[: spatial + 3]
-    *window, channel = loops[spatial + 3 :]
-    reads = [
-        p * s + k * d
-        for p, s, k, d in zip(positions, op.strides, window, op.dilation, strict=True)
-    ]
-    return [
-        ir.AffineMap.get(len(loops), 0, exprs)
-        for exprs in (
-            [n, *reads, group, channel],
-            [*window, channel, group, feature],
-            [n, *positions, group, feature],
+def _by_channels(
+    low: Any, op: Any, x: Any, kernel: Any, source: Tensor, wide: str
+) -> Any:
+    """The sum of depthwise convolutions, one for each channel of the groups."""
+    weight, result = Tensor.of(op.kernel), Tensor.of(op.y).with_dtype(wide)
+    x = low.convert(x, source, wide)
+    kernel = low.convert(kernel, weight, wide)
+    groups, channels, features = op.groups, weight.shape[-2], weight.shape[-1]
+    some = source.with_shape((*source.shape[:-1], groups)).with_dtype(wide)
+    own = weight.with_shape((*weight.shape[:-2], 1, features)).with_dtype(wide)
+    flat = own.with_shape((*own.shape[:-2], features))
+    steps, zeros = [*[1] * (source.rank - 1), channels], [0] * (source.rank - 1)
+    total = low.full(result, 0.0)
+    for channel in range(channels):
+        image = low.slice(x, some, (*zeros, channel), steps)
+        image = _repeat_last(low, image, some, features // groups)
+        filters = low.slice(kernel, own, (*zeros[1:], channel, 0), [1] * own.rank)
+        total = _DEPTHWISE[weight.rank - 2](
+            image,
+            low.reshape(filters, own, flat),
+            outs=[total],
+            strides=list(op.strides),
+            dilations=list(op.dilation),
         )
+    return total
+
+
+def _repeat_last(low: Any, x: Any, source: Tensor, count: int) -> Any:
+    """Every element of the last axis `count` times."""
+    if count == 1:
+        return x
+    apart = source.with_shape((*source.shape, count))
+    loops = [ir.AffineDimExpr.get(i) for i in range(apart.rank)]
+    maps = [
+        ir.AffineMap.get(apart.rank, 0, loops[:n]) for n in (source.rank, apart.rank)
     ]
+    kinds = ["parallel"] * apart.rank
+    y = low.generic([x], maps, low.empty(apart), kinds, lambda element, _: element)
+    last = source.shape[-1] * count
+    return low.reshape(y, apart, source.with_shape((*source.shape[:-1], last)))
 
 
 # ---- batched ------------------------------------------------------------------------

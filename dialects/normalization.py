@@ -1,17 +1,19 @@
 """Softmax and normalisation: kept whole, for the sake of their derivatives."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Float, Int
-from aotc.dialects.batching import all_spread, leading, moved, spread
+from aotc.dialects.attributes import Bool, Float, Int, Ints
+from aotc.dialects.batching import leading, moved
 from aotc.dialects.checks import require_axes, require_dtype
+from aotc.dialects.contraction import cast
 from aotc.dialects.conversion import accumulator
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg, math
 
@@ -120,182 +122,172 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         x = low.convert(x, source, wide.dtype)
         rest = wide.with_shape(wide.shape[: op.axis] + wide.shape[op.axis + 1 :])
         highest = low.reduce(x, rest, (op.axis,), -np.inf, arith.maximumf)
-        shifted = _combine(low, wide, op.axis, x, highest, arith.subf)
+        shifted = _combine(low, wide, (op.axis,), [x, highest], arith.subf)
         power = low.pointwise([shifted], wide, math.exp)
         total = low.reduce(power, rest, (op.axis,), 0.0, arith.addf)
         logs = low.pointwise([total], rest, math.log)
-        y = _combine(low, wide, op.axis, shifted, logs, arith.subf)
+        y = _combine(low, wide, (op.axis,), [shifted, logs], arith.subf)
         return low.convert(y, wide, source.dtype)
 
 
-def _combine(
-    low: Any, wide: Tensor, axis: int, x: Any, reduced: Any, operation: Any
-) -> Any:
-    """`operation(x, reduced)`, with the reduced value repeated along `axis`."""
-    loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank)]
-    identity = ir.AffineMap.get_identity(wide.rank)
-    projected = ir.AffineMap.get(wide.rank, 0, loops[:axis] + loops[axis + 1 :])
-    return low.generic(
-        [x, reduced],
-        [identity, projected, identity],
-        low.empty(wide),
-        ["parallel"] * wide.rank,
-        lambda value, other, _: operation(value, other),
-    )
+class Normalize(GraphOp, name="normalize", traits=[Pure]):
+    """y = (x - mean) / sqrt(variance + epsilon), both of them taken over `axes`.
 
-
-class LayerNorm(GraphOp, name="layer_norm", traits=[Pure]):
-    """y = (x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis."""
+    Not `centered`, the mean counts as 0, and the variance is the mean of squares. Half
+    precision has its statistics in f32.
+    """
 
     x: Operand[Any]
-    scale: Operand[Any]
-    bias: Operand[Any]
+    axes: Ints
     epsilon: Float
+    centered: Bool
     y: Result[Any]
+    mean: Result[Any]
+    variance: Result[Any]
 
     @staticmethod
-    def infer(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float) -> Tensor:
-        """The type of x; scale and bias have its last axis."""
+    def infer(
+        x: Tensor, *, axes: Any, epsilon: float, centered: bool
+    ) -> tuple[Tensor, ...]:
+        """The type of x, and of the axes that are left."""
         require_dtype(x, dt.FLOATS)
-        for part in (scale, bias):
-            if part != x.with_shape(x.shape[-1:]) or not x.rank:
-                raise InputError(
-                    "shape-mismatch",
-                    f"expected scale and bias of the size of the last axis of {x}; "
-                    f"got {part}",
-                )
-        return x
+        require_axes(x, axes)
+        if element_count(tuple(x.shape[axis] for axis in axes)) == 0:
+            raise InputError(
+                "shape-mismatch", f"no elements along axes {tuple(axes)} of {x}"
+            )
+        rest = Tensor(_without(x.shape, axes), accumulator(x.dtype))
+        return x, rest, rest
 
     @staticmethod
-    def ref(x: Any, scale: Any, bias: Any, *, epsilon: float) -> Any:
+    def ref(x: Any, *, axes: Any, epsilon: float, centered: bool) -> tuple[Any, ...]:
         """Two-pass mean and variance."""
         wide = _wide(x)
-        count = wide.shape[-1]
-        centered = wide - wide.sum(-1, keepdims=True) / count
-        variance = np.square(centered).sum(-1, keepdims=True) / count
-        return centered / np.sqrt(variance + wide.dtype.type(epsilon)) * scale + bias
-
-    @staticmethod
-    def _normalized(b: Any, op: Any) -> tuple[Any, Any]:
-        """(x - mean) * r and r = 1 / sqrt(variance + epsilon), both like x."""
-        like = Tensor.of(op.x)
-        centered = b.subtract(op.x, _mean(b, op.x, like))
-        variance = _mean(b, b.multiply(centered, centered), like)
-        r = b.rsqrt(b.offset(variance, op.epsilon))
-        return b.multiply(centered, r), r
+        count = np.prod([wide.shape[axis] for axis in axes], dtype=wide.dtype)
+        mean = wide.sum(axes) / count if centered else np.zeros_like(wide.sum(axes))
+        shifted = wide - np.expand_dims(mean, axes)
+        variance = np.square(shifted).sum(axes) / count
+        deviation = np.sqrt(variance + wide.dtype.type(epsilon))
+        return shifted / np.expand_dims(deviation, axes), mean, variance
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any, dscale: Any, dbias: Any) -> Any:
-        """Scale r (dx - mean(dx) - x^ mean(dx x^)) + x^ dscale + dbias."""
-        like = Tensor.of(op.x)
-        last = (like.rank - 1,)
-        x_hat, r = cls._normalized(b, op)
-        terms = []
-        if dx is not None:
-            inner = cls._centered(b, dx, x_hat, r)
-            scale = b.broadcast(op.scale, shape=like.shape, axes=last)
-            terms.append(b.multiply(inner, scale))
-        if dscale is not None:
-            wide = b.broadcast(dscale, shape=like.shape, axes=last)
-            terms.append(b.multiply(x_hat, wide))
-        if dbias is not None:
-            terms.append(b.broadcast(dbias, shape=like.shape, axes=last))
-        total = terms[0]
-        for term in terms[1:]:
-            total = b.add(total, term)
-        return total
-
-    @staticmethod
-    def _centered(b: Any, d: Any, x_hat: Any, r: Any) -> Any:
-        """R (d - mean(d) - x^ mean(d x^)): the Jacobian of x^, which is symmetric."""
-        like = Tensor.of(d)
-        shift = _mean(b, d, like)
-        turn = b.multiply(x_hat, _mean(b, b.multiply(d, x_hat), like))
-        return b.multiply(r, b.subtract(b.subtract(d, shift), turn))
-
-    @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
-        """The Jacobian of x^ applied to dy scale; dy x^ and dy summed over the rest."""
-        like = Tensor.of(op.x)
-        others = tuple(range(like.rank - 1))
-        x_hat, r = cls._normalized(b, op)
-        scale = b.broadcast(op.scale, shape=like.shape, axes=(like.rank - 1,))
-        dx = cls._centered(b, b.multiply(dy, scale), x_hat, r)
-        return [
-            dx,
-            b.reduce_sum(b.multiply(dy, x_hat), axes=others),
-            b.reduce_sum(dy, axes=others),
-        ]
-
-    @staticmethod
-    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
-        """One more axis of x; a scale and bias for each are applied afterwards."""
-        x = operands[0] if batched[0] else spread(b, operands[0], size)
-        if not any(batched[1:]):
-            return b.layer_norm(x, *operands[1:], epsilon=op.epsilon)
-        line = Tensor.of(op.scale)
-        unit, zero = b.full(line, 1.0), b.full(line, 0.0)
-        y, like = b.layer_norm(x, unit, zero, epsilon=op.epsilon), Tensor.of(x)
-        scale, bias = (
-            b.broadcast(part, shape=like.shape, axes=(0, like.rank - 1))
-            for part in all_spread(b, operands[1:], batched[1:], size)
+    def jvp(cls, b: Any, op: Any, dx: Any) -> tuple[Any, ...]:
+        """R (dx - mean(dx) - y mean(dx y)), where r = 1 / sqrt(variance + epsilon)."""
+        y, r = cls._saved(b, op)
+        dx = cast(b, dx, Tensor.of(y).dtype)
+        mean, turn = b.mean(dx, op.axes), b.mean(b.multiply(dx, y), op.axes)
+        inner = b.subtract(dx, b.multiply(y, cls._spread(b, op, turn)))
+        if op.centered:
+            inner = b.subtract(inner, cls._spread(b, op, mean))
+        dy = b.multiply(inner, cls._spread(b, op, r))
+        dmean = mean if op.centered else None
+        return (
+            cast(b, dy, Tensor.of(op.y).dtype),
+            dmean,
+            b.scale(b.divide(turn, r), 2.0),
         )
-        return b.add(b.multiply(y, scale), bias)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any, dmean: Any, dvariance: Any) -> list[Any]:
+        """The same for dy: the Jacobian of y is symmetric; the statistics' shares."""
+        y, r = cls._saved(b, op)
+        dy = cast(b, dy, Tensor.of(y).dtype)
+        total = b.reduce_sum(b.multiply(dy, y), axes=op.axes)
+        turn = b.subtract(b.scale(b.divide(dvariance, r), 2.0), b.multiply(r, total))
+        dx = b.multiply(dy, cls._spread(b, op, r))
+        dx = b.add(dx, b.multiply(y, cls._spread(b, op, cls._per_element(b, op, turn))))
+        if op.centered:
+            total = b.reduce_sum(dy, axes=op.axes)
+            shift = b.subtract(dmean, b.multiply(r, total))
+            dx = b.add(dx, cls._spread(b, op, cls._per_element(b, op, shift)))
+        return [cast(b, dx, Tensor.of(op.x).dtype)]
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any, scale: Any, bias: Any) -> Any:
-        """Mean, variance, then one fused elementwise generic."""
-        source = Tensor.of(op.x)
-        wide = source.with_dtype(accumulator(source.dtype))
-        line = source.with_shape(source.shape[-1:])
+    def _saved(b: Any, op: Any) -> tuple[Any, Any]:
+        """The result y, in the dtype of the statistics, and 1 / the deviation."""
+        r = b.rsqrt(b.offset(op.variance, op.epsilon))
+        return cast(b, op.y, Tensor.of(r).dtype), r
+
+    @staticmethod
+    def _spread(b: Any, op: Any, statistic: Any) -> Any:
+        """A statistic repeated to the shape of x."""
+        return b.expand(statistic, Tensor.of(op.x), op.axes)
+
+    @staticmethod
+    def _per_element(b: Any, op: Any, total: Any) -> Any:
+        """`total` divided by the number of elements it is of."""
+        x, like = Tensor.of(op.x), Tensor.of(total)
+        count = element_count(tuple(x.shape[axis] for axis in op.axes))
+        size = b.dimension(size=(count,), dtype=like.dtype)
+        return b.divide(total, b.broadcast(size, shape=like.shape, axes=()))
+
+    batch = leading(axes=moved)
+
+    @classmethod
+    def lower(cls, low: Any, op: Any, x: Any) -> list[Any]:
+        """Mean, variance, then one generic that reads both."""
+        source, rest = Tensor.of(op.x), Tensor.of(op.mean)
+        wide = source.with_dtype(rest.dtype)
         x = low.convert(x, source, wide.dtype)
-        scale, bias = (low.convert(v, line, wide.dtype) for v in (scale, bias))
-        means = _row_means(low, wide, x)
-        centered = _combine(low, wide, wide.rank - 1, x, means, arith.subf)
-        square = low.pointwise([centered], wide, lambda v: arith.mulf(v, v))
-        variance = _row_means(low, wide, square)
-        y = _scale_rows(low, wide, [centered, variance, scale, bias], op.epsilon)
-        return low.convert(y, wide, source.dtype)
+        count = _count(low, source, op.axes, x.type.element_type)
+        mean = low.full(rest, 0.0)
+        if op.centered:
+            mean = _means(low, x, rest, op.axes, count)
+
+        def squared(value: Any, mean: Any) -> Any:
+            shifted = arith.subf(value, mean)
+            return arith.mulf(shifted, shifted)
+
+        squares = _combine(low, wide, op.axes, [x, mean], squared)
+        variance = _means(low, squares, rest, op.axes, count)
+
+        def inverse(variance: Any) -> Any:
+            return math.rsqrt(arith.addf(variance, low.scalar(rest.dtype, op.epsilon)))
+
+        def normal(value: Any, mean: Any, r: Any) -> Any:
+            return arith.mulf(arith.subf(value, mean), r)
+
+        r = low.pointwise([variance], rest, inverse)
+        y = _combine(low, wide, op.axes, [x, mean, r], normal)
+        return [low.convert(y, wide, source.dtype), mean, variance]
 
     samples = [
-        Sample((f32(2, 5), f32(5), f32(5)), {"epsilon": 1e-5}),
-        Sample((f32("n", 3, 4), f32(4), f32(4)), {"epsilon": 1e-3}),
-        Sample((f32(3, "n"), f32("n"), f32("n")), {"epsilon": 1e-3}),
+        Sample((f32(2, 5),), {"axes": (1,), "epsilon": 1e-5, "centered": True}),
+        Sample((f32("n", 3, 4),), {"axes": (0, 1), "epsilon": 1e-3, "centered": True}),
+        Sample((f32(3, "n"),), {"axes": (1,), "epsilon": 1e-3, "centered": False}),
+        Sample((f32(2, 3, 4),), {"axes": (1, 2), "epsilon": 1e-2, "centered": False}),
+        Sample((f32(2, "n", 3),), {"axes": (1,), "epsilon": 1e-2, "centered": True}),
     ]
 
 
-def _row_means(low: Any, wide: Tensor, x: Any) -> Any:
-    """The lowered means over the last axis, which may be symbolic."""
-    i64 = ir.IntegerType.get_signless(64)
-    count = arith.index_cast(i64, low.size(wide.shape[-1]))
-    count = arith.sitofp(x.type.element_type, count)
-    rest = wide.with_shape(wide.shape[:-1])
-    total = low.reduce(x, rest, (wide.rank - 1,), 0.0, arith.addf)
-    return low.pointwise([total], rest, lambda t: arith.divf(t, count))
+def _without(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def _scale_rows(low: Any, wide: Tensor, parts: list[Any], epsilon: float) -> Any:
-    """Centered / sqrt(variance + epsilon) * scale + bias, from these four parts."""
+def _combine(
+    low: Any, wide: Tensor, axes: Sequence[int], operands: list[Any], body: Any
+) -> Any:
+    """`body(x, reduced…)`, each reduced value repeated along `axes`."""
+    loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank) if i not in axes]
     identity = ir.AffineMap.get_identity(wide.rank)
-    loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank)]
-    rows = ir.AffineMap.get(wide.rank, 0, loops[:-1])
-    columns = ir.AffineMap.get(wide.rank, 0, loops[-1:])
-
-    def element(centered: Any, variance: Any, scale: Any, bias: Any, _: Any) -> Any:
-        shifted = arith.addf(variance, low.scalar(wide.dtype, epsilon))
-        normal = arith.mulf(centered, math.rsqrt(shifted))
-        return arith.addf(arith.mulf(normal, scale), bias)
-
+    projected = ir.AffineMap.get(wide.rank, 0, loops)
     return low.generic(
-        parts,
-        [identity, rows, columns, columns, identity],
+        operands,
+        [identity, *[projected] * (len(operands) - 1), identity],
         low.empty(wide),
         ["parallel"] * wide.rank,
-        element,
+        lambda *elements: body(*elements[:-1]),
     )
 
 
-def _mean(b: Any, x: Any, like: Tensor) -> Any:
-    """The mean over the last axis, repeated along it."""
-    last = (like.rank - 1,)
-    return b.expand(b.mean(x, last), like, last)
+def _count(low: Any, x: Tensor, axes: Sequence[int], element: Any) -> Any:
+    """How many elements are reduced over, as a float; sizes may be symbolic."""
+    sizes = tuple(x.shape[axis] for axis in axes)
+    i64 = ir.IntegerType.get_signless(64)
+    count = arith.index_cast(i64, low.size(element_count(sizes)))
+    return arith.sitofp(element, count)
+
+
+def _means(low: Any, x: Any, rest: Tensor, axes: Sequence[int], count: Any) -> Any:
+    total = low.reduce(x, rest, axes, 0.0, arith.addf)
+    return low.pointwise([total], rest, lambda t: arith.divf(t, count))

@@ -45,17 +45,17 @@ def patches(
     one = source.with_shape((source.shape[0], *counts, channels))
     offsets = list(np.ndindex(*window))
     if len(offsets) == 1:
-        return low.slice(x, one, [0] * source.rank, [1, *strides, 1]), one
+        return low.slice(x, one, (0,) * source.rank, [1, *strides, 1]), one
     rows = one.with_shape((*one.shape[:-1], channels * len(offsets)))
     value = low.empty(rows)
     for number, offset in enumerate(offsets):
-        start = [0, *(o * d for o, d in zip(offset, dilation, strict=True)), 0]
+        start = (0, *(o * d for o, d in zip(offset, dilation, strict=True)), 0)
         part = low.slice(x, one, start, [1, *strides, 1])
-        value = _insert(low, part, value, one, number * channels)
+        value = insert_last(low, part, value, one, number * channels)
     return value, rows
 
 
-def _insert(low: Lowering, part: Any, into: Any, type_: Tensor, first: Size) -> Any:
+def insert_last(low: Lowering, part: Any, into: Any, type_: Tensor, first: Size) -> Any:
     """`into` with `part` written from position `first` of the last axis."""
     known = isinstance(first, int)
     offsets = [0] * (type_.rank - 1) + [first if known else _DYNAMIC]

@@ -18,6 +18,20 @@ from aotc.errors import InputError
 from aotc.mlir import linalg
 
 
+def _sample(
+    x: Tensor, window: Any, strides: Any, padding: Any, dilation: Any = None
+) -> Sample:
+    return Sample(
+        (x,),
+        {
+            "window": window,
+            "strides": strides,
+            "padding": padding,
+            "dilation": dilation or (1,) * len(window),
+        },
+    )
+
+
 class Pool(GraphOp, traits=[Pure]):
     """Subclasses give `start` (also the padding's value), `reduce` and `named`."""
 
@@ -25,11 +39,14 @@ class Pool(GraphOp, traits=[Pure]):
     window: Ints
     strides: Ints
     padding: Ints
+    dilation: Ints
     y: Result[Any]
     start = 0.0
 
     @classmethod
-    def infer(cls, x: Tensor, *, window: Any, strides: Any, padding: Any) -> Tensor:
+    def infer(
+        cls, x: Tensor, *, window: Any, strides: Any, padding: Any, dilation: Any
+    ) -> Tensor:
         """N, positions…, C."""
         require_dtype(x, dt.FLOATS)
         if x.rank not in (3, 4, 5) or len(padding) != 2 * (x.rank - 2):
@@ -39,16 +56,17 @@ class Pool(GraphOp, traits=[Pure]):
                 f"got {x}, padding {tuple(padding)}",
             )
         padded = _padded(x, padding)
-        counts = windowed_shape(padded, window, strides, (1,) * len(window))
+        counts = windowed_shape(padded, window, strides, dilation)
         return x.with_shape([x.shape[0], *counts, x.shape[-1]])
 
     @classmethod
-    def ref(cls, x: Any, *, window: Any, strides: Any, padding: Any) -> Any:
+    def ref(
+        cls, x: Any, *, window: Any, strides: Any, padding: Any, dilation: Any
+    ) -> Any:
         """A reduction over all windows."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         padded = np.pad(x, around, constant_values=cls.start)
-        ones = (1,) * len(window)
-        patches = Windows.ref(padded, window=window, strides=strides, dilation=ones)
+        patches = Windows.ref(padded, window=window, strides=strides, dilation=dilation)
         axes = tuple(range(1 + len(window), 1 + 2 * len(window)))
         return cls.reduce(
             patches.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype)))), axes
@@ -70,28 +88,17 @@ class Pool(GraphOp, traits=[Pure]):
             window,
             outs=[low.full(result.with_dtype(wide), cls.start)],
             strides=list(op.strides),
-            dilations=[1] * len(op.window),
+            dilations=list(op.dilation),
         )
         return low.convert(total, result.with_dtype(wide), result.dtype)
 
     samples = [
-        Sample(
-            (f32(2, 4, 6, 2),),
-            {"window": (2, 2), "strides": (2, 2), "padding": (0,) * 4},
-        ),
-        Sample(
-            (f32("n", 5, 5, 1),),
-            {"window": (3, 2), "strides": (2, 1), "padding": (1, 1, 0, 1)},
-        ),
-        Sample((f32(1, 7, 2),), {"window": (3,), "strides": (2,), "padding": (0, 0)}),
-        Sample(
-            (f32(1, 4, 4, 4, 1),),
-            {"window": (2,) * 3, "strides": (2,) * 3, "padding": (0,) * 6},
-        ),
-        Sample(
-            (f32(1, "h", "w", 2),),
-            {"window": (2, 3), "strides": (2, 1), "padding": (0, 1, 1, 1)},
-        ),
+        _sample(f32(2, 4, 6, 2), (2, 2), (2, 2), (0,) * 4),
+        _sample(f32("n", 5, 5, 1), (3, 2), (2, 1), (1, 1, 0, 1)),
+        _sample(f32(1, 7, 2), (3,), (2,), (0, 0)),
+        _sample(f32(1, 4, 4, 4, 1), (2,) * 3, (2,) * 3, (0,) * 6),
+        _sample(f32(1, "h", "w", 2), (2, 3), (2, 1), (0, 1, 1, 1)),
+        _sample(f32(1, 6, 5, 2), (2, 3), (2, 1), (1, 0, 1, 1), (3, 2)),
     ]
 
 
@@ -140,7 +147,7 @@ class MaxPool(Pool, name="max_pool"):
         chosen, flat = _first_maximum(b, op)
         padded = pad_spatial(b, dx, op.padding)
         patches = b.windows(
-            padded, window=op.window, strides=op.strides, dilation=(1,) * len(op.window)
+            padded, window=op.window, strides=op.strides, dilation=op.dilation
         )
         taken = b.where_true(chosen, b.reshape(patches, shape=flat.shape))
         return b.reduce_sum(taken, axes=(flat.rank - 2,))
@@ -167,8 +174,7 @@ def _unpad_fold(b: Any, op: Any, patches: Any) -> Any:
     """Windows of the padded image added up, without the padding."""
     source = Tensor.of(op.x)
     padded = _padded(source, op.padding)
-    ones = (1,) * len(op.window)
-    image = fold(b, patches, padded, op.window, op.strides, ones)
+    image = fold(b, patches, padded, op.window, op.strides, op.dilation)
     return pad_spatial(b, image, [-n for n in op.padding])
 
 
@@ -178,7 +184,7 @@ def _first_maximum(b: Any, op: Any) -> tuple[Any, Tensor]:
     flat = y.with_shape([*y.shape[:-1], int(np.prod(op.window)), y.shape[-1]])
     padded = pad_spatial(b, op.x, op.padding, -np.inf)
     patches = b.windows(
-        padded, window=op.window, strides=op.strides, dilation=(1,) * len(op.window)
+        padded, window=op.window, strides=op.strides, dilation=op.dilation
     )
     best = b.argmax(b.reshape(patches, shape=flat.shape), axis=flat.rank - 2)
     index = b.iota(shape=flat.shape, axis=flat.rank - 2, dtype="i32")

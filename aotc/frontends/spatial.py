@@ -1,0 +1,126 @@
+"""Spatial axes of images (N, spatial…, C): one number for each of them, and padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from aotc.dialects.types import Dim, Size
+from aotc.frontends.array import Array
+from aotc.frontends.places import fail
+from aotc.frontends.sizes import bounds
+from aotc.frontends.tracing import emit
+
+Window = int | Sequence[int]
+Padding = str | int | Sequence[Any]
+Sides = tuple[Size, ...]
+
+
+def spatial_rank(x: Array) -> int:
+    """How many spatial axes an image has: 1 to 3."""
+    if x.ndim not in (3, 4, 5):
+        fail("shape-mismatch", f"expected x as N, 1 to 3 spatial axes, C; got {x.type}")
+    return x.ndim - 2
+
+
+def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
+    """One number of at least 1 per spatial axis."""
+    numbers = (value,) * spatial if isinstance(value, int) else tuple(value)
+    if len(numbers) != spatial:
+        fail(
+            "shape-mismatch",
+            f"expected one {what}, or one per spatial axis ({spatial}); got {value}",
+        )
+    if not all(isinstance(number, int) and number >= 1 for number in numbers):
+        fail("bad-window", f"expected a {what} of at least 1 per axis; got {value}")
+    return numbers
+
+
+def fixed(size: Size, what: str) -> int:
+    """`size`, which must not be symbolic."""
+    if not isinstance(size, int):
+        fail("symbolic-size", f"expected a {what} of fixed size; got {size}")
+    return size
+
+
+def sides_of(
+    padding: Padding,
+    sizes: Sequence[Size],
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> Sides:
+    """Low and high padding per spatial axis, in a row.
+
+    "SAME" gives as many windows as size / stride, rounded up; what is odd goes to the
+    end, for "SAME_LOWER" to the start.
+    """
+    if not isinstance(padding, str):
+        return _explicit(padding, len(window))
+    kind = padding.upper()
+    if kind == "VALID":
+        return (0,) * (2 * len(window))
+    if kind not in ("SAME", "SAME_LOWER"):
+        fail_padding(padding)
+    sides: list[Size] = []
+    for size, w, s, d in zip(sizes, window, strides, dilation, strict=True):
+        total = _same_total(size, d * (w - 1), s)
+        less, more = total // 2, total - total // 2
+        sides += [more, less] if kind == "SAME_LOWER" else [less, more]
+    return tuple(sides)
+
+
+def _same_total(size: Size, reach: int, stride: int) -> Size:
+    """What makes ceil(size / stride) windows fit; `reach` is a window less 1."""
+    total = ((size + (stride - 1)) // stride - 1) * stride + reach + 1 - size
+    if isinstance(total, int):
+        return max(total, 0)
+    if bounds(total)[0] < 0 and reach + 1 < stride:
+        fail(
+            "symbolic-size",
+            "padding 'SAME' with strides larger than the window needs an image of "
+            f"fixed size; got {size}",
+        )
+    return total
+
+
+def _explicit(padding: int | Sequence[Any], spatial: int) -> Sides:
+    sides = [padding] * spatial if isinstance(padding, int) else list(padding)
+    pairs = [
+        (side, side) if isinstance(side, int | Dim) else tuple(side) for side in sides
+    ]
+    if len(pairs) != spatial or any(len(pair) != 2 for pair in pairs):
+        fail_padding(padding)
+    return tuple(number for pair in pairs for number in pair)
+
+
+def fail_padding(padding: Padding) -> NoReturn:
+    """Refuse what is no padding."""
+    fail(
+        "bad-padding",
+        "expected padding 'SAME', 'SAME_LOWER', 'VALID', an int, or an int or "
+        f"(low, high) per spatial axis; got {padding!r}",
+    )
+
+
+def around(
+    x: Array, sides: Sides, value: float = 0.0, interior: Sequence[int] | None = None
+) -> Array:
+    """`x` with `sides` around its spatial axes; negative ones cut."""
+    between = (0, *(interior or (0,) * (x.ndim - 2)), 0)
+    low, high = (0, *sides[::2], 0), (0, *sides[1::2], 0)
+    if not any(map(_is_some, (*low, *high, *between))):
+        return x
+    return emit("pad", x, low=low, high=high, interior=between, value=value)
+
+
+def _is_some(size: Size) -> bool:
+    return not (isinstance(size, int) and size == 0)
+
+
+def apart(x: Array, sides: Sides, value: float = 0.0) -> tuple[Array, tuple[int, ...]]:
+    """`x` and padding for an op, fixed and not negative; what is else is done here."""
+    numbers = tuple(side for side in sides if isinstance(side, int) and side >= 0)
+    if len(numbers) == len(sides):
+        return x, numbers
+    return around(x, sides, value), (0,) * len(sides)
