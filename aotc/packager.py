@@ -18,9 +18,10 @@ import numpy as np
 import aotc
 from aotc.artifacts import vmfb
 from aotc.backend import SCOPE, Compiled, reader_name, writer_name
-from aotc.dialects.types import Tensor, symbol_names
+from aotc.dialects.symbols import known_contracts
+from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.frontends.program import Entry, Port, Program, StateSpec, contract_names
+from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
 
@@ -109,7 +110,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
 
 
 def _entry_point(entry: Entry) -> dict[str, Any]:
-    with symbol_names(contract_names(entry.symbols)):
+    with known_contracts(entry.symbols):
         return {
             "name": entry.name,
             "kind": "train-step" if entry.updates else "infer",

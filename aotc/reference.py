@@ -20,7 +20,7 @@ from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.graph import evaluate as evaluate_op
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
-from aotc.mlir import func, ir
+from aotc.mlir import func
 
 
 def evaluate(module: Any, name: str, inputs: Sequence[Any]) -> list[Any]:

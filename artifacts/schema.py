@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aotc.artifacts import trees
@@ -204,14 +204,21 @@ def _check_entry(entry: Mapping[str, Any], data: Mapping[str, Any], path: str) -
     trees.check(entry["arguments"], len(inputs), arguments, each_once=True)
     trees.check(entry["result"], len(outputs), f"{path}.result", each_once=False)
     dims = [_dims(leaf) for leaf in inputs]
-    bound = {d.text.strip() for leaf in dims for d in leaf if d.is_symbol}
     everywhere = dims + [_dims(leaf) for leaf in outputs]
     used = {s for leaf in everywhere for d in leaf for s in d.symbols}
     _known(sorted(used), set(data["symbols"]), f"{path} symbol")
-    # A call learns the value of a symbol only from a dimension that is just the symbol.
-    unbound = {s for leaf in dims for d in leaf for s in d.symbols} - bound
+    # A call learns the value of a symbol from a dimension that is linear in it alone.
+    unbound = used - _decided([d for leaf in dims for d in leaf])
     if unbound:
-        fail(f"{path}.inputs", "a dimension that is just the symbol", sorted(unbound))
+        fail(f"{path}.inputs", "dimensions that decide each symbol", sorted(unbound))
+
+
+def _decided(dims: Sequence[Dim]) -> set[str]:
+    """The symbols that the dimensions of a call say, one after the other."""
+    known: set[str] = set()
+    while found := {symbol for dim in dims if (symbol := dim.decides(known))}:
+        known |= found
+    return known
 
 
 def _dims(leaf: Mapping[str, Any]) -> list[Dim]:

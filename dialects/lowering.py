@@ -38,7 +38,7 @@ class Lowering:
         symbols: the index value of every symbol of the function.
     """
 
-    def __init__(self, symbols: Sequence[Any]) -> None:
+    def __init__(self, symbols: list[Any]) -> None:
         self.symbols = symbols
 
     # ---- sizes and scalars ----------------------------------------------------------

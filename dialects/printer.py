@@ -9,12 +9,14 @@ It cannot be read back. Arguments are called by their attribute `graph.name` whe
 have one, symbolic sizes by the function's `graph.symbols`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.types import Tensor, symbol_names
+from aotc.dialects.symbols import Contract, contracts_of, known_contracts
+from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir, source_of
 
 # Constants beyond this many elements are shown by their ends.
@@ -33,9 +35,9 @@ def format_module(module: Any) -> str:
 
 def format_function(function: Any) -> str:
     """One function: its signature with the contracts of its sizes, then its ops."""
-    symbols = _symbols(function)
-    with symbol_names([symbol["name"] for symbol in symbols]):
-        head = _signature(function) + _contracts(symbols)
+    contracts = contracts_of(function)
+    with known_contracts(contracts):
+        head = _signature(function) + _contracts(contracts)
         if function.is_external:
             return f"{head}\n"
         names = _Names(function)
@@ -87,31 +89,8 @@ def _argument_names(function: Any) -> list[str]:
     return names
 
 
-def _symbols(function: Any) -> list[dict[str, Any]]:
-    if "graph.symbols" not in function.attributes:
-        return []
-    rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["graph.symbols"]))
-    return [{entry.name: _plain(entry.attr) for entry in row} for row in rows]
-
-
-def _plain(attribute: Any) -> Any:
-    if isinstance(attribute, ir.StringAttr):
-        return str(attribute.value)
-    return int(ir.IntegerAttr(attribute).value)
-
-
-def _contracts(symbols: list[dict[str, Any]]) -> str:
-    return "".join(
-        f"{', ' if number else '   where '}{_contract(**symbol)}"
-        for number, symbol in enumerate(symbols)
-    )
-
-
-def _contract(
-    name: str, min: int = 1, max: int | None = None, multiple_of: int = 1
-) -> str:
-    bounds = f"{name} >= {min}" if max is None else f"{min} <= {name} <= {max}"
-    return bounds if multiple_of == 1 else f"{bounds} in steps of {multiple_of}"
+def _contracts(contracts: Sequence[Contract]) -> str:
+    return f"   where {', '.join(map(str, contracts))}" if contracts else ""
 
 
 # ---- operations ---------------------------------------------------------------------
@@ -138,7 +117,7 @@ def _attributes(op: Any) -> str:
     parts = [
         f"{name}={_value(value)}"
         for name, value in values.items()
-        if not (isinstance(value, tuple) and not value)
+        if not (isinstance(value, (tuple, str)) and not value)
     ]
     return f" {{{', '.join(parts)}}}" if parts else ""
 

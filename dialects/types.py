@@ -11,27 +11,15 @@ symbols than it needs (s0 … the highest one used), which makes the spelling un
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aotc import dtypes
+from aotc.dialects import affine
 from aotc.errors import InputError
 from aotc.mlir import ir
-
-# symbol names of the function being traced or verified, innermost last
-_symbol_names: list[Sequence[str]] = []
-
-
-@contextmanager
-def symbol_names(names: Sequence[str]) -> Iterator[None]:
-    """Within this block a `Dim` prints symbol i as `names[i]` instead of `s<i>`."""
-    _symbol_names.append(names)
-    try:
-        yield
-    finally:
-        _symbol_names.pop()
 
 
 def _on_sizes(
@@ -48,8 +36,9 @@ def _on_sizes(
 class Dim:
     """A symbolic size: an affine expression over symbols, simplified on construction.
 
-    Supports `+ - * // %` with ints and other sizes. Two sizes are equal when their
-    simplified expressions are; a comparison that only values decide raises.
+    Supports `+ - * // %` with ints and other sizes; `minimum` and `maximum` are
+    functions. Two sizes are equal when their simplified expressions are. Comparisons
+    give what the known contracts prove, and raise where only values decide.
     """
 
     __slots__ = ("expr",)
@@ -80,11 +69,26 @@ class Dim:
 
     @_on_sizes
     def __floordiv__(self, other: "Size") -> "Size":
-        return size_of(ir.AffineExpr.get_floor_div(self.expr, _expr(other)))
+        return _divided(ir.AffineExpr.get_floor_div, self, other)
+
+    @_on_sizes
+    def __rfloordiv__(self, other: "Size") -> "Size":
+        return _divided(ir.AffineExpr.get_floor_div, other, self)
 
     @_on_sizes
     def __mod__(self, other: "Size") -> "Size":
-        return size_of(ir.AffineExpr.get_mod(self.expr, _expr(other)))
+        return _divided(ir.AffineExpr.get_mod, self, other)
+
+    @_on_sizes
+    def __rmod__(self, other: "Size") -> "Size":
+        return _divided(ir.AffineExpr.get_mod, other, self)
+
+    def __neg__(self) -> "Size":
+        # -(a // b) is (b - 1 - a) // b: so -(-n // b) is spelled as (n + b - 1) // b
+        if isinstance(self.expr, ir.AffineFloorDivExpr):
+            below = self.expr.rhs + self.expr.lhs * -1 + -1
+            return size_of(ir.AffineExpr.get_floor_div(below, self.expr.rhs))
+        return size_of(self.expr * -1)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -93,32 +97,32 @@ class Dim:
         return isinstance(other, Dim) and bool(self.expr == other.expr)
 
     def __hash__(self) -> int:
-        return hash(str(self.expr))
+        return hash(self.expr)
 
-    def _undecided(self, *_: object) -> bool:
-        raise InputError(
-            "symbolic-size",
-            f"the size '{self}' is only known when the model runs, so Python cannot "
-            "compare or branch on it",
-            hint="use a fixed size in the Spec, or write the model without the branch",
-        )
+    @_on_sizes
+    def __lt__(self, other: "Size") -> bool:
+        return _decided(other - self, 1, f"{self} < {other}")
 
-    __lt__ = __le__ = __gt__ = __ge__ = _undecided
-    __bool__ = _undecided
+    @_on_sizes
+    def __le__(self, other: "Size") -> bool:
+        return _decided(other - self, 0, f"{self} <= {other}")
+
+    @_on_sizes
+    def __gt__(self, other: "Size") -> bool:
+        return _decided(self - other, 1, f"{self} > {other}")
+
+    @_on_sizes
+    def __ge__(self, other: "Size") -> bool:
+        return _decided(self - other, 0, f"{self} >= {other}")
+
+    def __bool__(self) -> bool:
+        return _decided(self, 1, f"{self} > 0")
 
     def __index__(self) -> int:
-        self._undecided()
-        return 0
+        raise _undecided(f"'{self}'", "use it as a number")
 
     def __repr__(self) -> str:
-        text = str(self.expr).replace("floordiv", "//").replace("mod", "%")
-        if _symbol_names:
-            names = _symbol_names[-1]
-            for position in reversed(range(len(names))):
-                text = text.replace(f"s{position}", f"\0{position}\0")
-            for position, name in enumerate(names):
-                text = text.replace(f"\0{position}\0", name)
-        return text
+        return affine.text(self.expr)
 
 
 Size = int | Dim
@@ -129,75 +133,77 @@ def _expr(size: Size) -> Any:
     return size.expr if isinstance(size, Dim) else ir.AffineConstantExpr.get(size)
 
 
+def _divided(kind: Any, size: "Size", by: "Size") -> "Size":
+    if bounds(by)[0] < 1:
+        raise InputError(
+            "symbolic-size",
+            f"cannot divide the size '{size}' by '{by}', which may be less than 1",
+            hint="promise more of the sizes, such as aotc.Dim('n', min=1)",
+        )
+    return size_of(kind(_expr(size), _expr(by)))
+
+
+def _decided(difference: "Size", least: int, question: str) -> bool:
+    """Whether `difference >= least`, by the contracts."""
+    low, high = bounds(difference)
+    if low >= least:
+        return True
+    if high < least:
+        return False
+    raise _undecided(f"'{question}'", "compare or branch on it")
+
+
+def _undecided(what: str, wish: str) -> InputError:
+    return InputError(
+        "symbolic-size",
+        f"{what} is only known when the model runs, so Python cannot {wish}",
+        hint="promise more of the size in the Spec (aotc.Dim with min and max), use a "
+        "fixed one, or write the model without the branch",
+    )
+
+
 def size_of(expr: Any) -> Size:
     """The simplified size of an affine expression over symbols."""
-    expr = ir.AffineExpr.simplify_affine_expr(expr, 0, symbol_count([expr]))
-    expr = expr.maybe_downcast()
+    expr = affine.simplified(expr)
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)
     return Dim(expr)
 
 
-def symbol_count(exprs: Iterable[Any]) -> int:
-    """One more than the highest symbol that any of `exprs` mentions."""
-    return max((_highest_symbol(expr) + 1 for expr in exprs), default=0)
+def bounds(size: Size) -> affine.Bounds:
+    """The least and greatest value of `size`, by the contracts that are known."""
+    return (size, size) if isinstance(size, int) else affine.bounds(size.expr)
 
 
-def _highest_symbol(expr: Any) -> int:
-    expr = expr.maybe_downcast()
-    if isinstance(expr, ir.AffineSymbolExpr):
-        return int(expr.position)
-    if isinstance(expr, ir.AffineBinaryExpr):
-        return max(_highest_symbol(expr.lhs), _highest_symbol(expr.rhs))
-    return -1
+def maximum(a: Size, b: Size) -> Size:
+    """The larger size; one of the two where the contracts decide which."""
+    difference = bounds(a - b)
+    if difference[0] >= 0 or difference[1] <= 0:
+        return a if difference[0] >= 0 else b
+    return size_of(affine.maximum(_expr(a), _expr(b)))
+
+
+def minimum(a: Size, b: Size) -> Size:
+    """The smaller size; one of the two where the contracts decide which."""
+    difference = bounds(a - b)
+    if difference[0] >= 0 or difference[1] <= 0:
+        return b if difference[0] >= 0 else a
+    return size_of(affine.minimum(_expr(a), _expr(b)))
+
+
+def ceil_divide(size: Size, by: Size) -> Size:
+    """The quotient, rounded up."""
+    return (size + (by - 1)) // by
 
 
 def evaluate_size(size: Size, values: Sequence[int]) -> int:
     """The number that `size` is when symbol i has value `values[i]`."""
-    if isinstance(size, int):
-        return size
-    return _evaluate(size.expr, values)
-
-
-_BINARY: list[tuple[Any, Callable[[int, int], int]]] = [
-    (ir.AffineAddExpr, lambda a, b: a + b),
-    (ir.AffineMulExpr, lambda a, b: a * b),
-    (ir.AffineFloorDivExpr, lambda a, b: a // b),
-    (ir.AffineCeilDivExpr, lambda a, b: -(-a // b)),
-    (ir.AffineModExpr, lambda a, b: a % b),
-]
-
-
-def _evaluate(expr: Any, values: Sequence[int]) -> int:
-    expr = expr.maybe_downcast()
-    if isinstance(expr, ir.AffineConstantExpr):
-        return int(expr.value)
-    if isinstance(expr, ir.AffineSymbolExpr):
-        return int(values[expr.position])
-    for kind, function in _BINARY:
-        if isinstance(expr, kind):
-            return function(_evaluate(expr.lhs, values), _evaluate(expr.rhs, values))
-    raise AssertionError(f"affine expression of unknown kind: {expr}")
+    return size if isinstance(size, int) else affine.evaluate(size.expr, values)
 
 
 def element_count(shape: Shape) -> Size:
     """The product of all sizes; 1 for a scalar."""
     return math.prod(shape)
-
-
-def is_nonnegative(size: Size) -> bool:
-    """Whether a size is plainly at least 0, whatever the symbols are."""
-    if isinstance(size, int):
-        return size >= 0
-    rest = [size.expr.maybe_downcast()]
-    while rest:
-        expr = rest.pop()
-        if isinstance(expr, ir.AffineConstantExpr):
-            if expr.value < 0:
-                return False
-        elif isinstance(expr, ir.AffineBinaryExpr):
-            rest += [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
-    return True
 
 
 def same_count(one: Shape, other: Shape) -> bool:
@@ -207,25 +213,26 @@ def same_count(one: Shape, other: Shape) -> bool:
     )
 
 
-def _factors(shape: Shape) -> tuple[int, list[str]]:
-    """A product as a number and sorted symbolic factors: MLIR orders no products."""
-    number, symbolic = 1, []
-    rest = [_expr(size).maybe_downcast() for size in shape]
-    while rest:
-        expr = rest.pop()
-        if isinstance(expr, ir.AffineMulExpr):
-            rest += [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
-        elif isinstance(expr, ir.AffineConstantExpr):
-            number *= expr.value
-        else:
-            symbolic.append(str(expr))
-    return number, sorted(symbolic)
+def quotient(total: Shape, known: Shape) -> Size | None:
+    """The size that `known` lacks to hold as many elements as `total`, if provable."""
+    (count, left), (by, right) = _factors(total), _factors(known)
+    common = left & right
+    left, right = left - common, right - common
+    if by == 0 or count % by or right:
+        return None
+    return math.prod(map(size_of, left.elements()), start=count // by)
+
+
+def _factors(shape: Shape) -> tuple[int, Counter[Any]]:
+    number = math.prod(size for size in shape if isinstance(size, int))
+    count, symbolic = affine.factors(n.expr for n in shape if isinstance(n, Dim))
+    return number * count, symbolic
 
 
 def shape_map(shape: Shape) -> Any:
     """`affine_map<()[s0, …] -> (sizes)>`: a shape as an MLIR affine map."""
     exprs = [_expr(size) for size in shape]
-    return ir.AffineMap.get(0, symbol_count(exprs), exprs)
+    return ir.AffineMap.get(0, affine.symbol_count(exprs), exprs)
 
 
 def shape_of_map(affine_map: Any) -> Shape:

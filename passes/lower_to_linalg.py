@@ -6,14 +6,16 @@
     func @f(%x: tensor<?x4xf32>)
       %0 = linalg.generic … math.exp
 
-Requires: no calls but of control flow (inline). Ensures: upstream dialects only, no encodings, signless
-integers; each symbol is computed once, from the input sizes that say what it is.
+Requires: no calls but of control flow (inline). Ensures: upstream dialects only, no
+encodings, signless integers; each symbol is computed once, from the input sizes that
+say what it is.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.dialects.binding import bindings
 from aotc.dialects.control import control_of
 from aotc.dialects.functions import (
     callee_of,
@@ -22,7 +24,6 @@ from aotc.dialects.functions import (
     name_of,
     signature,
 )
-from aotc.dialects.binding import bindings
 from aotc.dialects.graph import GraphOp, several, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
@@ -92,7 +93,7 @@ class _Inlined:
             )
         results = [Tensor.of(value) for value in op.results]
         if results and all(element_count(result.shape) == 0 for result in results):
-            # Nothing to compute, and not every upstream op accepts having nothing to do.
+            # Nothing to compute, which not every upstream op accepts.
             return [self.lowering.empty(result) for result in results]
         return several(type(op).lower(self.lowering, op, *operands))
 

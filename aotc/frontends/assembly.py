@@ -7,16 +7,17 @@ arguments and results say which is which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import context
+from aotc.dialects.binding import bindings
+from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim as SymbolicDim
 from aotc.dialects.types import Size, Tensor
 from aotc.frontends.entry import (
-    Dim,
     EntryFunction,
     Frozen,
     Spec,
@@ -26,7 +27,7 @@ from aotc.frontends.entry import (
     parameter_sources,
 )
 from aotc.frontends.places import fail, pinned
-from aotc.frontends.program import Contract, Entry, Port, Program, StateSpec
+from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.frontends.results import Result, results_of
 from aotc.frontends.tracing import Trace
 from aotc.frontends.user_errors import user_errors
@@ -106,16 +107,21 @@ class Argument:
 
 
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
-    symbols: dict[str, Contract] = {}
     with context(), pinned(declared.function):
+        sources = parameter_sources(declared)
+        contracts = _contracts(declared, sources.values())
+        sizes = {
+            contract.name: SymbolicDim.symbol(number) * contract.multiple_of
+            for number, contract in enumerate(contracts)
+        }
         arguments = [
-            _argument(builder, declared, parameter, source, symbols)
-            for parameter, source in parameter_sources(declared).items()
+            _argument(builder, declared, parameter, source, sizes)
+            for parameter, source in sources.items()
         ]
         _require_distinct(declared, arguments)
         ports = [port for argument in arguments for port in argument.ports]
         types = [port.type for port in ports]
-        contracts = tuple(symbols.values())
+        _require_bound(declared, contracts, types)
         tracing = Trace(builder.program.module, declared.name, types, contracts)
         with tracing.active():
             returned = _call(declared, arguments, tracing)
@@ -200,7 +206,7 @@ def _argument(
     declared: EntryFunction,
     parameter: str,
     source: Any,
-    symbols: dict[str, Contract],
+    sizes: Mapping[str, Size],
 ) -> Argument:
     stored = source.state if isinstance(source, Frozen) else source
     if isinstance(stored, Stored):
@@ -218,27 +224,43 @@ def _argument(
                 f"expected Specs, Weights or State for '{name}' of entry "
                 f"'{declared.name}'; got {type(spec).__name__}",
             )
-        shape = tuple(_symbolic(size, symbols, declared) for size in spec.shape)
+        shape = tuple(n if isinstance(n, int) else n.value(sizes) for n in spec.shape)
         ports.append(Port(name, Tensor(shape, spec.dtype), "input"))
     return Argument(parameter, source, structure, ports)
 
 
-def _symbolic(
-    size: int | str | Dim, symbols: dict[str, Contract], declared: EntryFunction
-) -> Size:
-    """A size of a Spec; the same name is the same symbol, with all that is promised."""
-    if not isinstance(size, Dim):
-        return int(size)
-    contract, nothing = size.contract(), Contract(size.name)
-    known = symbols.get(size.name, nothing)
-    if nothing not in (known, contract) and known != contract:
-        fail(
-            "bad-contract",
-            f"entry '{declared.name}' gives two contracts for size '{size.name}': "
-            f"{known} and {contract}",
-        )
-    symbols[size.name] = known if contract == nothing else contract
-    return SymbolicDim.symbol(list(symbols).index(size.name))
+def _contracts(declared: EntryFunction, sources: Iterable[Any]) -> tuple[Contract, ...]:
+    """The symbols of all Specs; the same name is the same one, whatever it promises."""
+    given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
+    specs = [spec for source in given for spec in flatten(source)[0]]
+    sizes = [n for spec in specs if isinstance(spec, Spec) for n in spec.shape]
+    symbols: dict[str, Contract] = {}
+    for dim in (d for size in sizes if not isinstance(size, int) for d in size.dims()):
+        contract, nothing = dim.contract(), Contract(dim.name)
+        known = symbols.get(dim.name, nothing)
+        if nothing not in (known, contract) and known != contract:
+            fail(
+                "bad-contract",
+                f"entry '{declared.name}' gives two contracts for size '{dim.name}': "
+                f"{known} and {contract}",
+            )
+        symbols[dim.name] = known if contract == nothing else contract
+    return tuple(symbols.values())
+
+
+def _require_bound(
+    declared: EntryFunction, contracts: Sequence[Contract], types: Sequence[Tensor]
+) -> None:
+    """Every symbol must follow from the sizes of a call."""
+    bound = {binding.symbol for binding in bindings(types)}
+    for number, contract in enumerate(contracts):
+        if number not in bound:
+            fail(
+                "unbound-symbol",
+                f"no size of an input of entry '{declared.name}' says what "
+                f"'{contract.name}' is",
+                f"give an input the size '{contract.name}', or a multiple of it",
+            )
 
 
 def _require_distinct(declared: EntryFunction, arguments: Sequence[Argument]) -> None:

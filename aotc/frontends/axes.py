@@ -13,7 +13,10 @@ from aotc.frontends.places import fail
 def one_axis(x: Array, axis: Any, new: int = 0) -> int:
     """`axis` counted from the front; `new` axes are about to be added to `x`."""
     rank = x.ndim + new
-    number = operator.index(axis)
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        fail("bad-axis", f"expected an axis to be an integer; got {axis!r}")
     if not -rank <= number < rank:
         fail("bad-axis", f"axis {axis} is out of range for {x.type}")
     return number % rank

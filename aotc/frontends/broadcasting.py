@@ -22,17 +22,24 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:
     distinct = list(dict.fromkeys(size for size in sizes if size != 1))
     if len(distinct) > 1:
+        one, other = distinct[:2]
+        symbolic = isinstance(one, Dim) or isinstance(other, Dim)
         fail(
             "shape-mismatch",
             f"cannot broadcast shapes {' and '.join(map(format_shape, shapes))}: "
-            f"sizes {distinct[0]} and {distinct[1]} are not provably equal",
+            f"sizes {one} and {other} are "
+            + ("not provably equal" if symbolic else "neither equal nor 1"),
+            "sizes are equal when the Specs give them the same name and the model does "
+            "the same to both"
+            if symbolic
+            else None,
         )
     return distinct[0] if distinct else 1
 
 
 def broadcast_to(array: ArrayLike, shape: Any) -> Array:
     """`array` repeated to `shape`."""
-    x, wanted = lift(array), as_shape(shape)
+    x, wanted = lift(array), new_shape(shape)
     if x.shape == wanted:
         return x
     if x.ndim > len(wanted):
@@ -63,4 +70,17 @@ def as_shape(shape: Any) -> Shape:
 
 
 def _as_size(size: Any) -> Size:
-    return size if isinstance(size, Dim) else operator.index(size)
+    if isinstance(size, Dim):
+        return size
+    try:
+        return operator.index(size)
+    except TypeError:
+        fail("bad-shape", f"expected sizes that are integers; got {size!r}")
+
+
+def new_shape(shape: Any) -> Shape:
+    """The shape of an array that is to be made: no size is negative."""
+    sizes = as_shape(shape)
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        fail("bad-shape", f"expected sizes of 0 or more; got {format_shape(sizes)}")
+    return sizes

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Dim, Size, bounds, ceil_divide
 from aotc.frontends.array import Array
-from aotc.frontends.broadcasting import as_shape, broadcast_to
+from aotc.frontends.broadcasting import as_shape, broadcast_arrays, broadcast_to
 from aotc.frontends.conversion import ArrayLike, astype, is_weak, lift
-from aotc.frontends.elementwise import add, equal, less_equal, multiply, subtract, where
+from aotc.frontends.elementwise import add, floor_divide, multiply, remainder
+from aotc.frontends.joining import stack
 from aotc.frontends.places import fail
-from aotc.frontends.shaping import stack
-from aotc.frontends.sizes import bounds
+from aotc.frontends.shaping import ravel, reshape
 from aotc.frontends.tracing import emit
 
 
@@ -93,46 +93,136 @@ def _count(start: Any, stop: Any, step: Any) -> Size:
             f"expected bounds of a symbolic arange that provably rise; got {start} to "
             f"{stop} in steps of {step}",
         )
-    return distance if step == 1 else (distance + (step - 1)) // step
+    return ceil_divide(distance, step)
 
 
-def linspace(start: float, stop: float, num: int = 50, *, dtype: Any = None) -> Array:
-    """`num` evenly spaced numbers from `start` to `stop`, both included."""
-    values = np.linspace(start, stop, num)
+def linspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """`num` evenly spaced numbers from `start` to `stop`, which is the last one."""
+    return _spaced(np.linspace, start, stop, num, dtype, endpoint=endpoint)
+
+
+def logspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """`base` to the power of evenly spaced numbers."""
+    return _spaced(np.logspace, start, stop, num, dtype, endpoint=endpoint, base=base)
+
+
+def geomspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """`num` numbers from `start` to `stop` with one ratio between neighbours."""
+    if not start * stop > 0:
+        fail("bad-range", f"expected ends of one sign but 0; got {start} and {stop}")
+    return _spaced(np.geomspace, start, stop, num, dtype, endpoint=endpoint)
+
+
+def _spaced(
+    function: Any, start: Any, stop: Any, num: Any, dtype: Any, **how: Any
+) -> Array:
+    if not all(isinstance(end, (int, float, np.number)) for end in (start, stop)):
+        fail("bad-range", f"expected ends that are numbers; got {start!r}, {stop!r}")
+    if not isinstance(num, (int, np.integer)) or num < 0:
+        fail("bad-range", f"expected num to be an integer of 0 or more; got {num}")
+    values = function(start, stop, num, **how)
     return lift(values.astype(dtypes.to_numpy(dtypes.canonical(dtype or "f32"))))
 
 
-def eye(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Ones on the k-th diagonal of an N × M matrix."""
-    return astype(equal(_diagonal_of(N, N if M is None else M), k), dtype)
+# ---- grids --------------------------------------------------------------------------
 
 
-def tri(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Ones on and below the k-th diagonal."""
-    return astype(less_equal(_diagonal_of(N, N if M is None else M), k), dtype)
+def meshgrid(*xi: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list[Array]:
+    """The coordinates of a grid: one array per vector, varying along its own axis."""
+    if indexing not in ("xy", "ij"):
+        fail("bad-grid", f"expected indexing 'xy' or 'ij'; got {indexing!r}")
+    vectors = [ravel(x) for x in xi]
+    places = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        places[:2] = [1, 0]
+    rank = len(vectors)
+    open_grid = [
+        reshape(x, [-1 if axis == place else 1 for axis in range(rank)])
+        for x, place in zip(vectors, places, strict=True)
+    ]
+    return open_grid if sparse else broadcast_arrays(*open_grid)
 
 
-def tril(m: ArrayLike, k: int = 0) -> Array:
-    """The last two axes with zeros above the k-th diagonal."""
-    m = lift(m)
-    return where(_lower_triangle(m, k), m, False)
+def indices(dimensions: Any, dtype: Any = "i32", sparse: bool = False) -> Any:
+    """The position along each axis of a grid: stacked, or a tuple if `sparse`."""
+    shape, name = as_shape(dimensions), dtypes.canonical(dtype)
+    rank = len(shape)
+    lines = []
+    for axis, size in enumerate(shape):
+        thin = tuple(size if i == axis else 1 for i in range(rank))
+        wanted = thin if sparse else shape
+        lines.append(emit("iota", shape=wanted, axis=axis, dtype=name))
+    if sparse:
+        return tuple(lines)
+    return stack(lines) if lines else zeros((0,), dtype)
 
 
-def triu(m: ArrayLike, k: int = 0) -> Array:
-    """The last two axes with zeros below the k-th diagonal."""
-    m = lift(m)
-    return where(_lower_triangle(m, k - 1), False, m)
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = "f32", **kwargs: Any
+) -> Any:
+    """`function` of the position along each axis."""
+    sizes = as_shape(shape)
+    return function(*(indices(sizes, dtype)[i] for i in range(len(sizes))), **kwargs)
 
 
-def _lower_triangle(m: Array, k: int) -> Array:
-    """True on and below the k-th diagonal of the last two axes."""
-    if m.ndim < 2:
-        fail("bad-axis", f"expected an array of at least two axes; got {m.type}")
-    return less_equal(_diagonal_of(m.shape[-2], m.shape[-1]), k)
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803
+    """The powers N - 1 … 0 of the vector `x`, as columns."""
+    column = lift(x)
+    if column.ndim != 1:
+        fail("shape-mismatch", f"expected a vector; got {column.type}")
+    count = column.shape[0] if N is None else N
+    if not isinstance(count, int) or count < 0:
+        fail("bad-shape", f"expected N to be a number of 0 or more; got {count}")
+    powers = [ones_like(column)]
+    for _ in range(count - 1):
+        powers.append(multiply(powers[-1], column))
+    if not count:
+        return zeros((column.shape[0], 0), column.dtype)
+    return stack(powers[:count] if increasing else powers[:count][::-1], 1)
 
 
-def _diagonal_of(rows: Size, columns: Size) -> Array:
-    """For each element, the number of the diagonal that it is on."""
-    shape = (rows, columns)
-    row = emit("iota", shape=shape, axis=0, dtype="i32")
-    return subtract(emit("iota", shape=shape, axis=1, dtype="i32"), row)
+def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+    """The position along each axis of a number that counts elements row by row."""
+    rest, found = lift(indices), []
+    sizes = as_shape(shape)
+    for size in reversed(sizes[1:]):
+        found.append(remainder(rest, size))
+        rest = floor_divide(rest, size)
+    return (rest, *reversed(found)) if sizes else ()
+
+
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
+    """The number of an element, counted row by row; positions must lie inside."""
+    sizes = as_shape(dims)
+    if len(multi_index) != len(sizes) or not sizes:
+        fail(
+            "shape-mismatch",
+            f"expected one position for each of {len(sizes)} axes; got "
+            f"{len(multi_index)}",
+        )
+    number = lift(multi_index[0])
+    for position, size in zip(multi_index[1:], sizes[1:], strict=True):
+        number = add(multiply(number, size), position)
+    return number

@@ -16,49 +16,11 @@ from aotc.errors import InputError
 from aotc.frontends.archives import load_arrays
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
+from aotc.frontends.dims import Dim, DimTerm
 from aotc.frontends.places import fail
-from aotc.frontends.program import Contract
 from aotc.pytree import flatten, leaf_names
 
 # ---- inputs of each call ------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Dim:
-    """A size that is known only when the model runs, and its contract.
-
-    Args:
-        name: equal names are equal sizes, over all inputs of an entry.
-        min: least size (0 or more).
-        max: greatest size, or None for no bound.
-        multiple_of: the size divides by this.
-    """
-
-    name: str
-    min: int = 1
-    max: int | None = None
-    multiple_of: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse names and contracts that no size can have."""
-        if not self.name.isidentifier():
-            fail(
-                "bad-contract",
-                f"expected a Dim name like a Python name; got {self.name!r}",
-            )
-        possible = self.min >= 0 and self.multiple_of >= 1
-        if possible and self.max is not None:
-            possible = self.max // self.multiple_of * self.multiple_of >= self.min
-        if not possible:
-            fail(
-                "bad-contract",
-                f"Dim '{self.name}' allows no size: min {self.min}, max {self.max}, "
-                f"multiple_of {self.multiple_of}",
-            )
-
-    def contract(self) -> Contract:
-        """The same facts for the graph."""
-        return Contract(self.name, self.min, self.max, self.multiple_of)
 
 
 @dataclass(frozen=True)
@@ -66,11 +28,12 @@ class Spec:
     """The type of an input that is given at each call.
 
     Args:
-        shape: sizes as ints, names, or `Dim`s where a size has a contract.
+        shape: sizes as ints, names, or `Dim`s where a size has a contract; `2 * n + 1`
+            for a Dim n is a size as well.
         dtype: element type, such as "f32".
     """
 
-    shape: tuple[int | str | Dim, ...]
+    shape: tuple[int | DimTerm, ...]
     dtype: str = "f32"
 
     def __init__(self, shape: Any, dtype: Any = "f32") -> None:
@@ -79,10 +42,10 @@ class Spec:
         object.__setattr__(self, "dtype", dtypes.canonical(dtype))
 
 
-def _checked_size(size: Any) -> int | Dim:
+def _checked_size(size: Any) -> int | DimTerm:
     if isinstance(size, str):
         return Dim(size)
-    if isinstance(size, Dim):
+    if isinstance(size, DimTerm):
         return size
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
         fail("bad-spec", f"expected sizes that are ints, names or Dims; got {size!r}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -14,9 +12,9 @@ from aotc.dialects.types import Dim, Size
 from aotc.frontends.array import Array
 from aotc.frontends.axes import one_axis
 from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
-from aotc.frontends.elementwise import add, less, multiply, where
+from aotc.frontends.cutting import narrowed
+from aotc.frontends.elementwise import add, less, where
 from aotc.frontends.places import fail
-from aotc.frontends.sizes import bounds, describe_contracts
 from aotc.frontends.tracing import emit
 
 
@@ -74,100 +72,12 @@ def _basic(x: Array, keys: Sequence[Any]) -> Array:
         if key is None:
             sizes.append(1)
             continue
-        x = _narrowed(x, axis, key)
+        x = narrowed(x, axis, key)
         if isinstance(key, slice):
             sizes.append(x.shape[axis])
         axis += 1
     same = tuple(sizes) == x.shape
     return x if same else emit("reshape", x, shape=tuple(sizes))
-
-
-# ---- one axis -----------------------------------------------------------------------
-
-
-def _narrowed(x: Array, axis: int, key: Any) -> Array:
-    size = x.shape[axis]
-    if isinstance(key, slice):
-        ends = [end for end in (key.start, key.stop, key.step) if end is not None]
-        if not ends:
-            return x
-        if isinstance(size, Dim) or any(isinstance(end, Dim) for end in ends):
-            return _slice_symbolic(x, axis, key)
-        return _slice_fixed(x, axis, key.indices(size))
-    if isinstance(size, int) and not isinstance(key, Dim) and not -size <= key < size:
-        fail("bad-index", f"index {key} is out of bounds for axis {axis} of {x.type}")
-    start = _from_front(key, size)
-    _require_inside(x, axis, start, start + 1)
-    return _cut(x, axis, start, 1, 1)
-
-
-def _slice_fixed(x: Array, axis: int, ends: tuple[int, int, int]) -> Array:
-    positions = range(*ends)
-    if positions.step > 0:
-        return _cut(x, axis, positions.start, len(positions), positions.step)
-    forward = positions[::-1]
-    x = _cut(x, axis, max(forward.start, 0), len(forward), forward.step)
-    return emit("reverse", x, axes=(axis,))
-
-
-def _slice_symbolic(x: Array, axis: int, key: slice) -> Array:
-    """Slices whose number of elements depends on a symbolic size."""
-    size = x.shape[axis]
-    step = 1 if key.step is None else key.step
-    if step == -1 and key.start is None and key.stop is None:
-        return emit("reverse", x, axes=(axis,))
-    if not isinstance(step, int) or step < 1:
-        fail(
-            "symbolic-size",
-            f"axis {axis} of {x.type} has a size known only when the model runs; it "
-            f"can be sliced in rising steps only, not by {step}",
-        )
-    start = 0 if key.start is None else _from_front(key.start, size)
-    stop = size if key.stop is None else _from_front(key.stop, size)
-    _require_inside(x, axis, start, stop)
-    distance = stop - start
-    count = distance if step == 1 else (distance + (step - 1)) // step
-    return _cut(x, axis, start, count, step)
-
-
-def _from_front(end: Any, size: Size) -> Size:
-    """A position counted from the front; negative ones count from the end."""
-    if isinstance(end, Dim):
-        return end
-    number = operator.index(end)
-    return size + number if number < 0 else number
-
-
-def _require_inside(x: Array, axis: int, start: Size, stop: Size) -> None:
-    """Refuse elements that the contracts do not prove to be there."""
-    size = x.shape[axis]
-    rising = ((0, start), (start, stop), (stop, size))
-    missing = max(-bounds(high - low)[0] for low, high in rising)
-    if missing <= 0:
-        return
-    known = isinstance(size, Dim) and math.isfinite(missing)
-    least = bounds(size)[0] + missing
-    promise = f"aotc.Dim('{size}', min={least})" if known else "a max of each size"
-    fail(
-        "symbolic-size",
-        f"the elements {start} to {stop} of axis {axis} of {x.type} are not provably "
-        f"there; promised: {describe_contracts()}",
-        f"promise more, such as {promise}, or use a mask",
-    )
-
-
-def _cut(x: Array, axis: int, start: Size, count: Size, step: int) -> Array:
-    """`count` elements from `start` in steps of `step`, which are there."""
-    if isinstance(start, Dim):  # a slice takes fixed starts, indices may be anywhere
-        line = emit("iota", shape=(count,), axis=0, dtype="i32")
-        return emit("gather", x, add(multiply(line, step), start), axis=axis)
-    if start == 0 and step == 1 and count == x.shape[axis]:
-        return x
-    first, sizes, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    first[axis], sizes[axis], strides[axis] = start, count, step
-    return emit(
-        "slice", x, start=tuple(first), sizes=tuple(sizes), strides=tuple(strides)
-    )
 
 
 # ---- positions that the model computes ----------------------------------------------
@@ -192,7 +102,13 @@ def take(
         fail("bad-index", f"expected mode 'raise' or 'clip'; got {mode!r}")
     if mode == "raise" and positions.dtype in dtypes.SIGNED:
         positions = _counted_from_front(x, number, positions)
-    return emit("gather", x, positions, axis=number)
+    along = tuple(range(number, number + positions.ndim))
+    kept = [
+        *range(number),
+        *range(number + positions.ndim, x.ndim - 1 + positions.ndim),
+    ]
+    maps = {"axes": (number,), "along": along, "kept": tuple(kept), "mode": "clip"}
+    return emit("gather", x, positions, **maps)
 
 
 def _flat(a: ArrayLike) -> Array:

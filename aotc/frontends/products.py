@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aotc.dtypes import canonical
 from aotc.frontends.array import Array
-from aotc.frontends.axes import axis_list
-from aotc.frontends.broadcasting import broadcast_shapes, broadcast_to
+from aotc.frontends.axes import axis_list, one_axis
+from aotc.frontends.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.frontends.conversion import ArrayLike, one_dtype
-from aotc.frontends.elementwise import multiply
+from aotc.frontends.elementwise import multiply, subtract
 from aotc.frontends.places import fail
-from aotc.frontends.reducing import sum as total
-from aotc.frontends.shaping import ravel, reshape, squeeze, transpose
+from aotc.frontends.shaping import ravel, reshape, roll, squeeze
 from aotc.frontends.tracing import emit
 
 AxisPair = tuple[Sequence[int], Sequence[int]]
 
 
 def dot_general(
-    x: ArrayLike, y: ArrayLike, contract: AxisPair, batch: AxisPair = ((), ())
+    x: ArrayLike,
+    y: ArrayLike,
+    contract: AxisPair,
+    batch: AxisPair = ((), ()),
+    dtype: Any = None,
 ) -> Array:
     """Sum of products over the axes `contract` for each index of the axes `batch`.
 
-    Result axes: batch, the rest of x, the rest of y.
+    Result axes: batch, the rest of x, the rest of y. `dtype` may be wider than the
+    operands': products of i8 summed in i32.
     """
     x, y = one_dtype(x, y)
     return emit(
@@ -34,6 +39,7 @@ def dot_general(
         rhs_batch=tuple(batch[1]),
         lhs_contract=tuple(contract[0]),
         rhs_contract=tuple(contract[1]),
+        dtype="" if dtype is None else canonical(dtype),
     )
 
 
@@ -104,71 +110,39 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
     """Sum of products over `axes`: a count, or a pair of axis lists."""
     x, y = one_dtype(a, b)
     if isinstance(axes, int):
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            fail("bad-axis", f"cannot sum over {axes} axes of {x.type} and {y.type}")
         axes = (range(x.ndim - axes, x.ndim), range(axes))
-    return dot_general(x, y, (axis_list(x, axes[0]), axis_list(y, axes[1])))
+    left, right = axis_list(x, axes[0]), axis_list(y, axes[1])
+    if len(left) != len(right):
+        fail("bad-axis", f"expected as many axes of both arrays; got {axes}")
+    return dot_general(x, y, (left, right))
 
 
-# ---- einsum -------------------------------------------------------------------------
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
+    """Every element of `a` times the whole of `b`, in its place."""
+    x, y = one_dtype(a, b)
+    rank = max(x.ndim, y.ndim)
+    x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    y = reshape(y, (1,) * (rank - y.ndim) + y.shape)
+    pairs = list(zip(x.shape, y.shape, strict=True))
+    blocks = multiply(
+        reshape(x, [size for n, _ in pairs for size in (n, 1)]),
+        reshape(y, [size for _, n in pairs for size in (1, n)]),
+    )
+    return reshape(blocks, [n * m for n, m in pairs])
 
 
-def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
-    """Sums of products by Einstein's notation: one letter per axis, no diagonals."""
-    inputs, output = _parse(subscripts, len(operands))
-    arrays = one_dtype(*operands)
-    for letters, array in zip(inputs, arrays, strict=True):
-        if len(letters) != array.ndim or len(set(letters)) != len(letters):
-            fail(
-                "bad-subscripts",
-                f"'{letters}' does not name each axis of {array.type} once",
-            )
-    letters, result = inputs[0], arrays[0]
-    for number in range(1, len(arrays)):
-        kept = set(output).union(*inputs[number + 1 :])
-        letters, result = _product(
-            letters, result, inputs[number], arrays[number], kept
-        )
-    letters, result = _summed(letters, result, set(output))
-    return transpose(result, [letters.index(letter) for letter in output])
+def cross(a: ArrayLike, b: ArrayLike, axis: int = -1) -> Array:
+    """The vector at right angles to two vectors of three elements along `axis`."""
+    x, y = common(a, b)
+    number = one_axis(x, axis)
+    if x.shape[number] != 3:
+        fail("shape-mismatch", f"expected 3 elements along axis {axis}; got {x.type}")
 
+    def turned(v: Array, by: int) -> Array:
+        return roll(v, -by, number)
 
-def _parse(subscripts: str, count: int) -> tuple[list[str], str]:
-    """`"ij,jk->ik"` → (["ij", "jk"], "ik"); without an arrow, letters used once."""
-    text = subscripts.replace(" ", "")
-    left, arrow, output = text.partition("->")
-    inputs = left.split(",")
-    letters = left.replace(",", "")
-    if not arrow:
-        output = "".join(sorted(c for c in letters if letters.count(c) == 1))
-    valid = all(c.isalpha() for c in letters + output) and set(output) <= set(letters)
-    if not valid or len(inputs) != count or len(set(output)) != len(output):
-        fail(
-            "bad-subscripts",
-            f"expected letters for {count} arrays, such as 'ij,jk->ik'; got "
-            f"'{subscripts}'",
-        )
-    return inputs, output
-
-
-def _summed(letters: str, x: Array, kept: set[str]) -> tuple[str, Array]:
-    """`x` without the axes that no one needs any more."""
-    gone = [axis for axis, letter in enumerate(letters) if letter not in kept]
-    rest = "".join(letter for letter in letters if letter in kept)
-    return rest, total(x, tuple(gone)) if gone else x
-
-
-def _product(
-    left: str, x: Array, right: str, y: Array, kept: set[str]
-) -> tuple[str, Array]:
-    """The product of two operands, with the letters of its axes."""
-    left, x = _summed(left, x, kept | set(right))
-    right, y = _summed(right, y, kept | set(left))
-    shared = [letter for letter in left if letter in right]
-    batch = [letter for letter in shared if letter in kept]
-    summed = [letter for letter in shared if letter not in kept]
-    rest = [c for c in left + right if c not in shared]
-
-    def axes(letters: list[str]) -> AxisPair:
-        return [left.index(c) for c in letters], [right.index(c) for c in letters]
-
-    result = dot_general(x, y, axes(summed), axes(batch))
-    return "".join(batch + rest), result
+    return subtract(
+        multiply(turned(x, 1), turned(y, 2)), multiply(turned(x, 2), turned(y, 1))
+    )

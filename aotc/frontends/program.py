@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Tensor
 from aotc.pytree import Structure
-
-
-@dataclass(frozen=True)
-class Contract:
-    """The promise of a symbol: every call binds it within these bounds."""
-
-    name: str
-    min: int = 1
-    max: int | None = None
-    multiple_of: int = 1
-
-    def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
-        return {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
 
 
 @dataclass(frozen=True)
@@ -103,8 +89,3 @@ class Program:
     def entry(self, name: str) -> Entry:
         """The entry called `name`."""
         return next(entry for entry in self.entries if entry.name == name)
-
-
-def contract_names(contracts: Sequence[Contract]) -> list[str]:
-    """Symbol names in the order of their numbers."""
-    return [contract.name for contract in contracts]

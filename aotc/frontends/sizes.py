@@ -1,95 +1,73 @@
-"""What contracts prove about symbolic sizes: the least and greatest they can be.
-
-A size is an affine expression over symbols. Interval arithmetic over the symbols'
-contracts bounds it; what correlates (`n - n`) was simplified away before.
-"""
+"""What frontends ask about sizes: what the contracts promise, and what slices leave."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import operator
+from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.types import Dim, Size
-from aotc.frontends.program import Contract
+from aotc.dialects.types import Dim, Size, bounds, ceil_divide, maximum, minimum
+from aotc.frontends.places import fail
 from aotc.frontends.tracing import current_trace
-from aotc.mlir import ir
 
-Bounds = tuple[float, float]
-
-
-def bounds(size: Size) -> Bounds:
-    """The least and greatest value of `size` in the function being traced."""
-    if not isinstance(size, Dim):
-        return size, size
-    trace = current_trace()
-    return _bounds(size.expr, trace.contracts if trace else ())
+__all__ = ["Span", "bounds", "describe_contracts", "position_of", "slice_span"]
 
 
 def describe_contracts() -> str:
     """`batch >= 1, length in [1, 512]`: what is promised in the current function."""
     trace = current_trace()
-    return ", ".join(_describe(c) for c in trace.contracts) if trace else ""
+    return ", ".join(map(str, trace.contracts)) if trace else ""
 
 
-def _describe(contract: Contract) -> str:
-    if contract.max is None:
-        return f"{contract.name} >= {contract.min}"
-    return f"{contract.name} in [{contract.min}, {contract.max}]"
+@dataclass(frozen=True)
+class Span:
+    """The elements `start, start + step, …` of an axis; `count` of them.
+
+    With `backwards`, positions count from the end of the axis.
+    """
+
+    start: Size
+    count: Size
+    step: int
+    backwards: bool = False
 
 
-def _bounds(expr: Any, contracts: Sequence[Contract]) -> Bounds:
-    expr = expr.maybe_downcast()
-    if isinstance(expr, ir.AffineConstantExpr):
-        return expr.value, expr.value
-    if isinstance(expr, ir.AffineSymbolExpr):
-        return _contract_bounds(contracts, expr.position)
-    left, right = _bounds(expr.lhs, contracts), _bounds(expr.rhs, contracts)
-    return next(rule for kind, rule in _RULES if isinstance(expr, kind))(left, right)
+def slice_span(key: slice, size: Size) -> Span:
+    """What `key` takes of an axis of `size`, as NumPy does: ends are cut to the axis.
+
+    A minimum or maximum stands where no contract decides if an end lies inside.
+    """
+    step = 1 if key.step is None else _step(key.step)
+    place = position_of if step > 0 else _position_from_end
+    start = 0 if key.start is None else maximum(place(key.start, size), 0)
+    count = maximum(size - start, 0)
+    if key.stop is not None:
+        stop = maximum(place(key.stop, size), 0)
+        count = minimum(count, maximum(stop - start, 0))
+    steps = ceil_divide(count, abs(step))
+    return Span(minimum(start, size), steps, abs(step), step < 0)
 
 
-def _contract_bounds(contracts: Sequence[Contract], position: int) -> Bounds:
-    if position >= len(contracts):
-        return 0, math.inf
-    contract = contracts[position]
-    step = contract.multiple_of
-    least = -(-contract.min // step) * step
-    return least, math.inf if contract.max is None else contract.max // step * step
+def _step(step: Any) -> int:
+    if isinstance(step, Dim) or operator.index(step) == 0:
+        fail("bad-index", f"expected a slice step that is a number but 0; got {step}")
+    return operator.index(step)
 
 
-def _add(left: Bounds, right: Bounds) -> Bounds:
-    return left[0] + right[0], left[1] + right[1]
+def position_of(end: Any, size: Size) -> Size:
+    """A position counted from the front; a negative `end` counts from the end."""
+    position = end if isinstance(end, Dim) else operator.index(end)
+    low, high = bounds(position)
+    if low < 0 <= high:
+        fail(
+            "symbolic-size",
+            f"the position '{position}' may be negative, which counts from the end, or "
+            f"not; promised: {describe_contracts()}",
+            "promise a min or max that decides it",
+        )
+    return position if low >= 0 else size + position
 
 
-def _multiply(left: Bounds, right: Bounds) -> Bounds:
-    products = [_product(a, b) for a in left for b in right]
-    return min(products), max(products)
-
-
-def _product(a: float, b: float) -> float:
-    return 0 if a == 0 or b == 0 else a * b  # not NaN for 0 * inf
-
-
-def _floor_divide(left: Bounds, right: Bounds) -> Bounds:
-    divisor = right[0]  # affine: a positive constant
-    low, high = (n if math.isinf(n) else n // divisor for n in left)
-    return low, high
-
-
-def _ceil_divide(left: Bounds, right: Bounds) -> Bounds:
-    divisor = right[0]
-    low, high = (n if math.isinf(n) else -(-n // divisor) for n in left)
-    return low, high
-
-
-def _modulo(left: Bounds, right: Bounds) -> Bounds:
-    return 0, right[1] - 1
-
-
-_RULES: list[tuple[Any, Callable[[Bounds, Bounds], Bounds]]] = [
-    (ir.AffineAddExpr, _add),
-    (ir.AffineMulExpr, _multiply),
-    (ir.AffineFloorDivExpr, _floor_divide),
-    (ir.AffineCeilDivExpr, _ceil_divide),
-    (ir.AffineModExpr, _modulo),
-]
+def _position_from_end(end: Any, size: Size) -> Size:
+    """The same position where the axis is read from its end."""
+    return size - 1 - position_of(end, size)

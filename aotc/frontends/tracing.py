@@ -17,11 +17,11 @@ import numpy as np
 
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import in_dtype, several
-from aotc.dialects.types import Tensor, symbol_names
+from aotc.dialects.symbols import Contract, contracts_attribute, known_contracts
+from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail, location, user_line
-from aotc.frontends.program import Contract, contract_names
 from aotc.mlir import func, ir
 
 _current: ContextVar[Trace | None] = ContextVar("aotc_trace", default=None)
@@ -76,7 +76,7 @@ class Trace:
         """Within this block, operations on arrays append to this function."""
         token = _current.set(self)
         try:
-            with context(), symbol_names(contract_names(self.contracts)):
+            with context(), known_contracts(self.contracts):
                 yield
         finally:
             _current.reset(token)
@@ -126,7 +126,7 @@ class Trace:
             whole = ir.FunctionType.get(inputs, [value.type for value in values])
             attributes = self.function.attributes
             attributes["function_type"] = ir.TypeAttr.get(whole)
-            attributes["graph.symbols"] = symbols_attribute(self.contracts)
+            attributes["graph.symbols"] = contracts_attribute(self.contracts)
 
 
 def current_trace() -> Trace | None:
@@ -142,25 +142,6 @@ def fail_leaked(array: Array) -> NoReturn:
         "traced in",
         "return it from that function instead of storing it elsewhere",
     )
-
-
-def symbols_attribute(contracts: Sequence[Contract]) -> Any:
-    """The contracts as the function attribute `graph.symbols`."""
-
-    def number(value: int) -> Any:
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-    rows = []
-    for contract in contracts:
-        row = {
-            "name": ir.StringAttr.get(contract.name),
-            "min": number(contract.min),
-            "multiple_of": number(contract.multiple_of),
-        }
-        if contract.max is not None:
-            row["max"] = number(contract.max)
-        rows.append(ir.DictAttr.get(row))
-    return ir.ArrayAttr.get(rows)
 
 
 def _unique(module: Any, name: str) -> str:

@@ -117,14 +117,10 @@ class Contract:
         return arrays
 
     def _check(self, shapes: tuple[Shape, ...]) -> None:
-        bound: dict[str, tuple[int, Input]] = {}
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.dims):
                 raise spec.error("rank-mismatch", f"shape {_text(shape)}")
-            for dim, size in zip(spec.dims, shape, strict=True):
-                if isinstance(dim, Dim) and dim.is_symbol:
-                    self._bind(bound, spec, dim.text.strip(), size)
-        values = {name: size for name, (size, _) in bound.items()}
+        values = self._values(shapes)
         for spec, shape in zip(self.inputs, shapes, strict=True):
             for dim, size in zip(spec.dims, shape, strict=True):
                 if isinstance(dim, int):
@@ -134,6 +130,40 @@ class Contract:
                     means = f" (where {dim.text} is {wanted})"
                 if size != wanted:
                     raise spec.error("shape-mismatch", f"shape {_text(shape)}{means}")
+
+    def _values(self, shapes: tuple[Shape, ...]) -> dict[str, int]:
+        """What the sizes say that each symbol is: those that are just one, then others.
+
+        A size such as `n * 2 + m` decides n once m is known.
+        """
+        places = [
+            (spec, dim, size)
+            for spec, shape in zip(self.inputs, shapes, strict=True)
+            for dim, size in zip(spec.dims, shape, strict=True)
+            if isinstance(dim, Dim)
+        ]
+        bound: dict[str, tuple[int, Input]] = {}
+        for spec, dim, size in places:
+            if dim.is_symbol:
+                self._bind(bound, spec, dim.text.strip(), size)
+        rest = [place for place in places if not place[1].is_symbol]
+        while ready := [place for place in rest if place[1].decides(bound)]:
+            self._solve(bound, *ready[0])
+        return {name: value for name, (value, _) in bound.items()}
+
+    def _solve(
+        self, bound: dict[str, tuple[int, Input]], spec: Input, dim: Dim, size: int
+    ) -> None:
+        """Bind the symbol that this size decides."""
+        name = dim.decides(bound)
+        assert name is not None
+        known = {other: value for other, (value, _) in bound.items()}
+        value = dim.solve(name, size, known)
+        if value is None:
+            raise spec.error(
+                "shape-mismatch", f"the size {size}: '{dim.text}' is that for no {name}"
+            )
+        self._bind(bound, spec, name, value)
 
     def _bind(
         self, bound: dict[str, tuple[int, Input]], spec: Input, name: str, size: int

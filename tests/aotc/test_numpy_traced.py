@@ -35,7 +35,8 @@ def equal_traced(function, *arrays, least=0):
     expected = eager if isinstance(eager, (list, tuple)) else [eager]
     for ours, at_once in zip(results, expected, strict=True):
         assert ours.dtype == np.asarray(at_once).dtype
-        np.testing.assert_array_equal(ours, np.asarray(at_once))
+        # products may be summed in another order
+        np.testing.assert_allclose(ours, np.asarray(at_once), 1e-6, 1e-6)
     return program
 
 
@@ -115,25 +116,17 @@ def test_different_symbols_do_not_broadcast_and_the_error_names_them():
     assert "sizes n2 and n5 are not provably equal" in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("key", "what"),
-    [
-        (slice(2, None), "the elements 2 to n4 of axis 0"),
-        (slice(None, 2), "the elements 0 to 2 of axis 0"),
-        (slice(-2, None), "the elements n4 - 2 to n4 of axis 0"),
-        (1, "the elements 1 to 2 of axis 0"),
-    ],
-)
-def test_a_slice_that_the_contract_does_not_prove_is_refused(key, what):
+def test_an_element_that_the_contract_does_not_prove_is_refused():
     x = np.zeros((4, 3), "f4")
-    with pytest.raises(InputError) as caught:
-        equal_traced(lambda x: x[key], x, least=1)
-    error = caught.value
-    assert error.code == "symbolic-size"
-    assert what in error.message
-    assert "promised: n4 >= 1" in error.message
-    assert "aotc.Dim('n4', min=2)" in error.hint
-    equal_traced(lambda x: x[key], x, least=2)
+    for key in (1, -2):
+        with pytest.raises(InputError) as caught:
+            equal_traced(lambda x, key=key: x[key], x, least=1)
+        error = caught.value
+        assert error.code == "symbolic-size"
+        assert "of axis 0 of f32[n4, 3] is not provably there" in error.message
+        assert "promised: n4 >= 1" in error.message
+        assert "aotc.Dim('n4', min=2)" in error.hint
+        equal_traced(lambda x, key=key: x[key], x, least=2)
 
 
 def test_a_table_can_be_cut_to_a_symbolic_length_within_its_bounds():
@@ -149,14 +142,8 @@ def test_a_table_can_be_cut_to_a_symbolic_length_within_its_bounds():
     x = np.ones((4, 2), "f4")
     results = reference.evaluate(traced(6), "cut", [x])
     np.testing.assert_array_equal(results[1], table[:4] + 1)
-    with pytest.raises(InputError, match=r"promised: length in \[1, 7\]"):
+    with pytest.raises(InputError, match=r"sizes min\(length, 6\) and length"):
         traced(7)
-
-
-@pytest.mark.parametrize("key", [slice(None, None, -2), slice(None, 2, -1)])
-def test_a_symbolic_axis_is_sliced_in_rising_steps_only(key):
-    with pytest.raises(InputError, match="rising steps only"):
-        equal_traced(lambda x: x[key], np.zeros((4, 3), "f4"), least=2)
 
 
 def test_a_reshape_that_no_contract_proves_is_refused():
@@ -173,6 +160,7 @@ def test_python_cannot_decide_on_a_symbolic_size():
         lambda x: len(x),
         lambda x: list(x),
         lambda x: anp.split(x, 2),
+        lambda x: x[: 2 - x.shape[0]],
     ):
         with pytest.raises(InputError) as caught:
             equal_traced(decide, np.zeros((4, 3), "f4"))

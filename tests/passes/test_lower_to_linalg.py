@@ -38,9 +38,9 @@ def test_an_empty_result_is_not_computed(model):
     assert "math.exp" not in str(empty.module)
 
 
-def test_refuses_a_size_that_no_input_has_by_itself(model):
+def test_refuses_a_symbol_that_no_size_decides(model):
     odd = model(lambda x: x * 2.0, "f32[4]", symbols=("n",))
-    with pytest.raises(CompileError, match="no input has the size 's0' by itself"):
+    with pytest.raises(CompileError, match="no size of an input says what 'n' is"):
         odd.run("lower-to-linalg")
 
 

@@ -1,0 +1,66 @@
+"""Positions and slices of one axis: the elements that are there, and where they are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aotc.dialects.types import Dim, Size, bounds
+from aotc.frontends.array import Array
+from aotc.frontends.places import fail
+from aotc.frontends.sizes import Span, describe_contracts, position_of, slice_span
+from aotc.frontends.tracing import emit
+
+
+def narrowed(x: Array, axis: int, key: Any) -> Array:
+    """`x` with what a slice takes of an axis, or with one element of it."""
+    size = x.shape[axis]
+    if isinstance(key, slice):
+        return sliced(x, axis, slice_span(key, size))
+    start = position_of(key, size)
+    _require_inside(x, axis, key, start)
+    return cut(x, axis, start, 1)
+
+
+def sliced(x: Array, axis: int, span: Span) -> Array:
+    """The elements of a span."""
+    size = x.shape[axis]
+    if not span.backwards:
+        return cut(x, axis, span.start, span.count, span.step)
+    first = size - 1 - span.start - (span.count - 1) * span.step
+    if isinstance(first, Dim) or first < 0 or span.count == 0:
+        backwards = emit("reverse", x, axes=(axis,))
+        return cut(backwards, axis, span.start, span.count, span.step)
+    part = cut(x, axis, first, span.count, span.step)
+    return emit("reverse", part, axes=(axis,))
+
+
+def cut(x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Array:
+    """`count` elements of an axis from `start` in steps of `step`, which are there."""
+    if start == 0 and step == 1 and count == x.shape[axis]:
+        return x
+    first: list[Size] = [0] * x.ndim
+    sizes, strides = list(x.shape), [1] * x.ndim
+    first[axis], sizes[axis], strides[axis] = start, count, step
+    return emit(
+        "slice", x, start=tuple(first), sizes=tuple(sizes), strides=tuple(strides)
+    )
+
+
+def _require_inside(x: Array, axis: int, key: Any, position: Size) -> None:
+    """Refuse an element that the contracts do not prove to be there."""
+    size = x.shape[axis]
+    missing = max(-bounds(position)[0], 1 - bounds(size - position)[0])
+    if missing <= 0:
+        return
+    if isinstance(size, int) and isinstance(position, int):
+        fail("bad-index", f"index {key} is out of bounds for axis {axis} of {x.type}")
+    known = isinstance(size, Dim) and math.isfinite(missing)
+    least = bounds(size)[0] + missing
+    promise = f"aotc.Dim('{size}', min={least})" if known else "a max of each size"
+    fail(
+        "symbolic-size",
+        f"the element {position} of axis {axis} of {x.type} is not provably there; "
+        f"promised: {describe_contracts()}",
+        f"promise more, such as {promise}, or use a mask",
+    )

@@ -1,0 +1,415 @@
+"""Affine expressions over symbols: what sizes are made of.
+
+MLIR keeps them simplified and compares them; this file evaluates, bounds and prints
+them, and says `max` and `min` in them.
+
+Note [minimum and maximum]: affine expressions have no max. They can say it: for every
+y of less than 2**61 in size, `y floordiv (2**61 - 1)` is -1 where y is negative and 0
+elsewhere, so `y * (y floordiv (2**61 - 1))` is max(-y, 0). From that,
+
+    max(a, b) = a + max(b - a, 0)        min(a, b) = a - max(a - b, 0)
+
+and of max(d, 0) = d + max(-d, 0) one spelling is chosen. So a maximum is an expression
+like any other: equal ones are equal types, min(n, 3) + max(n - 3, 0) is n, and neither
+passes nor control flow need to know. (The divisor is prime, so MLIR cancels no factor.)
+`extremum` reads the spelling back, for bounds, printing and lowering.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from aotc.dialects.symbols import contract_of, symbol_bounds
+from aotc.mlir import ir
+
+Expr = Any
+Number = int | float | Fraction
+Atoms = dict[Expr, Any]
+Bounds = tuple[Number, Number]
+
+_HUGE = 2**61 - 1
+_ROUNDS = 8  # of simplification, in case two spellings alternate
+
+
+def constant(value: int) -> Expr:
+    """The expression of a number."""
+    return ir.AffineConstantExpr.get(value)
+
+
+def simplified(expr: Expr) -> Expr:
+    """The expression as MLIR spells it; one simplification may allow another."""
+    count = symbol_count([expr])
+    for _ in range(_ROUNDS):
+        before, expr = expr, ir.AffineExpr.simplify_affine_expr(expr, 0, count)
+        if expr == before:
+            break
+    return expr.maybe_downcast()
+
+
+def symbol_count(exprs: Iterable[Expr]) -> int:
+    """One more than the highest symbol that any of `exprs` mentions."""
+    return max((max(symbols_in(expr), default=-1) + 1 for expr in exprs), default=0)
+
+
+def symbols_in(expr: Expr) -> set[int]:
+    """The numbers of the symbols that an expression mentions."""
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return {int(expr.position)}
+    if isinstance(expr, ir.AffineBinaryExpr):
+        return symbols_in(expr.lhs) | symbols_in(expr.rhs)
+    return set()
+
+
+# ---- values -------------------------------------------------------------------------
+
+_BINARY: list[tuple[Any, Callable[[int, int], int]]] = [
+    (ir.AffineAddExpr, lambda a, b: a + b),
+    (ir.AffineMulExpr, lambda a, b: a * b),
+    (ir.AffineFloorDivExpr, lambda a, b: a // b),
+    (ir.AffineCeilDivExpr, lambda a, b: -(-a // b)),
+    (ir.AffineModExpr, lambda a, b: a % b),
+]
+
+
+def evaluate(expr: Expr, values: Sequence[int]) -> int:
+    """The number that `expr` is when symbol i has value `values[i]`."""
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineConstantExpr):
+        return int(expr.value)
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return int(values[expr.position])
+    left, right = evaluate(expr.lhs, values), evaluate(expr.rhs, values)
+    return next(rule for kind, rule in _BINARY if isinstance(expr, kind))(left, right)
+
+
+# ---- sums ---------------------------------------------------------------------------
+
+
+def as_sum(expr: Expr) -> tuple[Atoms, int]:
+    """The expression as factors of what is no sum or multiple itself, and a number.
+
+    `s0 * 2 + s0 floordiv 3 - 1` gives `({s0: 2, s0 floordiv 3: 1}, -1)`.
+    """
+    atoms: Atoms = {}
+    number = _add_terms(expr, 1, atoms)
+    return {atom: factor for atom, factor in atoms.items() if factor}, number
+
+
+def _add_terms(expr: Expr, factor: int, atoms: Atoms) -> int:
+    """Add `factor * expr` to `atoms`; returns the number that is left."""
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineConstantExpr):
+        return factor * int(expr.value)
+    if isinstance(expr, ir.AffineAddExpr):
+        left = _add_terms(expr.lhs, factor, atoms)
+        return left + _add_terms(expr.rhs, factor, atoms)
+    if isinstance(expr, ir.AffineMulExpr):
+        by = expr.rhs.maybe_downcast()
+        if isinstance(by, ir.AffineConstantExpr):
+            return _add_terms(expr.lhs, factor * int(by.value), atoms)
+    atoms[expr] = atoms.get(expr, 0) + factor
+    return 0
+
+
+def _sum_of(atoms: Atoms, number: int) -> Expr:
+    total = constant(number)
+    for atom, factor in atoms.items():
+        total = total + atom * factor
+    return simplified(total)
+
+
+def factors(exprs: Iterable[Expr]) -> tuple[int, Counter[Expr]]:
+    """The product of `exprs` as a number and symbolic factors.
+
+    (MLIR neither orders products nor multiplies them out.)
+    """
+    number, symbolic = 1, Counter[Expr]()
+    rest = [simplified(expr) for expr in exprs]
+    while rest:
+        expr = rest.pop()
+        if isinstance(expr, ir.AffineMulExpr) and _unspelled(expr) is None:
+            rest += [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
+            continue
+        atoms, left = as_sum(expr)
+        common = math.gcd(left, *atoms.values())
+        number *= common if atoms else left
+        if atoms:
+            parts = {atom: factor // common for atom, factor in atoms.items()}
+            symbolic[expr if common == 1 else _sum_of(parts, left // common)] += 1
+    return number, symbolic
+
+
+# ---- minimum and maximum ------------------------------------------------------------
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    """max(a, b), see Note [minimum and maximum]."""
+    return simplified(a + _above_zero(simplified(b + a * -1)))
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    """min(a, b)."""
+    return simplified(a + _above_zero(simplified(a + b * -1)) * -1)
+
+
+def _above_zero(d: Expr) -> Expr:
+    """max(d, 0), in one spelling for all multiples of d and -d."""
+    atoms, number = as_sum(d)
+    common = math.gcd(number, *atoms.values())
+    if not atoms:
+        return constant(max(number, 0))
+    nested = _unspelled(*atoms) if len(atoms) == 1 else None
+    if nested is not None:  # max(max(e, 0) - 1, 0) is max(e - 1, 0)
+        (factor,) = atoms.values()
+        if factor == 1 and number <= 0:
+            return _above_zero(simplified(nested + number))
+        if factor == -1 and number >= 0:
+            return d + _above_zero(simplified(nested + -number))
+    part = {atom: factor // common for atom, factor in atoms.items()}
+    up = _sum_of(part, number // common)
+    down = _sum_of({atom: -factor for atom, factor in part.items()}, -number // common)
+    if str(down) < str(up):
+        return _spelled(down) * common
+    return (up + _spelled(up)) * common
+
+
+def _spelled(y: Expr) -> Expr:
+    """max(-y, 0)."""
+    return y * ir.AffineExpr.get_floor_div(y, constant(_HUGE))
+
+
+def _unspelled(expr: Expr) -> Expr | None:
+    """The d of which `expr` is max(d, 0), or None."""
+    if not isinstance(expr, ir.AffineMulExpr):
+        return None
+    sign = expr.rhs.maybe_downcast()
+    if not isinstance(sign, ir.AffineFloorDivExpr) or sign.lhs != expr.lhs:
+        return None
+    return simplified(expr.lhs * -1) if sign.rhs == constant(_HUGE) else None
+
+
+def has_extremum(expr: Expr) -> bool:
+    """Whether a minimum or maximum is anywhere in the expression."""
+    if not isinstance(expr, ir.AffineBinaryExpr):
+        return False
+    parts = (expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast())
+    return _unspelled(expr) is not None or any(map(has_extremum, parts))
+
+
+def extremum(expr: Expr) -> tuple[str, Expr, Expr] | None:
+    """("max" or "min", a, b) where `expr` is the maximum or minimum of a and b."""
+    atoms, number = as_sum(expr)
+    found = {
+        atom: d
+        for atom, factor in atoms.items()
+        if factor in (1, -1) and (d := _unspelled(atom)) is not None
+    }
+    if not found:
+        return None
+    return _limited(atoms, number, found) or _outermost(atoms, number, found)
+
+
+def _outermost(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr]:
+    """`rest + max(d, 0)` and `rest - max(d, 0)`; others are nested in the longest."""
+    outer = max(found, key=lambda atom: len(str(atom)))
+    factor = atoms.pop(outer)
+    rest = _sum_of(atoms, number)
+    other = simplified(rest + found[outer] * factor)
+    return ("max", other, rest) if factor == 1 else ("min", rest, other)
+
+
+def _limited(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr] | None:
+    """`max(d, 0) - max(d - c, 0)`, which is min(max(d, 0), c) for a number c >= 0."""
+    for upper, lower in itertools.permutations(found, 2):
+        limit = simplified(found[upper] + found[lower] * -1)
+        if (atoms[upper], atoms[lower]) == (1, -1) and _is_number(limit):
+            kept = lower if limit.value < 0 else upper
+            rest = _sum_of(_without(atoms, upper, lower), number)
+            both = simplified(rest + kept * atoms[kept]), simplified(rest + limit)
+            return ("max" if limit.value < 0 else "min", *both)
+    return None
+
+
+def _without(atoms: Atoms, *gone: Expr) -> Atoms:
+    return {atom: factor for atom, factor in atoms.items() if atom not in gone}
+
+
+# ---- bounds -------------------------------------------------------------------------
+
+
+def bounds(expr: Expr) -> Bounds:
+    """The least and greatest value of `expr` by the known contracts."""
+    return _least(expr), -_least(simplified(expr * -1))
+
+
+def _least(expr: Expr) -> Number:
+    found = extremum(expr)
+    if found is not None:
+        kind, a, b = found
+        return (max if kind == "max" else min)(_least(a), _least(b))
+    atoms, number = as_sum(expr)
+    return max(_least_sum(atoms, number), _ceil(_least_relaxed(atoms, number)))
+
+
+def _ceil(value: Number) -> Number:
+    """`math.ceil` that leaves infinities alone."""
+    return value if isinstance(value, float) else math.ceil(value)
+
+
+def _least_sum(atoms: Atoms, number: Number) -> Number:
+    """By interval arithmetic, as if the atoms had nothing to do with each other."""
+    total = number
+    for atom, factor in atoms.items():
+        low, high = _atom_bounds(atom)
+        total += _product(factor, low if factor > 0 else high)
+    return total
+
+
+def _least_relaxed(atoms: Atoms, number: int) -> Number:
+    """With every quotient bounded by the fraction, so that `n - n // 2` adds up."""
+    relaxed: Atoms = {}
+    total = Fraction(number)
+    for atom, factor in atoms.items():
+        if isinstance(atom, ir.AffineFloorDivExpr) and _is_number(atom.rhs):
+            by = int(atom.rhs.maybe_downcast().value)
+            inner, offset = as_sum(atom.lhs)
+            # e / by - (by - 1) / by <= e // by <= e / by
+            total += Fraction(factor * (offset - (by - 1 if factor > 0 else 0)), by)
+            parts = {a: Fraction(factor * f, by) for a, f in inner.items()}
+        else:
+            parts = {atom: Fraction(factor)}
+        for part, share in parts.items():
+            relaxed[part] = relaxed.get(part, 0) + share
+    return _least_sum({a: f for a, f in relaxed.items() if f}, total)
+
+
+def _is_number(expr: Expr) -> bool:
+    return isinstance(expr.maybe_downcast(), ir.AffineConstantExpr)
+
+
+def _atom_bounds(atom: Expr) -> Bounds:
+    if isinstance(atom, ir.AffineSymbolExpr):
+        return symbol_bounds(atom.position)
+    positive = _unspelled(atom)
+    if positive is not None:
+        low, high = bounds(positive)
+        return max(low, 0), max(high, 0)
+    left, right = bounds(simplified(atom.lhs)), bounds(simplified(atom.rhs))
+    return next(rule for kind, rule in _BOUNDS if isinstance(atom, kind))(left, right)
+
+
+def _multiply(left: Bounds, right: Bounds) -> Bounds:
+    products = [_product(a, b) for a in left for b in right]
+    return min(products), max(products)
+
+
+def _product(a: Number, b: Number) -> Number:
+    return 0 if a == 0 or b == 0 else a * b  # not NaN for 0 * inf
+
+
+def _floor_divide(left: Bounds, right: Bounds) -> Bounds:
+    quotients = [_quotient(a, b) for a in left for b in right]
+    return min(quotients), max(quotients)
+
+
+def _quotient(a: Number, b: Number) -> Number:
+    """Of which `a` or `b > 0` may be infinite: the floor of a / b."""
+    if math.isinf(a):
+        return a
+    return -1 if a < 0 and math.isinf(b) else 0 if math.isinf(b) else a // b
+
+
+def _ceil_divide(left: Bounds, right: Bounds) -> Bounds:
+    low, high = _floor_divide((-left[1], -left[0]), right)
+    return -high, -low
+
+
+def _modulo(left: Bounds, right: Bounds) -> Bounds:
+    most = right[1] - 1
+    return 0, min(left[1], most) if left[0] >= 0 else most
+
+
+_BOUNDS: list[tuple[Any, Callable[[Bounds, Bounds], Bounds]]] = [
+    (ir.AffineMulExpr, _multiply),
+    (ir.AffineFloorDivExpr, _floor_divide),
+    (ir.AffineCeilDivExpr, _ceil_divide),
+    (ir.AffineModExpr, _modulo),
+]
+
+
+# ---- text ---------------------------------------------------------------------------
+
+
+def text(expr: Expr) -> str:
+    """`n * 2 - 1`, `min(n, 3)`: the expression in the words of the contracts.
+
+    The manifest holds this text, and `aotc.artifacts.shapes.Dim` reads it.
+    """
+    found = extremum(expr)
+    if found is not None:
+        kind, a, b = found
+        return f"{kind}({text(a)}, {text(b)})"
+    atoms, number = as_sum(expr)
+    plus = [_term(atom, factor) for atom, factor in atoms.items() if factor > 0]
+    minus = [_term(atom, -factor) for atom, factor in atoms.items() if factor < 0]
+    if number >= 0:
+        plus += [str(number)] if number or not atoms else []
+    else:
+        minus.append(str(-number))
+    return " - ".join([" + ".join(plus) or "0", *minus])
+
+
+def _term(atom: Expr, factor: int) -> str:
+    """A positive multiple of an atom."""
+    if isinstance(atom, ir.AffineSymbolExpr):
+        step = _step(atom.position)
+        if factor % step == 0:
+            return _times(_name(atom.position), factor // step)
+        if step % factor == 0:
+            return f"{_name(atom.position)} // {step // factor}"
+    words = _atom(atom)
+    mixed = factor > 1 and ("//" in words or "%" in words)
+    return _times(f"({words})" if mixed else words, factor)
+
+
+def _times(words: str, factor: int) -> str:
+    return words if factor == 1 else f"{words} * {factor}"
+
+
+def _name(position: int) -> str:
+    contract = contract_of(position)
+    return f"s{position}" if contract is None else contract.name
+
+
+def _step(position: int) -> int:
+    contract = contract_of(position)
+    return 1 if contract is None else contract.multiple_of
+
+
+_SIGNS = [
+    (ir.AffineMulExpr, "*"),
+    (ir.AffineFloorDivExpr, "//"),
+    (ir.AffineModExpr, "%"),
+]
+
+
+def _atom(atom: Expr) -> str:
+    if isinstance(atom, ir.AffineSymbolExpr):
+        return f"{_name(atom.position)} // {_step(atom.position)}"
+    if _unspelled(atom) is not None:
+        return text(atom)
+    left, right = _factor(atom.lhs), _factor(atom.rhs)
+    if isinstance(atom, ir.AffineCeilDivExpr):
+        return f"({left} + {right} - 1) // {right}"
+    return f"{left} {next(s for kind, s in _SIGNS if isinstance(atom, kind))} {right}"
+
+
+def _factor(expr: Expr) -> str:
+    """An operand, in parentheses unless it is one word."""
+    words = text(expr.maybe_downcast())
+    plain = words.isidentifier() or words.isdigit() or extremum(expr) is not None
+    return words if plain else f"({words})"

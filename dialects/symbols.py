@@ -1,0 +1,96 @@
+"""What is promised of symbols: a `Contract` each, known while a function is in hand.
+
+A symbol is a size that only a call decides. Where its contract says that the size is a
+multiple of k, the symbol stands for the k-th part of it, so the size is `s0 * k`: then
+whatever divides the size exactly does so by its expression alone, in every pass, and
+nobody has to look a promise up.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.mlir import ir
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The promise of a symbol: every call binds its size within these bounds."""
+
+    name: str
+    min: int = 1
+    max: int | None = None
+    multiple_of: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
+
+    def __str__(self) -> str:
+        """`batch >= 1`, `length in [1, 512]`, `n >= 8 in steps of 8`."""
+        bounds = f"{self.name} >= {self.min}"
+        if self.max is not None:
+            bounds = f"{self.name} in [{self.min}, {self.max}]"
+        steps = f" in steps of {self.multiple_of}"
+        return bounds if self.multiple_of == 1 else bounds + steps
+
+
+# the contracts of the function being traced or printed, innermost last
+_known: list[Sequence[Contract]] = []
+
+
+@contextmanager
+def known_contracts(contracts: Sequence[Contract]) -> Iterator[None]:
+    """Within this block symbol i has the name and the bounds of `contracts[i]`."""
+    _known.append(contracts)
+    try:
+        yield
+    finally:
+        _known.pop()
+
+
+def contract_of(position: int) -> Contract | None:
+    """The contract of symbol number `position`, where it is known."""
+    known = _known[-1] if _known else ()
+    return known[position] if position < len(known) else None
+
+
+def symbol_bounds(position: int) -> tuple[float, float]:
+    """The least and greatest value of a symbol, the k-th part of a multiple of k."""
+    contract = contract_of(position)
+    if contract is None:
+        return 0, math.inf
+    step = contract.multiple_of
+    most = math.inf if contract.max is None else contract.max // step
+    return -(-contract.min // step), most
+
+
+def contracts_attribute(contracts: Sequence[Contract]) -> Any:
+    """The contracts as the function attribute `graph.symbols`."""
+
+    def number(value: int) -> Any:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+    rows = []
+    for contract in contracts:
+        facts = {k: number(v) for k, v in contract.to_json().items() if v is not None}
+        rows.append(
+            ir.DictAttr.get({"name": ir.StringAttr.get(contract.name), **facts})
+        )
+    return ir.ArrayAttr.get(rows)
+
+
+def contracts_of(function: Any) -> list[Contract]:
+    """The contracts in the attribute `graph.symbols` of a function; none without."""
+    if "graph.symbols" not in function.attributes:
+        return []
+    rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["graph.symbols"]))
+    return [Contract(**{entry.name: _plain(entry.attr) for entry in r}) for r in rows]
+
+
+def _plain(attribute: Any) -> Any:
+    if isinstance(attribute, ir.StringAttr):
+        return str(attribute.value)
+    return int(ir.IntegerAttr(attribute).value)

@@ -1,0 +1,173 @@
+"""Sizes compute, compare, bound and print as the integers that they stand for."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aotc.artifacts.shapes import Dim as ManifestDim
+from aotc.dialects import context
+from aotc.dialects.binding import bindings
+from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.types import (
+    Dim,
+    Tensor,
+    bounds,
+    ceil_divide,
+    evaluate_size,
+    maximum,
+    minimum,
+    quotient,
+    same_count,
+    shape_map,
+    shape_of_map,
+)
+from aotc.errors import InputError
+
+CONTRACTS = [Contract("n"), Contract("m", 2, 9), Contract("k", 4, 16, multiple_of=4)]
+VALUES = st.tuples(
+    st.integers(1, 30), st.integers(2, 9), st.integers(1, 4).map(lambda i: 4 * i)
+)
+
+
+@pytest.fixture(autouse=True)
+def _known():
+    with context(), known_contracts(CONTRACTS):
+        yield
+
+
+def sizes():
+    """The sizes called n, m and k."""
+    return Dim.symbol(0), Dim.symbol(1), Dim.symbol(2) * 4
+
+
+OPERATIONS = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "ceil": lambda a, b: -(-a // b),
+    "min": lambda a, b: minimum(a, b),
+    "max": lambda a, b: maximum(a, b),
+}
+
+# trees of operations: (name, left, right); leaves are numbers or places of a symbol
+leaves = st.integers(0, 6) | st.sampled_from(["n", "m", "k"])
+trees = st.recursive(
+    leaves,
+    lambda inner: (
+        st.tuples(st.sampled_from(["+", "-", "min", "max"]), inner, inner)
+        | st.tuples(st.sampled_from(["*", "//", "%", "ceil"]), inner, st.integers(1, 4))
+    ),
+    max_leaves=8,
+)
+
+
+def computed(tree, leaf):
+    """The tree over sizes or numbers."""
+    if not isinstance(tree, tuple):
+        return leaf.get(tree, tree)
+    name, left, right = tree
+    return OPERATIONS[name](computed(left, leaf), computed(right, leaf))
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, st.lists(VALUES, min_size=1, max_size=4))
+def test_an_expression_of_sizes_is_that_of_their_values(tree, drawn):
+    size = computed(tree, dict(zip("nmk", sizes(), strict=True)))
+    low, high = bounds(size)
+    text = ManifestDim.parse(str(size))
+    assert shape_of_map(shape_map((size,))) == (size,)
+    for n, m, k in drawn:
+        names = {"n": n, "m": m, "k": k}
+        value = computed(tree, names)
+        assert evaluate_size(size, [n, m, k // 4]) == value
+        assert low <= value <= high
+        assert text.value(names) == value
+
+
+def test_equal_sizes_are_equal_however_they_were_computed():
+    n, m, _ = sizes()
+    assert maximum(n, m) == maximum(m, n) != minimum(n, m)
+    assert maximum(n, m) + minimum(n, m) == n + m
+    assert minimum(n, 3) + maximum(n - 3, 0) == n
+    assert maximum(2 * n, 6) == 2 * maximum(n, 3)
+    assert maximum(maximum(n - 2, 0) - 1, 0) == maximum(n - 3, 0)
+    assert -(-n // 4) == ceil_divide(n, 4) == (n + 3) // 4
+    assert n * m == m * n
+    assert (n * m) // m == n
+    assert hash(n + 1) == hash(1 + n)
+
+
+def test_contracts_decide_comparisons_minima_and_maxima():
+    n, m, k = sizes()
+    assert n >= 1
+    assert not n < 1
+    assert m > 1
+    assert k <= 16
+    assert n
+    assert minimum(m, 9) == m
+    assert maximum(m, 2) == m
+    assert minimum(n - n // 2, 1) == 1
+    assert n // 2 <= n
+    with known_contracts(()):
+        assert minimum(m, 9) != m
+    for undecided in (
+        lambda: n > 1,
+        lambda: n < m,
+        lambda: bool(n - 1),
+        lambda: [0][n],
+    ):
+        with pytest.raises(InputError) as caught:
+            undecided()
+        assert caught.value.code == "symbolic-size"
+    with pytest.raises(InputError, match="cannot divide the size 'n' by 'n - 1'"):
+        n // (n - 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda n, m, k: k, "k"),
+        (lambda n, m, k: k * 2 + 1, "k * 2 + 1"),
+        (lambda n, m, k: k // 2, "k // 2"),
+        (lambda n, m, k: k // 3 * 2, "(k // 3) * 2"),
+        (lambda n, m, k: (n + 1) // 2 * 3 - m, "((n + 1) // 2) * 3 - m"),
+        (lambda n, m, k: 3 - n, "3 - n"),
+        (lambda n, m, k: n * m * 2, "n * m * 2"),
+        (lambda n, m, k: (n + 1) * (m % 3), "(n + 1) * (m % 3)"),
+        (lambda n, m, k: minimum(n, 3), "min(n, 3)"),
+        (lambda n, m, k: maximum(n, m) * m, "max(n, m) * m"),
+        (lambda n, m, k: minimum(maximum(n - 2, 0), 3), "min(max(n - 2, 0), 3)"),
+    ],
+)
+def test_sizes_are_shown_by_the_names_of_their_symbols(make, text):
+    assert str(make(*sizes())) == text
+
+
+def test_shapes_divide_by_common_factors():
+    n, m, k = sizes()
+    assert quotient((n, m, 4), (m, 2)) == n * 2
+    assert quotient((n * m, 3), (3, n)) == m
+    assert quotient((k, 3), (2,)) == (k // 4) * 6
+    assert quotient((2 * n + 2,), (n + 1,)) == 2
+    assert quotient((n,), (4,)) is None
+    assert quotient((n, 0), (0,)) is None
+    assert same_count((k,), (k // 4, 4))
+    assert same_count((n + n * m,), (n * (m + 1),)) is False  # not multiplied out
+
+
+def test_symbols_are_solved_from_sizes_that_are_linear_in_them():
+    n, m, k = sizes()
+    types = [Tensor((2 * n + m, k), "f32"), Tensor((m - 1, n * n), "f32")]
+    found = {b.symbol: b for b in bindings(types)}
+    values = [0, 0, 0]
+    arrays = [np.zeros((2 * 5 + 7, 8)), np.zeros((6, 25))]
+    for b in bindings(types):
+        size = arrays[b.input].shape[b.axis]
+        values[b.symbol] = (size - evaluate_size(b.rest, values)) // b.factor
+    assert values == [5, 7, 2]
+    assert found[2].factor == 4
+    assert not bindings([Tensor((n * n, n + m), "f32")])
+    assert not bindings([Tensor((n // 2, minimum(m, 3)), "f32")])
