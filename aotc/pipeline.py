@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from aotc import frontends, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.backend import Compiled, compile_targets, require_compiler
-from aotc.dialects import context
+from aotc.dialects import context, control
+from aotc.dialects.limits import require_supported
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.frontends.program import Program
@@ -176,7 +177,9 @@ def build(
     path = Path(source)
     targets = tuple(targets) or (Target.parse("cpu"),)
     name, version = name or default_name(path), version or "1.0.0"
-    run = _Run(BuildReport(), reporter or _Silent(), _dump_folder(dump), readable)
+    run = _Run(
+        BuildReport(), reporter or _Silent(), targets, _dump_folder(dump), readable
+    )
     require_compiler()
     packs = stop_after in (None, "bundle")
     signer = _signer(signing_key, sign) if packs else None
@@ -198,6 +201,7 @@ class _Run:
 
     report: BuildReport
     reporter: Reporter
+    targets: tuple[Target, ...]
     dump: Path | None
     readable: bool
 
@@ -217,6 +221,8 @@ class _Run:
             program = frontends.load(path, entries)
             self._dump_ir("graph", program)
         for stage in STAGES:
+            if stage.name == "linalg":
+                require_supported(program.module, self.targets)
             if stage.passes:
                 with self.stage(stage.name):
                     folder = self.dump / f"{stage.name}-passes" if self.dump else None
@@ -354,6 +360,7 @@ def optimize(
         try:
             module = ir.Module.parse(text)
             module.operation.verify()
+            control.verify(module)
         except ir.MLIRError as error:
             raise InputError("bad-ir", f"the IR is not valid: {error}") from None
         records = run_passes(module, passes)

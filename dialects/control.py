@@ -485,6 +485,32 @@ def invoke(control: Control, operands: Sequence[Any]) -> Values:
     return call(functions.declare(name, inputs, outputs, attributes), operands)
 
 
+def verify(module: Any) -> None:
+    """Refuse control flow whose functions are missing or do not fit.
+
+    Raises:
+        InputError: it names the function and what it should take or return.
+    """
+    known = functions.functions_of(module)
+    for name, function in known.items():
+        control = control_of(function)
+        if control is None:
+            continue
+        missing = [other for other in control.functions if other not in known]
+        if missing:
+            raise InputError(
+                "unknown-function",
+                f"'{name}' runs '{missing[0]}', which the module does not have",
+            )
+        parts = [functions.signature(known[other]) for other in control.functions]
+        expected, (inputs, outputs) = (
+            control.signature(parts),
+            functions.signature(function),
+        )
+        _require_same(f"'{name}' takes", expected[0], inputs)
+        _require_same(f"'{name}' returns", expected[1], outputs)
+
+
 # ---- from Python functions ----------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc import options
+from aotc.dialects import control
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import ir
 
@@ -81,6 +82,7 @@ def run_passes(
             with module.context, ir.Location.unknown():
                 changed = run(module)
                 module.operation.verify()
+                control.verify(module)
         except Exception as error:
             raise _failure(name, [r.name for r in records], before, error) from error
         records.append(PassRecord(name, time.perf_counter() - start, changed))

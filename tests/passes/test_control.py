@@ -7,6 +7,7 @@ import aotc
 import aotc.numpy as anp
 from aotc import control
 from aotc.errors import CompileError, InputError
+from aotc.pipeline import optimize
 
 
 def power_series(x):
@@ -238,3 +239,14 @@ def test_misuse_is_named(model, code):
         model(BAD[code], "f64[2, 3]")
     assert e.value.code == code
     assert "test_control.py" in e.value.where
+
+
+def test_control_flow_that_does_not_fit_its_functions_is_refused(model):
+    traced = model(counted, "f64[2, 3]")
+    text = str(traced.module)
+    assert "carries = 1" in text
+    with pytest.raises(InputError, match="the body returns") as e:
+        optimize(text.replace("carries = 1", "carries = 2"), [])
+    assert e.value.code == "control-mismatch"
+    with pytest.raises(InputError, match="which the module does not have"):
+        optimize(text.replace("functions = [@f.step]", "functions = [@f.gone]"), [])
