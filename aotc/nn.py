@@ -28,7 +28,6 @@ from aotc.frontends.activations import (
     silu,
     soft_shrink,
     soft_sign,
-    softplus,
     softsign,
     squareplus,
     swiglu,
@@ -49,6 +48,7 @@ from aotc.frontends.convolving import (
     conv_general_dilated,
     conv_transpose,
 )
+from aotc.frontends.exponential import softplus
 from aotc.frontends.layers import (
     dense,
     dropout,

@@ -79,8 +79,8 @@ def is_nan(x: Any) -> Any:
 
 
 def _infinity_bits(element: Any) -> int:
-    fraction = _FRACTION_BITS[str(element)]
-    return ((1 << (element.width - 1)) - 1) >> fraction << fraction
+    fraction, width = _FRACTION_BITS[str(element)], int(element.width)
+    return ((1 << (width - 1)) - 1) >> fraction << fraction
 
 
 _FRACTION_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Dim
@@ -37,18 +35,22 @@ def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 def divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 / x2`, always a float: integers are converted to f32."""
-    x, y = (x if is_weak(x) else as_float(x) for x in (x1, x2))
-    if is_weak(x) and is_weak(y):
-        x = as_float(x)
-    return emit("divide", *common(x, y))
+    return emit("divide", *common_floats(x1, x2))
+
+
+def common_floats(*xs: ArrayLike) -> list[Array]:
+    """The operands of a function that has float results only, as `common` has them."""
+    if all(map(is_weak, xs)):
+        return common(*map(as_float, xs))
+    return common(*(x if is_weak(x) else as_float(x) for x in xs))
 
 
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The largest whole number not above x1 / x2. Integer division by zero gives -1."""
     x, y = common(x1, x2)
-    quotient = emit("divide", x, y)
     if dtypes.is_float(x.dtype):
-        return floor(quotient)
+        return _floor_divide_floats(x, y)
+    quotient = emit("divide", x, y)
     if x.dtype in dtypes.UNSIGNED:
         return quotient
     inexact = not_equal(multiply(quotient, y), x)
@@ -57,10 +59,43 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return subtract(quotient, emit("cast", lower, dtype=x.dtype))
 
 
+def _floor_divide_floats(x: Array, y: Array) -> Array:
+    """From the exact remainder, as NumPy does: x / y may round up to a whole number."""
+    ratio = emit("stop_gradient", emit("divide", x, y))
+    rest = emit("remainder", x, y)
+    quotient = divide(subtract(x, rest), y)
+    quotient = where(_is_opposite(rest, y), subtract(quotient, 1), quotient)
+    whole = floor(quotient)
+    whole = where(greater(subtract(quotient, whole), 0.5), add(whole, 1), whole)
+    whole = where(equal(quotient, 0), multiply(ratio, 0), whole)  # for the sign of 0
+    return where(equal(y, 0), ratio, whole)
+
+
+def _is_opposite(rest: Array, y: Array) -> Array:
+    """Whether a remainder is not zero and has another sign than the divisor."""
+    return logical_and(not_equal(rest, 0), not_equal(less(rest, 0), less(y, 0)))
+
+
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 - x2 * floor(x1 / x2)`, with the sign of x2; x1 for integers modulo zero."""
     x, y = common(x1, x2)
-    return subtract(x, multiply(y, floor_divide(x, y)))
+    if not dtypes.is_float(x.dtype):
+        return subtract(x, multiply(y, floor_divide(x, y)))
+    rest = emit("remainder", x, y)
+    return where(_is_opposite(rest, y), add(rest, y), rest)
+
+
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 - x2 * trunc(x1 / x2)`, with the sign of x1; x1 for integers modulo zero."""
+    x, y = common(x1, x2)
+    if dtypes.is_float(x.dtype):
+        return emit("remainder", x, y)
+    return subtract(x, multiply(y, emit("divide", x, y)))
+
+
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
+    """`floor_divide(x1, x2)` and `remainder(x1, x2)`."""
+    return floor_divide(x1, x2), remainder(x1, x2)
 
 
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -108,15 +143,41 @@ def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return emit("minimum", *common(x1, x2))
 
 
-def clip(a: ArrayLike, a_min: Any = None, a_max: Any = None) -> Array:
-    """`a` between `a_min` and `a_max`."""
-    if a_min is None and a_max is None:
+def fmax(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The larger of x1 and x2; the other one where one is NaN."""
+    return _unless_nan(maximum, x1, x2)
+
+
+def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The smaller of x1 and x2; the other one where one is NaN."""
+    return _unless_nan(minimum, x1, x2)
+
+
+def _unless_nan(choose: Callable[..., Array], x1: ArrayLike, x2: ArrayLike) -> Array:
+    x, y = common(x1, x2)
+    if not dtypes.is_float(x.dtype):
+        return choose(x, y)
+    return where(isnan(x), y, where(isnan(y), x, choose(x, y)))
+
+
+def clip(
+    a: ArrayLike,
+    a_min: Any = None,
+    a_max: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+) -> Array:
+    """`a` between `a_min` and `a_max`, which may also be given as `min` and `max`."""
+    low = min if a_min is None else a_min
+    high = max if a_max is None else a_max
+    if low is None and high is None:
         return lift(a)
-    if a_max is None:
-        return maximum(a, a_min)
-    if a_min is None:
-        return minimum(a, a_max)
-    return emit("clamp", *common(a, a_min, a_max))
+    if high is None:
+        return maximum(a, low)
+    if low is None:
+        return minimum(a, high)
+    return emit("clamp", *common(a, low, high))
 
 
 def negative(x: ArrayLike, /) -> Array:
@@ -147,52 +208,11 @@ def sign(x: ArrayLike, /) -> Array:
     return emit("sign", array)
 
 
-# ---- functions with float results ---------------------------------------------------
-
-
-def exp(x: ArrayLike, /) -> Array:
-    """`e ** x`."""
-    return emit("exp", as_float(x))
-
-
-def expm1(x: ArrayLike, /) -> Array:
-    """`e ** x - 1`, without cancellation."""
-    return emit("expm1", as_float(x))
-
-
-def exp2(x: ArrayLike, /) -> Array:
-    """`2 ** x`."""
-    return exp(multiply(as_float(x), math.log(2)))
-
-
-def log(x: ArrayLike, /) -> Array:
-    """The natural logarithm."""
-    return emit("log", as_float(x))
-
-
-def log1p(x: ArrayLike, /) -> Array:
-    """`ln(1 + x)`, without cancellation."""
-    return emit("log1p", as_float(x))
-
-
-def log2(x: ArrayLike, /) -> Array:
-    """The logarithm to base 2."""
-    return multiply(log(x), 1 / math.log(2))
-
-
-def log10(x: ArrayLike, /) -> Array:
-    """The logarithm to base 10."""
-    return multiply(log(x), 1 / math.log(10))
-
-
-def sqrt(x: ArrayLike, /) -> Array:
-    """The square root."""
-    return emit("sqrt", as_float(x))
-
-
-def rsqrt(x: ArrayLike, /) -> Array:
-    """`1 / sqrt(x)`, in one operation (JAX's; NumPy has none)."""
-    return emit("rsqrt", as_float(x))
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """0 for negative x1, 1 for positive, x2 at zero."""
+    x, y = common_floats(x1, x2)
+    at_zero = where(isnan(x), x, y)
+    return where(less(x, 0), 0, where(greater(x, 0), 1, at_zero))
 
 
 def square(x: ArrayLike, /) -> Array:
@@ -206,70 +226,15 @@ def reciprocal(x: ArrayLike, /) -> Array:
     return divide(1, x)
 
 
-def sin(x: ArrayLike, /) -> Array:
-    """The sine of x radians."""
-    return emit("sin", as_float(x))
-
-
-def cos(x: ArrayLike, /) -> Array:
-    """The cosine of x radians."""
-    return emit("cos", as_float(x))
-
-
-def tan(x: ArrayLike, /) -> Array:
-    """`sin x / cos x`."""
-    return divide(sin(x), cos(x))
-
-
-def sinh(x: ArrayLike, /) -> Array:
-    """The hyperbolic sine."""
-    array = as_float(x)
-    return multiply(subtract(exp(array), exp(negative(array))), 0.5)
-
-
-def cosh(x: ArrayLike, /) -> Array:
-    """The hyperbolic cosine."""
-    array = as_float(x)
-    return multiply(add(exp(array), exp(negative(array))), 0.5)
-
-
-def tanh(x: ArrayLike, /) -> Array:
-    """The hyperbolic tangent."""
-    return emit("tanh", as_float(x))
-
-
-def erf(x: ArrayLike, /) -> Array:
-    """The Gauss error function (SciPy's; NumPy has none)."""
-    return emit("erf", as_float(x))
-
-
-def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`log(exp(x1) + exp(x2))`, without overflow."""
-    x, y = common(x1, x2)
-    distance = absolute(subtract(x, y))
-    return add(maximum(x, y), log1p(exp(negative(distance))))
+def sqrt(x: ArrayLike, /) -> Array:
+    """The square root."""
+    return emit("sqrt", as_float(x))
 
 
 def floor(x: ArrayLike, /) -> Array:
     """The largest whole number not above x."""
     array = lift(x)
     return emit("floor", array) if dtypes.is_float(array.dtype) else array
-
-
-def ceil(x: ArrayLike, /) -> Array:
-    """The smallest whole number not below x."""
-    array = lift(x)
-    if not dtypes.is_float(array.dtype):
-        return array
-    return negative(floor(negative(array)))
-
-
-def trunc(x: ArrayLike, /) -> Array:
-    """`x` without its fraction."""
-    array = lift(x)
-    if not dtypes.is_float(array.dtype):
-        return array
-    return multiply(sign(array), floor(absolute(array)))
 
 
 # ---- comparison ---------------------------------------------------------------------
@@ -313,23 +278,6 @@ def isnan(x: ArrayLike, /) -> Array:
     """Whether x is NaN."""
     array = lift(x)
     return not_equal(array, array)
-
-
-def isinf(x: ArrayLike, /) -> Array:
-    """Whether x is plus or minus infinity."""
-    return equal(absolute(as_float(x)), math.inf)
-
-
-def isfinite(x: ArrayLike, /) -> Array:
-    """Whether x is neither NaN nor infinite."""
-    return less(absolute(as_float(x)), math.inf)
-
-
-def nan_to_num(x: ArrayLike, *, nan: float = 0.0) -> Array:
-    """`x` with `nan` for NaN and the greatest finite numbers for infinities."""
-    array = as_float(x)
-    most = float(np.finfo(dtypes.to_numpy(array.dtype)).max)
-    return clip(where(isnan(array), nan, array), -most, most)
 
 
 # ---- logic and bits -----------------------------------------------------------------
