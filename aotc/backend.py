@@ -132,18 +132,20 @@ _CROSSING = {
 
 def require_upstream_only(module: Any) -> None:
     """Refuse ops that IREE does not know: one of them crashes its compiler."""
+    names: list[str] = []
 
-    def visit(op: Any) -> Any:
-        dialect = op.name.partition(".")[0]
-        if dialect not in _CROSSING:
-            raise CompileError(
-                "not-lowered",
-                f"op '{op.name}' is left in the module that goes to IREE",
-                hint="run the pass 'lower-to-linalg' first",
-            )
+    def visit(op: Any) -> Any:  # an error raised here would lose its type
+        names.append(op.name)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
+    for name in names:
+        if name.partition(".")[0] not in _CROSSING:
+            raise CompileError(
+                "not-lowered",
+                f"op '{name}' is left in the module that goes to IREE",
+                hint="run the pass 'lower-to-linalg' first",
+            )
 
 
 # ---- what crosses -------------------------------------------------------------------

@@ -15,15 +15,19 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects import OPS, context
+from aotc.dialects import OPS, context, limits
+from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.graph import Reason, several
 from aotc.dialects.samples import Sample
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
 from aotc.frontends.array import Array
+from aotc.frontends.program import Entry, Port, Program
 from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
+from aotc.passes import run_passes
+from aotc.pytree import Structure
 
 Sizes = dict[str, Any]
 
@@ -89,6 +93,13 @@ class Case:
         for size in (1, 0):
             if names and self._allows(sizes := dict.fromkeys(names, size)):
                 yield sizes
+
+    @property
+    def dtypes(self) -> str:
+        """The dtypes of this use, as the table of limits names them."""
+        sizes = next(self.drawn())
+        with context():
+            return limits.of(self.types(sizes), self.infer(sizes))
 
     def _allows(self, sizes: Sizes) -> bool:
         try:
@@ -312,3 +323,26 @@ def smooth_cases() -> list[Case]:
         for number, sample in enumerate(op.samples)
         if sample.smooth and sample.operands and dtypes.is_float(main_dtype(sample))
     ]
+
+
+# ---- compiled -----------------------------------------------------------------------
+
+
+def lowered(cases: Sequence[Case]) -> Program:
+    """A program with one entry for each case, lowered to linalg."""
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+    for case in cases:
+        case.build(module)
+    with context():
+        entries = [_entry(str(case), functions_of(module)[str(case)]) for case in cases]
+    run_passes(module, ["inline", "decompose", "lower-to-linalg"])
+    return Program(module, entries)
+
+
+def _entry(name: str, function: Any) -> Entry:
+    inputs, results = signature(function)
+    arguments = [Port(f"x{i}", kind, "input") for i, kind in enumerate(inputs)]
+    outputs = [Port(f"y{i}", kind, "output") for i, kind in enumerate(results)]
+    leaf = Structure("leaf")
+    return Entry(name, (), tuple(arguments), tuple(outputs), leaf, leaf)

@@ -73,6 +73,11 @@ class Target:
         """The name in a form that can be a file name."""
         return self.name.replace(":", "-")
 
+    @property
+    def family(self) -> str:
+        """The kind of target: its members differ in speed, not in what they can do."""
+        return self.name.partition(":")[0].partition("-v")[0]
+
     def to_json(self) -> dict[str, object]:
         """The `target` object of a variant in the manifest."""
         facts: dict[str, object] = {

@@ -16,7 +16,8 @@ from aotc.cli.verb import format_option, verb
 def ops(form: str) -> None:
     """List the ops of the graph dialect and the rules that each has.
 
-    A rule is `yes`, or the reason why the op has none.
+    A rule is `yes`, or the reason why the op has none. The targets are `all`, or those
+    that are known not to compile the op on some of its dtypes.
     """
     from aotc import dialects
 
@@ -32,11 +33,20 @@ def _cells(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
             row["op"],
             row["family"],
             *(row["rules"].get(rule, "") for rule in rules),
+            _targets(row["missing"]),
             " ".join(row["dtypes"]),
         ]
         for row in rows
     ]
-    return ["op", "family", *rules, "dtypes"], lines
+    return ["op", "family", *rules, "targets", "dtypes"], lines
+
+
+def _targets(missing: dict[str, list[str]]) -> str:
+    """`vmvx without bf16, f16; vulkan without f64`; `a->b` makes b of a."""
+    found = [
+        f"{family} without {', '.join(kinds)}" for family, kinds in missing.items()
+    ]
+    return "; ".join(found) or "all"
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
@@ -45,7 +55,7 @@ def _text(rows: list[dict[str, Any]]) -> str:
     notes: dict[str, int] = {}
     for line in lines:
         for column in range(2, len(header) - 1):
-            if line[column] not in ("yes", ""):
+            if line[column] not in ("yes", "all", ""):
                 number = notes.setdefault(line[column], len(notes) + 1)
                 line[column] = f"[{number}]"
     legend = [f"[{number}] {reason}" for reason, number in notes.items()]

@@ -37,12 +37,27 @@ from aotc.errors import CompileError, InputError
 ALONE = {"axis_name": "data", "axis_size": 1}
 
 
-class Collective(GraphOp):
+class OverDevices(GraphOp):
+    """An op that speaks of devices along a named axis."""
+
+    axis_name: Str
+    axis_size: Int
+
+    @classmethod
+    def limit(cls, op: Any) -> str | None:
+        """No target has collectives yet; a device that is alone needs none."""
+        if op.axis_size == 1:
+            return None
+        return (
+            f"it takes {op.axis_size} devices along '{op.axis_name}', and collectives "
+            "are not implemented"
+        )
+
+
+class Collective(OverDevices):
     """One operand on each device. It has an effect: all devices must take part."""
 
     x: Operand[Any]
-    axis_name: Str
-    axis_size: Int
     y: Result[Any]
     dtypes = dt.NAMES
 
@@ -61,13 +76,9 @@ class Collective(GraphOp):
 
 
 def _require_alone(op: Any) -> None:
-    if op.axis_size != 1:
-        raise CompileError(
-            "not-on-target",
-            f"graph.{type(op)._op_name} runs on {op.axis_size} devices along "
-            f"'{op.axis_name}', and no target has collectives yet",
-            where=where_of(op),
-        )
+    reason = type(op).limit(op)
+    if reason:
+        raise CompileError("not-on-target", reason, where=where_of(op))
 
 
 def _require_devices(axis_size: int) -> None:
@@ -363,11 +374,9 @@ class Permute(Collective, name="permute"):
     ]
 
 
-class AxisIndex(GraphOp, name="axis_index", traits=[Pure]):
+class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
     """y = d, the number of this device along the axis, an i32."""
 
-    axis_name: Str
-    axis_size: Int
     y: Result[Any]
     dtypes = ("i32",)
 

@@ -148,6 +148,11 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
         return bool(expected == actual)
 
     @classmethod
+    def limit(cls, op: Any) -> str | None:
+        """Why no target can run this use of the op, if none can."""
+        return None
+
+    @classmethod
     def rule(cls, name: str) -> Any:
         """The rule `name`, or the `Reason` for which there is none."""
         if name == "verify":

@@ -136,12 +136,14 @@ def two_ops(monkeypatch: pytest.MonkeyPatch) -> None:
             "family": "elementwise",
             "rules": {"verify": "yes", "vjp": "yes"},
             "dtypes": ["f32", "f64"],
+            "missing": {"vulkan": ["f64"], "vmvx": ["f16", "f64->i32"]},
         },
         {
             "op": "graph.iota",
             "family": "creation",
             "rules": {"verify": "yes", "vjp": "integer result"},
             "dtypes": ["i32"],
+            "missing": {},
         },
     ]
     stand_in: Any = SimpleNamespace(matrix=lambda: rows)
@@ -156,10 +158,11 @@ def test_ops_as_text_moves_reasons_into_notes(
     assert main(["ops"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        ["OP", "FAMILY", "VERIFY", "VJP", "DTYPES"],
-        ["graph.exp", "elementwise", "yes", "yes", "f32", "f64"],
-        ["graph.iota", "creation", "yes", "[1]", "i32"],
-        ["[1]", "integer", "result"],
+        ["OP", "FAMILY", "VERIFY", "VJP", "TARGETS", "DTYPES"],
+        ["graph.exp", "elementwise", "yes", "yes", "[1]", "f32", "f64"],
+        ["graph.iota", "creation", "yes", "[2]", "all", "i32"],
+        ["[1]", "vulkan", "without", "f64;", "vmvx", "without", "f16,", "f64->i32"],
+        ["[2]", "integer", "result"],
     ]
 
 
@@ -171,6 +174,7 @@ def test_ops_as_json_and_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["ops"][1]["rules"]["vjp"] == "integer result"
     assert main(["ops", "--format", "markdown"]) == 0
     assert capsys.readouterr().out.splitlines()[1:3] == [
-        "| --- | --- | --- | --- | --- |",
-        "| graph.exp | elementwise | yes | yes | f32 f64 |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| graph.exp | elementwise | yes | yes "
+        "| vulkan without f64; vmvx without f16, f64->i32 | f32 f64 |",
     ]

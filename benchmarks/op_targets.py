@@ -1,0 +1,149 @@
+"""What each target can compile: every case of every op, one target after the other.
+
+    python benchmarks/op_targets.py vmvx aarch64 riscv64 cuda vulkan --write
+
+Cases are compiled many at a time; a batch that fails is halved until the cases that
+fail stand alone. Prints the counts for each target, and the failures by op and dtype
+with IREE's message; `--write` puts what never compiles into `dialects/limits.json`.
+`--ops` and `--narrow` choose fewer cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aotc.backend import compile_targets
+from aotc.cases import Case, all_cases, lowered
+from aotc.dialects import limits
+from aotc.errors import CompileError
+from aotc.target import Target
+
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that a target does not compile, and why."""
+
+    case: Case
+    code: str
+    message: str
+
+    @property
+    def reason(self) -> str:
+        """IREE's complaint, without what follows from the case."""
+        said = self.message.partition("': ")[2] or self.message
+        return said.partition(" that was explicitly marked illegal")[0].split(": %")[0]
+
+    def to_json(self) -> dict[str, str]:
+        """The same for machines."""
+        return {
+            "case": str(self.case),
+            "op": self.case.op,
+            "dtypes": self.case.dtypes,
+            "code": self.code,
+            "message": self.message,
+        }
+
+
+def failures(cases: Sequence[Case], target: Target) -> Iterator[Failure]:
+    """The cases that `target` does not compile, found by halving."""
+    try:
+        compile_targets(lowered(cases), [target])
+    except CompileError as error:
+        if len(cases) == 1:
+            yield Failure(cases[0], error.code, error.message)
+            return
+        middle = len(cases) // 2
+        yield from failures(cases[:middle], target)
+        yield from failures(cases[middle:], target)
+
+
+def sweep(cases: Sequence[Case], target: Target) -> list[Failure]:
+    """All failures of a target; cases of an op and a dtype tend to fail together."""
+    ordered = sorted(cases, key=lambda case: (case.dtypes, case.op))
+    found: list[Failure] = []
+    for first in range(0, len(ordered), BATCH):
+        found += failures(ordered[first : first + BATCH], target)
+        done = min(first + BATCH, len(ordered))
+        print(f"\r{target}: {done}/{len(ordered)}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return found
+
+
+def report(target: Target, count: int, found: Sequence[Failure], seconds: float) -> str:
+    """Counts, then a line per op with the dtypes and messages of its failures."""
+    lines = [f"{target}: {count - len(found)} of {count} cases, {seconds:.0f} s"]
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for failure in found:
+        groups[failure.case.op, failure.reason].append(failure.case.label)
+    for (op, reason), labels in sorted(groups.items()):
+        lines.append(f"  {op:<20} {' '.join(labels)}\n      {reason[:120]}")
+    return "\n".join(lines)
+
+
+def never(cases: Sequence[Case], found: Sequence[Failure]) -> dict[str, dict[str, str]]:
+    """By op: the dtypes of which no case compiles, and why."""
+    failed = {str(failure.case) for failure in found}
+    compiled = {(c.op, c.dtypes) for c in cases if str(c) not in failed}
+    limits: dict[str, dict[str, str]] = defaultdict(dict)
+    for failure in found:
+        op, dtypes = failure.case.op, failure.case.dtypes
+        if (op, dtypes) not in compiled:
+            limits[op].setdefault(dtypes, failure.reason[:80])
+    return {op: dict(sorted(limits[op].items())) for op in sorted(limits)}
+
+
+def write(families: dict[str, dict[str, dict[str, str]]]) -> None:
+    """Replace what the table says of the families of targets that were measured."""
+    known = limits.table() if limits.FILE.is_file() else {}
+    document = {"schema": "aotc.op-limits/1", "families": {**known, **families}}
+    text = json.dumps(document, indent=1, sort_keys=True)
+    limits.FILE.write_text(f"{text}\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Sweep over the targets that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="+", type=Target.parse)
+    parser.add_argument("--ops", nargs="*", help="only these")
+    parser.add_argument("--narrow", action="store_true", help="one width of integers")
+    parser.add_argument("--json", help="write all failures to this file")
+    parser.add_argument(
+        "--write", action="store_true", help="renew the table of limits"
+    )
+    asked = parser.parse_args()
+    cases = [
+        case
+        for case in all_cases()
+        if (not asked.ops or case.op in asked.ops)
+        and (case.is_narrow or not asked.narrow)
+    ]
+    document, families = {}, {}
+    for target in asked.targets:
+        start = time.perf_counter()
+        found = sweep(cases, target)
+        seconds = time.perf_counter() - start
+        print(report(target, len(cases), found, seconds), flush=True)
+        families[target.family] = never(cases, found)
+        document[str(target)] = {
+            "cases": len(cases),
+            "failures": [failure.to_json() for failure in found],
+        }
+    if asked.json:
+        with open(asked.json, "w", encoding="utf-8") as file:
+            json.dump(
+                {"schema": "aotc.op-targets/1", "targets": document}, file, indent=1
+            )
+    if asked.write:
+        write(families)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What is known not to compile: op × dtype × kind of target, from `limits.json`.
+
+The table is measured, not written by hand: `benchmarks/op_targets.py --write` compiles
+the cases of all ops for a target and notes the dtypes of which none compiles, with
+IREE's reason. A build looks here before IREE does.
+
+`of` names a use of an op by dtypes: `f16`, or `f16->i32` where the result has another.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.types import Tensor
+from aotc.errors import CompileError
+from aotc.mlir import ir
+from aotc.target import Target
+
+FILE = Path(__file__).with_name("limits.json")
+
+# family of targets → op → dtypes → reason
+Table = dict[str, dict[str, dict[str, str]]]
+
+
+@cache
+def table() -> Table:
+    """The limits of all families of targets that have been measured."""
+    found: Table = json.loads(FILE.read_text(encoding="utf-8"))["families"]
+    return found
+
+
+def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
+    """The dtypes by which the table knows a use of an op."""
+    found = [tensor.dtype for tensor in (*operands, *results[:1])]
+    main = next((dtype for dtype in found if dtype != "bool"), "bool")
+    result = results[0].dtype if results else main
+    return main if result == main else f"{main}->{result}"
+
+
+def limits_of(name: str) -> dict[str, dict[str, str]]:
+    """By family of targets: the dtypes of op `name` that do not compile, and why."""
+    return {family: ops[name] for family, ops in table().items() if name in ops}
+
+
+def require_supported(module: Any, targets: Sequence[Target]) -> None:
+    """Refuse what a target is known not to compile.
+
+    Args:
+        module: graph IR.
+        targets: what it is about to be compiled for.
+
+    Raises:
+        CompileError: `not-on-target`; names op, dtype, target and the user's line.
+    """
+    for op in _ops(module):
+        for target in targets:
+            _require(op, target)
+
+
+def _ops(module: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if isinstance(operation.opview, GraphOp):
+            found.append(operation.opview)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _require(op: Any, target: Target) -> None:
+    name = type(op)._op_name
+    dtypes = of(list(map(Tensor.of, op.operands)), list(map(Tensor.of, op.results)))
+    measured = limits_of(name).get(target.family, {}).get(dtypes)
+    reason = type(op).limit(op) or measured
+    if reason:
+        raise CompileError(
+            "not-on-target",
+            f"graph.{name} on {dtypes} cannot be compiled for '{target}': {reason}",
+            where=where_of(op),
+            hint="`aotc ops` shows the dtypes that ops do not have on a target",
+        )

@@ -1,0 +1,65 @@
+"""The table of what targets cannot compile: whole, and asked before IREE is."""
+
+import pytest
+
+from aotc import dtypes
+from aotc.backend import compile_targets
+from aotc.cases import all_cases, lowered
+from aotc.dialects import OPS, limits
+from aotc.errors import CompileError
+from aotc.pipeline import build
+from aotc.target import TARGETS, Target
+
+HALF = """
+import aotc
+import aotc.numpy as np
+
+@aotc.entry(x=aotc.Spec((4,), "f16"))
+def f(x):
+    y = np.astype(x, "f32")
+    return np.sin(x)
+"""
+
+
+def test_the_table_names_targets_ops_and_dtypes_that_exist():
+    families = {target.family for target in TARGETS.values()}
+    assert set(limits.table()) <= families
+    for ops in limits.table().values():
+        assert set(ops) <= set(OPS)
+        for kinds in ops.values():
+            named = {dtype for kind in kinds for dtype in kind.split("->")}
+            assert named <= set(dtypes.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("cuda:sm_80", "cuda:sm_120"), ("x86_64-v2", "x86_64-v4")],
+)
+def test_members_of_a_family_share_limits(one, other):
+    assert Target.parse(one).family == Target.parse(other).family
+    assert len({Target.parse(name).family for name in ("cpu", "vmvx", "vulkan")}) == 3
+
+
+def test_a_build_refuses_what_iree_would(tmp_path):
+    file = tmp_path / "half.py"
+    file.write_text(HALF, encoding="utf-8")
+    with pytest.raises(CompileError) as failure:
+        build(file, output=tmp_path, sign=False, targets=[Target.parse("vmvx")])
+    assert failure.value.code == "not-on-target"
+    assert failure.value.where == "half.py:8"
+    assert "graph.sin on f16 cannot be compiled for 'vmvx'" in failure.value.message
+    build(file, output=tmp_path, sign=False)  # this machine can
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vmvx", "aarch64", "riscv64", "cuda", "vulkan"])
+def test_every_case_that_is_not_refused_compiles(name):
+    target = Target.parse(name)
+    cases = [
+        case
+        for case in all_cases()
+        if case.dtypes not in limits.limits_of(case.op).get(target.family, {})
+    ]
+    assert len(cases) > len(all_cases()) // 2
+    for first in range(0, len(cases), 200):
+        compile_targets(lowered(cases[first : first + 200]), [target])
