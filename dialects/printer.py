@@ -10,12 +10,15 @@ have one, symbolic sizes by the function's `graph.symbols`.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from aotc.dialects.control import control_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
+from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir, source_of
 
@@ -39,7 +42,7 @@ def format_function(function: Any) -> str:
     with known_contracts(contracts):
         head = _signature(function) + _contracts(contracts)
         if function.is_external:
-            return f"{head}\n"
+            return f"{head}{_declared(function)}\n"
         names = _Names(function)
         ops = function.entry_block.operations
         lines = [f"  {_operation(op, names)}{_place(op)}" for op in ops]
@@ -75,6 +78,21 @@ def _signature(function: Any) -> str:
         results = f"({results})"
     name = ir.StringAttr(function.attributes["sym_name"]).value
     return f"func {name}({arguments}) -> {results}"
+
+
+def _declared(function: Any) -> str:
+    """What a function without a body is: control flow, or yet to be written."""
+    control, derived = control_of(function), derived_of(function)
+    if control is not None:
+        facts = {f.name: getattr(control, f.name) for f in fields(control)}
+        names = ", ".join(facts.pop("functions"))
+        more = "".join(f", {name}={value}" for name, value in facts.items())
+        return f" = {control.kind}({names}{more})"
+    if derived is None:
+        return ""
+    facts = derived._asdict()
+    more = "".join(f", {name}={value}" for name, value in facts.items() if name != "of")
+    return f" = {type(derived).__name__.lower()}({derived.of}{more})"
 
 
 def _argument_names(function: Any) -> list[str]:

@@ -13,10 +13,13 @@ from aotc import dtypes, reference
 from aotc.cases import Case, all_cases, cases_of, smooth_cases
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions import call, find, signature
 from aotc.dialects.graph import several
+from aotc.dialects.transform import Jvp, Vjp, derive
 from aotc.dialects.types import Dim, Tensor
-from aotc.frontends.tracing import Trace
+from aotc.frontends.tracing import Array, Trace
 from aotc.mlir import ir
+from aotc.passes import run_passes
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
@@ -95,6 +98,37 @@ class Differentiate:
             ]  # fmt: skip
 
         case.build(module, body)
+
+    def second(self, case: Case) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """The vjp of a case, and its jvp along the inputs; written by the pass.
+
+        Both take inputs and cotangents; the second a tangent per float input, too.
+        """
+        module = new_module()
+        inner = case.build(module)
+        wrt = tuple(case.active_sets()[0])
+        functions = {"once": [Vjp(inner.name, wrt)]}
+        functions["twice"] = [*functions["once"], Jvp(f"{inner.name}.vjp", wrt)]
+        for name, chain in functions.items():
+            self._derived(module, name, inner, chain)
+        run_passes(module, ["autodiff"])
+        first, second = (
+            lambda inputs, name=name: reference.evaluate(module, name, inputs)
+            for name in functions
+        )
+        return first, second
+
+    def _derived(self, module: Any, name: str, inner: Trace, chain: Any) -> None:
+        """A function `name` that calls the last of a chain of derived functions."""
+        types = [Tensor.of(v) for v in inner.block.arguments]
+        outer = Trace(module, name, types, inner.contracts)
+        with outer.active(), ir.Location.unknown(), ir.InsertionPoint(outer.block):
+            called = [derive(each) for each in chain][-1]
+            inputs, _ = signature(find(called))
+            for kind in inputs[len(types) :]:
+                _argument(outer, kind.to_mlir())
+            results = call(called, list(outer.block.arguments))
+            outer.finish([Array(value=value, trace=outer) for value in results])
 
     def batch(
         self, case: Case, batched: Sequence[bool], size: int

@@ -159,6 +159,30 @@ def test_vjp_is_the_transpose_of_jvp(smooth_case, differentiate):
             assert cotangent.shape == inputs[i].shape
 
 
+def test_second_derivatives_agree_with_finite_differences(smooth_case, differentiate):
+    case = smooth_case
+    once, twice = differentiate.second(case)
+    sizes = next(case.drawn())
+    active = case.active_sets()[0]
+    inputs, tangents = case.inputs(sizes), case.tangents(sizes, active)
+    floats = [y for y in case.infer(sizes) if dtypes.is_float(y.dtype)]
+    cotangents = [case.rng().standard_normal(y.shape) for y in floats]
+    outputs, wanted = len(case.infer(sizes)), len(active)
+
+    def gradients(by):
+        moved = [
+            x + by * tangents[i] if i in tangents else x for i, x in enumerate(inputs)
+        ]
+        return once([*moved, *cotangents])[outputs:]
+
+    found = twice([*inputs, *cotangents, *tangents.values()])[-wanted:]
+    for slope, ahead, behind in zip(
+        found, gradients(STEP), gradients(-STEP), strict=True
+    ):
+        expected = (ahead - behind) / (2 * STEP)
+        np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_builder_offers_every_op_and_nothing_else():
     builder = Builder()
     assert builder.add == OPS["add"].build
