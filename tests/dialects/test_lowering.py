@@ -12,7 +12,9 @@ from aotc import dtypes, reference
 from aotc import numpy as anp
 from aotc.backend import compile_targets, require_upstream_only
 from aotc.dialects import context
-from aotc.dialects.types import Tensor
+from aotc.dialects.symbols import Contract
+from aotc.dialects.types import Dim, Tensor
+from aotc.frontends.array import Array
 from aotc.frontends.program import Entry, Port, Program
 from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
@@ -207,3 +209,39 @@ def test_ops_that_compute_positions_read_slices_with_gaps():
     for name in POSITIONS:
         (want,) = reference.evaluate(every, name, [x])
         assert_close(cpu(name, [x])[0], want)
+
+
+SIZES = {
+    "limits": lambda x, y: (x[:3], x[-3:], x[2:5], x[::-2], x[5:2:-1], y[-1]),
+    "quotients": lambda x, y: anp.ones(
+        (x.shape[0] // y.shape[0] + 1, x.shape[0] % y.shape[0])
+    ),
+    "parts": lambda x, y: (anp.array_split(x, 3)[1], anp.split(y, 2)[1]),
+    "rolled": lambda x, y: anp.roll(x, 3, 0),
+    "diagonals": lambda x, y: (anp.diagonal(x @ x.T), anp.diag(x[:, 0], -1)),
+    "padded": lambda x, y: (
+        anp.pad(y, ((2, 1), (0, 0)), "reflect"),
+        anp.pad(y, 2, "wrap"),
+    ),
+}
+
+
+def test_sizes_with_limits_and_quotients_are_computed():
+    every, lowered = new_module(), new_module()
+    contracts = [Contract("n"), Contract("m", 4, None, multiple_of=2)]
+    for module in (every, lowered):
+        with context():
+            shapes = [(Dim.symbol(0), 4), (Dim.symbol(1) * 2, 4)]
+            types = [Tensor(shape, "f32") for shape in shapes]
+        for name, function in SIZES.items():
+            trace = Trace(module, name, types, contracts)
+            with trace.active():
+                found = function(*trace.arguments)
+                trace.finish([found] if isinstance(found, Array) else list(found))
+    cpu = Compiled(lowered, "cpu")
+    for n, m in ((1, 4), (2, 6), (13, 10)):
+        arrays = [np.arange(4 * k, dtype="f").reshape(k, 4) for k in (n, m)]
+        for name in SIZES:
+            wanted = reference.evaluate(every, name, arrays)
+            for got, want in zip(cpu(name, arrays), wanted, strict=True):
+                assert_close(got, want)
