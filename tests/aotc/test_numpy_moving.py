@@ -53,21 +53,39 @@ SAME = {
     ),
     "repeat each": lambda np: (np.repeat(x, [2, 0, 1], 0), np.repeat(line, [3])),
     "resize": lambda np: (np.resize(x, (5, 4)), np.resize(x, 3), np.resize(x, (0, 2))),
-    "hstack": lambda np: (np.hstack([line, line]), np.hstack([x, y]), np.hstack([1.0, 2.0])),
+    "hstack": lambda np: (
+        np.hstack([line, line]),
+        np.hstack([x, y]),
+        np.hstack([1.0, 2.0]),
+    ),
     "vstack": lambda np: (np.vstack([line, line]), np.vstack([x, line[:4]])),
-    "dstack": lambda np: (np.dstack([line, line]), np.dstack([x, y]), np.dstack([cube, cube])),
+    "dstack": lambda np: (
+        np.dstack([line, line]),
+        np.dstack([x, y]),
+        np.dstack([cube, cube]),
+    ),
     "column_stack": lambda np: np.column_stack([line[:3], x, line[2:]]),
-    "block": lambda np: np.block([[x, x], [y, np.zeros((3, 4), "f4")], [np.ones(8, "f4")]]),
+    "block": lambda np: np.block(
+        [[x, x], [y, np.zeros((3, 4), "f4")], [np.ones(8, "f4")]]
+    ),
     "block of vectors": lambda np: np.block([line, 7.0]),
     "append": lambda np: (np.append(x, [1.0, 2.0]), np.append(x, y, 1)),
     "delete": lambda np: (
-        np.delete(x, 1, 0), np.delete(x, -1, 1), np.delete(x, [0, 2], 1), np.delete(x, 5),
-        np.delete(line, slice(1, 4, 2)), np.delete(line, []),
+        np.delete(x, 1, 0),
+        np.delete(x, -1, 1),
+        np.delete(x, [0, 2], 1),
+        np.delete(x, 5),
+        np.delete(line, slice(1, 4, 2)),
+        np.delete(line, []),
     ),
     "insert": lambda np: (
-        np.insert(x, 1, 9.0, 0), np.insert(x, 4, line[:3], 1), np.insert(x, -1, 0.5),
-        np.insert(x, [0, 2], [7.0, 8.0], 1), np.insert(line, [1, 1, 3], [1.0, 2.0, 3.0]),
-        np.insert(x, [1], line[:3, None], 1), np.insert(x, slice(0, 2), line[:4], 0),
+        np.insert(x, 1, 9.0, 0),
+        np.insert(x, 4, line[:3], 1),
+        np.insert(x, -1, 0.5),
+        np.insert(x, [0, 2], [7.0, 8.0], 1),
+        np.insert(line, [1, 1, 3], [1.0, 2.0, 3.0]),
+        np.insert(x, [1], line[:3, None], 1),
+        np.insert(x, slice(0, 2), line[:4], 0),
     ),
     "array_split": lambda np: np.array_split(line, 3) + np.array_split(line, 7),
     "splits": lambda np: [*np.hsplit(x, 2), *np.vsplit(x, [1]), *np.dsplit(cube, 4)],
@@ -78,8 +96,14 @@ SAME = {
         for k in (-2, 0, 1, 5)
         for axes in ((0, 1), (2, 0), (-1, 1))
     ],
-    "diagflat and trace": lambda np: (np.diagflat(x, 1), np.trace(x), np.trace(cube, 1, 1, 2)),
-    "triangles": lambda np: [f(4, k, 3) for f in (np.tril_indices, np.triu_indices) for k in (0, 1)],
+    "diagflat and trace": lambda np: (
+        np.diagflat(x, 1),
+        np.trace(x),
+        np.trace(cube, 1, 1, 2),
+    ),
+    "triangles": lambda np: [
+        f(4, k, 3) for f in (np.tril_indices, np.triu_indices) for k in (0, 1)
+    ],
     "diag_indices": lambda np: np.diag_indices(3),
     "identity": lambda np: np.identity(3),
     "meshgrid": lambda np: [
@@ -89,20 +113,51 @@ SAME = {
         for part in np.meshgrid(line, x[0], line[:2], indexing=how, sparse=sparse)
     ],
     "meshgrid of one": lambda np: list(np.meshgrid(line)),
-    "indices": lambda np: (np.indices((2, 3)), *np.indices((2, 3), sparse=True), np.indices(())),
+    "indices": lambda np: (
+        np.indices((2, 3)),
+        *np.indices((2, 3), sparse=True),
+        np.indices(()),
+    ),
     "fromfunction": lambda np: np.fromfunction(lambda i, j: i * 2 - j, (3, 4)),
-    "vander": lambda np: (np.vander(line), np.vander(line, 3, increasing=True), np.vander(line, 0)),
+    "vander": lambda np: (
+        np.vander(line),
+        np.vander(line, 3, increasing=True),
+        np.vander(line, 0),
+    ),
     "spaces": lambda np: (
-        np.linspace(0, 1, 5, endpoint=False), np.logspace(0, 2, 3), np.geomspace(1, 8, 4),
-        np.logspace(0, 3, 4, base=2.0), np.linspace(2, 3, 0), np.geomspace(-1, -16, 3),
+        np.linspace(0, 1, 5, endpoint=False),
+        np.logspace(0, 2, 3),
+        np.geomspace(1, 8, 4),
+        np.logspace(0, 3, 4, base=2.0),
+        np.linspace(2, 3, 0),
+        np.geomspace(-1, -16, 3),
     ),
     "unravel_index": lambda np: np.unravel_index(np.array([0, 7, 11]), (3, 4)),
-    "ravel_multi_index": lambda np: np.ravel_multi_index(np.array([[0, 2], [3, 1]]), (3, 4)),
-    "kron": lambda np: (np.kron(x, line), np.kron(line, x), np.kron(cube, x), np.kron(2.0, x)),
-    "cross": lambda np: (np.cross(x.T, y.T), np.cross(x[:, 0], y.T), np.cross(x, y, axis=0)),
-    "ediff1d": lambda np: (np.ediff1d(x), np.ediff1d(line, to_begin=-1.0, to_end=[2.0, 3.0])),
-    "gradient": lambda np: (np.gradient(signal), np.gradient(signal, 0.5), np.gradient(x),
-                            np.gradient(x, 2.0, 3.0), np.gradient(x, axis=1)),
+    "ravel_multi_index": lambda np: np.ravel_multi_index(
+        np.array([[0, 2], [3, 1]]), (3, 4)
+    ),
+    "kron": lambda np: (
+        np.kron(x, line),
+        np.kron(line, x),
+        np.kron(cube, x),
+        np.kron(2.0, x),
+    ),
+    "cross": lambda np: (
+        np.cross(x.T, y.T),
+        np.cross(x[:, 0], y.T),
+        np.cross(x, y, axis=0),
+    ),
+    "ediff1d": lambda np: (
+        np.ediff1d(x),
+        np.ediff1d(line, to_begin=-1.0, to_end=[2.0, 3.0]),
+    ),
+    "gradient": lambda np: (
+        np.gradient(signal),
+        np.gradient(signal, 0.5),
+        np.gradient(x),
+        np.gradient(x, 2.0, 3.0),
+        np.gradient(x, axis=1),
+    ),
     "convolve": lambda np: [
         np.convolve(*pair, mode)
         for mode in ("full", "same", "valid")
@@ -115,7 +170,7 @@ SAME = {
     ],
     "polyval": lambda np: (np.polyval(kernel, x), np.polyval([2, 1], 3)),
     "matrix_transpose": lambda np: np.matrix_transpose(cube),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -141,54 +196,106 @@ def test_a_shift_that_the_model_computes_rolls():
 
 
 BAD = {
-    "negative size": (lambda: anp.zeros((2, -1)), "bad-shape", "0 or more; got [2, -1]"),
+    "negative size": (
+        lambda: anp.zeros((2, -1)),
+        "bad-shape",
+        "0 or more; got [2, -1]",
+    ),
     "size that is none": (lambda: anp.ones((2.5,)), "bad-shape", "integers; got 2.5"),
     "negative eye": (lambda: anp.eye(-2), "bad-shape", "0 or more"),
     "axis that is none": (lambda: anp.flip(x, 1.0), "bad-axis", "integer; got 1.0"),
-    "axis out of range": (lambda: anp.roll(x, 1, 2), "bad-axis", "axis 2 is out of range"),
+    "axis out of range": (
+        lambda: anp.roll(x, 1, 2),
+        "bad-axis",
+        "axis 2 is out of range",
+    ),
     "same axis twice": (lambda: anp.diagonal(x, 0, 1, -1), "bad-axis", "named twice"),
     "two shifts for three axes": (
-        lambda: anp.roll(cube, (1, 2), (0, 1, 2)), "bad-axis", "one shift per axis",
+        lambda: anp.roll(cube, (1, 2), (0, 1, 2)),
+        "bad-axis",
+        "one shift per axis",
     ),
     "axes of rot90": (lambda: anp.rot90(cube, 1, (0, 1, 2)), "bad-axis", "two axes"),
     "reshape": (lambda: anp.reshape(x, (5, 2)), "shape-mismatch", "12 elements"),
     "resize": (lambda: anp.resize(x, (-1, 2)), "shape-mismatch", "0 or more"),
     "negative repeats": (lambda: anp.repeat(x, -1, 0), "bad-repeats", "got -1"),
-    "repeats for others": (lambda: anp.repeat(x, [1, 2], 0), "shape-mismatch", "each of the 3"),
+    "repeats for others": (
+        lambda: anp.repeat(x, [1, 2], 0),
+        "shape-mismatch",
+        "each of the 3",
+    ),
     "negative tiles": (lambda: anp.tile(x, -2), "bad-repeats", "got -2"),
-    "array for a list": (lambda: anp.concatenate(x), "shape-mismatch", "list of arrays"),
+    "array for a list": (
+        lambda: anp.concatenate(x),
+        "shape-mismatch",
+        "list of arrays",
+    ),
     "nothing to stack": (lambda: anp.hstack([]), "shape-mismatch", "hstack needs"),
-    "ranks": (lambda: anp.concatenate([x, cube]), "shape-mismatch", "cannot concatenate"),
+    "ranks": (
+        lambda: anp.concatenate([x, cube]),
+        "shape-mismatch",
+        "cannot concatenate",
+    ),
     "uneven block": (lambda: anp.block([[x], y]), "shape-mismatch", "equally deep"),
     "sections": (lambda: anp.array_split(x, 0), "shape-mismatch", "1 section or more"),
     "uneven split": (lambda: anp.split(x, 2), "shape-mismatch", "divide by 2"),
-    "delete beyond": (lambda: anp.delete(x, [4], 1), "bad-index", "positions of axis 1"),
+    "delete beyond": (
+        lambda: anp.delete(x, [4], 1),
+        "bad-index",
+        "positions of axis 1",
+    ),
     "delete one beyond": (lambda: anp.delete(x, 4, 1), "bad-index", "index 4"),
-    "delete by floats": (lambda: anp.delete(x, [0.5, 1.0], 1), "bad-index", "positions"),
+    "delete by floats": (
+        lambda: anp.delete(x, [0.5, 1.0], 1),
+        "bad-index",
+        "positions",
+    ),
     "step of 0": (lambda: anp.asarray(x)[::0], "bad-index", "a number but 0"),
     "diag of a cube": (lambda: anp.diag(cube), "shape-mismatch", "vector or a matrix"),
     "tril of a vector": (lambda: anp.tril(line), "bad-axis", "two axes"),
-    "grid order": (lambda: anp.meshgrid(line, indexing="yx"), "bad-grid", "'xy' or 'ij'"),
+    "grid order": (
+        lambda: anp.meshgrid(line, indexing="yx"),
+        "bad-grid",
+        "'xy' or 'ij'",
+    ),
     "negative num": (lambda: anp.linspace(0, 1, -3), "bad-range", "0 or more; got -3"),
     "arrays as ends": (lambda: anp.linspace(x, 1), "bad-range", "numbers"),
     "ratio over zero": (lambda: anp.geomspace(-1, 1), "bad-range", "one sign"),
     "powers of a matrix": (lambda: anp.vander(x), "shape-mismatch", "vector"),
     "negative powers": (lambda: anp.vander(line, -1), "bad-shape", "0 or more"),
     "positions of another rank": (
-        lambda: anp.ravel_multi_index((line,), (2, 3)), "shape-mismatch", "each of 2 axes",
+        lambda: anp.ravel_multi_index((line,), (2, 3)),
+        "shape-mismatch",
+        "each of 2 axes",
     ),
     "cross of four": (lambda: anp.cross(x, y), "shape-mismatch", "3 elements"),
     "negative order": (lambda: anp.diff(x, -1), "bad-order", "got -1"),
     "one element": (lambda: anp.gradient(line[:1]), "shape-mismatch", "at least 2"),
     "steps": (lambda: anp.gradient(cube, 1.0, 2.0), "bad-spacing", "each of 3 axes"),
-    "convolved matrices": (lambda: anp.convolve(x, line), "shape-mismatch", "two vectors"),
+    "convolved matrices": (
+        lambda: anp.convolve(x, line),
+        "shape-mismatch",
+        "two vectors",
+    ),
     "mode": (lambda: anp.convolve(line, line, "half"), "bad-mode", "'full'"),
-    "coefficients": (lambda: anp.polyval(x, 1.0), "shape-mismatch", "vector of fixed size"),
-    "matmul": (lambda: anp.matmul(x, y), "shape-mismatch", "4 and 3 of the summed axes"),
+    "coefficients": (
+        lambda: anp.polyval(x, 1.0),
+        "shape-mismatch",
+        "vector of fixed size",
+    ),
+    "matmul": (
+        lambda: anp.matmul(x, y),
+        "shape-mismatch",
+        "4 and 3 of the summed axes",
+    ),
     "tensordot": (lambda: anp.tensordot(x, y, 3), "bad-axis", "cannot sum over 3 axes"),
-    "tensordot axes": (lambda: anp.tensordot(x, y, ([0], [0, 1])), "bad-axis", "as many"),
+    "tensordot axes": (
+        lambda: anp.tensordot(x, y, ([0], [0, 1])),
+        "bad-axis",
+        "as many",
+    ),
     "dtypes": (lambda: anp.kron(x, line.astype("f8")), "dtype-mismatch", "do not mix"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)
