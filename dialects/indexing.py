@@ -28,6 +28,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import all_spread
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
+from aotc.dialects.conversion import conversion
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count, format_shape
@@ -169,10 +170,7 @@ def _aligned(array: Any, axes: Sequence[int], rank: int) -> Any:
 def in_range(
     low: Any, number: Any, size: Size, *, signed: bool = True
 ) -> tuple[Any, Any]:
-    """Inside a body: the nearest position on an axis of `size`, and whether it is it.
-
-    `number` is an index value or an i64.
-    """
+    """Inside a body: the nearest position on an axis of `size`, and whether it is it."""
     count, last = low.size(size), low.size(size - 1)
     if not isinstance(size, int):
         last = arith.maxsi(last, low.index(0))
@@ -188,12 +186,12 @@ def in_range(
 def position(low: Any, number: Any, dtype: str, size: Size) -> tuple[Any, Any]:
     """The same for an integer element, the position as an index value.
 
-    Index values may have 32 bits, so elements of 64 bits are compared as they are.
+    It is compared as an integer: index values may have 32 bits, and VMVX casts an
+    unsigned i8 to an index by its sign.
     """
-    signed = dtype not in dt.UNSIGNED
-    if dt.bits(dtype) < 64:
-        return in_range(low, low.to_index(number, dtype), size, signed=signed)
-    nearest, inside = in_range(low, number, size, signed=signed)
+    if dt.bits(dtype) < 32:
+        number, dtype = conversion(dtype, "i32")(number), "i32"
+    nearest, inside = in_range(low, number, size, signed=dtype in dt.SIGNED)
     return arith.index_cast(ir.IndexType.get(), nearest), inside
 
 

@@ -95,8 +95,8 @@ def scattered(
     start = _filled_with(x)
     if start is not None and to.dtype != to.x.dtype:
         start = conversion(to.x.dtype, to.dtype)(start)
-    table = low.full(to.table, to.start if start is None else start)
-    written = _write(low, to, table, updates, indices)
+    first = low.scalar(to.dtype, to.start) if start is None else start
+    written = _write(low, to, first, updates, indices)
     written = _in_order_of_x(low, to, low.reshape(written, to.table, to.spread))
     wide = to.x.with_dtype(to.dtype)
     if start is None:
@@ -127,8 +127,9 @@ def _in_order_of_x(low: Any, to: Scattering, written: Any) -> Any:
 
 
 def _write(
-    low: Any, to: Scattering, table: Any, updates: Any, indices: Sequence[Any]
+    low: Any, to: Scattering, start: Any, updates: Any, indices: Sequence[Any]
 ) -> Any:
+    """The table with all updates; without any it is `start` everywhere."""
     count = len(to.at.along)
     kind = to.updates.with_dtype(to.dtype)
     updates = low.convert(updates, to.updates, to.dtype)
@@ -141,9 +142,11 @@ def _write(
     rows = low.reshape(
         rows, where, Tensor((element_count(where.shape), 1), where.dtype)
     )
-    operands = [updates, rows, table]
-    (result,) = foreign.call("scatter", operands, [table.type], _body(to, operands))
-    return result
+    operands = [updates, rows, low.empty(to.table), start]
+    (table,) = foreign.call(
+        "scatter", operands, [operands[2].type], _body(to, operands)
+    )
+    return table
 
 
 def _counting(
@@ -193,14 +196,20 @@ def _rows(low: Any, to: Scattering, indices: Sequence[Any]) -> tuple[Any, Tensor
 
 
 def _body(to: Scattering, operands: Sequence[Any]) -> list[str]:
-    updates, rows, table = (str(value.type) for value in operands)
-    element = operands[0].type.element_type
+    """IREE's side: fill the table, then scatter.
+
+    The barrier keeps the fills of two scatters apart. IREE 3.13 would share one, and
+    fails on it: "'stream.yield' op used resource not listed in explicit captures".
+    """
+    updates, rows, table, element = (str(value.type) for value in operands)
     return [
-        "%r = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)",
-        f"  ins(%0, %1 : {updates}, {rows}) outs(%2 : {table}) {{",
+        f"%start = util.optimization_barrier %3 : {element}",
+        f"%empty = linalg.fill ins(%start : {element}) outs(%2 : {table}) -> {table}",
+        "%full = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)",
+        f"  ins(%0, %1 : {updates}, {rows}) outs(%empty : {table}) {{",
         f"^bb0(%new: {element}, %old: {element}):",
         f"  %both = arith.{to.combine.__name__} %old, %new : {element}",
         f"  iree_linalg_ext.yield %both : {element}",
         f"}} -> {table}",
-        f"return %r : {table}",
+        f"return %full : {table}",
     ]
