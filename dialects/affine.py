@@ -1,7 +1,7 @@
 """Affine expressions over symbols: what sizes are made of.
 
-MLIR keeps them simplified and compares them; this file evaluates, bounds and prints
-them, and says `max` and `min` in them.
+MLIR keeps them simplified and compares them; this file evaluates and prints them, and
+says `max` and `min` in them.
 
 Note [minimum and maximum]: affine expressions have no max. They can say it: for every
 y of less than 2**61 in size, `y floordiv (2**61 - 1)` is -1 where y is negative and 0
@@ -19,16 +19,13 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
 from typing import Any
 
-from aotc.dialects.symbols import contract_of, symbol_bounds
+from aotc.dialects.symbols import contract_of
 from aotc.mlir import ir
 
 Expr = Any
-Number = int | float | Fraction
 Atoms = dict[Expr, Any]
-Bounds = tuple[Number, Number]
 
 _HUGE = 2**61 - 1
 _ROUNDS = 8  # of simplification, in case two spellings alternate
@@ -47,6 +44,11 @@ def simplified(expr: Expr) -> Expr:
         if expr == before:
             break
     return expr.maybe_downcast()
+
+
+def is_number(expr: Expr) -> bool:
+    """Whether the expression is a number."""
+    return isinstance(expr.maybe_downcast(), ir.AffineConstantExpr)
 
 
 def symbol_count(exprs: Iterable[Expr]) -> int:
@@ -131,7 +133,7 @@ def factors(exprs: Iterable[Expr]) -> tuple[int, Counter[Expr]]:
     rest = [simplified(expr) for expr in exprs]
     while rest:
         expr = rest.pop()
-        if isinstance(expr, ir.AffineMulExpr) and _unspelled(expr) is None:
+        if isinstance(expr, ir.AffineMulExpr) and above_zero_of(expr) is None:
             rest += [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
             continue
         atoms, left = as_sum(expr)
@@ -162,7 +164,7 @@ def _above_zero(d: Expr) -> Expr:
     common = math.gcd(number, *atoms.values())
     if not atoms:
         return constant(max(number, 0))
-    nested = _unspelled(*atoms) if len(atoms) == 1 else None
+    nested = above_zero_of(*atoms) if len(atoms) == 1 else None
     if nested is not None:  # max(max(e, 0) - 1, 0) is max(e - 1, 0)
         (factor,) = atoms.values()
         if factor == 1 and number <= 0:
@@ -182,8 +184,8 @@ def _spelled(y: Expr) -> Expr:
     return y * ir.AffineExpr.get_floor_div(y, constant(_HUGE))
 
 
-def _unspelled(expr: Expr) -> Expr | None:
-    """The d of which `expr` is max(d, 0), or None."""
+def above_zero_of(expr: Expr) -> Expr | None:
+    """The d of which `expr` is spelled max(d, 0), or None."""
     if not isinstance(expr, ir.AffineMulExpr):
         return None
     sign = expr.rhs.maybe_downcast()
@@ -197,7 +199,7 @@ def has_extremum(expr: Expr) -> bool:
     if not isinstance(expr, ir.AffineBinaryExpr):
         return False
     parts = (expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast())
-    return _unspelled(expr) is not None or any(map(has_extremum, parts))
+    return above_zero_of(expr) is not None or any(map(has_extremum, parts))
 
 
 def extremum(expr: Expr) -> tuple[str, Expr, Expr] | None:
@@ -206,7 +208,7 @@ def extremum(expr: Expr) -> tuple[str, Expr, Expr] | None:
     found = {
         atom: d
         for atom, factor in atoms.items()
-        if factor in (1, -1) and (d := _unspelled(atom)) is not None
+        if factor in (1, -1) and (d := above_zero_of(atom)) is not None
     }
     if not found:
         return None
@@ -226,7 +228,7 @@ def _limited(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr] 
     """`max(d, 0) - max(d - c, 0)`, which is min(max(d, 0), c) for a number c >= 0."""
     for upper, lower in itertools.permutations(found, 2):
         limit = simplified(found[upper] + found[lower] * -1)
-        if (atoms[upper], atoms[lower]) == (1, -1) and _is_number(limit):
+        if (atoms[upper], atoms[lower]) == (1, -1) and is_number(limit):
             kept = lower if limit.value < 0 else upper
             rest = _sum_of(_without(atoms, upper, lower), number)
             both = simplified(rest + kept * atoms[kept]), simplified(rest + limit)
@@ -236,109 +238,6 @@ def _limited(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr] 
 
 def _without(atoms: Atoms, *gone: Expr) -> Atoms:
     return {atom: factor for atom, factor in atoms.items() if atom not in gone}
-
-
-# ---- bounds -------------------------------------------------------------------------
-
-
-def bounds(expr: Expr) -> Bounds:
-    """The least and greatest value of `expr` by the known contracts."""
-    return _least(expr), -_least(simplified(expr * -1))
-
-
-def _least(expr: Expr) -> Number:
-    found = extremum(expr)
-    if found is not None:
-        kind, a, b = found
-        return (max if kind == "max" else min)(_least(a), _least(b))
-    atoms, number = as_sum(expr)
-    return max(_least_sum(atoms, number), _ceil(_least_relaxed(atoms, number)))
-
-
-def _ceil(value: Number) -> Number:
-    """`math.ceil` that leaves infinities alone."""
-    return value if isinstance(value, float) else math.ceil(value)
-
-
-def _least_sum(atoms: Atoms, number: Number) -> Number:
-    """By interval arithmetic, as if the atoms had nothing to do with each other."""
-    total = number
-    for atom, factor in atoms.items():
-        low, high = _atom_bounds(atom)
-        total += _product(factor, low if factor > 0 else high)
-    return total
-
-
-def _least_relaxed(atoms: Atoms, number: int) -> Number:
-    """With every quotient bounded by the fraction, so that `n - n // 2` adds up."""
-    relaxed: Atoms = {}
-    total = Fraction(number)
-    for atom, factor in atoms.items():
-        if isinstance(atom, ir.AffineFloorDivExpr) and _is_number(atom.rhs):
-            by = int(atom.rhs.maybe_downcast().value)
-            inner, offset = as_sum(atom.lhs)
-            # e / by - (by - 1) / by <= e // by <= e / by
-            total += Fraction(factor * (offset - (by - 1 if factor > 0 else 0)), by)
-            parts = {a: Fraction(factor * f, by) for a, f in inner.items()}
-        else:
-            parts = {atom: Fraction(factor)}
-        for part, share in parts.items():
-            relaxed[part] = relaxed.get(part, 0) + share
-    return _least_sum({a: f for a, f in relaxed.items() if f}, total)
-
-
-def _is_number(expr: Expr) -> bool:
-    return isinstance(expr.maybe_downcast(), ir.AffineConstantExpr)
-
-
-def _atom_bounds(atom: Expr) -> Bounds:
-    if isinstance(atom, ir.AffineSymbolExpr):
-        return symbol_bounds(atom.position)
-    positive = _unspelled(atom)
-    if positive is not None:
-        low, high = bounds(positive)
-        return max(low, 0), max(high, 0)
-    left, right = bounds(simplified(atom.lhs)), bounds(simplified(atom.rhs))
-    return next(rule for kind, rule in _BOUNDS if isinstance(atom, kind))(left, right)
-
-
-def _multiply(left: Bounds, right: Bounds) -> Bounds:
-    products = [_product(a, b) for a in left for b in right]
-    return min(products), max(products)
-
-
-def _product(a: Number, b: Number) -> Number:
-    return 0 if a == 0 or b == 0 else a * b  # not NaN for 0 * inf
-
-
-def _floor_divide(left: Bounds, right: Bounds) -> Bounds:
-    quotients = [_quotient(a, b) for a in left for b in right]
-    return min(quotients), max(quotients)
-
-
-def _quotient(a: Number, b: Number) -> Number:
-    """Of which `a` or `b > 0` may be infinite: the floor of a / b."""
-    if math.isinf(a):
-        return a
-    return -1 if a < 0 and math.isinf(b) else 0 if math.isinf(b) else a // b
-
-
-def _ceil_divide(left: Bounds, right: Bounds) -> Bounds:
-    low, high = _floor_divide((-left[1], -left[0]), right)
-    return -high, -low
-
-
-def _modulo(left: Bounds, right: Bounds) -> Bounds:
-    most = right[1] - 1
-    return 0, min(left[1], most) if left[0] >= 0 else most
-
-
-_BOUNDS: list[tuple[Any, Callable[[Bounds, Bounds], Bounds]]] = [
-    (ir.AffineMulExpr, _multiply),
-    (ir.AffineFloorDivExpr, _floor_divide),
-    (ir.AffineCeilDivExpr, _ceil_divide),
-    (ir.AffineModExpr, _modulo),
-]
 
 
 # ---- text ---------------------------------------------------------------------------
@@ -400,7 +299,7 @@ _SIGNS = [
 def _atom(atom: Expr) -> str:
     if isinstance(atom, ir.AffineSymbolExpr):
         return f"{_name(atom.position)} // {_step(atom.position)}"
-    if _unspelled(atom) is not None:
+    if above_zero_of(atom) is not None:
         return text(atom)
     left, right = _factor(atom.lhs), _factor(atom.rhs)
     if isinstance(atom, ir.AffineCeilDivExpr):

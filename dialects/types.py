@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc import dtypes
-from aotc.dialects import affine
+from aotc.dialects import affine, intervals
 from aotc.errors import InputError
 from aotc.mlir import ir
 
@@ -122,7 +122,8 @@ class Dim:
         raise _undecided(f"'{self}'", "use it as a number")
 
     def __repr__(self) -> str:
-        return affine.text(self.expr)
+        with self.expr.context:  # messages may be made long after tracing
+            return affine.text(self.expr)
 
 
 Size = int | Dim
@@ -170,9 +171,9 @@ def size_of(expr: Any) -> Size:
     return Dim(expr)
 
 
-def bounds(size: Size) -> affine.Bounds:
+def bounds(size: Size) -> intervals.Bounds:
     """The least and greatest value of `size`, by the contracts that are known."""
-    return (size, size) if isinstance(size, int) else affine.bounds(size.expr)
+    return (size, size) if isinstance(size, int) else intervals.bounds(size.expr)
 
 
 def maximum(a: Size, b: Size) -> Size:

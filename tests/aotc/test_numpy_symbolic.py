@@ -11,6 +11,7 @@ from aotc import reference
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.frontends.assembly import trace
+from aotc.passes import run_passes
 
 rng = np.random.default_rng(0)
 
@@ -238,3 +239,31 @@ def test_what_no_contract_proves_is_refused(function, words):
         traced(function, ("n", 4))
     assert words in caught.value.message
     assert caught.value.where.startswith("test_numpy_symbolic.py:")
+
+
+def test_gradients_go_through_sizes_with_limits():
+    def function(x):
+        def loss(x):
+            parts = [x[:3], x[-3:] * 2, x[5:1:-2], x[::3], anp.roll(x, 2, 0)[1:4]]
+            parts += [anp.diagonal(x)[:, None], anp.pad(x, ((0, 0), (2, 1)), "reflect")]
+            return sum((part**2).sum() for part in parts)
+
+        return aotc.grad(loss)(x)
+
+    program = traced(function, (aotc.Dim("n", min=0), 4))
+    run_passes(program.module, ["autodiff", "inline", "simplify"])
+    for rows in (0, 1, 2, 4, 9):
+        x = rng.normal(size=(rows, 4)).astype("f4")
+        (got,) = reference.evaluate(program.module, "symbolic", [x])
+        weight = np.zeros((rows, 4), "f4")
+        for part, factor in (
+            (np.s_[:3], 1),
+            (np.s_[-3:], 4),
+            (np.s_[5:1:-2], 1),
+            (np.s_[::3], 1),
+        ):
+            weight[part] += factor
+        rolled = np.roll(np.arange(rows), 2)[1:4]
+        weight[rolled] += 1
+        weight += np.eye(rows, 4, dtype="f4") + [1, 2, 3, 1]
+        np.testing.assert_allclose(got, 2 * weight * x, 1e-5, 1e-5)
