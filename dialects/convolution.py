@@ -23,6 +23,7 @@ from aotc.dialects.conversion import accumulator
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.patches import insert_last, patches
 from aotc.dialects.samples import Sample, f32
+from aotc.dialects.slicing import dilated
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.dialects.windows import Windows, pad_spatial, windowed_shape
 from aotc.errors import InputError
@@ -238,7 +239,7 @@ def _input_adjoint(b: Any, op: Any, dy: Any) -> Any:
     for axis in range(spatial):
         reach = op.dilation[axis] * (kernel.shape[axis] - 1)
         before = reach - op.padding[2 * axis]
-        spread = (counts[axis] - 1) * op.strides[axis] + 1
+        spread = dilated(counts[axis], op.strides[axis] - 1)
         low.append(before)
         high.append(x.shape[1 + axis] + reach - spread - before)
     return _convolve_spread(b, op, dy, mirrored, low, high)

@@ -73,9 +73,7 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
         """Zeros around, and between strided elements."""
         have = Tensor.of(op.x).shape
-        covered = [
-            _dilated(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)
-        ]
+        covered = [dilated(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)]
         high = [n - c - f for n, c, f in zip(have, covered, op.start, strict=True)]
         interior = [stride - 1 for stride in op.strides]
         return [b.pad(dy, low=op.start, high=high, interior=interior, value=0.0)]
@@ -118,7 +116,7 @@ def _copied_steps(low: Any, op: Any, x: Any) -> Any:
     """
     source, result = Tensor.of(op.x), Tensor.of(op.y)
     spans = [
-        _dilated(n, step - 1) if isinstance(n, int) else have - first
+        dilated(n, step - 1) if isinstance(n, int) else have - first
         for n, step, have, first in zip(
             op.sizes, op.strides, source.shape, op.start, strict=True
         )
@@ -139,7 +137,7 @@ def _copied_steps(low: Any, op: Any, x: Any) -> Any:
     )
 
 
-def _dilated(size: Size, interior: int) -> Size:
+def dilated(size: Size, interior: int) -> Size:
     """`size` elements with `interior` more between each two."""
     if interior == 0 or size == 0:
         return size
@@ -169,7 +167,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         if not len(low) == len(high) == len(interior) == x.rank:
             raise InputError("bad-padding", f"expected one padding per axis of {x}")
         sizes = [
-            _dilated(n, between) + before + after
+            dilated(n, between) + before + after
             for n, before, after, between in zip(
                 x.shape, low, high, interior, strict=True
             )
@@ -188,7 +186,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     def ref(x: Any, *, low: Any, high: Any, interior: Any, value: float) -> Any:
         """Strided assignment into a full array, then a cut."""
         sizes: list[Any] = [
-            _dilated(n, k) for n, k in zip(x.shape, interior, strict=True)
+            dilated(n, k) for n, k in zip(x.shape, interior, strict=True)
         ]
         before = [max(n, 0) for n in low]
         after = [max(n, 0) for n in high]

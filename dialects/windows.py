@@ -11,6 +11,7 @@ from aotc.dialects.batching import folded
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.patches import patches
 from aotc.dialects.samples import Sample, f32
+from aotc.dialects.slicing import dilated
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 
@@ -176,7 +177,7 @@ def _fold_offsets(
         part = b.reshape(part, shape=image_shape)
         low = [o * d for o, d in zip(offset, dilation, strict=True)]
         high = [
-            n - before - ((c - 1) * s + 1)
+            n - before - dilated(c, s - 1)
             for n, before, c, s in zip(x.shape[1:-1], low, counts, strides, strict=True)
         ]
         image = b.pad(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc import numpy as np
+from aotc.dialects.slicing import dilated
 from aotc.dialects.types import Shape
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import ArrayLike, one_dtype
@@ -99,7 +100,7 @@ def conv_general_dilated(
         x = _batch_groups(x, kernel, batch_group_count, groups)
         groups = batch_group_count
     require_kernel(x, kernel, groups)
-    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[1:-1], spread, strict=True)]
+    sizes = [dilated(n, s - 1) for n, s in zip(x.shape[1:-1], spread, strict=True)]
     sides = sides_of(padding, sizes, _window(kernel), strides, dilation)
     if set(spread) != {1}:
         x, sides = around(x, sides, interior=[s - 1 for s in spread]), (0,) * len(sides)

@@ -72,8 +72,7 @@ def gumbel_softmax(
         fail("bad-temperature", f"expected a temperature above 0; got {temperature}")
     logits = as_float(logits)
     number = one_axis(logits, axis)
-    uniform = random.uniform(key, logits.shape, 2.0**-25, 1.0)
-    noise = np.astype(np.negative(np.log(np.negative(np.log(uniform)))), logits.dtype)
+    noise = random.gumbel(key, logits.shape, logits.dtype)
     soft = softmax(np.divide(np.add(logits, noise), temperature), number)
     if not hard:
         return soft

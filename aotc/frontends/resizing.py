@@ -283,11 +283,11 @@ def _unnormalized(place: Array, size: Size, padding: str, align_corners: bool) -
     """From -1 … 1 to pixels."""
     half = np.multiply(np.add(place, 1.0), 0.5)
     if align_corners:
-        pixel = np.multiply(half, np.subtract(size, 1))
+        pixel = np.multiply(half, size - 1)
     else:
         pixel = np.subtract(np.multiply(half, size), 0.5)
     if padding == "border":
-        return np.clip(pixel, 0, np.subtract(lift(size, place.dtype), 1))
+        return np.clip(pixel, 0, size - 1)
     return pixel
 
 
@@ -296,7 +296,7 @@ def _pixels(x: Array, places: list[Array], padding: str) -> Array:
     n, h, w, c = x.shape
     rank = places[0].ndim
     row, column = (
-        np.clip(np.astype(place, "i32"), 0, np.subtract(lift(size, "i32"), 1))
+        np.clip(np.astype(place, "i32"), 0, size - 1)
         for place, size in zip(places, (h, w), strict=True)
     )
     image = np.reshape(np.arange(n), (n, *(1,) * (rank - 1)))
