@@ -13,7 +13,6 @@ from aotc.dialects.scalars import (
     constant,
     float_compare,
     in_f32,
-    int_compare,
     is_negative,
     power_of_two,
     with_sign,
@@ -67,8 +66,7 @@ def power(x: Any, y: Any) -> Any:
     nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
     value = arith.select(float_compare("OEQ", size, one), one, math.powf(size, y))
     whole = float_compare("OEQ", math.floor(y), y)
-    half = arith.mulf(y, constant(x.type, 0.5))
-    odd = arith.andi(whole, float_compare("UNE", math.floor(half), half))
+    odd = arith.andi(whole, _is_odd(y))
     value = arith.select(odd, with_sign(value, x), value)
     finite = float_compare("OGT", x, constant(x.type, -pymath.inf))
     negative = arith.andi(float_compare("OLT", x, nothing), finite)
@@ -83,54 +81,88 @@ def tanh(x: Any) -> Any:
     if not isinstance(x.type, ir.F64Type):
         return math.tanh(x)
     size = math.absf(x)
-    m = math.expm1(arith.mulf(constant(x.type, -2.0), size))
+    m = expm1(arith.mulf(constant(x.type, -2.0), size))
     value = arith.divf(arith.negf(m), arith.addf(m, constant(x.type, 2.0)))
     return with_sign(value, x)
 
 
+@in_f32
 def sin(x: Any) -> Any:
-    """The sine; in f64 see `_sine_of_quadrant`."""
-    if not isinstance(x.type, ir.F64Type):
-        return math.sin(x)
+    """The sine; see `_sine_of_quadrant`."""
     return _sine_of_quadrant(x, 0)
 
 
+@in_f32
 def cos(x: Any) -> Any:
-    """The cosine: in f64 the sine a quadrant later."""
-    if not isinstance(x.type, ir.F64Type):
-        return math.cos(x)
+    """The cosine: the sine a quadrant later."""
     return _sine_of_quadrant(x, 1)
 
 
-# pi/2 in three parts of 33 bits or fewer, so that multiples below 2**20 are exact
-# (Cody and Waite, Software Manual for the Elementary Functions, 1980)
-_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+# pi/2 in three parts, the first two short enough that multiples below 2**20 (in f32
+# 2**13) are exact (Cody and Waite, Software Manual for the Elementary Functions, 1980)
+_HALF_PI_PARTS = {
+    32: (1.5703125, 0.0004837512969970703, 7.549790126404332e-08),
+    64: (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21),
+}
 
 
 def _sine_of_quadrant(x: Any, shift: int) -> Any:
     """sin(x + shift pi/2): reduction to [-pi/4, pi/4], then Taylor polynomials.
 
-    Accurate to 2e-16 absolute for |x| below 1e6; beyond, digits of x are lost.
+    Accurate to rounding for |x| below 1e6 (f32: 1e4); beyond, digits of x are lost,
+    but the result stays in [-1, 1].
     """
+    width = x.type.width
     turns = math.roundeven(arith.mulf(x, constant(x.type, 2 / pymath.pi)))
     reduced = x
-    for part in _HALF_PI_PARTS:
+    for part in _HALF_PI_PARTS[width]:
         reduced = math.fma(turns, constant(x.type, -part), reduced)
+    eighth = constant(x.type, 0.7854)  # a bound for the arguments that are too large
+    reduced = arith.maximumf(arith.minimumf(reduced, eighth), arith.negf(eighth))
     square = arith.mulf(reduced, reduced)
-    odd = [(-1) ** n / pymath.factorial(2 * n + 1) for n in range(9)]
-    even = [(-1) ** n / pymath.factorial(2 * n) for n in range(10)]
+    terms = 9 if width == 64 else 5
+    odd = [(-1) ** n / pymath.factorial(2 * n + 1) for n in range(terms)]
+    even = [(-1) ** n / pymath.factorial(2 * n) for n in range(terms + 1)]
     sine = arith.mulf(reduced, polynomial(square, odd[::-1]))
     cosine = polynomial(square, even[::-1])
-    i64 = ir.IntegerType.get_signless(64)
-    quadrant = arith.addi(arith.fptosi(i64, turns), constant(i64, shift))
-    odd_turn = _bit(quadrant, 1)
-    value = arith.select(odd_turn, cosine, sine)
-    return arith.select(_bit(quadrant, 2), arith.negf(value), value)
+    quadrant = arith.addf(turns, constant(x.type, float(shift)))
+    pairs = math.floor(arith.mulf(quadrant, constant(x.type, 0.5)))
+    value = arith.select(_is_odd(quadrant), cosine, sine)
+    return arith.select(_is_odd(pairs), arith.negf(value), value)
 
 
-def _bit(value: Any, mask: int) -> Any:
-    masked = arith.andi(value, constant(value.type, mask))
-    return int_compare("ne", masked, constant(value.type, 0))
+def _is_odd(whole: Any) -> Any:
+    """Whether a whole number, held in a float, is odd."""
+    half = arith.mulf(whole, constant(whole.type, 0.5))
+    return float_compare("UNE", math.floor(half), half)
+
+
+def expm1(x: Any) -> Any:
+    """e**x - 1; in f64 by Taylor's series near 0, where IREE loses half the digits."""
+    if not isinstance(x.type, ir.F64Type):
+        return math.expm1(x)
+    terms = [1 / pymath.factorial(n) for n in range(1, 17)]
+    near = arith.mulf(x, polynomial(x, terms[::-1]))
+    far = arith.subf(math.exp(x), constant(x.type, 1.0))
+    is_near = float_compare("OLT", math.absf(x), constant(x.type, 0.5))
+    return arith.select(is_near, near, far)
+
+
+def log1p(x: Any) -> Any:
+    """ln(1 + x); in f64, where IREE loses half the digits, by Kahan's formula.
+
+    It is ln(u) x / (u - 1) with u = 1 + x, whose rounding errors cancel (Goldberg, What
+    every computer scientist should know about floating-point arithmetic, 1991).
+    """
+    if not isinstance(x.type, ir.F64Type):
+        return math.log1p(x)
+    one = constant(x.type, 1.0)
+    u = arith.addf(one, x)
+    rest = arith.subf(u, one)
+    exact = float_compare("OEQ", rest, x)
+    scaled = arith.divf(x, arith.select(exact, one, rest))
+    value = arith.mulf(math.log(u), arith.select(exact, one, scaled))
+    return arith.select(float_compare("OEQ", u, one), x, value)
 
 
 @in_f32
@@ -182,7 +214,7 @@ def asinh(x: Any) -> Any:
     a = arith.select(large, one, size)
     square = arith.mulf(a, a)
     root = math.sqrt(arith.addf(square, one))
-    value = math.log1p(arith.addf(a, arith.divf(square, arith.addf(root, one))))
+    value = log1p(arith.addf(a, arith.divf(square, arith.addf(root, one))))
     far = arith.addf(math.log(size), constant(x.type, pymath.log(2)))
     return with_sign(arith.select(large, far, value), x)
 

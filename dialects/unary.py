@@ -146,7 +146,7 @@ class Expm1(Unary, name="expm1"):
         """Y + 1."""
         return b.offset(op.y, 1.0)
 
-    lower = by_kind(f=math.expm1)
+    lower = by_kind(f=approx.expm1)
 
 
 class Log(Unary, name="log"):
@@ -177,7 +177,7 @@ class Log1p(Unary, name="log1p"):
         """1 / (1 + x)."""
         return b.divide(b.full_like(op.x, 1.0), b.offset(op.x, 1.0))
 
-    lower = by_kind(f=math.log1p)
+    lower = by_kind(f=approx.log1p)
     samples = [
         Sample((f32(2, 3),), low=-0.9),
         Sample((f32("n", 4),), low=-0.9),

@@ -8,9 +8,10 @@ import iree.runtime as iree
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
+from aotc import dtypes, nn, reference, special
 from aotc import numpy as anp
 from aotc.backend import compile_targets, require_upstream_only
+from aotc.cases import edges
 from aotc.dialects import context
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
@@ -245,3 +246,40 @@ def test_sizes_with_limits_and_quotients_are_computed():
             wanted = reference.evaluate(every, name, arrays)
             for got, want in zip(cpu(name, arrays), wanted, strict=True):
                 assert_close(got, want)
+
+
+FUNCTIONS = {
+    "tan": anp.tan, "sinc": anp.sinc, "arcsin": anp.arcsin, "arccos": anp.arccos,
+    "sinh": anp.sinh, "cosh": anp.cosh, "arccosh": anp.arccosh, "arctanh": anp.arctanh,
+    "log2": anp.log2, "softplus": nn.softplus, "mish": nn.mish, "celu": nn.celu,
+    "rint": anp.rint, "trunc": anp.trunc, "round": lambda x: anp.round(x, 1),
+    "modf": lambda x: anp.modf(x)[0], "frexp": lambda x: anp.frexp(x)[0],
+    "ldexp": lambda x: anp.ldexp(x, anp.frexp(x)[1]), "signbit": anp.signbit,
+    "nextafter": lambda x: anp.nextafter(x, 1.0), "log_ndtr": special.log_ndtr,
+    "copysign": lambda x: anp.copysign(3.0, x), "ndtri": special.ndtri,
+    "remainder": lambda x: anp.remainder(x, -0.7), "entr": special.entr,
+    "floor_divide": lambda x: anp.floor_divide(x, 0.1),
+    "logaddexp": lambda x: anp.logaddexp(x, 2.0),
+    "logaddexp2": lambda x: anp.logaddexp2(x, -x),
+    "count": lambda x: anp.bitwise_count(anp.astype(x, "u8")),
+    "zeros": lambda x: anp.count_leading_zeros(anp.astype(x, "i32")),
+}  # fmt: skip
+
+
+def test_elementwise_functions_compile_to_what_they_compute_at_once():
+    every, lowered = new_module(), new_module()
+    line = np.concatenate([edges("f64"), np.linspace(-9, 9, 37), [1e-8, 1e3, 88.9]])
+    for module in (every, lowered):
+        for name, function in FUNCTIONS.items():
+            for dtype in ("f32", "f64"):
+                with context():
+                    types = [Tensor(line.shape, dtype)]
+                    trace = Trace(module, f"{name}_{dtype}", types, [])
+                with trace.active():
+                    trace.finish([function(*trace.arguments)])
+    cpu = Compiled(lowered, "cpu")
+    for name in FUNCTIONS:
+        for dtype in ("f32", "f64"):
+            x = line.astype(dtypes.to_numpy(dtype))
+            (want,) = reference.evaluate(every, f"{name}_{dtype}", [x])
+            assert_close(cpu(f"{name}_{dtype}", [x])[0], want)
