@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, cases(), ids=str)
     if "compiled_case" in metafunc.fixturenames:
-        wide = "slow" in metafunc.config.option.markexpr
+        wide = metafunc.config.option.markexpr == "slow"
         mark = [pytest.mark.slow] if wide else []
         chosen = [
             pytest.param(case, marks=mark, id=str(case))
