@@ -24,6 +24,7 @@ from aotc.dialects.attributes import Bool, Int, Sizes, Str
 from aotc.dialects.batching import all_spread
 from aotc.dialects.functions import Values, call, define, types_of
 from aotc.dialects.graph import NOT_DIFFERENTIABLE
+from aotc.dialects.stacks import Stack
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
 from aotc.dialects.types import Shape, Size, Tensor, evaluate_size, lowered_type
 from aotc.errors import InputError
@@ -411,29 +412,27 @@ class Scan:
         return [*last, *(_swapped(b, stack) for stack in stacks)]
 
     def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
-        """scf.for over slices; the stacks are carried and written slice by slice."""
+        """scf.for over slices, which writes the stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
         _, xs, _ = self._split(types_of(op.operands))
         stacks = types_of(op.results)[self.carries :]
         count = low.size(self.length)
-        start = [*carried, *(low.empty(kind) for kind in stacks)]
-        loop = scf.ForOp(low.index(0), count, low.index(1), start)
+        built = [Stack(low, kind) for kind in stacks]
+        loop = scf.ForOp(low.index(0), count, low.index(1), carried)
         with ir.InsertionPoint(loop.body):
             place = loop.induction_variable
             if self.reverse:
                 place = arith.subi(low.size(self.length - 1), place)
-            now, built = _split(list(loop.inner_iter_args), self.carries)
+            now = list(loop.inner_iter_args)
             each = [
                 low.element(x, kind, place) for x, kind in zip(whole, xs, strict=True)
             ]
             found = inline(self.functions[0], [*now, *each, *captures])
             new, stacked = _split(found, self.carries)
-            written = [
-                low.with_element(part, into, kind, place)
-                for part, into, kind in zip(stacked, built, stacks, strict=True)
-            ]
-            scf.YieldOp([*new, *written])
-        return list(loop.results)
+            for stack, part in zip(built, stacked, strict=True):
+                stack.write(part, place)
+            scf.YieldOp(new)
+        return [*loop.results, *(stack.end() for stack in built)]
 
     def facts(self) -> dict[str, Any]:
         """How the arguments are divided, how long it is and in which direction."""

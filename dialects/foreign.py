@@ -16,10 +16,17 @@ from aotc.dialects.functions import current_module, functions_of, unique_name
 from aotc.mlir import func, ir
 
 BODY = "graph.iree_body"
+HELD = "graph.iree_global"
 
 
 def call(
-    name: str, operands: Sequence[Any], results: Sequence[Any], body: Sequence[str]
+    name: str,
+    operands: Sequence[Any],
+    results: Sequence[Any],
+    body: Sequence[str],
+    *,
+    held: str = "",
+    inlined: bool = True,
 ) -> list[Any]:
     """Call a function with `body` at the insertion point.
 
@@ -28,11 +35,17 @@ def call(
         operands: lowered values.
         results: lowered types.
         body: lines of MLIR.
+        held: a global that the module gets beside the function.
+        inlined: False for a function that must stay a call.
     """
     types = [value.type for value in operands]
     signature = ir.FunctionType.get(types, list(results))
     text = "\n".join(body)
     callee = _declared(signature, text) or _declare(name, signature, text)
+    if held:
+        callee.attributes[HELD] = ir.StringAttr.get(held)
+    if not inlined:
+        callee.attributes["no_inline"] = ir.UnitAttr.get()
     return list(func.CallOp(callee, list(operands)).results)
 
 
@@ -66,8 +79,22 @@ def definition(function: Any) -> list[str]:
     inputs = ", ".join(f"%{i}: {t}" for i, t in enumerate(function.type.inputs))
     results = ", ".join(map(str, function.type.results))
     body = (body_of(function) or "").splitlines()
-    head = f'func.func private @"{name}"({inputs}) -> ({results}) {{'
-    return [head, *(f"  {line}" for line in body), "}"]
+    kept = "no_inline" in function.attributes
+    policy = "attributes {noinline} " if kept else ""
+    head = f'func.func private @"{name}"({inputs}) -> ({results}) {policy}{{'
+    return [*_held(function), head, *(f"  {line}" for line in body), "}"]
+
+
+def _held(function: Any) -> list[str]:
+    if HELD not in function.attributes:
+        return []
+    return [str(ir.StringAttr(function.attributes[HELD]).value)]
+
+
+def unique_global(module: Any, name: str) -> str:
+    """A name for a global that no function of the module holds yet."""
+    functions = functions_of(module).values()
+    return f"{name}{sum(HELD in function.attributes for function in functions)}"
 
 
 def sizes(value: str, kind: Any) -> tuple[list[str], str]:

@@ -233,20 +233,6 @@ class Lowering:
             [1] * (result.rank + 1),
         )
 
-    def with_element(self, part: Any, into: Any, whole: Tensor, index: Any) -> Any:
-        """`into` with `into[index] = part` along its leading axis."""
-        rest = whole.with_shape(whole.shape[1:])
-        return tensor.insert_slice(
-            part,
-            into,
-            [index],
-            self.dynamic_sizes(rest.shape),
-            [],
-            [_DYNAMIC, *[0] * rest.rank],
-            [1, *lowered_type(rest).shape],
-            [1] * whole.rank,
-        )
-
     def pad(
         self,
         source: Any,
