@@ -18,6 +18,7 @@ from aotc.frontends.places import fail
 
 if TYPE_CHECKING:
     from aotc.frontends.tracing import Trace
+    from aotc.frontends.updating import At
 
 _USE_WHERE = "use aotc.numpy.where, or decide on shapes and Python values only"
 _USE_TAKE = "use aotc.numpy.take or dynamic_slice for positions computed by the model"
@@ -165,11 +166,18 @@ class Array:
 
     __getitem__ = _method("getitem")
 
+    @property
+    def at(self) -> At:
+        """`x.at[key].set(values)`, `.add(…)`, …: a new array with elements changed."""
+        found: At = import_module("aotc.frontends.updating").At(self)
+        return found
+
     def __setitem__(self, key: Any, value: Any) -> None:
         fail(
             "immutable-array",
             "arrays in a model cannot be assigned to",
-            "build a new array: aotc.numpy.where, concatenate or dynamic_update_slice",
+            "build a new array: x.at[key].set(values), aotc.numpy.where or "
+            "dynamic_update_slice",
         )
 
     @property

@@ -1,74 +1,81 @@
-"""`x[key]`, and reading and writing at positions that the model computes."""
+"""`x[key]`: integers, slices, `...`, None, arrays of positions and fixed masks.
+
+A key is read in two steps. What is fixed (slices and integers) cuts a part out of x,
+then the arrays pick positions from that part:
+
+    x[1:, 0, i, j]  =  part[:, i, j]   of   part = x[1:, 0]
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.dialects.types import Dim, Size
 from aotc.frontends.array import Array
-from aotc.frontends.axes import one_axis
-from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
+from aotc.frontends.conversion import ArrayLike, lift
 from aotc.frontends.cutting import narrowed
-from aotc.frontends.elementwise import add, less, where
 from aotc.frontends.places import fail
+from aotc.frontends.positions import (
+    gathered,
+    integers_or_mask,
+    true_positions,
+    unified,
+)
 from aotc.frontends.tracing import emit
 
 
 def getitem(x: ArrayLike, key: Any) -> Array:
-    """`x[key]` for ints, slices, `...`, None, and one array of integers."""
-    x = lift(x)
-    keys = _expanded(x, key if isinstance(key, tuple) else (key,))
-    arrays = [number for number, part in enumerate(keys) if _is_array(part)]
-    if not arrays:
-        return _basic(x, keys)
-    others = [part for part in keys if not isinstance(part, slice)]
-    if len(others) > 1:
-        fail(
-            "bad-index",
-            "an array index can be combined with slices only",
-            "index in two steps",
-        )
-    axis, indices = arrays[0], keys[arrays[0]]
-    return take(
-        _basic(x, [*keys[:axis], slice(None), *keys[axis + 1 :]]), indices, axis
+    """`x[key]`, as in NumPy.
+
+    Positions out of bounds are an error where they are known, and clipped to the
+    nearest element where the model computes them. Masks must be known.
+    """
+    return picked(lift(x), read_key(lift(x), key), mode="raise")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key in its two steps.
+
+    Args:
+        fixed: a slice or an integer for each axis of x, and None for new axes.
+        axes: those of the part that are indexed by arrays.
+        arrays: positions along them, of one dtype and shape.
+        place: where the axes of the arrays go among the others of the part.
+    """
+
+    fixed: tuple[Any, ...]
+    axes: tuple[int, ...]
+    arrays: tuple[Array, ...]
+    place: int
+
+
+def read_key(x: Array, key: Any) -> Key:
+    """What `key` means for `x`."""
+    keys = _expanded(x, _without_masks(x, key if isinstance(key, tuple) else (key,)))
+    listed = [number for number, part in enumerate(keys) if _is_array(part)]
+    fixed = tuple(
+        slice(None) if number in listed else part for number, part in enumerate(keys)
     )
+    kept = [n for n, part in enumerate(keys) if n in listed or not _is_number(part)]
+    advanced = [n for n, part in enumerate(keys) if n in listed or _is_number(part)]
+    others = [n for n in kept if n not in listed]
+    axes = tuple(kept.index(number) for number in listed)
+    place = 0
+    if listed and advanced == list(range(advanced[0], advanced[-1] + 1)):
+        place = len([n for n in others if n < advanced[0]])
+    return Key(fixed, axes, unified([keys[number] for number in listed]), place)
 
 
-def _expanded(x: Array, keys: tuple[Any, ...]) -> list[Any]:
-    """One key per axis and new axis; `...` filled in."""
-    dots = [number for number, part in enumerate(keys) if part is Ellipsis]
-    used = len([part for part in keys if part is not None and part is not Ellipsis])
-    if used > x.ndim or len(dots) > 1:
-        fail("bad-index", f"{len(keys)} indices for the {x.ndim} axes of {x.type}")
-    missing = [slice(None)] * (x.ndim - used)
-    place = dots[0] if dots else len(keys)
-    return [*keys[:place], *missing, *keys[place + 1 :]]
-
-
-def _is_array(part: Any) -> bool:
-    """Whether a key is an array of positions; refuses what is no key at all."""
-    if isinstance(part, (bool, np.bool_)):
-        _fail_mask()
-    return part is not None and not isinstance(part, (slice, int, np.integer, Dim))
-
-
-def _fail_mask() -> NoReturn:
-    fail(
-        "bad-index",
-        "a mask selects a number of elements that only values decide",
-        "use aotc.numpy.where",
-    )
-
-
-def _basic(x: Array, keys: Sequence[Any]) -> Array:
-    """Slices and integers per axis, then the axes that go and come."""
+def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
+    """Slices and integers for each axis, then the axes that go and come."""
     axis = 0
     sizes: list[Size] = []
-    for key in keys:
+    for key in fixed:
         if key is None:
             sizes.append(1)
             continue
@@ -80,80 +87,55 @@ def _basic(x: Array, keys: Sequence[Any]) -> Array:
     return x if same else emit("reshape", x, shape=tuple(sizes))
 
 
-# ---- positions that the model computes ----------------------------------------------
+def picked(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
+    """The elements that a key takes; `mode` is for positions out of bounds."""
+    part = cut_out(x, key.fixed)
+    if not key.axes:
+        return part
+    return gathered(part, key.arrays, key.axes, key.place, mode, fill)
 
 
-def take(
-    a: ArrayLike, indices: ArrayLike, axis: int | None = None, *, mode: str = "raise"
-) -> Array:
-    """`a` at `indices` along `axis`; negative ones count from the end.
-
-    Indices out of bounds are an error where they are known, and clipped to the nearest
-    element where the model computes them. With mode "clip", negative ones are too.
-    """
-    x, number = (lift(a), axis) if axis is not None else (_flat(a), 0)
-    number = one_axis(x, number)
-    positions = lift(indices)
-    if positions.dtype == "bool":
-        _fail_mask()
-    if positions.dtype not in dtypes.INTEGERS:
-        fail("bad-index", f"expected integer indices; got {positions.type}")
-    if mode not in ("raise", "clip"):
-        fail("bad-index", f"expected mode 'raise' or 'clip'; got {mode!r}")
-    if mode == "raise" and positions.dtype in dtypes.SIGNED:
-        positions = _counted_from_front(x, number, positions)
-    along = tuple(range(number, number + positions.ndim))
-    kept = [
-        *range(number),
-        *range(number + positions.ndim, x.ndim - 1 + positions.ndim),
-    ]
-    maps = {"axes": (number,), "along": along, "kept": tuple(kept), "mode": "clip"}
-    return emit("gather", x, positions, **maps)
+# ---- the parts of a key -------------------------------------------------------------
 
 
-def _flat(a: ArrayLike) -> Array:
-    x = lift(a)
-    return emit("reshape", x, shape=(x.size,))
+def _is_number(part: Any) -> bool:
+    return isinstance(part, (int, np.integer, Dim)) and not isinstance(part, bool)
 
 
-def _counted_from_front(x: Array, axis: int, positions: Array) -> Array:
-    size = x.shape[axis]
-    if positions._data is not None and isinstance(size, int):
-        known = positions._data
-        outside = known[(known < -size) | (known >= size)]
-        if outside.size:
-            wrong = outside.flat[0]
-            fail(
-                "bad-index",
-                f"index {wrong} is out of bounds for axis {axis} of {x.type}",
-            )
-        return lift(np.where(known < 0, known.astype("i4") + size, known).astype("i4"))
-    wide = astype(positions, "i32") if dtypes.bits(positions.dtype) < 32 else positions
-    return where(less(wide, 0), add(wide, size), wide)
+def _is_array(part: Any) -> bool:
+    simple = part is None or part is Ellipsis or isinstance(part, slice)
+    return not simple and (isinstance(part, bool) or not _is_number(part))
 
 
-def dynamic_slice(
-    operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Sequence[int]
-) -> Array:
-    """`slice_sizes` elements from `start_indices`, moved to fit (JAX's)."""
-    starts = _starts(start_indices)
-    return emit("dynamic_slice", lift(operand), starts, sizes=tuple(slice_sizes))
+def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
+    """The keys with each mask as the positions where it is true."""
+    parts = [integers_or_mask(part) if _is_array(part) else part for part in keys]
+    found: list[Any] = []
+    for number, part in enumerate(parts):
+        if not isinstance(part, Array) or part.dtype != "bool":
+            found.append(part)
+            continue
+        if Ellipsis in [each for each in parts[:number] if not isinstance(each, Array)]:
+            axis = x.ndim - sum(map(_consumed, parts[number:]))
+        else:
+            axis = sum(map(_consumed, parts[:number]))
+        found += true_positions(x, axis, part)
+    return found
 
 
-def dynamic_update_slice(
-    operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike
-) -> Array:
-    """`operand` with `update` written from `start_indices`, moved to fit (JAX's)."""
-    whole, part = one_dtype(operand, update)
-    return emit("dynamic_update_slice", whole, part, _starts(start_indices))
+def _consumed(part: Any) -> int:
+    """How many axes of x a part of the key stands for."""
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1
 
 
-def _starts(start_indices: ArrayLike) -> Array:
-    """The starts as one vector; a list may mix numbers and arrays."""
-    if not isinstance(start_indices, (tuple, list)):
-        return lift(start_indices)
-    parts = [emit("reshape", part, shape=(1,)) for part in one_dtype(*start_indices)]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = emit("concatenate", whole, part, axis=0)
-    return whole
+def _expanded(x: Array, keys: list[Any]) -> list[Any]:
+    """One key per axis and new axis; `...` filled in."""
+    dots = [number for number, part in enumerate(keys) if part is Ellipsis]
+    used = len([part for part in keys if part is not None and part is not Ellipsis])
+    if used > x.ndim or len(dots) > 1:
+        fail("bad-index", f"{len(keys)} indices for the {x.ndim} axes of {x.type}")
+    missing = [slice(None)] * (x.ndim - used)
+    place = dots[0] if dots else len(keys)
+    return [*keys[:place], *missing, *keys[place + 1 :]]

@@ -13,7 +13,7 @@ from aotc.frontends.axes import one_axis
 from aotc.frontends.broadcasting import broadcast_to
 from aotc.frontends.conversion import ArrayLike, lift, one_dtype
 from aotc.frontends.cutting import cut, narrowed
-from aotc.frontends.indexing import take
+from aotc.frontends.gathering import take
 from aotc.frontends.places import fail
 from aotc.frontends.shaping import (
     atleast_1d,

@@ -12,7 +12,7 @@ from aotc.frontends.array import Array
 from aotc.frontends.broadcasting import broadcast_to
 from aotc.frontends.conversion import ArrayLike, lift
 from aotc.frontends.cutting import cut
-from aotc.frontends.indexing import take
+from aotc.frontends.gathering import take
 from aotc.frontends.joining import concatenate
 from aotc.frontends.places import fail
 from aotc.frontends.shaping import flip

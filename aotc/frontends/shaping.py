@@ -23,7 +23,7 @@ from aotc.frontends.broadcasting import as_shape, broadcast_to
 from aotc.frontends.conversion import ArrayLike, astype, lift
 from aotc.frontends.cutting import cut
 from aotc.frontends.elementwise import remainder, subtract
-from aotc.frontends.indexing import take
+from aotc.frontends.gathering import take
 from aotc.frontends.places import fail
 from aotc.frontends.sizes import describe_contracts
 from aotc.frontends.tracing import emit
