@@ -133,7 +133,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     return reshape(blocks, [n * m for n, m in pairs])
 
 
-def cross(a: ArrayLike, b: ArrayLike, axis: int = -1) -> Array:
+def cross(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
     """The vector at right angles to two vectors of three elements along `axis`."""
     x, y = common(a, b)
     number = one_axis(x, axis)
