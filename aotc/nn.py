@@ -59,6 +59,7 @@ from aotc.frontends.layers import (
     simple_rnn_cell,
     stop_gradient,
 )
+from aotc.frontends.log_sums import logsumexp
 from aotc.frontends.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -106,10 +107,10 @@ from aotc.frontends.pooling import (
 from aotc.frontends.quantizing import (
     dequantize,
     fake_quantize,
+    quantization_scale,
     quantize,
     quantized_conv,
     quantized_matmul,
-    scale_of,
 )
 from aotc.frontends.resizing import (
     depth_to_space,
@@ -174,6 +175,7 @@ __all__ = [
     "local_response_norm",
     "log_sigmoid",
     "log_softmax",
+    "logsumexp",
     "lp_pool",
     "lstm_cell",
     "max_pool",
@@ -186,6 +188,7 @@ __all__ = [
     "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
+    "quantization_scale",
     "quantize",
     "quantized_conv",
     "quantized_matmul",
@@ -194,7 +197,6 @@ __all__ = [
     "resize",
     "rms_norm",
     "rotary_embedding",
-    "scale_of",
     "scope",
     "selu",
     "sigmoid",

@@ -52,9 +52,9 @@ def quantize(
         bits: use fewer values than the dtype has: 4 for -8 … 7 in i8.
     """
     x = as_float(x)
-    low, high = _range(dtype, bits)
-    steps = _steps(x, scale, zero_point, axis, (low, high))
-    return astype(np.clip(np.round(steps), low, high), dtype)
+    offset = _floating(zero_point, x, axis)
+    steps = _steps(x, scale, offset, axis, _range(dtype, bits))
+    return astype(np.add(np.round(steps), offset), dtype)
 
 
 def dequantize(
@@ -87,8 +87,8 @@ def fake_quantize(
     scale has that of Esser et al., "Learned step size quantization", ICLR 2020.
     """
     x = as_float(x)
-    offset = astype(_along(lift(zero_point), x, axis), x.dtype)
-    steps = np.subtract(_steps(x, scale, zero_point, axis, _range(dtype, bits)), offset)
+    offset = _floating(zero_point, x, axis)
+    steps = _steps(x, scale, offset, axis, _range(dtype, bits))
     # exact: a float and the nearest whole number differ by a float
     rounding = emit("stop_gradient", np.subtract(np.round(steps), steps))
     whole = np.add(steps, rounding)
@@ -96,13 +96,17 @@ def fake_quantize(
 
 
 def _steps(
-    x: Array, scale: ArrayLike, zero_point: ArrayLike, axis: int | None, bounds: Bounds
+    x: Array, scale: ArrayLike, offset: Array, axis: int | None, bounds: Bounds
 ) -> Array:
-    """`x / scale + zero_point` within the bounds, not rounded."""
-    offset = astype(_along(lift(zero_point), x, axis), x.dtype)
+    """`x / scale`, not rounded; with the offset it is within the bounds."""
     low, high = (np.subtract(float(bound), offset) for bound in bounds)
     ratio = np.divide(x, _along(lift(scale, x.dtype), x, axis))
-    return np.add(np.minimum(np.maximum(ratio, low), high), offset)
+    return np.minimum(np.maximum(ratio, low), high)
+
+
+def _floating(zero_point: ArrayLike, x: Array, axis: int | None) -> Array:
+    """The zero point as floats that broadcast with x."""
+    return astype(_along(lift(zero_point), x, axis), x.dtype)
 
 
 def _range(dtype: Any, bits: int | None) -> Bounds:
@@ -136,7 +140,7 @@ def _along(part: Array, x: Array, axis: int | None) -> Array:
     return np.reshape(part, [n if i == number else 1 for i, n in enumerate(x.shape)])
 
 
-def scale_of(
+def quantization_scale(
     low: ArrayLike, high: ArrayLike, dtype: Any = "i8", *, bits: int | None = None
 ) -> tuple[Array, Array]:
     """The scale and zero point (i32) for floats from `low` to `high`, and 0."""
