@@ -19,11 +19,22 @@ from aotc.frontends.array import Array
 from aotc.frontends.bodies import Body, function_name, trace_bodies
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail, location
+from aotc.frontends.scanning import associative_scan, reduce, reduce_window
 from aotc.frontends.tracing import Trace, current_trace, emit
 from aotc.mlir import ir
 from aotc.pytree import Structure, flatten, leaf_names
 
-__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+__all__ = [
+    "associative_scan",
+    "cond",
+    "fori_loop",
+    "map",
+    "reduce",
+    "reduce_window",
+    "scan",
+    "switch",
+    "while_loop",
+]
 
 
 def cond(

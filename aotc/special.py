@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotc.frontends.log_sums import logsumexp
 from aotc.frontends.special import (
     betaln,
     digamma,
@@ -33,6 +34,7 @@ __all__ = [
     "gammaln",
     "log_ndtr",
     "logit",
+    "logsumexp",
     "ndtr",
     "ndtri",
     "polygamma",
