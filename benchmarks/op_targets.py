@@ -5,7 +5,7 @@
 Cases are compiled many at a time; a batch that fails is halved until the cases that
 fail stand alone. Prints the counts for each target, and the failures by op and dtype
 with IREE's message; `--write` puts what never compiles into `dialects/limits.json`.
-`--ops` and `--narrow` choose fewer cases.
+`--ops` chooses fewer cases.
 """
 
 from __future__ import annotations
@@ -100,12 +100,15 @@ def never(cases: Sequence[Case], found: Sequence[Failure]) -> dict[str, dict[str
     return {op: dict(sorted(limits[op].items())) for op in sorted(limits)}
 
 
-def write(families: dict[str, dict[str, dict[str, str]]]) -> None:
-    """Replace what the table says of the families of targets that were measured."""
-    known = limits.table() if limits.FILE.is_file() else {}
-    document = {"schema": "aotc.op-limits/1", "families": {**known, **families}}
+def write(family: str, ops: set[str], found: dict[str, dict[str, str]]) -> None:
+    """Replace what the table says of `ops` on a family of targets."""
+    known = limits.table()
+    kept = {op: kinds for op, kinds in known.get(family, {}).items() if op not in ops}
+    families = {**known, family: {**kept, **found}}
+    document = {"schema": "aotc.op-limits/1", "families": families}
     text = json.dumps(document, indent=1, sort_keys=True)
     limits.FILE.write_text(f"{text}\n", encoding="utf-8")
+    limits.table.cache_clear()
 
 
 def main() -> None:
@@ -113,25 +116,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="+", type=Target.parse)
     parser.add_argument("--ops", nargs="*", help="only these")
-    parser.add_argument("--narrow", action="store_true", help="one width of integers")
     parser.add_argument("--json", help="write all failures to this file")
     parser.add_argument(
         "--write", action="store_true", help="renew the table of limits"
     )
     asked = parser.parse_args()
-    cases = [
-        case
-        for case in all_cases()
-        if (not asked.ops or case.op in asked.ops)
-        and (case.is_narrow or not asked.narrow)
-    ]
-    document, families = {}, {}
+    cases = [case for case in all_cases() if not asked.ops or case.op in asked.ops]
+    document = {}
     for target in asked.targets:
         start = time.perf_counter()
         found = sweep(cases, target)
         seconds = time.perf_counter() - start
         print(report(target, len(cases), found, seconds), flush=True)
-        families[target.family] = never(cases, found)
+        if asked.write:
+            write(target.family, {case.op for case in cases}, never(cases, found))
         document[str(target)] = {
             "cases": len(cases),
             "failures": [failure.to_json() for failure in found],
@@ -141,8 +139,6 @@ def main() -> None:
             json.dump(
                 {"schema": "aotc.op-targets/1", "targets": document}, file, indent=1
             )
-    if asked.write:
-        write(families)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Ops that do more than compute a value: they are kept, once each, in their order.
 
 What they are applied to is differentiated as if they were not there. An effect in a
-branch or a loop happens when, and as often as, its body runs.
+branch or a loop happens when, and as often as, its body runs. Prints keep their order,
+and so do assertions; of a print and an assertion in one step of a loop, IREE may put
+the print first. States are written after all assertions of a call.
 """
 
 from typing import Any
