@@ -187,11 +187,14 @@ def _read_operands_by_place(cls: Any) -> None:
     """
     fields = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
     for place, field in enumerate(fields):
-        if field.variadicity == ext.Variadicity.single:
-            found = property(lambda self, i=place: self.operands[i])
-        else:
-            found = property(lambda self, i=place: list(self.operands)[i:])
-        setattr(cls, field.name, found)
+        single = field.variadicity == ext.Variadicity.single
+        setattr(cls, field.name, _operand_property(place, single))
+
+
+def _operand_property(place: int, single: bool) -> property:
+    if single:
+        return property(lambda self: self.operands[place])
+    return property(lambda self: list(self.operands)[place:])
 
 
 def _attribute_property(name: str, codec: type[Attribute]) -> property:

@@ -170,7 +170,7 @@ def _aligned(array: Any, axes: Sequence[int], rank: int) -> Any:
 def in_range(
     low: Any, number: Any, size: Size, *, signed: bool = True
 ) -> tuple[Any, Any]:
-    """Inside a body: the nearest position on an axis of `size`, and whether it is it."""
+    """Inside a body: the nearest position on an axis of `size`; is it the number?"""
     count, last = low.size(size), low.size(size - 1)
     if not isinstance(size, int):
         last = arith.maxsi(last, low.index(0))

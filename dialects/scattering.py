@@ -131,7 +131,7 @@ class Combining(Scatter, traits=[Pure]):
         kinds = [Tensor.of(value) for value in op.operands]
         if element_count(kinds[1].shape) == 0:
             return x
-        to = Scattering(*kinds[:3], IndexMap.of(op), cls.reduction)
+        to = Scattering(kinds[0], kinds[1], kinds[2], IndexMap.of(op), cls.reduction)
         return scattered(low, to, x, updates, indices)
 
 

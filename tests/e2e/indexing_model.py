@@ -7,9 +7,7 @@ from aotc import numpy as np
 n, m = aotc.Dim("n", min=1), aotc.Dim("m", min=0)
 
 
-@aotc.entry(
-    x=aotc.Spec((n, 3)), ids=aotc.Spec((m,), "i32"), rows=aotc.Spec((m, 3))
-)
+@aotc.entry(x=aotc.Spec((n, 3)), ids=aotc.Spec((m,), "i32"), rows=aotc.Spec((m, 3)))
 def rows(x, ids, rows):
     return {
         "taken": x[ids],
@@ -26,9 +24,7 @@ def rows(x, ids, rows):
     }
 
 
-@aotc.entry(
-    x=aotc.Spec((n, 3)), ids=aotc.Spec((m,), "i32"), rows=aotc.Spec((m, 3))
-)
+@aotc.entry(x=aotc.Spec((n, 3)), ids=aotc.Spec((m,), "i32"), rows=aotc.Spec((m, 3)))
 def gradients(x, ids, rows):
     def total(x, rows):
         changed = x.at[ids].set(rows).at[ids].max(rows * rows)
