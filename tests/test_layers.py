@@ -26,6 +26,7 @@ ALLOWED = {
     "numpy": MODEL | {"frontends"},
     "nn": MODEL | {"frontends", "numpy", "random"},
     "random": MODEL | {"frontends", "numpy"},
+    "fft": MODEL | {"frontends", "numpy"},
     "optim": MODEL | {"frontends", "numpy"},
     "special": MODEL | {"frontends"},
     "debug": MODEL | {"frontends"},

@@ -29,6 +29,9 @@ def _method(function: str) -> Callable[..., Array]:
     """`array.method(…)` is `aotc.numpy.function(array, …)`."""
 
     def method(self: Array, *args: Any, **kwargs: Any) -> Array:
+        # as in NumPy, None says that the other operand has its own operators
+        if args and getattr(args[0], "__array_ufunc__", self) is None:
+            return NotImplemented
         return _numpy(function)(self, *args, **kwargs)
 
     method.__doc__ = f"aotc.numpy.{function} of this array."

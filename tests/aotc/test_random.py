@@ -9,7 +9,10 @@ import aotc
 import aotc.numpy as anp
 from aotc import random, reference
 from aotc.errors import InputError
+from aotc.frontends import distributions
 from aotc.frontends.assembly import trace
+from aotc.frontends.threefry import threefry
+from aotc.frontends.threefry import words as draw_words
 
 MANY = 200_000
 
@@ -28,7 +31,7 @@ def words(pair):
 
 @pytest.mark.parametrize(("counter", "key", "result"), KNOWN)
 def test_threefry_gives_the_published_answers(counter, key, result):
-    found = random.threefry(words(key), *words(counter))
+    found = threefry(words(key), *words(counter))
     assert tuple(word.item() for word in found) == result
 
 
@@ -41,7 +44,7 @@ def test_a_key_holds_the_64_bits_of_its_seed():
 
 def test_the_first_draws_are_threefry_of_the_counter():
     bits = np.asarray(random.bits(random.key(0), (3,)))
-    first, _ = random.threefry(words((0, 0)), *words((0, 2)))
+    first, _ = threefry(words((0, 0)), *words((0, 2)))
     assert bits[0] == 0x6B200159
     assert bits[2] == first.item()
 
@@ -61,9 +64,7 @@ def test_split_fold_in_and_draws_of_one_key_never_meet():
     key = random.key(5)
     split = np.asarray(random.split(key, 100))
     folded = np.stack([np.asarray(random.fold_in(key, n)) for n in range(100)])
-    drawn = np.stack(
-        [np.asarray(w) for w in random._drawn(random.lift(key), (100,))], 1
-    )
+    drawn = np.stack([np.asarray(w) for w in draw_words(key, (100,))], 1)
     every = np.concatenate([split, folded, drawn])
     assert len({tuple(pair) for pair in every.tolist()}) == 300
 
@@ -123,18 +124,38 @@ def test_uniform_numbers_fill_the_unit_interval():
     ("low", "high"), [(1.0, 2.0), (-3.0, 5.0), (1e6, 1e6 + 1), (0, 3)]
 )
 def test_uniform_numbers_stay_below_the_upper_end(low, high):
-    drawn = np.asarray(random.uniform(random.key(1), MANY, low, high))
+    drawn = np.asarray(random.uniform(random.key(1), MANY, "f32", low, high))
     assert drawn.dtype == "f4"
     assert low <= drawn.min()
     assert drawn.max() < high
 
 
-def test_the_largest_uniform_number_does_not_round_up(monkeypatch):
+def test_a_uniform_number_that_would_round_up_to_the_end_is_the_first(monkeypatch):
     most = anp.asarray(np.array([0, 2**32 - 1], "u4"))
-    monkeypatch.setattr(random, "bits", lambda key, shape: most)
-    low, high = random.uniform(random.key(0), (2,), 1.0, 2.0).tolist()
-    assert low == 1
-    assert high == 2 - 2.0**-23
+    monkeypatch.setattr(distributions, "words", lambda key, shape: (most, most))
+    assert random.uniform(random.key(0), (2,), "f32", 1.0, 2.0).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_uniform_numbers_have_all_the_bits_of_their_dtype(dtype):
+    drawn = random.uniform(random.key(0), 4096, dtype)
+    assert drawn.dtype == dtype
+    numbers = np.unique(np.asarray(drawn).astype("f8"))
+    expected = {"f16": 2048, "bf16": 256}.get(dtype)
+    if expected is None:
+        assert len(numbers) > 4094
+    else:  # the spacing is that of the largest numbers
+        assert np.all(numbers * expected % 1 == 0)
+        assert len(numbers) > 0.8 * expected
+    assert 0 <= numbers[0] < numbers[-1] < 1
+
+
+def test_bounds_of_uniform_numbers_may_be_arrays():
+    low = np.array([0, 10, 100], "f4")
+    drawn = np.asarray(random.uniform(random.key(0), (MANY, 3), "f32", low, low + 2))
+    assert np.all(low <= drawn)
+    assert np.all(drawn < low + 2)
+    np.testing.assert_allclose(drawn.mean(0), low + 1, atol=5e-3)
 
 
 def test_normal_numbers_have_the_normal_moments_and_distribution():
@@ -154,6 +175,153 @@ def test_bernoulli_holds_with_its_probability():
         drawn = np.asarray(random.bernoulli(random.key(2), p, (MANY,)))
         assert drawn.dtype == bool
         assert abs(drawn.mean() - p) < 5 * np.sqrt(p * (1 - p) / MANY) + 1e-9
+
+
+def test_bernoulli_takes_its_shape_from_its_probabilities():
+    drawn = random.bernoulli(random.key(0), np.array([0, 1, 1, 0], "f4"))
+    assert drawn.tolist() == [False, True, True, False]
+    many = np.asarray(random.bernoulli(random.key(0), np.full(1000, 0.5, "f4")))
+    assert 400 < many.sum() < 600
+
+
+def test_rademacher_numbers_are_signs():
+    drawn = np.asarray(random.rademacher(random.key(0), MANY))
+    assert drawn.dtype == "i4"
+    assert set(drawn.tolist()) == {-1, 1}
+    assert abs(drawn.mean()) < 5 / np.sqrt(MANY)
+
+
+def assert_frequencies(drawn, probabilities):
+    found = np.bincount(np.asarray(drawn), minlength=len(probabilities)) / len(drawn)
+    p = np.array(probabilities)
+    assert np.all(abs(found - p) < 5 * np.sqrt(p * (1 - p) / len(drawn)) + 1e-9)
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+def test_bits_come_in_every_width(width):
+    drawn = np.asarray(random.bits(random.key(0), 1000, f"u{width}"))
+    assert drawn.dtype == f"u{width // 8}"
+    ones = [np.mean(drawn >> np.array(bit, drawn.dtype) & 1) for bit in range(width)]
+    assert np.all(abs(np.array(ones) - 0.5) < 0.08)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [(-3, 7, "i32"), (0, 256, "u8"), (-128, 128, "i8"), (5, 6, "i64")],
+)
+def test_random_integers_are_uniform_in_their_range(low, high, dtype):
+    drawn = random.randint(random.key(1), MANY, low, high, dtype)
+    assert drawn.dtype == dtype
+    shifted = np.asarray(drawn).astype("i8") - low
+    assert_frequencies(shifted, [1 / (high - low)] * (high - low))
+
+
+def test_random_integers_of_large_ranges_are_the_high_bits_of_a_long_product():
+    first, second = (np.asarray(word) for word in draw_words(random.key(2), (50,)))
+    pairs = list(zip(first, second, strict=True))
+    for span in (1, 3, 2**31, 3 * 2**30 + 1, 2**32 - 1, 2**32):
+        drawn = np.asarray(random.randint(random.key(2), 50, 0, span, "i64"))
+        wide = [(int(a) * 2**32 + int(b)) * span >> 64 for a, b in pairs]
+        assert drawn.tolist() == wide
+
+
+def test_random_integers_may_have_arrays_for_bounds():
+    low, high = np.array([0, -50], "i4"), np.array([3, 50], "i4")
+    drawn = np.asarray(random.randint(random.key(0), (MANY, 2), low, high))
+    assert_frequencies(drawn[:, 0], [1 / 3] * 3)
+    assert_frequencies(drawn[:, 1] + 50, [0.01] * 100)
+
+
+def test_categories_come_with_the_softmax_of_their_logits():
+    p = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0]], "f4")
+    with np.errstate(divide="ignore"):
+        logits = np.log(p) + 3
+    drawn = np.asarray(random.categorical(random.key(0), logits, shape=(MANY, 2)))
+    assert drawn.dtype == "i4"
+    for row in range(2):
+        assert_frequencies(drawn[:, row], p[row])
+    one = random.categorical(random.key(0), logits.T, axis=0)
+    assert one.shape == (2,)
+
+
+def test_a_permutation_has_every_number_once_and_anywhere():
+    drawn = np.asarray(random.permutation(random.key(0), 1000))
+    assert sorted(drawn.tolist()) == list(range(1000))
+    keys = random.split(random.key(0), 100)
+    firsts = np.array([random.permutation(key, 4).tolist() for key in keys])
+    for place in range(4):
+        assert_frequencies(firsts[:, place], [0.25] * 4)
+
+
+def test_a_permutation_moves_whole_slices():
+    x = np.arange(12).reshape(4, 3).astype("f4")
+    rows = np.asarray(random.permutation(random.key(1), x))
+    assert sorted(rows.tolist()) == x.tolist()
+    columns = np.asarray(random.permutation(random.key(1), x, axis=1))
+    assert sorted(columns.T.tolist()) == x.T.tolist()
+
+
+def test_choices_follow_their_probabilities():
+    p = np.array([0.1, 0.0, 0.6, 0.3], "f4")
+    letters = np.array([10, 20, 30, 40], "i4")
+    drawn = np.asarray(random.choice(random.key(0), letters, (MANY,), p=p))
+    assert_frequencies(drawn // 10 - 1, p)
+    drawn = np.asarray(random.choice(random.key(0), 5, (MANY,)))
+    assert_frequencies(drawn, [0.2] * 5)
+
+
+def test_choices_without_replacement_differ():
+    p = np.array([0.1, 0.2, 0.3, 0.4], "f4")
+    keys = random.split(random.key(0), 100)
+    drawn = [random.choice(key, 4, (3,), replace=False, p=p).tolist() for key in keys]
+    assert all(len(set(each)) == 3 for each in drawn)
+    assert_frequencies([each[0] for each in drawn], p)
+    plain = random.choice(random.key(0), 100, (10, 10), replace=False)
+    assert sorted(np.asarray(plain).ravel().tolist()) == list(range(100))
+
+
+# ---- what is refused ----------------------------------------------------------------
+
+K = random.key(0)
+BAD = {
+    "bad-dtype": [
+        lambda: random.bits(K, 3, "i32"),
+        lambda: random.uniform(K, 3, "i32"),
+        lambda: random.normal(K, 3, "u8"),
+        lambda: random.randint(K, 3, 0, 5, "f32"),
+        lambda: random.gamma(K, 1.0, dtype="i32"),
+    ],
+    "bad-range": [
+        lambda: random.randint(K, 3, 5, 5),
+        lambda: random.randint(K, 3, 0, 129, "i8"),
+        lambda: random.randint(K, 3, 0, 2**32 + 1, "i64"),
+    ],
+    "shape-mismatch": [
+        lambda: random.bernoulli(K, np.zeros(3, "f"), (4,)),
+        lambda: random.uniform(K, (), "f32", np.zeros(3, "f"), 1.0),
+        lambda: random.gamma(K, np.ones(3, "f"), (2,)),
+        lambda: random.categorical(K, np.zeros((4, 3), "f"), shape=(3,)),
+        lambda: random.choice(K, 3, p=np.ones(2, "f")),
+    ],
+    "bad-axis": [
+        lambda: random.categorical(K, np.zeros(3, "f"), axis=1),
+        lambda: random.dirichlet(K, 1.0),
+        lambda: random.permutation(K, np.zeros(3, "f"), axis=1),
+    ],
+    "bad-shape": [
+        lambda: random.choice(K, 3, (4,), replace=False),
+        lambda: random.normal(K, (2, -1)),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "draw"), [(code, draw) for code, draws in BAD.items() for draw in draws]
+)
+def test_bad_arguments_are_refused_by_name(code, draw):
+    with pytest.raises(InputError) as caught:
+        draw()
+    assert caught.value.code == code
 
 
 # ---- traced -------------------------------------------------------------------------
