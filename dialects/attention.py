@@ -178,10 +178,10 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         ),
         Sample(
             (
-                f32("n", "l", 2, 3),
-                f32("n", "s", 2, 3),
-                f32("n", "s", 2, 3),
-                f32("n", 1, 1, "s"),
+                f32(2, "l", 2, 3),
+                f32(2, "s", 2, 3),
+                f32(2, "s", 2, 3),
+                f32(2, 1, 1, "s"),
             ),
             {"scale": 1.0, "causal": False},
         ),
