@@ -5,7 +5,8 @@ scan becomes elementwise generics, which it vectorises. A block of `BLOCK` eleme
 combined into its total; the totals are scanned in the same way; then y[i] combines the
 total before its block with the elements of the block up to i (Blelloch 1990, "Prefix
 sums and their applications"). That is `BLOCK` steps for each element, at any number of
-elements. A symbolic size gets as many levels of blocks as the largest one would need.
+elements. A symbolic size gets as many levels of blocks as the largest one needs, which
+its contract may bound.
 
 All padding is by zeros, which the bodies replace by the neutral element: IREE 3.13
 cannot compile some programs that fill tensors of 64-bit elements with another number
@@ -18,7 +19,7 @@ from typing import Any
 
 from aotc.dialects.lowering import Body, Lowering
 from aotc.dialects.scalars import int_compare
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Size, Tensor, bounds
 from aotc.mlir import arith, ir
 
 BLOCK = 8
@@ -79,7 +80,7 @@ class Scan:
         blocks = Blocks(of, axis)
         elements = [part for x in xs for part in self._elements(x, blocks)]
         before: list[Any] = []
-        if blocks.count != 1 and levels > 0:
+        if bounds(blocks.count)[1] > 1 and levels > 0:
             folded = self._folded(elements, blocks)
             totals = self(folded, blocks.totals, axis, levels - 1)
             before = [self._delayed(total, blocks) for total in totals]
