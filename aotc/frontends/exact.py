@@ -183,7 +183,7 @@ def cotangent(x: Array) -> Array:
 
 def normal_tail(x: Array) -> Array:
     """The probability that a standard normal number is below x <= 0."""
-    size = np.absolute(x) * math.sqrt(0.5)
+    size = product(np.absolute(x), math.sqrt(0.5))
     form = _FORMATS[x.dtype]
     t = quotient(size - 3.75, size + 3.75)
     series = _chebyshev(t, ERFC[: form.erfc])

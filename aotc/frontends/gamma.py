@@ -140,7 +140,7 @@ def _marsaglia_tsang(a: Array, x: Array, log_u: Array, log_boost: Array) -> Arra
     )
     root = exact.product(slope, x) + 1.0
     valid = root > 1e-6
-    log_v = 3.0 * exact.log(np.where(valid, root, 1.0))
+    log_v = exact.product(exact.log(np.where(valid, root, 1.0)), 3.0)
     cube = exact.product(root * root, root)
     bound = exact.product(0.5 * x, x) + exact.product(many, (1.0 - cube) + log_v)
     accepted = np.logical_and(valid, log_u < bound)
