@@ -2,8 +2,8 @@
 
     python benchmarks/op_targets.py vmvx aarch64 riscv64 cuda vulkan --write
 
-Cases are compiled many at a time; a batch that fails is halved until the cases that
-fail stand alone. Prints the counts for each target, and the failures by op and dtype
+Cases are compiled many at a time; a batch that fails is compiled in parts, until
+the cases that fail stand alone. Prints the counts for each target, and the failures by op and dtype
 with IREE's message; `--write` puts what never compiles into `dialects/limits.json`.
 `--ops` chooses fewer cases.
 """
@@ -25,6 +25,7 @@ from aotc.errors import CompileError
 from aotc.target import Target
 
 BATCH = 64
+PARTS = 8  # of a batch that fails: often many of its cases do
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,16 @@ class Failure:
 
 
 def failures(cases: Sequence[Case], target: Target) -> Iterator[Failure]:
-    """The cases that `target` does not compile, found by halving."""
+    """The cases that `target` does not compile, found in ever smaller parts."""
     try:
         compile_targets(lowered(cases), [target])
     except CompileError as error:
         if len(cases) == 1:
             yield Failure(cases[0], error.code, error.message)
             return
-        middle = len(cases) // 2
-        yield from failures(cases[:middle], target)
-        yield from failures(cases[middle:], target)
+        size = -(-len(cases) // PARTS)
+        for first in range(0, len(cases), size):
+            yield from failures(cases[first : first + size], target)
 
 
 def sweep(cases: Sequence[Case], target: Target) -> list[Failure]:
