@@ -2,10 +2,10 @@
 
     python benchmarks/op_targets.py vmvx aarch64 riscv64 cuda vulkan --write
 
-Cases are compiled many at a time; a batch that fails is compiled in parts, until
-the cases that fail stand alone. Prints the counts for each target, and the failures by op and dtype
-with IREE's message; `--write` puts what never compiles into `dialects/limits.json`.
-`--ops` chooses fewer cases.
+Cases are compiled many at a time; a batch that fails is compiled in parts, until the
+cases that fail stand alone. Prints the counts for each target, and the failures by op
+and dtype with IREE's message; `--write` puts what never compiles into
+`dialects/limits.json`. `--ops` chooses fewer cases.
 """
 
 from __future__ import annotations
