@@ -433,7 +433,7 @@ def main():
     total = list(itertools.chain(*found.values()))
     agree = sum(error <= TOLERANCE for error in total)
     print(f"{'all ' + str(len(found)):34}{agree:6}{len(total):6}{max(total):22.1e}")
-    return agree < len(total)
+    return int(agree < len(total))
 
 
 if __name__ == "__main__":
