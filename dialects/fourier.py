@@ -19,7 +19,7 @@ from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.contraction import dot_axes
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 
 
@@ -63,8 +63,10 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def ref(re: Any, im: Any, *, axis: int, inverse: bool) -> Any:
         """np.fft.fft in double precision."""
         x = re.astype(np.float64) + 1j * im
-        norm = "forward" if inverse else "backward"
-        y = (np.fft.ifft if inverse else np.fft.fft)(x, axis=axis, norm=norm)
+        if inverse:
+            y = np.fft.ifft(x, axis=axis, norm="forward")
+        else:
+            y = np.fft.fft(x, axis=axis)
         return y.real, y.imag
 
     @staticmethod
@@ -120,8 +122,15 @@ _LARGEST_RADIX = 16
 _LARGEST_TABLE = 1 << 15  # numbers in one constant
 
 
-def _transform(b: Any, z: list[Any], sign: int) -> list[Any]:
+def _sizes(z: list[Any]) -> tuple[Size, int]:
+    """How many rows there are, and how long they are."""
     count, n = Tensor.of(z[0]).shape
+    assert isinstance(n, int), "infer lets no symbolic size through"
+    return count, n
+
+
+def _transform(b: Any, z: list[Any], sign: int) -> list[Any]:
+    _, n = _sizes(z)
     if n <= _LARGEST_MATRIX:
         return _by_matrix(b, z, _roots(n, np.outer(np.arange(n), np.arange(n)), sign))
     radix = max(k for k in range(1, _LARGEST_RADIX + 1) if n % k == 0)
@@ -158,7 +167,7 @@ def _constants(b: Any, table: Any, like: Any) -> list[Any]:
 
 def _by_factors(b: Any, z: list[Any], radix: int, sign: int) -> list[Any]:
     """With n = radix * rest, position j = j1 rest + j2, frequency k = k1 + radix k2."""
-    count, n = Tensor.of(z[0]).shape
+    count, n = _sizes(z)
     rest = n // radix
     grid = [b.reshape(x, shape=(count, radix, rest)) for x in z]
     powers = np.outer(np.arange(radix), np.arange(radix))
@@ -180,6 +189,8 @@ def _by_factors(b: Any, z: list[Any], radix: int, sign: int) -> list[Any]:
 def _turned(b: Any, z: list[Any], n: int, sign: int) -> list[Any]:
     """[count, j, k] times e**(sign 2 pi i j k / n), in two steps where n is large."""
     count, rows, columns = Tensor.of(z[0]).shape
+    assert isinstance(rows, int)
+    assert isinstance(columns, int)
     fine = rows
     while fine * columns > _LARGEST_TABLE:
         fine = next(d for d in range(fine // 2, 0, -1) if rows % d == 0)
@@ -205,7 +216,7 @@ def _times(b: Any, z: list[Any], table: Any, axes: tuple[int, ...]) -> list[Any]
 
 def _by_convolution(b: Any, z: list[Any], sign: int) -> list[Any]:
     """By j k = (j**2 + k**2 - (k - j)**2) / 2, a convolution with a chirp."""
-    _, n = Tensor.of(z[0]).shape
+    _, n = _sizes(z)
     size = 1 << (2 * n - 2).bit_length()
     chirp = _roots(2 * n, np.arange(n) ** 2, sign)
     kernel = np.zeros(size, complex)
@@ -220,5 +231,5 @@ def _by_convolution(b: Any, z: list[Any], sign: int) -> list[Any]:
 
 def _resized(b: Any, x: Any, size: int) -> Any:
     """Rows cut or filled with zeros at the end."""
-    more = size - Tensor.of(x).shape[1]
+    more = size - _sizes([x])[1]
     return b.pad(x, low=(0, 0), high=(0, more), interior=(0, 0), value=0.0)

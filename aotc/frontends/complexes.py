@@ -50,7 +50,7 @@ class Complex(NamedTuple):
         x, y = _pair(self, other)
         return Complex(x.real - y.real, x.imag - y.imag)
 
-    def __mul__(self, other: Any) -> Complex:  # type: ignore[override]
+    def __mul__(self, other: Any) -> Complex:
         x, y = _pair(self, other)
         return Complex(
             x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
@@ -69,19 +69,19 @@ class Complex(NamedTuple):
         )
 
     def __radd__(self, other: Any) -> Complex:
-        return self + other
+        return self.__add__(other)
 
     def __rsub__(self, other: Any) -> Complex:
-        return as_complex(other, self.dtype) - self
+        return as_complex(other, self.dtype).__sub__(self)
 
-    def __rmul__(self, other: Any) -> Complex:  # type: ignore[override]
-        return self * other
+    def __rmul__(self, other: Any) -> Complex:
+        return self.__mul__(other)
 
     def __rtruediv__(self, other: Any) -> Complex:
-        return as_complex(other, self.dtype) / self
+        return as_complex(other, self.dtype).__truediv__(self)
 
     def __rmatmul__(self, other: Any) -> Complex:
-        return as_complex(other, self.dtype) @ self
+        return as_complex(other, self.dtype).__matmul__(self)
 
     def __neg__(self) -> Complex:
         return Complex(-self.real, -self.imag)

@@ -120,12 +120,13 @@ def _shares(logs: Array) -> Array:
 def _log_draw(key: ArrayLike, a: Array, shape: Shape) -> Array:
     """The logarithm of gamma numbers; `a` has the shape of the draws."""
     keys, several = split(key, 3), (*shape, _CANDIDATES)
-    return _log_gamma(
+    drawn: Array = _log_gamma(
         a,
         normal(keys[0], several, a.dtype),
         -exponential(keys[1], several, a.dtype),
         -exponential(keys[2], shape, a.dtype),
     )
+    return drawn
 
 
 def _marsaglia_tsang(a: Array, x: Array, log_u: Array, log_boost: Array) -> Array:
@@ -160,7 +161,7 @@ _log_gamma = custom_jvp(_marsaglia_tsang)
 
 def _rule(primals: Any, tangents: Any) -> tuple[Array, Array]:
     """The draws depend on nothing but a."""
-    drawn = _log_gamma(*primals)
+    drawn: Array = _log_gamma(*primals)
     return drawn, _slope(drawn, primals[0]) * tangents[0]
 
 
