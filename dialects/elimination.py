@@ -1,0 +1,259 @@
+"""How cholesky, triangular_solve and lu are compiled: elimination, column by column.
+
+One step of a loop handles one column of all matrices. Every step works on whole
+matrices, under masks: its shapes are the same for each column, so that one body
+serves them all.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects import control
+from aotc.dialects.builder import Builder
+from aotc.dialects.matrices import (
+    along_columns,
+    along_rows,
+    block,
+    diagonal,
+    extents,
+    for_each,
+    identity,
+    on_diagonal,
+    padded,
+    places,
+    product,
+    symmetric,
+    triangle,
+)
+from aotc.dialects.types import Tensor
+
+
+def number(b: Any, j: Any, like: Any) -> Any:
+    """The scalar `j` in the place of every element of `like`."""
+    return b.broadcast(j, shape=Tensor.of(like).shape, axes=())
+
+
+def column(b: Any, x: Any, j: Any) -> Any:
+    """Column `j`, a scalar that the model computes: […, rows]."""
+    at = places(b, x, -1)
+    kept = b.where_true(b.compare(at, number(b, j, at), direction="eq"), x)
+    return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 1,))
+
+
+def element(b: Any, v: Any, j: Any) -> Any:
+    """Element `j` along the last axis: of all vectors the same, or one for each."""
+    kind, at = Tensor.of(v), places(b, v, -1)
+    wanted = for_each(b, j, kind.shape) if Tensor.of(j).rank else number(b, j, at)
+    kept = b.where_true(b.compare(at, wanted, direction="eq"), v)
+    return b.reduce_sum(kept, axes=(kind.rank - 1,))
+
+
+def steps(b: Any, count: int) -> Any:
+    """0 … count - 1, which a loop goes through."""
+    return b.iota(shape=(count,), axis=0, dtype="i32")
+
+
+# ---- cholesky -----------------------------------------------------------------------
+
+
+def cholesky(b: Any, x: Any) -> Any:
+    """The lower factor; NaN all over it where there is none."""
+    n, _ = extents(x)
+    x = symmetric(b, x)
+    (y,) = control.scan(_cholesky_step, [x], [steps(b, n)], [], n)
+    # a pivot that is NaN makes all that come after it NaN
+    last = diagonal(b, block(b, y, (n - 1, n), (n - 1, n)))
+    last = b.reshape(last, shape=Tensor.of(y).shape[:-2])
+    failed = for_each(b, b.compare(last, last, direction="ne"), Tensor.of(y).shape)
+    return triangle(b, b.select(failed, b.full_like(y, np.nan), y), lower=True)
+
+
+def _cholesky_step(values: list[Any]) -> list[Any]:
+    """Column j of the factor takes the place of column j; the rest is reduced by it."""
+    b, (x, j) = Builder(), values
+    kind = Tensor.of(x)
+    below = column(b, x, j)
+    pivot = element(b, below, j)
+    positive = b.compare(pivot, b.full_like(pivot, 0.0), direction="gt")
+    root = b.select(positive, b.sqrt(pivot), b.full_like(pivot, np.nan))
+    factor = b.divide(below, for_each(b, root, Tensor.of(below).shape))
+    rank_one = b.multiply(along_rows(b, factor, kind), along_columns(b, factor, kind))
+    at = places(b, x, -1)
+    here = b.compare(at, number(b, j, at), direction="eq")
+    behind = b.compare(at, number(b, j, at), direction="gt")
+    rest = b.select(behind, b.subtract(x, rank_one), x)
+    return [b.select(here, along_rows(b, factor, kind), rest)]
+
+
+# ---- lu -----------------------------------------------------------------------------
+
+
+def lu(b: Any, x: Any) -> list[Any]:
+    """Both factors in one matrix, and the rows of x in the order of the pivots.
+
+    Rows stay where they are until the end; those that were a pivot are marked.
+    """
+    (n, _), rows = extents(x), Tensor.of(x).shape[:-1]
+    carried = [x, b.full(Tensor(rows, "bool"), True), b.full(Tensor(rows, "i32"), 0)]
+    packed, _, order = control.scan(_lu_step, carried, [steps(b, n)], [], n)
+    return [rows_at(b, packed, order), order]
+
+
+def _lu_step(values: list[Any]) -> list[Any]:
+    b, (x, free, order, j) = Builder(), values
+    kind = Tensor.of(x)
+    here = column(b, x, j)
+    size = b.select(free, b.abs(here), b.full_like(here, -1.0))
+    pivot_row = b.argmax(size, axis=kind.rank - 2)
+    at = places(b, here, -1)
+    chosen = b.compare(at, for_each(b, pivot_row, Tensor.of(at).shape), direction="eq")
+    row = b.where_true(along_rows(b, chosen, kind), x)
+    row = b.reduce_sum(row, axes=(kind.rank - 2,))
+    free = b.select(chosen, b.full(Tensor.of(free), False), free)
+    factor = b.where_true(free, b.divide(here, _divisor(b, here, pivot_row)))
+    rank_one = b.multiply(along_rows(b, factor, kind), along_columns(b, row, kind))
+    columns = places(b, x, -1)
+    behind = b.compare(columns, number(b, j, columns), direction="gt")
+    inside = b.compare(columns, number(b, j, columns), direction="eq")
+    inside = b.bitwise_and(inside, along_rows(b, free, kind))
+    reduced = b.select(behind, b.subtract(x, rank_one), x)
+    x = b.select(inside, along_rows(b, factor, kind), reduced)
+    now = b.compare(at, number(b, j, at), direction="eq")
+    pivot_row = for_each(b, pivot_row, Tensor.of(at).shape)
+    return [x, free, b.select(now, pivot_row, order)]
+
+
+def _divisor(b: Any, here: Any, pivot_row: Any) -> Any:
+    """The pivot; 1 for a pivot of 0, as then everything it would divide is 0."""
+    pivot = element(b, here, pivot_row)
+    zero = b.compare(pivot, b.full_like(pivot, 0.0), direction="eq")
+    pivot = b.select(zero, b.full_like(pivot, 1.0), pivot)
+    return for_each(b, pivot, Tensor.of(here).shape)
+
+
+def rows_at(b: Any, x: Any, order: Any) -> Any:
+    """The rows of matrices in an order that each has for itself."""
+    rank = Tensor.of(x).rank
+    lead = tuple(range(rank - 2))
+    along, kept = (*lead, rank - 2), (*lead, rank - 1)
+    return b.gather(x, order, axes=(rank - 2,), along=along, kept=kept, mode="clip")
+
+
+# ---- triangular_solve ---------------------------------------------------------------
+
+BLOCK = 32
+
+
+def triangular_solve(b: Any, a: Any, y: Any, lower: bool) -> Any:
+    """a⁻¹ y for triangular `a`, by the inverses of the blocks on its diagonal.
+
+    Multiplying by them is as good as substitution where they are well conditioned: Du
+    Croz and Higham, "Stability of methods for matrix inversion", IMA Journal of
+    Numerical Analysis 12 (1992).
+    """
+    n, k = extents(y)
+    if n <= BLOCK:
+        return product(b, _inverse(b, a, lower), y)
+    count = -(-n // BLOCK)
+    a, y = _with_ones(b, a, count * BLOCK), _with_rows(b, y, count * BLOCK)
+    x = _by_blocks(b, _rows_of_blocks(b, a), _rows_of_blocks(b, y), lower)
+    x = b.reshape(x, shape=Tensor.of(y).shape)
+    return block(b, x, (0, n), (0, k))
+
+
+def _inverse(b: Any, a: Any, lower: bool) -> Any:
+    """The inverse of a triangle, from those of blocks of 1, 2, 4, … on its diagonal.
+
+    Two of them and the block B between them make the next: from A and C come
+    [A⁻¹ 0; -C⁻¹ B A⁻¹ C⁻¹].
+    """
+    kind, (n, _) = Tensor.of(a), extents(a)
+    one = identity(b, kind)
+    inverse = b.where_true(on_diagonal(b, a), b.divide(one, a))
+    half = 1
+    while half < n:
+        between = b.constant(value=_between(n, half, lower))
+        axes = (kind.rank - 2, kind.rank - 1)
+        mask = b.broadcast(between, shape=kind.shape, axes=axes)
+        outer = product(b, inverse, b.where_true(mask, a))
+        inverse = b.subtract(inverse, product(b, outer, inverse))
+        half *= 2
+    return inverse
+
+
+def _between(n: int, half: int, lower: bool) -> Any:
+    """Where the rows of one block of a pair meet the columns of the other."""
+    number = np.arange(n) // half
+    pair = number[:, None] // 2 == number[None, :] // 2
+    after = number[:, None] > number[None, :]
+    return pair & (after if lower else after.T)
+
+
+def _with_ones(b: Any, a: Any, size: int) -> Any:
+    """Square matrices of `size`, with the identity behind `a`."""
+    n, _ = extents(a)
+    wide = padded(b, a, size - n, size - n)
+    added = b.compare(
+        places(b, wide, -1), b.full_like(places(b, wide, -1), n), direction="ge"
+    )
+    return b.select(added, identity(b, Tensor.of(wide)), wide)
+
+
+def _with_rows(b: Any, y: Any, size: int) -> Any:
+    return padded(b, y, size - extents(y)[0], 0)
+
+
+def _rows_of_blocks(b: Any, x: Any) -> Any:
+    """[…, rows, k] as […, blocks, BLOCK, k]."""
+    *lead, rows, k = Tensor.of(x).shape
+    return b.reshape(x, shape=(*lead, rows // BLOCK, BLOCK, k))
+
+
+def _by_blocks(b: Any, a: Any, y: Any, lower: bool) -> Any:
+    """Substitution, a block of rows at a time."""
+    lead, count = Tensor.of(y).rank - 3, extents(a)[1] // BLOCK
+    blocks = _first(b, _diagonal_blocks(b, a), lead)
+    scanned = [_first(b, a, lead), _inverse(b, blocks, lower), _first(b, y, lead)]
+    (x,) = control.scan(
+        _block_step,
+        [b.full_like(y, 0.0)],
+        [*scanned, steps(b, count)],
+        [],
+        count,
+        reverse=not lower,
+    )
+    return x
+
+
+def _first(b: Any, x: Any, axis: int) -> Any:
+    """`axis` in front of all others."""
+    rest = (n for n in range(Tensor.of(x).rank) if n != axis)
+    return b.transpose(x, permutation=(axis, *rest))
+
+
+def _diagonal_blocks(b: Any, a: Any) -> Any:
+    """[…, blocks, BLOCK, n] → […, blocks, BLOCK, BLOCK]."""
+    shape = Tensor.of(a).shape
+    lead, count = len(shape) - 3, shape[-3]
+    cut = b.reshape(a, shape=(*shape[:-1], count, BLOCK))
+    rows, columns = (
+        b.iota(shape=Tensor.of(cut).shape, axis=lead + axis, dtype="i32")
+        for axis in (0, 2)
+    )
+    same = b.compare(rows, columns, direction="eq")
+    return b.reduce_sum(b.where_true(same, cut), axes=(lead + 2,))
+
+
+def _block_step(values: list[Any]) -> list[Any]:
+    """Block i of x, from those that are known; the others are still zero."""
+    b, (x, row, inverse, y, i) = Builder(), values
+    kind = Tensor.of(x)
+    *lead, count, _, k = kind.shape
+    known = b.reshape(x, shape=(*lead, count * BLOCK, k))
+    found = product(b, inverse, b.subtract(y, product(b, row, known)))
+    at = b.iota(shape=kind.shape, axis=len(lead), dtype="i32")
+    here = b.compare(at, number(b, i, at), direction="eq")
+    axes = (*range(len(lead)), len(lead) + 1, len(lead) + 2)
+    wide = b.broadcast(found, shape=kind.shape, axes=axes)
+    return [b.select(here, wide, x)]

@@ -1,0 +1,186 @@
+"""Graph values as matrices in their last two axes; all axes before those are a batch.
+
+What the rules and the algorithms of the factorizations are written with.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.types import Shape, Tensor
+from aotc.errors import InputError
+
+DTYPES = ("f32", "f64")
+
+
+# ---- checks -------------------------------------------------------------------------
+
+
+def require_matrices(x: Tensor) -> None:
+    """Refuse what is no stack of matrices of known size, in f32 or f64."""
+    require_dtype(x, DTYPES)
+    if x.rank < 2:
+        raise InputError(
+            "shape-mismatch", f"expected a matrix or a stack of them; got {x}"
+        )
+    if not all(isinstance(size, int) for size in x.shape[-2:]):
+        raise InputError(
+            "symbolic-size",
+            f"expected matrices of known size in the last two axes; got {x}",
+            hint="give these sizes in the Spec as numbers; axes before may be symbolic",
+        )
+
+
+def require_square(x: Tensor) -> None:
+    """Refuse what is no stack of square matrices."""
+    require_matrices(x)
+    if x.shape[-2] != x.shape[-1]:
+        raise InputError("shape-mismatch", f"expected square matrices; got {x}")
+
+
+def require_tall(x: Tensor) -> None:
+    """Refuse matrices with more columns than rows."""
+    require_matrices(x)
+    if x.shape[-2] < x.shape[-1]:
+        raise InputError(
+            "shape-mismatch",
+            f"expected matrices with at least as many rows as columns; got {x}",
+        )
+
+
+def extents(x: Any) -> tuple[int, int]:
+    """The numbers of rows and columns, known by `require_matrices`."""
+    rows, columns = Tensor.of(x).shape[-2:]
+    assert isinstance(rows, int)
+    assert isinstance(columns, int)
+    return rows, columns
+
+
+# ---- parts --------------------------------------------------------------------------
+
+
+def places(b: Any, x: Any, axis: int) -> Any:
+    """The position along `axis` (-2 for rows, -1 for columns) of every element."""
+    kind = Tensor.of(x)
+    return b.iota(shape=kind.shape, axis=kind.rank + axis, dtype="i32")
+
+
+def triangle(b: Any, x: Any, lower: bool, strict: bool = False) -> Any:
+    """`x` on one side of the diagonal, without it if `strict`; zero elsewhere."""
+    direction = ("gt" if strict else "ge") if lower else ("lt" if strict else "le")
+    return b.where_true(
+        b.compare(places(b, x, -2), places(b, x, -1), direction=direction), x
+    )
+
+
+def on_diagonal(b: Any, x: Any) -> Any:
+    """Which elements are on the diagonal, as bool."""
+    return b.compare(places(b, x, -2), places(b, x, -1), direction="eq")
+
+
+def diagonal(b: Any, x: Any) -> Any:
+    """The elements on the diagonal, in the last axis; no more columns than rows."""
+    kept = b.where_true(on_diagonal(b, x), x)
+    return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 2,))
+
+
+def identity(b: Any, like: Tensor) -> Any:
+    """Ones on the diagonal, in matrices of type `like`."""
+    ones = b.full(like, 1.0)
+    return b.where_true(on_diagonal(b, ones), ones)
+
+
+def along_rows(b: Any, v: Any, like: Tensor) -> Any:
+    """[…, rows] → matrices with `v[i]` all along row i."""
+    axes = tuple(range(like.rank - 1))
+    return b.broadcast(v, shape=like.shape, axes=axes)
+
+
+def along_columns(b: Any, v: Any, like: Tensor) -> Any:
+    """[…, columns] → matrices with `v[k]` all along column k."""
+    axes = (*range(like.rank - 2), like.rank - 1)
+    return b.broadcast(v, shape=like.shape, axes=axes)
+
+
+def for_each(b: Any, v: Any, shape: Shape) -> Any:
+    """One number for each matrix or vector, all over it."""
+    return b.broadcast(v, shape=shape, axes=tuple(range(Tensor.of(v).rank)))
+
+
+def block(b: Any, x: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
+    """The elements in rows and columns from a first to before a last one."""
+    kind = Tensor.of(x)
+    lead = kind.rank - 2
+    ranges = (rows, columns)
+    return b.slice(
+        x,
+        start=(*[0] * lead, *(first for first, _ in ranges)),
+        sizes=(*kind.shape[:lead], *(last - first for first, last in ranges)),
+        strides=(1,) * kind.rank,
+    )
+
+
+def padded(b: Any, x: Any, rows: int, columns: int) -> Any:
+    """Zeros below and to the right of matrices."""
+    lead = [0] * (Tensor.of(x).rank - 2)
+    zeros = (0,) * Tensor.of(x).rank
+    high = (*lead, rows, columns)
+    return b.pad(x, low=zeros, high=high, interior=zeros, value=0.0)
+
+
+def signs(b: Any, x: Any) -> Any:
+    """-1 for negative elements, 1 for the others."""
+    negative = b.compare(x, b.full_like(x, 0.0), direction="lt")
+    return b.select(negative, b.full_like(x, -1.0), b.full_like(x, 1.0))
+
+
+# ---- products -----------------------------------------------------------------------
+
+
+def turned(b: Any, x: Any) -> Any:
+    """The transposed matrices."""
+    rank = Tensor.of(x).rank
+    return b.transpose(x, permutation=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def product(b: Any, x: Any, y: Any, turn: Sequence[bool] = (False, False)) -> Any:
+    """The matrix product; `turn` says which of the two is transposed first."""
+    rank = Tensor.of(x).rank
+    batch = tuple(range(rank - 2))
+    rows, columns = rank - 2, rank - 1
+    return b.dot_general(
+        x,
+        y,
+        lhs_batch=batch,
+        rhs_batch=batch,
+        lhs_contract=(rows if turn[0] else columns,),
+        rhs_contract=(columns if turn[1] else rows,),
+    )
+
+
+LEFT, RIGHT = (True, False), (False, True)  # which operand of a product is transposed
+
+
+def symmetric(b: Any, x: Any) -> Any:
+    """(x + xᵀ) / 2."""
+    return b.scale(b.add(x, turned(b, x)), 0.5)
+
+
+def scaled(b: Any, x: Any) -> tuple[Any, Any]:
+    """Matrices whose largest element is ±1, and what they were divided by.
+
+    Squares of their elements neither overflow nor vanish.
+    """
+    kind = Tensor.of(x)
+    largest = b.reduce_max(b.abs(x), axes=(kind.rank - 2, kind.rank - 1))
+    zero = b.compare(largest, b.full_like(largest, 0.0), direction="eq")
+    scale = b.select(zero, b.full_like(largest, 1.0), largest)
+    return b.divide(x, for_each(b, scale, kind.shape)), scale
+
+
+def epsilon(kind: Tensor) -> float:
+    """The distance from 1 to the next number of the dtype."""
+    return float(np.finfo(dtypes.to_numpy(kind.dtype)).eps)
