@@ -34,7 +34,7 @@ def table() -> Table:
 
 def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
     """The dtypes by which the table knows a use of an op."""
-    found = [tensor.dtype for tensor in (*operands, *results[:1])]
+    found = [tensor.dtype for tensor in operands or results]
     main = next((dtype for dtype in found if dtype != "bool"), "bool")
     result = results[0].dtype if results else main
     return main if result == main else f"{main}->{result}"

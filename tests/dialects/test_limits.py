@@ -6,6 +6,7 @@ from aotc import dtypes
 from aotc.backend import compile_targets
 from aotc.cases import all_cases, lowered
 from aotc.dialects import OPS, limits
+from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.pipeline import build
 from aotc.target import TARGETS, Target
@@ -29,6 +30,16 @@ def test_the_table_names_targets_ops_and_dtypes_that_exist():
         for kinds in ops.values():
             named = {dtype for kind in kinds for dtype in kind.split("->")}
             assert named <= set(dtypes.NAMES)
+
+
+def test_a_use_is_known_by_its_dtypes():
+    mask, half, single = (Tensor((3,), dtype) for dtype in ("bool", "f16", "f32"))
+    assert limits.of([half, half], [half]) == "f16"
+    assert limits.of([mask, single, single], [single]) == "f32"
+    assert limits.of([mask], [half]) == "bool->f16"
+    assert limits.of([half, half], [mask]) == "f16->bool"
+    assert limits.of([], [single]) == "f32"
+    assert limits.of([half], []) == "f16"
 
 
 @pytest.mark.parametrize(
