@@ -10,6 +10,10 @@ last), so every function stays a flat list of ops that each pass can walk; Note
 the rules that an op has: `evaluate`, `jvp`, `vjp`, `batch`, `lower`.
 
 The functions `switch`, `while_loop` and `scan` build them from Python functions.
+
+Note [what loops start from]: IREE 3.13 may put what a loop starts from and what is
+computed after it of the same values into one dispatch, and then refuses that as a
+"circular dependency". So loops start from values behind a barrier.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects import functions
+from aotc.dialects import foreign, functions
 from aotc.dialects.attributes import Bool, Int, Sizes, Str
 from aotc.dialects.batching import all_spread
 from aotc.dialects.functions import Values, call, define, types_of
@@ -222,7 +226,8 @@ class While:
         condition, body = self.functions
         carried, captures = _split(operands, self.carries)
         types = [value.type for value in carried]
-        loop = scf.WhileOp(types, carried)
+        start = [foreign.apart(x) for x in carried]  # Note [what loops start from]
+        loop = scf.WhileOp(types, start)
         places = [ir.Location.current] * len(types)
         before = loop.before.blocks.append(*types, arg_locs=places)
         with ir.InsertionPoint(before):
@@ -418,7 +423,8 @@ class Scan:
         stacks = types_of(op.results)[self.carries :]
         count = low.size(self.length)
         built = [Stack(low, kind) for kind in stacks]
-        loop = scf.ForOp(low.index(0), count, low.index(1), carried)
+        start = [foreign.apart(x) for x in carried]  # Note [what loops start from]
+        loop = scf.ForOp(low.index(0), count, low.index(1), start)
         with ir.InsertionPoint(loop.body):
             place = loop.induction_variable
             if self.reverse:

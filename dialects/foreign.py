@@ -49,6 +49,16 @@ def call(
     return list(func.CallOp(callee, list(operands)).results)
 
 
+def apart(x: Any) -> Any:
+    """`x` behind a barrier of IREE's, which also forgets the sizes."""
+    lines, dims = sizes("%0", x.type)
+    kept = f"%y = util.optimization_barrier %0 : {x.type}"
+    tied = f"%z = flow.tensor.tie_shape %y : {x.type}{dims}"
+    body = [*lines, kept, tied, f"return %z : {x.type}"]
+    (y,) = call("barrier", [x], [x.type], body)
+    return y
+
+
 def _declared(signature: Any, body: str) -> Any:
     """The function of this type and body that the module has, or None."""
     for function in functions_of(current_module()).values():
