@@ -83,6 +83,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
         dtypes: tuple[str, ...]
         codecs: dict[str, type[Attribute]]
     family = ""
+    is_constant = False  # whether differentiation takes the results as constants
     dtypes = dt.FLOATS
     codecs = {}
 

@@ -4,9 +4,10 @@ The derivatives are those of Giles, "Collected matrix derivative results for for
 reverse mode algorithmic differentiation", Advances in Automatic Differentiation (2008).
 
 Note [equal values]: vectors that belong to equal values are not unique and have no
-derivative. A function that does not depend on their choice has one all the same, and
-the part that would divide by the difference of the values takes no part in it. So that
-part counts as zero where values differ by no more than rounding.
+derivative. The part of it that would divide by the difference of the values counts as
+zero where they differ by no more than rounding. So functions of the values alone, or of
+the spaces that such vectors span, have the right derivative at equal values, too; one
+that joins vectors to their values, as v diag(sqrt w) vᵀ does, has not.
 """
 
 from typing import Any

@@ -258,6 +258,7 @@ class Rsqrt(Unary, name="rsqrt"):
 class StopGradient(Unary, name="stop_gradient"):
     """y = x, but a constant to differentiation."""
 
+    is_constant = True
     dtypes = dt.NAMES
     ref = staticmethod(np.array)
     derivative = staticmethod(constant_zero)

@@ -12,7 +12,6 @@ from aotc import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.transform import Vjp
 from aotc.dialects.types import Tensor
-from aotc.mlir import ir
 from aotc.passes.sweeps.rules import is_call, rule_of
 
 
@@ -37,6 +36,8 @@ def dependents(ops: Sequence[Any], roots: Sequence[Any]) -> set[Any]:
     """The float values that depend on `roots` through float values."""
     active = set(roots)
     for op in ops:
+        if getattr(op, "is_constant", False):  # a call has no such fact
+            continue
         if any(value in active for value in op.operands):
             active.update(value for value in op.results if is_float(value))
     return active
