@@ -29,6 +29,8 @@ ALLOWED = {
     "fft": MODEL | {"frontends", "numpy"},
     "optim": MODEL | {"frontends", "numpy"},
     "special": MODEL | {"frontends"},
+    "linalg": MODEL | {"frontends", "numpy"},
+    "solvers": MODEL | {"frontends", "numpy", "control", "transforms"},
     "debug": MODEL | {"frontends"},
     "collectives": MODEL | {"frontends"},
     "transforms": MODEL | {"frontends"},

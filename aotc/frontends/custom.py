@@ -200,6 +200,39 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     return checkpointed
 
 
+def closure_convert(
+    function: Callable[..., Any], *examples: Any
+) -> tuple[Callable[..., Any], list[Array]]:
+    """A function without captures, and the arrays that `function` captures.
+
+    What has a rule of its own may capture nothing: it takes as further arguments what a
+    function that it is given captures.
+
+    Args:
+        function: of pytrees of arrays.
+        examples: arguments of the types that it is going to be called with.
+
+    Returns:
+        A function of the same arguments and then the captured arrays, and these.
+    """
+    trace = current_trace()
+    if trace is None:
+        return function, []
+    leaves, structure = flatten((examples, {}))
+    types = [lift(leaf).type for leaf in leaves]
+    (body,), captures = trace_bodies(trace, [function], types, structure)
+
+    def converted(*args: Any) -> Any:
+        inner = current_trace()
+        assert inner is not None
+        operands = [inner.value_of(lift(leaf)) for leaf in flatten(args)[0]]
+        with location(), ir.InsertionPoint(inner.block):
+            values = call(body.name, operands)
+        return body.tree.unflatten([Array(value=v, trace=inner) for v in values])
+
+    return converted, [Array(value=value, trace=trace) for value in captures]
+
+
 # ---- parts --------------------------------------------------------------------------
 
 

@@ -1,0 +1,398 @@
+"""Solutions of equations, differentiated by the equations that they solve.
+
+The implicit function theorem gives the derivative of a solution x of f(x, p) = 0: it is
+the solution dx of the linear equation ∂f/∂x dx = -∂f/∂p dp, whatever found x. So no
+iteration is differentiated, and none of its values is kept. Blondel et al., "Efficient
+and modular implicit differentiation", Advances in Neural Information Processing Systems
+35 (2022).
+
+A solver has three parts: a loop that finds x, on values without a derivative; a
+function that returns x and has a derivative by the parameters; and the linear equation
+of that derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from aotc import control, dtypes
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift
+from aotc.frontends.custom import closure_convert, custom_jvp, custom_vjp
+from aotc.frontends.places import fail
+from aotc.frontends.solving import solve as solve_matrix
+from aotc.frontends.tracing import current_trace, emit
+from aotc.pytree import flatten
+from aotc.transforms import jvp, vjp, vmap
+
+__all__ = ["dense_solve", "fixed_point", "linear_solve", "root"]
+
+Map = Callable[[Array], Array]
+
+
+# ---- linear equations ---------------------------------------------------------------
+
+
+def linear_solve(
+    matvec: Map,
+    b: ArrayLike,
+    *,
+    x0: ArrayLike | None = None,
+    symmetric: bool = True,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+) -> Array:
+    """Solve matvec(x) = b without a matrix.
+
+    By conjugate gradients: Hestenes and Stiefel, Journal of Research of the National
+    Bureau of Standards 49 (1952); where `matvec` is not symmetric, by BiCGSTAB: van der
+    Vorst, SIAM Journal on Scientific and Statistical Computing 13 (1992). Derivatives
+    by `b` and by what `matvec` captures solve with it, or with its transpose.
+
+    Args:
+        matvec: a linear function of arrays like `b`.
+        b: an array of floats, of any shape.
+        x0: where to start; zeros if not given. It has no derivative.
+        symmetric: whether `matvec` is symmetric and positive definite.
+        tol: how small the norm of b - matvec(x) is to be, relative to that of b.
+        maxiter: the most steps to make; 10 times the number of elements if not given.
+    """
+    target = as_float(b)
+    start = np.zeros_like(target) if x0 is None else as_float(x0)
+    if start.type != target.type:
+        fail("shape-mismatch", f"expected x0 like b, {target.type}; got {start.type}")
+    method = _conjugate_gradients if symmetric else _bicgstab
+    iterate = partial(method, tol=tol, maxiter=maxiter)
+    checked = _like("matvec", matvec, target)
+    if current_trace() is None:
+        return iterate(checked, target, start)
+    apply, captured = closure_convert(checked, target)
+    equation = _Linear(apply, iterate, symmetric)
+    fixed = [_constant(x) for x in captured]
+    x = equation.iterated(_constant(target), _constant(start), fixed)
+    return equation.known(x, target, captured)
+
+
+class _Linear:
+    """The equation apply(x, *captured) = b, and its derivatives."""
+
+    def __init__(self, apply: Any, iterate: Any, symmetric: bool) -> None:
+        self.apply = apply
+        self.iterate = iterate
+        self.symmetric = symmetric
+        self._known = custom_jvp(lambda x, *_: x)
+        self._known.defjvp(self._rule)
+        self._solution: Any = None
+        self._transpose: _Linear | None = None
+
+    def iterated(self, b: Array, start: Array, captured: Sequence[Array]) -> Array:
+        """The solution, found from `start`."""
+        found: Array = self.iterate(lambda x: self.apply(x, *captured), b, start)
+        return found
+
+    def known(self, x: Array, b: Array, captured: Sequence[Array]) -> Array:
+        """The solution x, a number so far, as a function of b and what is captured."""
+        found: Array = self._known(x, b, list(captured))
+        return found
+
+    def _rule(self, primals: Any, tangents: Any) -> Any:
+        """A dx = db - dA x; to the next derivative x is a function, too."""
+        (x, b, captured), (_, db, dcaptured) = primals, tangents
+        x, rest = self.known(x, b, captured), db
+        smooth = [i for i, part in enumerate(dcaptured) if part is not None]
+        if smooth:
+            moved = self._by_captured(x, captured, smooth)
+            given = tuple(captured[i] for i in smooth)
+            rest = db - jvp(moved, given, tuple(dcaptured[i] for i in smooth))[1]
+        return x, self.solution(rest, captured)
+
+    def solution(self, b: Array, captured: Sequence[Array]) -> Array:
+        """The solution as a function with reverse mode, which the rule needs."""
+        if self._solution is None:
+            self._solution = custom_vjp(self._from_zero)
+            self._solution.defvjp(self._forward, self._backward)
+        found: Array = self._solution(b, list(captured))
+        return found
+
+    def _from_zero(self, b: Array, captured: Sequence[Array]) -> Array:
+        return self.iterated(b, np.zeros_like(b), captured)
+
+    def _forward(self, b: Array, captured: Sequence[Array]) -> Any:
+        x = self.solution(b, captured)
+        return x, (x, captured)
+
+    def _backward(self, residuals: Any, dx: Array) -> Any:
+        x, captured = residuals
+        db = self.transposed.solution(dx, captured)
+        smooth = [i for i, part in enumerate(captured) if dtypes.is_float(part.dtype)]
+        cotangents: list[Any] = [None] * len(captured)
+        if smooth:
+            moved = self._by_captured(x, captured, smooth)
+            _, pullback = vjp(moved, *(captured[i] for i in smooth))
+            for i, part in zip(smooth, pullback(-db), strict=True):
+                cotangents[i] = part
+        return db, cotangents
+
+    @property
+    def transposed(self) -> _Linear:
+        """The equation with the transposed function."""
+        if self.symmetric:
+            return self
+        if self._transpose is None:
+
+            def turned(x: Array, *captured: Array) -> Array:
+                _, pullback = vjp(lambda v: self.apply(v, *captured), np.zeros_like(x))
+                (found,) = pullback(x)
+                return lift(found)
+
+            self._transpose = _Linear(turned, self.iterate, symmetric=False)
+            self._transpose._transpose = self
+        return self._transpose
+
+    def _by_captured(
+        self, x: Array, captured: Sequence[Array], smooth: Sequence[int]
+    ) -> Callable[..., Any]:
+        """`apply` at x, as a function of the captured floats."""
+
+        def moved(*given: Array) -> Any:
+            whole = list(captured)
+            for i, part in zip(smooth, given, strict=True):
+                whole[i] = part
+            return self.apply(x, *whole)
+
+        return moved
+
+
+def dense_solve(matvec: Map, b: ArrayLike) -> Array:
+    """Solve matvec(x) = b by the matrix of the linear function `matvec`.
+
+    For few elements: it is called on as many arrays as `b` has elements.
+    """
+    target = as_float(b)
+    flat = np.ravel(target)
+    if not isinstance(flat.size, int):
+        fail("symbolic-size", f"expected 'b' of known size; got {target.type}")
+    basis = np.reshape(np.eye(flat.size, dtype=flat.dtype), (flat.size, *target.shape))
+    columns = np.reshape(vmap(matvec)(basis), (flat.size, flat.size))
+    return np.reshape(solve_matrix(columns.T, flat), target.shape)
+
+
+# ---- equations ----------------------------------------------------------------------
+
+
+def fixed_point(
+    f: Callable[..., Array],
+    x0: ArrayLike,
+    *params: Any,
+    tol: float = 1e-5,
+    maxiter: int = 1000,
+    solve: Callable[[Map, Array], Array] | None = None,
+) -> Array:
+    """Solve x = f(x, *params) by repeating it.
+
+    Args:
+        f: of an array and of pytrees; returns an array like the first.
+        x0: where to start. It has no derivative; `params`, and what `f` captures, have.
+        params: what `f` takes further.
+        tol: how small the norm of f(x) - x is to be, relative to that of x.
+        maxiter: the most steps to make.
+        solve: solves the linear equation of the derivative, (matvec, b) → x;
+            `linear_solve` for functions that are not symmetric if not given.
+    """
+
+    def step(function: Map, carried: Any) -> Any:
+        x, _, count = carried
+        new = function(x)
+        far = _norm(new - x) > tol * _norm(new)
+        return new, far, count + 1
+
+    def goes_on(carried: Any) -> Any:
+        return carried[1] & (carried[2] < maxiter)
+
+    def iterate(function: Map, start: Array) -> Array:
+        first = (start, np.asarray(True), np.asarray(0))
+        found: Array = control.while_loop(goes_on, partial(step, function), first)[0]
+        return found
+
+    inner = partial(linear_solve, symmetric=False, tol=tol) if solve is None else solve
+    start = as_float(x0)
+    function = _like("f", f, start)
+    return _implicit(function, lambda x, y: x - y, iterate, inner, start, params)
+
+
+def root(
+    f: Callable[..., Array],
+    x0: ArrayLike,
+    *params: Any,
+    tol: float = 1e-5,
+    maxiter: int = 50,
+    solve: Callable[[Map, Array], Array] = dense_solve,
+) -> Array:
+    """Solve f(x, *params) = 0 by Newton's method.
+
+    Args:
+        f: of an array and of pytrees; returns an array like the first.
+        x0: where to start. It has no derivative; `params`, and what `f` captures, have.
+        params: what `f` takes further.
+        tol: how small the norm of f(x) is to be.
+        maxiter: the most steps to make.
+        solve: solves the linear equations of the steps and of the derivative,
+            (matvec, b) → x; by the matrix of matvec if not given.
+    """
+
+    def step(function: Map, carried: Any) -> Any:
+        x, value, count = carried
+        new = x - solve(lambda v: jvp(function, (x,), (v,))[1], value)
+        return new, function(new), count + 1
+
+    def goes_on(carried: Any) -> Any:
+        return (_norm(carried[1]) > tol) & (carried[2] < maxiter)
+
+    def iterate(function: Map, start: Array) -> Array:
+        first = (start, function(start), np.asarray(0))
+        found: Array = control.while_loop(goes_on, partial(step, function), first)[0]
+        return found
+
+    start = as_float(x0)
+    function = _like("f", f, start)
+    return _implicit(function, lambda x, y: y, iterate, solve, start, params)
+
+
+def _implicit(
+    f: Any, residual: Any, iterate: Any, solve: Any, start: Array, params: Any
+) -> Array:
+    """The x that `iterate` finds, where residual(x, f(x, *params)) is 0 for all params.
+
+    Args:
+        f: of x and params.
+        residual: of x and f(x, …); what the solution makes 0.
+        iterate: of a function of x alone and a start.
+        solve: of a linear function and the right side.
+        start: where to start.
+        params: pytrees.
+    """
+    if current_trace() is None:
+        found: Array = iterate(lambda x: f(x, *params), start)
+        return found
+    converted, captured = closure_convert(f, start, *params)
+    more = (params, captured)
+
+    def equation(x: Array, more: Any) -> Any:
+        return residual(x, converted(x, *more[0], *more[1]))
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x, more), (_, dmore) = primals, tangents
+        x, zero = with_rule(x, more), np.zeros_like(x)
+        moved = jvp(equation, (x, more), (zero, dmore))[1]
+
+        def by_x(v: Array) -> Any:
+            return jvp(lambda u: equation(u, more), (x,), (v,))[1]
+
+        return x, -solve(by_x, moved)
+
+    with_rule = custom_jvp(lambda x, _: x)
+    with_rule.defjvp(rule)
+    leaves, structure = flatten(more)
+    fixed = structure.unflatten([_constant(lift(leaf)) for leaf in leaves])
+    x = iterate(lambda x: converted(x, *fixed[0], *fixed[1]), _constant(start))
+    solution: Array = with_rule(x, more)
+    return solution
+
+
+# ---- iterations ---------------------------------------------------------------------
+
+
+def _conjugate_gradients(
+    matvec: Map, b: Array, start: Array, tol: float, maxiter: int | None
+) -> Array:
+    enough, most = _dot(b, b) * tol**2, _most(b, maxiter)
+
+    def goes_on(carried: Any) -> Any:
+        *_, size, count = carried
+        return (size > enough) & (count < most)
+
+    def step(carried: Any) -> Any:
+        x, rest, direction, size, count = carried
+        image = matvec(direction)
+        length = _ratio(size, _dot(direction, image))
+        x, rest = x + length * direction, rest - length * image
+        new = _dot(rest, rest)
+        return x, rest, rest + _ratio(new, size) * direction, new, count + 1
+
+    rest = b - matvec(start)
+    first = (start, rest, rest, _dot(rest, rest), np.asarray(0))
+    found: Array = control.while_loop(goes_on, step, first)[0]
+    return found
+
+
+def _bicgstab(
+    matvec: Map, b: Array, start: Array, tol: float, maxiter: int | None
+) -> Array:
+    enough, most = _dot(b, b) * tol**2, _most(b, maxiter)
+    rest = b - matvec(start)
+    shadow = rest
+
+    def goes_on(carried: Any) -> Any:
+        return (_dot(carried[1], carried[1]) > enough) & (carried[-1] < most)
+
+    def step(carried: Any) -> Any:
+        x, rest, direction, product, count = carried
+        image = matvec(direction)
+        alpha = _ratio(product, _dot(shadow, image))
+        half = rest - alpha * image
+        second = matvec(half)
+        omega = _ratio(_dot(second, half), _dot(second, second))
+        x = x + alpha * direction + omega * half
+        rest = half - omega * second
+        new = _dot(shadow, rest)
+        beta = _ratio(new, product) * _ratio(alpha, omega)
+        direction = rest + beta * (direction - omega * image)
+        return x, rest, direction, new, count + 1
+
+    first = (start, rest, rest, _dot(rest, rest), np.asarray(0))
+    found: Array = control.while_loop(goes_on, step, first)[0]
+    return found
+
+
+# ---- parts --------------------------------------------------------------------------
+
+
+def _dot(x: Array, y: Array) -> Array:
+    return np.sum(x * y)
+
+
+def _norm(x: Array) -> Array:
+    return np.sqrt(_dot(x, x))
+
+
+def _ratio(x: Array, y: Array) -> Array:
+    """The quotient; 0 where y is 0, as from an exact solution no step leads on."""
+    zero = y == 0
+    return np.where(zero, 0.0, x / np.where(zero, 1.0, y))
+
+
+def _most(b: Array, maxiter: int | None) -> Any:
+    return 10 * np.asarray(b.size) if maxiter is None else maxiter
+
+
+def _constant(x: Array) -> Array:
+    """`x` without a derivative."""
+    return emit("stop_gradient", x) if dtypes.is_float(x.dtype) else x
+
+
+def _like(name: str, function: Any, x: Array) -> Any:
+    """The function, which refuses to return what is not like `x`."""
+
+    def checked(*args: Any) -> Array:
+        result = lift(function(*args))
+        if result.type != x.type:
+            fail(
+                "shape-mismatch",
+                f"expected {name}(x) to return {x.type}, as x is; got {result.type}",
+            )
+        return result
+
+    return checked
