@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from aotc.frontends.custom import checkpoint, custom_jvp, custom_vjp
     from aotc.frontends.dims import Dim
     from aotc.frontends.entry import Spec, State, Weights, entry
     from aotc.runtime import Model, load
-    from aotc.frontends.custom import checkpoint, custom_jvp, custom_vjp
     from aotc.transforms import grad, jvp, value_and_grad, vjp, vmap
 
 # name → module that defines it

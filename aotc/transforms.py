@@ -247,8 +247,9 @@ def _require_trace(transformation: str, function: Callable[..., Any]) -> Trace:
     if trace is None:
         fail(
             "no-trace",
-            "gradients and other transformations are compiled, not computed in Python: "
-            f"{transformation}({function_name(function)}) was called outside of an entry",
+            "gradients and other transformations are compiled, not computed in "
+            f"Python: {transformation}({function_name(function)}) was called outside "
+            "of an entry",
             "call it in a function with @aotc.entry",
         )
     return trace

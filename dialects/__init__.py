@@ -115,6 +115,7 @@ def _row(name: str, op: type[GraphOp]) -> dict[str, Any]:
         "op": name,
         "family": op.family,
         "formula": " ".join(doc.split()),
+        "why": op.why,
         "dtypes": list(op.dtypes),
         "missing": {family: list(ops) for family, ops in limits_of(name).items()},
         "rules": rules,

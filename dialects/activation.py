@@ -22,6 +22,8 @@ from aotc.mlir import arith
 class Relu(Unary, name="relu"):
     """y = max(x, 0); the derivative at 0 is 0."""
 
+    why = "a derivative that needs only the sign of its value"
+
     dtypes = dt.SIGNED + dt.FLOATS
 
     @staticmethod
@@ -55,6 +57,8 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     `form` is "exact" (Phi by erf) or "tanh" (the paper's approximation).
     """
+
+    why = "a derivative that shares Phi(x) with it; one fused body"
 
     x: Operand[Any]
     form: Str

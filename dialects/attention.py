@@ -31,6 +31,8 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     scores))) of each batch, head and row, is for the derivative.
     """
 
+    why = "its scores need not be kept for the derivative; kept whole until lowering"
+
     query: Operand[Any]
     key: Operand[Any]
     value: Operand[Any]

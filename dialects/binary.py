@@ -67,6 +67,8 @@ _POSITIVE = [
 class Add(Binary, name="add"):
     """y = lhs + rhs."""
 
+    why = "arithmetic"
+
     ref = staticmethod(np.add)
 
     @staticmethod
@@ -85,6 +87,8 @@ class Add(Binary, name="add"):
 class Subtract(Binary, name="subtract"):
     """y = lhs - rhs."""
 
+    why = "arithmetic"
+
     ref = staticmethod(np.subtract)
 
     @staticmethod
@@ -102,6 +106,8 @@ class Subtract(Binary, name="subtract"):
 
 class Multiply(Binary, name="multiply"):
     """y = lhs * rhs."""
+
+    why = "arithmetic"
 
     ref = staticmethod(np.multiply)
 
@@ -126,6 +132,8 @@ class Divide(Binary, name="divide"):
 
     (An all-ones pattern for unsigned ones: the value that StableHLO defines.)
     """
+
+    why = "arithmetic; integer division by zero is defined"
 
     @staticmethod
     def ref(lhs: Any, rhs: Any) -> Any:
@@ -165,6 +173,8 @@ class Power(Binary, name="power"):
 
     On integers a negative rhs gives 1 / lhs ** -rhs, rounded towards zero.
     """
+
+    why = "C's special cases; two partial derivatives that are safe at 0"
 
     @staticmethod
     def ref(lhs: Any, rhs: Any) -> Any:
@@ -206,6 +216,8 @@ class Power(Binary, name="power"):
 class Hypot(Binary, name="hypot"):
     """y = sqrt(lhs**2 + rhs**2), without overflow; the derivative at 0 is 0."""
 
+    why = "no overflow of the squares; a derivative from its own value"
+
     dtypes = dt.FLOATS
     ref = staticmethod(np.hypot)
 
@@ -233,6 +245,8 @@ class Hypot(Binary, name="hypot"):
 class Maximum(Binary, name="maximum"):
     """y = the larger operand; NaN if either is. Ties share the derivative."""
 
+    why = "one instruction; ties share the derivative"
+
     ref = staticmethod(np.maximum)
 
     @staticmethod
@@ -245,6 +259,8 @@ class Maximum(Binary, name="maximum"):
 
 class Minimum(Binary, name="minimum"):
     """y = the smaller operand; NaN if either is. Ties share the derivative."""
+
+    why = "one instruction; ties share the derivative"
 
     ref = staticmethod(np.minimum)
 

@@ -22,6 +22,8 @@ from aotc.mlir import arith
 class BitwiseNot(Unary, name="bitwise_not"):
     """y = ~x; logical not on bool."""
 
+    why = "one instruction"
+
     dtypes = ("bool", *dt.INTEGERS)
     ref = staticmethod(np.invert)
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
@@ -45,6 +47,8 @@ class Bitwise(Binary, traits=[Pure]):
 class BitwiseAnd(Bitwise, name="bitwise_and"):
     """y = lhs & rhs."""
 
+    why = "one instruction; the logical and on bool"
+
     ref = staticmethod(np.bitwise_and)
     lower = by_kind(**{kind: arith.andi for kind in "iub"})
 
@@ -52,12 +56,16 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
 class BitwiseOr(Bitwise, name="bitwise_or"):
     """y = lhs | rhs."""
 
+    why = "one instruction; the logical or on bool"
+
     ref = staticmethod(np.bitwise_or)
     lower = by_kind(**{kind: arith.ori for kind in "iub"})
 
 
 class BitwiseXor(Bitwise, name="bitwise_xor"):
     """y = lhs ^ rhs."""
+
+    why = "one instruction; random bits are made of it"
 
     ref = staticmethod(np.bitwise_xor)
     lower = by_kind(**{kind: arith.xori for kind in "iub"})
@@ -73,12 +81,16 @@ class Shift(Bitwise, traits=[Pure]):
 class ShiftLeft(Shift, name="shift_left"):
     """y = lhs << rhs."""
 
+    why = "one instruction; counts beyond the width are defined"
+
     ref = staticmethod(np.left_shift)
     lower = by_kind(**dict.fromkeys("iu", scalars.shift(arith.shli, scalars.zero)))
 
 
 class ShiftRight(Shift, name="shift_right"):
     """y = lhs >> rhs: zeros come in for unsigned, the sign for signed integers."""
+
+    why = "one instruction; by the sign of the dtype"
 
     ref = staticmethod(np.right_shift)
     lower = by_kind(
@@ -89,6 +101,8 @@ class ShiftRight(Shift, name="shift_right"):
 
 class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     """y = the same bits as another dtype of equal width."""
+
+    why = "bits of a float as an integer, and back"
 
     x: Operand[Any]
     dtype: Str

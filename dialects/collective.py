@@ -107,6 +107,8 @@ class AllReduce(Collective, name="all_reduce"):
     The derivative of max and min is shared between devices that tie.
     """
 
+    why = "a collective; its adjoint is all_reduce"
+
     kind: Str
     dtypes = dt.NUMBERS
 
@@ -168,6 +170,8 @@ def _weighted(b: Any, op: Any, x: Any) -> Any:
 class AllGather(Collective, name="all_gather"):
     """y = x_0, x_1, … x_{n-1} one after the other along `axis`, on each device."""
 
+    why = "a collective; its adjoint is reduce_scatter"
+
     axis: Int
 
     @staticmethod
@@ -211,6 +215,8 @@ class AllGather(Collective, name="all_gather"):
 class ReduceScatter(Collective, name="reduce_scatter"):
     """y = block d along `axis`, of n equal ones, of the sum of x_e over all devices."""
 
+    why = "a collective; its adjoint is all_gather"
+
     axis: Int
     dtypes = dt.NUMBERS
 
@@ -253,6 +259,8 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
 class AllToAll(Collective, name="all_to_all"):
     """y = block d of each x_e, cut along `split_axis`, joined along `concat_axis`."""
+
+    why = "a collective; its adjoint is all_to_all back"
 
     split_axis: Int
     concat_axis: Int
@@ -302,6 +310,8 @@ class AllToAll(Collective, name="all_to_all"):
 
 class Permute(Collective, name="permute"):
     """y = x_e where e sends to d (`sources[i]` to `targets[i]`), 0 where none does."""
+
+    why = "a collective; its adjoint sends back; send and recv are pairs of it"
 
     sources: Ints
     targets: Ints
@@ -376,6 +386,8 @@ class Permute(Collective, name="permute"):
 
 class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
     """y = d, the number of this device along the axis, an i32."""
+
+    why = "which device this is"
 
     y: Result[Any]
     dtypes = ("i32",)

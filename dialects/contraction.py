@@ -58,6 +58,8 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     bf16 and f16 accumulate in f32.
     """
 
+    why = "all products of matrices; its adjoints are again one"
+
     lhs: Operand[Any]
     rhs: Operand[Any]
     lhs_batch: Ints

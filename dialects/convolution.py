@@ -38,6 +38,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     With groups, feature group g sees channel group g only.
     """
 
+    why = "two adjoints that are convolutions; lowered by its kind"
+
     x: Operand[Any]
     kernel: Operand[Any]
     strides: Ints

@@ -29,6 +29,8 @@ def _no_cotangents(b: Any, op: Any, dy: Any) -> list[Any]:
 class Constant(GraphOp, name="constant", traits=[Pure]):
     """y = the elements of `value`."""
 
+    why = "values known before the model runs; passes fold into it"
+
     value: Array
     y: Result[Any]
     dtypes = dt.NAMES
@@ -64,6 +66,8 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
 class Iota(GraphOp, name="iota", traits=[Pure]):
     """y = the position along `axis`, as `dtype`."""
+
+    why = "positions; every mask and counter is made of it"
 
     shape: Sizes
     axis: Int
@@ -116,6 +120,8 @@ def _from_index(index: Any, dtype: str) -> Any:
 
 class Dimension(GraphOp, name="dimension", traits=[Pure]):
     """y = a size of the model's inputs, as a scalar: what a mean divides by."""
+
+    why = "the only way from a symbolic size to a number"
 
     size: Sizes
     dtype: Str

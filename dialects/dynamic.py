@@ -53,6 +53,8 @@ def _first(low: Any, op: Any, starts: Any, sizes: Shape) -> list[Any]:
 class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
     """y = `sizes` elements of x from `starts` (an integer vector), moved to fit."""
 
+    why = "a window at a place that the model computes"
+
     x: Operand[Any]
     starts: Operand[Any]
     sizes: Sizes
@@ -117,6 +119,8 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
 class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     """y = x with `update` written from `starts` (an integer vector), moved to fit."""
+
+    why = "the adjoint of dynamic_slice, written in place"
 
     x: Operand[Any]
     update: Operand[Any]

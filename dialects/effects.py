@@ -48,6 +48,8 @@ class Effect(GraphOp):
 class Assert(Effect, name="assert"):
     """y = (); the call fails with `message` unless all of `condition` hold."""
 
+    why = "an effect: a run ends with the model's message"
+
     condition: Operand[Any]
     message: Str
     dtypes = ("bool",)
@@ -83,6 +85,8 @@ class Print(Effect, name="print"):
     A batched print writes all values at once.
     """
 
+    why = "an effect: values are shown while the model runs"
+
     x: Operand[Any]
     format: Str
     dtypes = dt.NAMES
@@ -111,6 +115,8 @@ class Print(Effect, name="print"):
 
 class Barrier(GraphOp, name="barrier"):
     """y = x, kept apart: what is computed from y is not merged with the same from x."""
+
+    why = "an effect on passes: nothing is merged across it"
 
     x: Operand[Any]
     y: Result[Any]

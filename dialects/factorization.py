@@ -52,6 +52,8 @@ def _each(function: Any, *stacks: Any) -> list[Any]:
 class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
     """y = the lower triangle with y yᵀ = (x + xᵀ) / 2; NaN if that is not definite."""
 
+    why = "differentiated by its equation, not through the algorithm"
+
     x: Operand[Any]
     y: Result[Any]
     dtypes = DTYPES
@@ -120,6 +122,8 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
     Of `a` one triangle is read, the lower or the upper one, and with `unit_diagonal`
     not its diagonal, which counts as ones.
     """
+
+    why = "its adjoints are triangular solves"
 
     a: Operand[Any]
     x: Operand[Any]
@@ -236,6 +240,8 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
     largest elements of a column; where all are 0, the column of l is 0 below 1.
     """
 
+    why = "differentiated by its equation, not through the algorithm"
+
     x: Operand[Any]
     y: Result[Any]
     permutation: Result[Any]
@@ -334,6 +340,8 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
     x has at least as many rows as columns. At a matrix of lower rank there is no
     derivative: it is infinite or NaN.
     """
+
+    why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]
     q: Result[Any]

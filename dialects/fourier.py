@@ -30,6 +30,8 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     other sign. Neither direction divides by n.
     """
 
+    why = "factored by its length; its adjoint is the opposite direction"
+
     re: Operand[Any]
     im: Operand[Any]
     axis: Int

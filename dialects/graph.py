@@ -3,6 +3,7 @@
 Every op is one class that holds everything known about it, in this order:
 
     docstring    what it computes, as a formula
+    why          why it is an op, and not a function made of others
     fields       operands, attributes, results
     infer        operand types and attributes → result type; raises on invalid ones
     ref          its meaning, in NumPy
@@ -83,6 +84,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
         dtypes: tuple[str, ...]
         codecs: dict[str, type[Attribute]]
     family = ""
+    why = ""
     is_constant = False  # whether differentiation takes the results as constants
     dtypes = dt.FLOATS
     codecs = {}

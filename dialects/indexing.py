@@ -218,6 +218,8 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
     With mode "clip" an index out of bounds reads the nearest element, with "drop" zero.
     """
 
+    why = "reads at positions that the model computes, never out of bounds"
+
     x: Operand[Any]
     indices: Sequence[Operand[Any]]
     axes: Ints

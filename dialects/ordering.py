@@ -34,6 +34,11 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     greater than any number, and both zeros are equal.
     """
 
+    why = (
+        "the one sort; sorted values are a gather, so their derivative is the "
+        "permutation"
+    )
+
     x: Operand[Any]
     axis: Int
     descending: Bool

@@ -110,6 +110,8 @@ def _padded(x: Tensor, padding: Sequence[int]) -> Tensor:
 class SumPool(Pool, name="sum_pool"):
     """y = the sum over each window; zeros around the image."""
 
+    why = "no windows in memory; its adjoint is a spread"
+
     reduce = staticmethod(np.sum)
     named = {
         1: linalg.pooling_nwc_sum,
@@ -132,6 +134,8 @@ class SumPool(Pool, name="sum_pool"):
 
 class MaxPool(Pool, name="max_pool"):
     """y = the largest element of each window; the first one gets the gradient."""
+
+    why = "no windows in memory; the first of equal elements gets the derivative"
 
     start = -np.inf
     reduce = staticmethod(np.max)

@@ -84,6 +84,8 @@ def reduced(
 class ReduceSum(Reduction, name="reduce_sum"):
     """y = the sum over `axes`; 0 for no elements."""
 
+    why = "the adjoint of broadcast"
+
     @staticmethod
     def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
         """np.sum in the operand's dtype."""
@@ -103,6 +105,8 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
 class ReduceProd(Reduction, name="reduce_prod"):
     """y = the product over `axes`; 1 for no elements."""
+
+    why = "a derivative that is right where elements are zero"
 
     @staticmethod
     def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
@@ -155,6 +159,8 @@ def _highest(dtype: str) -> float | int:
 class ReduceMax(Reduction, name="reduce_max"):
     """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
 
+    why = "ties share the derivative"
+
     needs_elements = True
 
     @staticmethod
@@ -170,6 +176,8 @@ class ReduceMax(Reduction, name="reduce_max"):
 class ReduceMin(Reduction, name="reduce_min"):
     """y = the smallest element over `axes`; NaN if any is. Ties share the gradient."""
 
+    why = "ties share the derivative"
+
     needs_elements = True
 
     @staticmethod
@@ -184,6 +192,8 @@ class ReduceMin(Reduction, name="reduce_min"):
 
 class Argmax(GraphOp, name="argmax", traits=[Pure]):
     """y = the position (i32) of the first NaN or else first maximum along `axis`."""
+
+    why = "one pass instead of a comparison with the maximum"
 
     x: Operand[Any]
     axis: Int

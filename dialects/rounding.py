@@ -16,6 +16,8 @@ from aotc.mlir import math
 class Floor(Unary, name="floor"):
     """y = the largest whole number not above x."""
 
+    why = "one instruction; ceil and trunc are made of it"
+
     ref = staticmethod(np.floor)
     derivative = staticmethod(constant_zero)
     lower = by_kind(f=math.floor)
@@ -24,6 +26,8 @@ class Floor(Unary, name="floor"):
 class RoundEven(Unary, name="round_even"):
     """y = the nearest whole number; of two, the even one."""
 
+    why = "ties to even, which floor(x + 0.5) is not"
+
     ref = staticmethod(np.rint)
     derivative = staticmethod(constant_zero)
     lower = by_kind(f=math.roundeven)
@@ -31,6 +35,8 @@ class RoundEven(Unary, name="round_even"):
 
 class Remainder(Binary, name="remainder"):
     """y = lhs - rhs * trunc(lhs / rhs), exact, with the sign of lhs: C's fmod."""
+
+    why = "exact, which x - y * floor(x / y) is not"
 
     dtypes = dt.FLOATS
     ref = staticmethod(np.fmod)

@@ -138,6 +138,8 @@ class Combining(Scatter, traits=[Pure]):
 class ScatterAdd(Combining, name="scatter_add"):
     """y = x with `updates` added at `indices`; the adjoint of gather."""
 
+    why = "the adjoint of gather; every update counts"
+
     reduction, ufunc = ReduceSum, np.add
 
     @classmethod
@@ -157,6 +159,8 @@ class ScatterAdd(Combining, name="scatter_add"):
 
 class ScatterMul(Combining, name="scatter_mul"):
     """y = x multiplied by `updates` at `indices`."""
+
+    why = "every update counts; a derivative that is right at zeros"
 
     reduction, ufunc = ReduceProd, np.multiply
 
@@ -241,11 +245,15 @@ def _shares(b: Any, op: Any) -> tuple[Any, Any, Any]:
 class ScatterMax(Extremum, name="scatter_max"):
     """y = the larger of x and the `updates` at `indices`; NaN if any is."""
 
+    why = "every update counts; ties share the derivative"
+
     reduction, ufunc = ReduceMax, np.maximum
 
 
 class ScatterMin(Extremum, name="scatter_min"):
     """y = the smaller of x and the `updates` at `indices`; NaN if any is."""
+
+    why = "every update counts; ties share the derivative"
 
     reduction, ufunc = ReduceMin, np.minimum
 
@@ -258,6 +266,8 @@ class ScatterSet(Scatter, name="scatter"):
 
     The last in row-major order of the indices, on every target.
     """
+
+    why = "the last update wins, and alone gets the derivative"
 
     dtypes = dt.NAMES
 

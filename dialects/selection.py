@@ -33,6 +33,8 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     Comparisons with NaN are false, except ne.
     """
 
+    why = "where values become conditions"
+
     lhs: Operand[Any]
     rhs: Operand[Any]
     direction: Str
@@ -81,6 +83,8 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
 class Select(GraphOp, name="select", traits=[Pure]):
     """y = on_true where the condition holds, on_false elsewhere."""
+
+    why = "the only choice by element; its derivative goes where it chose"
 
     condition: Operand[Any]
     on_true: Operand[Any]
@@ -132,6 +136,8 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
 class Clamp(GraphOp, name="clamp", traits=[Pure]):
     """y = min(max(x, low), high), elementwise bounds; x gets no gradient outside."""
+
+    why = "one body, and one rule for the derivative at both bounds"
 
     x: Operand[Any]
     low: Operand[Any]
@@ -193,6 +199,8 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
     Float to integer rounds towards zero and saturates (NaN gives 0); to bool means
     `x != 0`; between integers the low bits are kept.
     """
+
+    why = "the only way between dtypes; saturation is defined"
 
     x: Operand[Any]
     dtype: Str

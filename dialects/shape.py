@@ -24,6 +24,8 @@ from aotc.mlir import arith, ir, linalg
 class Reshape(GraphOp, name="reshape", traits=[Pure]):
     """y = the same elements, in row-major order, in another shape."""
 
+    why = "a view; it moves nothing"
+
     x: Operand[Any]
     shape: Sizes
     y: Result[Any]
@@ -84,6 +86,8 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
 
 class Transpose(GraphOp, name="transpose", traits=[Pure]):
     """y = x with its axes in the order of `permutation`."""
+
+    why = "a view that consumers absorb"
 
     x: Operand[Any]
     permutation: Ints
@@ -148,6 +152,8 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
 
 class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     """y = x repeated: axis i becomes axis `axes[i]` of `shape`; size 1 stretches."""
+
+    why = "the adjoint of reduce_sum; makes broadcasting explicit"
 
     x: Operand[Any]
     shape: Sizes
@@ -252,6 +258,8 @@ def _scalar_constant(value: Any) -> Any:
 
 class Reverse(GraphOp, name="reverse", traits=[Pure]):
     """y = x backwards along `axes`."""
+
+    why = "its own adjoint"
 
     x: Operand[Any]
     axes: Ints

@@ -28,6 +28,8 @@ from aotc.mlir import arith, ir, tensor
 class Slice(GraphOp, name="slice", traits=[Pure]):
     """y[i] = x[start + i * stride], `sizes` elements along each axis."""
 
+    why = "a view; its adjoint is pad"
+
     x: Operand[Any]
     start: Sizes
     sizes: Sizes
@@ -150,6 +152,8 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     `interior` counts those between each two. Negative `low` and `high` cut off.
     """
+
+    why = "the adjoint of slice, with zeros between elements too"
 
     x: Operand[Any]
     low: Sizes
@@ -328,6 +332,8 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     (Two operands because of Note [variadic ops] in transform.py.)
     """
+
+    why = "one copy; its adjoints are slices"
 
     lhs: Operand[Any]
     rhs: Operand[Any]

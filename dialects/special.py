@@ -20,6 +20,8 @@ from aotc.errors import InputError
 class Erf(Unary, name="erf"):
     """y = erf x, the Gauss error function."""
 
+    why = "no elementary form; its derivative is elementary"
+
     ref = staticmethod(functions.erf_numpy)
 
     @staticmethod
@@ -32,6 +34,8 @@ class Erf(Unary, name="erf"):
 
 class Erfc(Unary, name="erfc"):
     """y = 1 - erf x, exact for large x."""
+
+    why = "keeps its digits where 1 - erf(x) has none"
 
     ref = staticmethod(functions.erfc_numpy)
 
@@ -52,6 +56,8 @@ def _bell(b: Any, x: Any, factor: float) -> Any:
 class Erfinv(Unary, name="erfinv"):
     """y = the inverse of erf on [-1, 1]; NaN outside."""
 
+    why = "an inverse; its derivative uses its own value"
+
     ref = staticmethod(functions.erfinv_numpy)
 
     @staticmethod
@@ -69,6 +75,8 @@ class Erfinv(Unary, name="erfinv"):
 
 class Lgamma(Unary, name="lgamma"):
     """y = ln |gamma(x)|; infinite at 0, -1, -2, …"""
+
+    why = "no elementary form; reflection belongs inside"
 
     ref = staticmethod(gamma.lgamma_numpy)
 
@@ -91,6 +99,8 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     At 0, -1, -2, … it is NaN for even orders and infinite for odd ones.
     """
+
+    why = "the derivatives of lgamma, of every order"
 
     x: Operand[Any]
     order: Int

@@ -72,6 +72,8 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
     The largest element of each column of v is positive. See Note [equal values].
     """
 
+    why = "differentiated by its equation, not through the algorithm"
+
     x: Operand[Any]
     w: Result[Any]
     v: Result[Any]
@@ -142,6 +144,8 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
     s falls. The largest element of each column of u is positive. x has at least as many
     rows as columns. See Note [equal values]; the same holds for u where s is 0.
     """
+
+    why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]
     u: Result[Any]

@@ -15,6 +15,8 @@ from aotc.dialects.unary import Unary
 class Sin(Unary, name="sin"):
     """y = sin x (x in radians)."""
 
+    why = "elementary function; argument reduction belongs inside"
+
     ref = staticmethod(np.sin)
 
     @staticmethod
@@ -27,6 +29,8 @@ class Sin(Unary, name="sin"):
 
 class Cos(Unary, name="cos"):
     """y = cos x (x in radians)."""
+
+    why = "elementary function; argument reduction belongs inside"
 
     ref = staticmethod(np.cos)
 
@@ -41,6 +45,8 @@ class Cos(Unary, name="cos"):
 class Tanh(Unary, name="tanh"):
     """y = tanh x."""
 
+    why = "no overflow, and a derivative from its own value"
+
     ref = staticmethod(np.tanh)
 
     @staticmethod
@@ -53,6 +59,8 @@ class Tanh(Unary, name="tanh"):
 
 class Asinh(Unary, name="asinh"):
     """y = arsinh x = ln(x + sqrt(x**2 + 1))."""
+
+    why = "no cancellation for negative or large x; a rational derivative"
 
     ref = staticmethod(np.arcsinh)
 
@@ -69,6 +77,11 @@ class Atan2(Binary, name="atan2"):
 
     The derivative at the origin is taken as 0.
     """
+
+    why = (
+        "the quadrant needs both operands; a rational derivative for all inverse "
+        "functions"
+    )
 
     dtypes = dt.FLOATS
     ref = staticmethod(np.arctan2)

@@ -56,6 +56,8 @@ def constant_zero(b: Any, op: Any) -> None:
 class Negate(Unary, name="negate"):
     """y = -x."""
 
+    why = "its adjoint is itself; x * -1 would round differently for -0.0"
+
     dtypes = dt.SIGNED + dt.FLOATS
     ref = staticmethod(np.negative)
 
@@ -81,6 +83,8 @@ class Negate(Unary, name="negate"):
 class Abs(Unary, name="abs"):
     """y = |x|; the derivative at 0 is taken as 0."""
 
+    why = "one instruction; its derivative at 0 is chosen"
+
     dtypes = dt.SIGNED + dt.FLOATS
     ref = staticmethod(np.abs)
 
@@ -99,6 +103,8 @@ class Abs(Unary, name="abs"):
 class Sign(Unary, name="sign"):
     """y = -1, 0 or 1 by the sign of x; NaN stays NaN."""
 
+    why = "the derivative of abs"
+
     dtypes = dt.SIGNED + dt.FLOATS
     ref = staticmethod(np.sign)
     derivative = staticmethod(constant_zero)
@@ -113,6 +119,8 @@ class Sign(Unary, name="sign"):
 class Exp(Unary, name="exp"):
     """y = e**x."""
 
+    why = "elementary function; its derivative is its own value"
+
     ref = staticmethod(np.exp)
 
     @staticmethod
@@ -125,6 +133,8 @@ class Exp(Unary, name="exp"):
 
 class Exp2(Unary, name="exp2"):
     """y = 2**x, exact for whole x."""
+
+    why = "exact at whole numbers, which exp(x ln 2) is not"
 
     ref = staticmethod(np.exp2)
 
@@ -139,6 +149,8 @@ class Exp2(Unary, name="exp2"):
 class Expm1(Unary, name="expm1"):
     """y = e**x - 1, exact near 0."""
 
+    why = "exact near 0, where exp(x) - 1 has no digits left"
+
     ref = staticmethod(np.expm1)
 
     @staticmethod
@@ -151,6 +163,8 @@ class Expm1(Unary, name="expm1"):
 
 class Log(Unary, name="log"):
     """y = ln x; NaN for x < 0."""
+
+    why = "elementary function"
 
     ref = staticmethod(np.log)
 
@@ -170,6 +184,8 @@ class Log(Unary, name="log"):
 class Log1p(Unary, name="log1p"):
     """y = ln(1 + x), exact near 0."""
 
+    why = "exact near 0, where log(1 + x) has no digits left"
+
     ref = staticmethod(np.log1p)
 
     @staticmethod
@@ -188,6 +204,8 @@ class Log1p(Unary, name="log1p"):
 class Logistic(Unary, name="logistic"):
     """y = 1 / (1 + e**-x)."""
 
+    why = "no overflow, and a derivative from its own value"
+
     @staticmethod
     def ref(x: Any) -> Any:
         """Computed from e**-|x|, which cannot overflow."""
@@ -204,6 +222,8 @@ class Logistic(Unary, name="logistic"):
 
 class Sqrt(Unary, name="sqrt"):
     """y = sqrt x; NaN for x < 0."""
+
+    why = "elementary function; correctly rounded"
 
     ref = staticmethod(np.sqrt)
 
@@ -223,6 +243,8 @@ class Sqrt(Unary, name="sqrt"):
 class Cbrt(Unary, name="cbrt"):
     """y = the cube root of x."""
 
+    why = "defined for negative x, where a power is not; its derivative uses its value"
+
     ref = staticmethod(np.cbrt)
 
     @staticmethod
@@ -241,6 +263,8 @@ class Cbrt(Unary, name="cbrt"):
 class Rsqrt(Unary, name="rsqrt"):
     """y = 1 / sqrt x."""
 
+    why = "one instruction on GPUs; the derivative needs no division by a root"
+
     @staticmethod
     def ref(x: Any) -> Any:
         """1 / sqrt(x)."""
@@ -257,6 +281,8 @@ class Rsqrt(Unary, name="rsqrt"):
 
 class StopGradient(Unary, name="stop_gradient"):
     """y = x, but a constant to differentiation."""
+
+    why = "cuts differentiation; nothing else says so"
 
     is_constant = True
     dtypes = dt.NAMES

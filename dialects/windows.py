@@ -57,6 +57,8 @@ def pad_spatial(b: Any, x: Any, padding: Sequence[int], value: float = 0.0) -> A
 class Windows(GraphOp, name="windows", traits=[Pure]):
     """y[n, o…, k…, c] = x[n, o * stride + k * dilation…, c]: all windows."""
 
+    why = "what convolution and pooling read; its adjoint folds"
+
     x: Operand[Any]
     window: Ints
     strides: Ints

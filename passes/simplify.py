@@ -93,7 +93,7 @@ def _folded(op: Any) -> Any:
 
 def _is_small(value: Any) -> bool:
     kind = Tensor.of(value)
-    return kind.is_static and element_count(kind.shape) <= LARGEST_FOLD
+    return kind.is_static and bool(element_count(kind.shape) <= LARGEST_FOLD)
 
 
 def _is_constant(value: Any) -> bool:

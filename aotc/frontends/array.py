@@ -28,7 +28,7 @@ _USE_AOTC = "use the functions of aotc.numpy on it"
 def _method(function: str) -> Callable[..., Array]:
     """`array.method(…)` is `aotc.numpy.function(array, …)`."""
 
-    def method(self: Array, *args: Any, **kwargs: Any) -> Array:
+    def method(self: Array, *args: Any, **kwargs: Any) -> Any:
         # as in NumPy, None says that the other operand has its own operators
         if args and getattr(args[0], "__array_ufunc__", self) is None:
             return NotImplemented

@@ -20,18 +20,24 @@ KINDS = {
 
 def table():
     """The table of ops as Markdown."""
-    lines = ["| family | op | formula | dtypes | derivative |", "|---|---|---|---|---|"]
+    titles = ["family", "op", "formula", "why it is an op", "dtypes", "derivative"]
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for row in matrix():
         derivative = row["rules"]["vjp"]
         cells = [
             row["family"],
             f"`{row['op']}`",
-            row["formula"].replace("|", r"\|").replace("*", r"\*").replace("<", r"\<"),
-            KINDS[tuple(row["dtypes"])],
+            _escaped(row["formula"]),
+            _escaped(row["why"]),
+            KINDS.get(tuple(row["dtypes"]), ", ".join(row["dtypes"])),
             "yes" if derivative == "yes" else f"no: {derivative}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _escaped(text):
+    return text.replace("|", r"\|").replace("*", r"\*").replace("<", r"\<")
 
 
 def test_the_table_of_ops_is_that_of_the_dialect():

@@ -34,6 +34,7 @@ def test_every_rule_is_filled_or_says_why_not(name):
 def test_every_op_and_rule_is_described(name):
     op = OPS[name]
     assert op.__doc__.startswith(("y = ", "y[")), "the formula comes first"
+    assert op.why, f"{name} does not say why it is an op"
     for rule in ("infer", "jvp", "vjp", "batch"):
         value = inspect.unwrap(op.rule(rule))
         assert isinstance(value, Reason) or value.__doc__, f"{name}.{rule}"

@@ -170,7 +170,7 @@ recurrent = aotc.Weights(normal(8, 8))
 
 @aotc.entry(xs=aotc.Spec(("time", 4, 8)))
 def scan_gradient(recurrent, xs):
-    """A recurrent network over any number of steps: last state, all states, gradient."""
+    """A recurrent network over any number of steps: its states, and a gradient."""
 
     def states(w):
         def step(h, x):
