@@ -35,8 +35,8 @@ def quantile(
     a: ArrayLike,
     q: ArrayLike,
     axis: Any = None,
-    method: str = "linear",
     *,
+    method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
     """The value below which the part `q` (from 0 to 1) of the elements lies.
@@ -51,8 +51,8 @@ def nanquantile(
     a: ArrayLike,
     q: ArrayLike,
     axis: Any = None,
-    method: str = "linear",
     *,
+    method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
     """`quantile` of what is not NaN."""
@@ -63,8 +63,8 @@ def percentile(
     a: ArrayLike,
     q: ArrayLike,
     axis: Any = None,
-    method: str = "linear",
     *,
+    method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
     """`quantile`, with `q` from 0 to 100."""
@@ -75,8 +75,8 @@ def nanpercentile(
     a: ArrayLike,
     q: ArrayLike,
     axis: Any = None,
-    method: str = "linear",
     *,
+    method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
     """`nanquantile`, with `q` from 0 to 100."""

@@ -53,8 +53,12 @@ def refused(model, body, lines=1):
             "use aotc.numpy.mean",
         ),
         ("return numpy.stack([x, x])", "own 'stack'", "use aotc.numpy.stack"),
-        ("return numpy.cumsum(x)", "own 'cumsum'", "aotc.numpy has no such function"),
-        ("return numpy.hypot(x, x)", "own 'hypot'", "aotc.numpy has no such function"),
+        ("return numpy.unique(x)", "own 'unique'", "aotc.numpy has no such function"),
+        (
+            "return numpy.union1d(x, x)",
+            "own 'union1d'",
+            "aotc.numpy has no such function",
+        ),
         ("return numpy.add.reduce(x)", "own 'add'", "use aotc.numpy.add"),
     ],
 )
