@@ -68,7 +68,7 @@ def percentile(
     keepdims: bool = False,
 ) -> Array:
     """`quantile`, with `q` from 0 to 100."""
-    return quantile(a, as_float(q) / 100, axis, method, keepdims=keepdims)
+    return quantile(a, as_float(q) / 100, axis, method=method, keepdims=keepdims)
 
 
 def nanpercentile(
@@ -80,17 +80,17 @@ def nanpercentile(
     keepdims: bool = False,
 ) -> Array:
     """`nanquantile`, with `q` from 0 to 100."""
-    return nanquantile(a, as_float(q) / 100, axis, method, keepdims=keepdims)
+    return nanquantile(a, as_float(q) / 100, axis, method=method, keepdims=keepdims)
 
 
 def median(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The middle element, or the mean of the two in the middle; NaN if any is."""
-    return quantile(a, 0.5, axis, "midpoint", keepdims=keepdims)
+    return quantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
 
 
 def nanmedian(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
     """`median` of what is not NaN."""
-    return nanquantile(a, 0.5, axis, "midpoint", keepdims=keepdims)
+    return nanquantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
 
 
 def _quantile(

@@ -79,7 +79,7 @@ def test_quantiles_agree_with_numpy(x, method, keepdims, data):
     axis = data.draw(st.sampled_from([None, 0, -1, tuple(range(x.ndim))]))
     for q in (0.5, [0.0, 0.25, 1.0]):
         wanted = np.quantile(x, q, axis, method=method, keepdims=keepdims)
-        same(anp.quantile(x, q, axis, method, keepdims=keepdims), wanted, 1e-6)
+        same(anp.quantile(x, q, axis, method=method, keepdims=keepdims), wanted, 1e-6)
     same(anp.median(x, axis), np.median(x, axis), 1e-6)
     same(anp.percentile(x, 30.0, axis), np.percentile(x, 30.0, axis), 1e-4)
 
