@@ -79,3 +79,10 @@ class Builder:
     def where_true(self, mask: Any, x: Any) -> Any:
         """`x` where `mask` holds, zero elsewhere."""
         return self.select(mask, x, self.full_like(x, 0.0))
+
+    def delayed(self, x: Any, axis: int, reverse: bool, first: float = 0.0) -> Any:
+        """x[i-1] at i, and `first` at the start; x[i+1] if `reverse`."""
+        none = [0] * Tensor.of(x).rank
+        low, high = list(none), list(none)
+        low[axis], high[axis] = (-1, 1) if reverse else (1, -1)
+        return self.pad(x, low=low, high=high, interior=none, value=first)

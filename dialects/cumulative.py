@@ -28,14 +28,6 @@ def _wide(x: Any) -> Any:
     return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
 
 
-def delayed(b: Any, x: Any, axis: int, reverse: bool, first: float = 0.0) -> Any:
-    """x[i-1] at i, and `first` at the start; x[i+1] if `reverse`."""
-    none = [0] * Tensor.of(x).rank
-    low, high = list(none), list(none)
-    low[axis], high[axis] = (-1, 1) if reverse else (1, -1)
-    return b.pad(x, low=low, high=high, interior=none, value=first)
-
-
 class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     """y[i] = a[i] y[i-1] + x[i] along `axis`, from 0; y[i+1] if `reverse`."""
 
@@ -71,7 +63,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     def jvp(b: Any, op: Any, da: Any, dx: Any) -> Any:
         """dy[i] = a[i] dy[i-1] + (da[i] y[i-1] + dx[i]): the same recurrence."""
         if da is not None:
-            moved = b.multiply(da, delayed(b, op.y, op.axis, op.reverse))
+            moved = b.multiply(da, b.delayed(op.y, op.axis, op.reverse))
             dx = moved if dx is None else b.add(dx, moved)
         return b.linear_recurrence(op.a, dx, axis=op.axis, reverse=op.reverse)
 
@@ -79,7 +71,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
         """The recurrence from the other side: c[i] = a[i+1] c[i+1] + dy[i]."""
         c = _transposed(b, op.a, dy, op)
-        return [b.multiply(c, delayed(b, op.y, op.axis, op.reverse)), c]
+        return [b.multiply(c, b.delayed(op.y, op.axis, op.reverse)), c]
 
     batch = leading(axis=moved)
 
@@ -109,7 +101,7 @@ def _both_steps(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
 
 def _transposed(b: Any, a: Any, dy: Any, op: Any) -> Any:
     """The adjoint of the recurrence with factors `a` along the axis of `op`."""
-    factors = delayed(b, a, op.axis, not op.reverse)
+    factors = b.delayed(a, op.axis, not op.reverse)
     return b.linear_recurrence(factors, dy, axis=op.axis, reverse=not op.reverse)
 
 
@@ -213,7 +205,7 @@ class Cumprod(Cumulative, name="cumprod"):
     @staticmethod
     def step(b: Any, op: Any) -> tuple[Any, Any]:
         """y[i] = y[i-1] x[i]: nothing is divided, so zeros are as good as others."""
-        return op.x, delayed(b, op.y, op.axis, op.reverse, 1.0)
+        return op.x, b.delayed(op.y, op.axis, op.reverse, 1.0)
 
     samples = [
         *Cumulative.samples,
@@ -230,7 +222,7 @@ class CumulativeExtreme(Cumulative):
     @staticmethod
     def step(b: Any, op: Any) -> tuple[Any, Any]:
         """The first of equal extremes gets the gradient."""
-        previous = delayed(b, op.y, op.axis, op.reverse, np.nan)
+        previous = b.delayed(op.y, op.axis, op.reverse, np.nan)
         new = b.compare(op.y, previous, direction="ne")
         zero, one = b.full_like(op.y, 0.0), b.full_like(op.y, 1.0)
         return b.select(new, zero, one), b.select(new, one, zero)
@@ -294,7 +286,7 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
         """The shares of y[i-1] and x[i] in the sum; none where it is empty."""
         nothing = b.compare(op.y, b.full_like(op.y, -np.inf), direction="eq")
         y = b.select(nothing, b.full_like(op.y, 0.0), op.y)
-        before = delayed(b, op.y, op.axis, op.reverse, -np.inf)
+        before = b.delayed(op.y, op.axis, op.reverse, -np.inf)
         return b.exp(b.subtract(before, y)), b.exp(b.subtract(op.x, y))
 
     samples = [

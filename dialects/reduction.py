@@ -117,19 +117,8 @@ class ReduceProd(Reduction, name="reduce_prod"):
 
     @staticmethod
     def weights(b: Any, op: Any) -> Any:
-        """The product of the other elements; right also where one or more are zero."""
-        x, zero = op.x, b.full_like(op.x, 0.0)
-        one = b.full_like(x, 1.0)
-        is_zero = b.compare(x, zero, direction="eq")
-        nonzero = b.select(is_zero, one, x)
-        like = Tensor.of(x)
-        product = b.expand(b.reduce_prod(nonzero, axes=op.axes), like, op.axes)
-        zeros = b.reduce_sum(b.select(is_zero, one, zero), axes=op.axes)
-        zeros = b.expand(zeros, like, op.axes)
-        alone = b.bitwise_and(is_zero, b.compare(zeros, one, direction="eq"))
-        none = b.compare(zeros, zero, direction="eq")
-        usual = b.divide(product, nonzero)
-        return b.select(none, usual, b.select(alone, product, zero))
+        """The product of the other elements."""
+        return _others(b, op.x, op.axes)
 
     start = staticmethod(lambda dtype: 1)
     combine = {"f": arith.mulf, "i": arith.muli, "u": arith.muli}
@@ -137,6 +126,26 @@ class ReduceProd(Reduction, name="reduce_prod"):
         *Reduction.samples,
         Sample((np.array([[1, 0, 2], [0, 0, 3]], "f"),), {"axes": (1,)}),
     ]
+
+
+def _others(b: Any, x: Any, axes: Sequence[int]) -> Any:
+    """The product of the other elements along `axes`, for each one.
+
+    Made of products alone, so that zeros are as good as others, to any order: of those
+    before and those after it along one axis, and of the other lines along the rest.
+    """
+    if not axes:
+        return b.full_like(x, 1.0)
+    *rest, axis = sorted(axes)
+    before, after = (
+        b.delayed(b.cumprod(x, axis=axis, reverse=end), axis, end, 1.0)
+        for end in (False, True)
+    )
+    line = b.multiply(before, after)
+    if not rest:
+        return line
+    others = _others(b, b.reduce_prod(x, axes=(axis,)), rest)
+    return b.multiply(line, b.expand(others, Tensor.of(x), (axis,)))
 
 
 def _share_of_ties(b: Any, op: Any) -> Any:
