@@ -25,8 +25,8 @@ from typing import Any
 
 from aotc import options
 from aotc.backend_worker import IO_ERROR as WORKER_IO_ERROR
-from aotc.dialects import foreign
 from aotc.dialects.functions import functions_of
+from aotc.dialects.lowering import foreign
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError, SetupError
 from aotc.frontends.program import Entry, Program, StateSpec

@@ -22,10 +22,10 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.frontends.array import Array
-from aotc.frontends.axes import one_axis
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit
+from aotc.numpy.axes import one_axis
 from aotc.pytree import flatten
 
 __all__ = [

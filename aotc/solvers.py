@@ -23,8 +23,8 @@ from aotc.frontends.array import Array
 from aotc.frontends.conversion import ArrayLike, as_float, lift
 from aotc.frontends.custom import closure_convert, custom_jvp, custom_vjp
 from aotc.frontends.places import fail
-from aotc.frontends.solving import solve as solve_matrix
 from aotc.frontends.tracing import current_trace, emit
+from aotc.linalg.solving import solve as solve_matrix
 from aotc.pytree import flatten
 from aotc.transforms import jvp, vjp, vmap
 

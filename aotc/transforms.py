@@ -16,11 +16,11 @@ from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.bodies import Body, function_name, leaves_like, trace_bodies
 from aotc.frontends.conversion import lift
-from aotc.frontends.creation import full
 from aotc.frontends.places import fail, location
-from aotc.frontends.shaping import moveaxis
 from aotc.frontends.tracing import Trace, current_trace
 from aotc.mlir import ir
+from aotc.numpy.creation import full
+from aotc.numpy.shaping import moveaxis
 from aotc.pytree import Structure, flatten, leaf_names
 
 Positions = int | Sequence[int]

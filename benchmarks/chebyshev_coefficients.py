@@ -1,6 +1,6 @@
 """Print the Chebyshev series that the lowerings of special functions use.
 
-    python benchmarks/chebyshev_coefficients.py > dialects/coefficients.py
+    python benchmarks/chebyshev_coefficients.py > dialects/lowering/coefficients.py
 
 Needs mpmath. Each is an interpolation at Chebyshev nodes in 50 digits, cut below 1e-18.
 """

@@ -1,6 +1,6 @@
 """The graph dialect: ops by family, each a class with all its rules.
 
-`OPS` holds every op by name, in the order of the families below. `context()` is the one
+`OPS` holds every op by name, in the order of its families. `context()` is the one
 owner of the MLIR context into which the dialect is loaded. `matrix()` is the op × rule
 table that `aotc ops` prints.
 """
@@ -9,71 +9,11 @@ import sys
 from functools import cache
 from typing import Any
 
-from aotc.dialects import (
-    activation,
-    attention,
-    binary,
-    bits,
-    collective,
-    contraction,
-    convolution,
-    creation,
-    cumulative,
-    dynamic,
-    effects,
-    factorization,
-    fourier,
-    indexing,
-    normalization,
-    ordering,
-    pooling,
-    reduction,
-    rounding,
-    scattering,
-    selection,
-    shape,
-    slicing,
-    special,
-    spectrum,
-    transform,
-    trigonometric,
-    unary,
-    windows,
-)
+from aotc.dialects import transform
 from aotc.dialects.graph import RULES, Graph, GraphOp, Reason
 from aotc.dialects.limits import limits_of
+from aotc.dialects.ops import FAMILIES
 from aotc.mlir import ir, provide_dialect
-
-FAMILIES = (
-    creation,
-    unary,
-    trigonometric,
-    special,
-    rounding,
-    activation,
-    binary,
-    bits,
-    selection,
-    reduction,
-    cumulative,
-    ordering,
-    contraction,
-    factorization,
-    spectrum,
-    fourier,
-    windows,
-    convolution,
-    pooling,
-    shape,
-    slicing,
-    indexing,
-    scattering,
-    dynamic,
-    normalization,
-    attention,
-    effects,
-    collective,
-)
 
 OPS: dict[str, type[GraphOp]] = {
     op._op_name: op

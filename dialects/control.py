@@ -23,12 +23,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects import foreign, functions
+from aotc.dialects import functions
 from aotc.dialects.attributes import Bool, Int, Sizes, Str
 from aotc.dialects.batching import all_spread
 from aotc.dialects.functions import Values, call, define, types_of
 from aotc.dialects.graph import NOT_DIFFERENTIABLE
-from aotc.dialects.stacks import Stack
+from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.stacks import Stack
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
 from aotc.dialects.types import Shape, Size, Tensor, evaluate_size, lowered_type
 from aotc.errors import InputError

@@ -18,7 +18,7 @@ from aotc.frontends.places import fail
 
 if TYPE_CHECKING:
     from aotc.frontends.tracing import Trace
-    from aotc.frontends.updating import At
+    from aotc.numpy.updating import At
 
 _USE_WHERE = "use aotc.numpy.where, or decide on shapes and Python values only"
 _USE_TAKE = "use aotc.numpy.take or dynamic_slice for positions computed by the model"
@@ -172,7 +172,7 @@ class Array:
     @property
     def at(self) -> At:
         """`x.at[key].set(values)`, `.add(…)`, …: a new array with elements changed."""
-        found: At = import_module("aotc.frontends.updating").At(self)
+        found: At = import_module("aotc.numpy.updating").At(self)
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -19,10 +19,10 @@ from aotc.dialects.types import Tensor
 from aotc.frontends.array import Array
 from aotc.frontends.bodies import Body, function_name, leaves_like, trace_bodies
 from aotc.frontends.conversion import lift
-from aotc.frontends.creation import full
 from aotc.frontends.places import fail, location
 from aotc.frontends.tracing import Trace, current_trace
 from aotc.mlir import ir
+from aotc.numpy.creation import full
 from aotc.pytree import Structure, flatten
 
 _Key = tuple[int, tuple[Tensor, ...], Structure]

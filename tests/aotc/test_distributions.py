@@ -85,7 +85,7 @@ def test_numbers_have_their_distribution(name, dtype):
 
 
 def test_tails_of_normal_numbers_reach_six_deviations(monkeypatch):
-    from aotc.frontends import distributions
+    from aotc.random import distributions
 
     words = anp.asarray(np.array([0, 2**31, 2**20], "u4"))
     monkeypatch.setattr(distributions, "words", lambda key, shape: (words, words))

@@ -7,7 +7,7 @@ import pytest
 
 from aotc import random
 from aotc.errors import InputError
-from aotc.frontends import initializers
+from aotc.nn import initializers
 
 KEY = random.key(0)
 SHAPE = (3, 3, 20, 50)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotc.numpy as anp
-from aotc import dtypes
+from aotc import dtypes, special
 from aotc.errors import InputError
 
 few = settings(max_examples=40, deadline=None)
@@ -161,7 +161,7 @@ def test_bits_agree_with_numpy(x, n):
 
 def test_functions_that_numpy_has_elsewhere():
     x = np.array([-1.5, 0.0, 0.25], "f4")
-    same(anp.erf(x), np.array([math.erf(v) for v in x], "f4"))
+    same(special.erf(x), np.array([math.erf(v) for v in x], "f4"))
     same(anp.rsqrt(x + 2), 1 / np.sqrt(x + 2))
     same(anp.logaddexp(x, 100 * x), np.logaddexp(x, 100 * x))
     same(anp.nan_to_num(np.array([np.nan, 1], "f4"), nan=7), np.array([7, 1], "f4"))

@@ -9,10 +9,10 @@ import aotc
 import aotc.numpy as anp
 from aotc import random, reference
 from aotc.errors import InputError
-from aotc.frontends import distributions
 from aotc.frontends.assembly import trace
-from aotc.frontends.threefry import threefry
-from aotc.frontends.threefry import words as draw_words
+from aotc.random import distributions
+from aotc.random.threefry import threefry
+from aotc.random.threefry import words as draw_words
 
 MANY = 200_000
 

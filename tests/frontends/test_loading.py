@@ -113,7 +113,7 @@ def test_an_argument_of_a_wrong_kind_is_told_apart_from_what_the_model_raises(mo
 
 
 def test_a_bug_inside_of_aotc_stays_one(model, monkeypatch):
-    from aotc.frontends import elementwise
+    from aotc.numpy import elementwise
 
     def broken(*_, **__):
         raise ZeroDivisionError

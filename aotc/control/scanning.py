@@ -1,0 +1,271 @@
+"""Reductions and scans by a function of the user's, on whole slices at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.dialects.types import Dim, Size, format_shape
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.axes import one_axis
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.indexing import getitem
+from aotc.numpy.joining import concatenate, stack
+from aotc.numpy.reducing import highest, lowest
+from aotc.numpy.reducing import max as largest
+from aotc.numpy.reducing import min as smallest
+from aotc.numpy.reducing import prod as product
+from aotc.numpy.reducing import sum as total
+from aotc.numpy.shaping import flip, reshape
+from aotc.pytree import Structure, flatten
+
+Function = Callable[[Any, Any], Any]
+Leaves = list[Array]
+
+
+class _Combine:
+    """The user's function, on lists of leaves."""
+
+    def __init__(self, function: Function, structure: Structure) -> None:
+        self.function, self.structure = function, structure
+
+    def __call__(self, earlier: Leaves, later: Leaves) -> Leaves:
+        trees = map(self.structure.unflatten, (earlier, later))
+        leaves, structure = flatten(self.function(*trees))
+        found = [lift(leaf) for leaf in leaves]
+        types = [x.type for x in earlier]
+        if structure != self.structure or [x.type for x in found] != types:
+            fail(
+                "bad-function",
+                "expected the function to return what it is given, of type "
+                f"{self.structure} with {', '.join(map(str, types))}; got {structure} "
+                f"with {', '.join(str(x.type) for x in found)}",
+            )
+        return found
+
+
+def _checked(elems: Any, axis: int) -> tuple[Leaves, Structure, int, int]:
+    """The leaves, their structure, the axis and its size, the same for all."""
+    leaves, structure = flatten(elems)
+    arrays = [lift(leaf) for leaf in leaves]
+    if not arrays:
+        fail("bad-tree", "expected at least one array")
+    number = one_axis(arrays[0], axis)
+    sizes = {x.shape[number] if number < x.ndim else None for x in arrays}
+    (size, *others) = sizes
+    if others or isinstance(size, Dim) or size is None:
+        named = ", ".join(format_shape(x.shape) for x in arrays)
+        fail(
+            "shape-mismatch",
+            f"expected arrays of one fixed size along axis {number}; got {named}",
+        )
+    return arrays, structure, number, size
+
+
+def _cut(xs: Leaves, axis: int, *ends: int | None) -> Leaves:
+    key = (slice(None),) * axis
+    return [getitem(x, (*key, slice(*ends))) for x in xs]
+
+
+def _join(parts: Sequence[Leaves], axis: int) -> Leaves:
+    return [concatenate(list(leaves), axis) for leaves in zip(*parts, strict=True)]
+
+
+# ---- scan ---------------------------------------------------------------------------
+
+
+def associative_scan(
+    function: Function, elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """All elements up to each along `axis`, combined (JAX's).
+
+    Args:
+        function: of two pytrees like `elems`, the earlier elements first; it must be
+            associative and is called on whole slices, so it works element by element.
+        elems: a pytree of arrays of one fixed size along `axis`.
+        reverse: whether to start from the end.
+        axis: along which.
+    """
+    xs, structure, number, size = _checked(elems, axis)
+    combine = _Combine(function, structure)
+    if reverse:
+        turned = [flip(x, number) for x in xs]
+        ys = _scan(combine, turned, number, size)
+        ys = [flip(y, number) for y in ys]
+    else:
+        ys = _scan(combine, xs, number, size)
+    return structure.unflatten(ys)
+
+
+def _scan(combine: _Combine, xs: Leaves, axis: int, size: int) -> Leaves:
+    """By halves: pairs first, then the places between them (Blelloch 1990)."""
+    if size < 2:
+        return xs
+    half = size // 2
+    pairs = combine(_cut(xs, axis, 0, 2 * half, 2), _cut(xs, axis, 1, None, 2))
+    odd = _scan(combine, pairs, axis, half)
+    even = _cut(xs, axis, 0, 1)
+    if size > 2:
+        before = _cut(odd, axis, 0, (size - 1) // 2)
+        rest = combine(before, _cut(xs, axis, 2, None, 2))
+        even = _join([even, rest], axis)
+    return _interleaved(even, odd, axis, half)
+
+
+def _interleaved(even: Leaves, odd: Leaves, axis: int, half: int) -> Leaves:
+    mixed = []
+    for one, other in zip(_cut(even, axis, 0, half), odd, strict=True):
+        sizes = list(one.shape)
+        sizes[axis] = 2 * half
+        mixed.append(reshape(stack([one, other], axis + 1), sizes))
+    if even[0].shape[axis] == half:
+        return mixed
+    return _join([mixed, _cut(even, axis, half, None)], axis)
+
+
+# ---- reductions ---------------------------------------------------------------------
+
+
+def reduce(function: Function, elems: Any, axis: int = 0, initial: Any = None) -> Any:
+    """All elements along `axis` combined into one, in their order.
+
+    Args:
+        function: as for `associative_scan`.
+        elems: a pytree of arrays of one fixed size along `axis`.
+        axis: which disappears.
+        initial: a pytree of numbers that come before the first element.
+    """
+    xs, structure, number, size = _checked(elems, axis)
+    combine = _Combine(function, structure)
+    if initial is not None:
+        xs, size = _with_first(xs, structure, number, initial), size + 1
+    if size == 0:
+        fail("empty-reduction", "there is no element to reduce and no `initial` one")
+    while size > 1:
+        half = size // 2
+        pairs = combine(
+            _cut(xs, number, 0, 2 * half, 2), _cut(xs, number, 1, 2 * half, 2)
+        )
+        rest = _cut(xs, number, 2 * half, None)
+        xs = _join([pairs, rest], number) if size % 2 else pairs
+        size = half + size % 2
+    rest_of = [[*x.shape[:number], *x.shape[number + 1 :]] for x in xs]
+    ys = [reshape(x, shape) for x, shape in zip(xs, rest_of, strict=True)]
+    return structure.unflatten(ys)
+
+
+def _with_first(xs: Leaves, structure: Structure, axis: int, initial: Any) -> Leaves:
+    values, found = flatten(initial)
+    if found != structure:
+        fail("bad-tree", f"expected `initial` like {structure}; got {found}")
+    first = []
+    for x, value in zip(xs, values, strict=True):
+        shape = [1 if i == axis else n for i, n in enumerate(x.shape)]
+        first.append(broadcast_to(lift(value, x.dtype), shape))
+    return _join([first, xs], axis)
+
+
+_NAMED: dict[str, tuple[Callable[..., Array], Callable[[str], float]]] = {
+    "sum": (total, lambda dtype: 0),
+    "prod": (product, lambda dtype: 1),
+    "max": (largest, lowest),
+    "min": (smallest, highest),
+}
+
+
+def reduce_window(
+    function: str | Function,
+    x: ArrayLike,
+    window: Sequence[int],
+    strides: Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    dilation: Sequence[int] | None = None,
+    initial: float | None = None,
+) -> Array:
+    """The elements of each window combined into one; a window slides over all axes.
+
+    Args:
+        function: "sum", "prod", "max", "min", or as for `reduce`.
+        x: an array.
+        window: its size along each axis.
+        strides: steps between windows along each axis; 1 if it is None.
+        padding: "VALID", "SAME" or elements (before, after) each axis.
+        dilation: distance between the elements of a window along each axis.
+        initial: what the padding is filled with; required by a function that is
+            padded, and the neutral element of the others.
+    """
+    array = lift(x)
+    ones = (1,) * array.ndim
+    sizes, steps, gaps = tuple(window), tuple(strides or ones), tuple(dilation or ones)
+    if {len(sizes), len(steps), len(gaps)} != {array.ndim}:
+        fail(
+            "bad-window",
+            f"expected a window, stride and dilation for each axis of {array.type}; "
+            f"got {sizes}, {steps}, {gaps}",
+        )
+    sides = _sides(array, sizes, steps, gaps, padding)
+    padded = _padded(array, function, sides, initial)
+    every = emit(
+        "windows",
+        reshape(padded, (1, *padded.shape, 1)),
+        window=sizes,
+        strides=steps,
+        dilation=gaps,
+    )
+    counts = every.shape[1 : 1 + array.ndim]
+    flat = reshape(every, (*counts, math.prod(sizes)))
+    if isinstance(function, str):
+        return _NAMED[function][0](flat, -1)
+    combined: Array = reduce(function, flat, -1)
+    return combined
+
+
+def _sides(
+    x: Array,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    padding: Any,
+) -> list[tuple[Size, Size]]:
+    """The padding before and after each axis."""
+    if padding == "VALID":
+        return [(0, 0)] * x.ndim
+    if padding != "SAME":
+        sides = [tuple(pair) for pair in padding]
+        if len(sides) != x.ndim or any(len(pair) != 2 for pair in sides):
+            fail("bad-padding", f"expected a pair for each axis of {x.type}")
+        return [(low, high) for low, high in sides]
+    sides = []
+    for n, w, s, d in zip(x.shape, window, strides, dilation, strict=True):
+        if isinstance(n, Dim) and s != 1:
+            fail("symbolic-size", f"padding 'SAME' of {x.type} needs stride 1; got {s}")
+        covered = d * (w - 1) + 1 - (1 if s == 1 else n - (-(-n // s) - 1) * s)
+        whole = max(covered, 0)
+        sides.append((whole // 2, whole - whole // 2))
+    return sides
+
+
+def _padded(
+    x: Array, function: Any, sides: Sequence[tuple[Size, Size]], initial: Any
+) -> Array:
+    if isinstance(function, str) and function not in _NAMED:
+        named = ", ".join(_NAMED)
+        fail("bad-function", f"expected a function or one of {named}; got {function!r}")
+    if all(pair == (0, 0) for pair in sides):
+        return x
+    if initial is None:
+        if not isinstance(function, str):
+            fail("bad-padding", "a function of your own needs `initial` to pad with")
+        initial = _NAMED[function][1](x.dtype)
+    return emit(
+        "pad",
+        x,
+        low=tuple(low for low, _ in sides),
+        high=tuple(high for _, high in sides),
+        interior=(0,) * x.ndim,
+        value=float(initial),
+    )

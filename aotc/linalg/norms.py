@@ -1,0 +1,159 @@
+"""Norms, and what singular values say of a matrix: functions of `aotc.linalg`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float
+from aotc.frontends.places import fail
+from aotc.linalg.factorizing import cutoff, matrices, square, svdvals
+from aotc.linalg.solving import inv
+from aotc.numpy.axes import axis_list
+
+
+def norm(
+    x: ArrayLike,
+    ord: Any = None,
+    axis: Any = None,
+    keepdims: bool = False,  # noqa: A002
+) -> Array:
+    """A norm of vectors or matrices, as NumPy's.
+
+    Args:
+        x: an array.
+        ord: None for the root of the sum of squares; for vectors inf, -inf or a number;
+            for matrices "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
+        axis: one axis of vectors or two of matrices; None for all axes.
+        keepdims: whether the axes stay, with size 1.
+    """
+    array = as_float(x)
+    if axis is None and ord is None:
+        return _kept(
+            _euclidean(np.ravel(array), -1), array, range(array.ndim), keepdims
+        )
+    axes = axis_list(array, tuple(range(array.ndim)) if axis is None else axis)
+    if len(axes) == 1:
+        return vector_norm(
+            array, axis=axes[0], keepdims=keepdims, ord=2 if ord is None else ord
+        )
+    if len(axes) != 2:
+        fail("bad-axis", f"expected one axis or two; got {axis} of {array.type}")
+    moved = np.moveaxis(array, axes, (-2, -1))
+    result = matrix_norm(moved, ord="fro" if ord is None else ord)
+    return _kept(result, array, axes, keepdims)
+
+
+def vector_norm(
+    x: ArrayLike,
+    /,
+    *,
+    axis: Any = None,
+    keepdims: bool = False,
+    ord: Any = 2,  # noqa: A002
+) -> Array:
+    """(sum |x|**ord)**(1/ord); with inf and -inf the largest and smallest |x|.
+
+    With 0 it is how many elements are not 0. The gradient at 0 is 0.
+    """
+    array = as_float(x)
+    axes = axis_list(array, tuple(range(array.ndim)) if axis is None else axis)
+    flat = np.moveaxis(array, axes, tuple(range(-len(axes), 0)))
+    flat = np.reshape(flat, (*flat.shape[: array.ndim - len(axes)], -1))
+    return _kept(_of_vectors(flat, _number(ord)), array, axes, keepdims)
+
+
+def _of_vectors(x: Array, order: float) -> Array:
+    size = np.absolute(x)
+    if order == math.inf:
+        return np.max(size, -1)
+    if order == -math.inf:
+        return np.min(size, -1)
+    if order == 0:
+        return np.sum((size != 0).astype(x.dtype), -1)
+    if order == 1:
+        return np.sum(size, -1)
+    if order == 2:
+        return _euclidean(x, -1)
+    return np.power(np.sum(np.power(size, order), -1), 1 / order)
+
+
+def _euclidean(x: Array, axis: int) -> Array:
+    """The root of the sum of squares; its gradient at 0 is 0."""
+    total = np.sum(x * x, axis)
+    nonzero = total != 0
+    return np.where(nonzero, np.sqrt(np.where(nonzero, total, 1.0)), 0.0)
+
+
+def matrix_norm(
+    x: ArrayLike,
+    /,
+    *,
+    keepdims: bool = False,
+    ord: Any = "fro",  # noqa: A002
+) -> Array:
+    """A norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
+
+    That is of all elements; of the singular values their sum; of the sums of |x| in
+    rows the largest and smallest, and in columns; of singular values likewise.
+    """
+    array = as_float(x)
+    if array.ndim < 2:
+        fail("shape-mismatch", f"expected 'x' with two axes or more; got {array.type}")
+    if ord in _BY_SUMS:
+        axis, choose = _BY_SUMS[ord]
+        result = choose(np.sum(np.absolute(array), axis), -1)
+    elif ord == "fro":
+        result = _euclidean(np.reshape(array, (*array.shape[:-2], -1)), -1)
+    elif ord in _BY_VALUES:
+        result = _BY_VALUES[ord](svdvals(array), -1)
+    else:
+        known = [*_BY_SUMS, "fro", *_BY_VALUES]
+        fail("bad-argument", f"expected ord out of {known}; got {ord!r}")
+    return _kept(result, array, (array.ndim - 2, array.ndim - 1), keepdims)
+
+
+_BY_SUMS: dict[Any, Any] = {
+    math.inf: (-1, np.max),
+    -math.inf: (-1, np.min),
+    1: (-2, np.max),
+    -1: (-2, np.min),
+}
+_BY_VALUES: dict[Any, Any] = {"nuc": np.sum, 2: np.max, -2: np.min}
+
+
+def _kept(result: Array, x: Array, axes: Any, keepdims: bool) -> Array:
+    return np.expand_dims(result, tuple(axes)) if keepdims and len(axes) else result
+
+
+def _number(order: Any) -> float:
+    if isinstance(order, bool) or not isinstance(order, int | float):
+        fail("bad-argument", f"expected ord as a number for vectors; got {order!r}")
+    return float(order)
+
+
+# ---- by singular values -------------------------------------------------------------
+
+
+def cond(x: ArrayLike, p: Any = None) -> Array:
+    """The norm of `x` times that of its inverse; None is the norm 2."""
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        first, last = values[..., 0], values[..., -1]
+        return last / first if p == -2 else first / last
+    array = square("x", x)
+    return matrix_norm(array, ord=p) * matrix_norm(inv(array), ord=p)
+
+
+def matrix_rank(A: ArrayLike, tol: Any = None) -> Array:  # noqa: N803 - NumPy's name
+    """How many singular values are above `tol`, as i32.
+
+    That is the largest value times the larger size times the rounding of the dtype, if
+    not given.
+    """
+    x = matrices("A", A)
+    values = svdvals(x)
+    least = cutoff(x, values, None) if tol is None else np.asarray(tol, x.dtype)
+    return np.sum((values > np.expand_dims(least, -1)).astype("i32"), -1)

@@ -1,0 +1,232 @@
+"""Convolutions of images (N, spatial…, C) with kernels (spatial…, C / groups, F)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc import numpy as np
+from aotc.dialects.ops.slicing import dilated
+from aotc.dialects.types import Shape
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, one_dtype
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.nn.spatial import (
+    Padding,
+    Sides,
+    Window,
+    apart,
+    around,
+    each,
+    fixed,
+    sides_of,
+    spatial_rank,
+)
+
+
+def conv(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    bias: ArrayLike | None = None,
+    *,
+    strides: Window = 1,
+    padding: Padding = "VALID",
+    dilation: Window = 1,
+    groups: int = 1,
+) -> Array:
+    """Convolution over 1 to 3 spatial axes.
+
+    Args:
+        x: N, spatial…, C.
+        kernel: spatial…, C / groups, F.
+        bias: F, or None.
+        strides: steps between windows.
+        padding: "VALID", "SAME" (as many positions as size / stride, rounded up; an odd
+            element goes to the end), "SAME_LOWER" (to the start), an int, or per
+            spatial axis an int or (low, high).
+        dilation: distance between the elements of a window.
+        groups: channel groups that only see features of their own group.
+    """
+    y = conv_general_dilated(
+        x,
+        kernel,
+        strides,
+        padding,
+        rhs_dilation=dilation,
+        feature_group_count=groups,
+    )
+    return y if bias is None else np.add(y, bias)
+
+
+conv1d = conv2d = conv3d = conv
+
+
+def conv_general_dilated(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    window_strides: Window = 1,
+    padding: Padding = "VALID",
+    lhs_dilation: Window = 1,
+    rhs_dilation: Window = 1,
+    *,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    window_reversal: Sequence[bool] = (),
+) -> Array:
+    """Convolution with everything that XLA's has, in one layout.
+
+    Args:
+        lhs: N, spatial…, C.
+        rhs: spatial…, C / feature groups, F.
+        window_strides: steps between windows.
+        padding: as for `conv`, of the dilated image; negative numbers cut.
+        lhs_dilation: distance between the elements of the image, zeros between them.
+        rhs_dilation: distance between the elements of a window.
+        feature_group_count: groups of channels, each for its own share of features.
+        batch_group_count: groups of images, each for its own share of features; the
+            result has N / groups images.
+        window_reversal: for each spatial axis, whether the kernel is read backwards.
+    """
+    x, kernel = one_dtype(lhs, rhs)
+    spatial = spatial_rank(x)
+    strides = each(window_strides, spatial, "stride")
+    spread = each(lhs_dilation, spatial, "lhs_dilation")
+    dilation = each(rhs_dilation, spatial, "dilation")
+    backwards = [axis for axis, back in enumerate(window_reversal) if back]
+    if backwards:
+        kernel = np.flip(kernel, backwards)
+    groups = feature_group_count
+    if batch_group_count != 1:
+        x = _batch_groups(x, kernel, batch_group_count, groups)
+        groups = batch_group_count
+    require_kernel(x, kernel, groups)
+    sizes = [dilated(n, s - 1) for n, s in zip(x.shape[1:-1], spread, strict=True)]
+    sides = sides_of(padding, sizes, _window(kernel), strides, dilation)
+    if set(spread) != {1}:
+        x, sides = around(x, sides, interior=[s - 1 for s in spread]), (0,) * len(sides)
+    x, numbers = apart(x, sides)
+    return emit(
+        "conv_general",
+        x,
+        kernel,
+        strides=strides,
+        padding=numbers,
+        dilation=dilation,
+        groups=groups,
+    )
+
+
+def require_kernel(x: Array, kernel: Array, groups: int) -> None:
+    """Refuse a kernel that does not fit the image."""
+    spatial_rank(x)
+    if (
+        kernel.ndim != x.ndim
+        or not isinstance(groups, int)
+        or groups < 1
+        or kernel.shape[-2] * groups != x.shape[-1]
+        or kernel.shape[-1] % groups != 0
+    ):
+        fail(
+            "shape-mismatch",
+            f"expected a kernel of spatial…, C / groups, F for x {x.type} and "
+            f"{groups} group(s) that divide C and F; got {kernel.type}",
+        )
+
+
+def _window(kernel: Array) -> list[int]:
+    return [fixed(n, "kernel") for n in kernel.shape[:-2]]
+
+
+def _batch_groups(x: Array, kernel: Array, count: int, groups: int) -> Array:
+    """The groups of images as groups of channels."""
+    images, *sizes, channels = x.shape
+    features = kernel.shape[-1]
+    if groups != 1 or count < 1 or images % count != 0 or features % count != 0:
+        fail(
+            "bad-groups",
+            "expected a batch_group_count that divides the images and the features, "
+            f"without feature groups; got {count} for {x.type} and {kernel.type}",
+        )
+    split = np.reshape(x, (count, images // count, *sizes, channels))
+    beside = np.moveaxis(split, 0, -2)
+    return np.reshape(beside, (images // count, *sizes, count * channels))
+
+
+def conv_transpose(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    bias: ArrayLike | None = None,
+    *,
+    strides: Window = 1,
+    padding: Padding = "VALID",
+    output_padding: int | Sequence[int] = 0,
+    dilation: Window = 1,
+    groups: int = 1,
+) -> Array:
+    """Transposed convolution: y[i * stride + k * dilation - low] += x[i] * kernel[k].
+
+    This is the adjoint of `conv` in x, as in PyTorch and ONNX. For the kernels of
+    `jax.lax.conv_transpose`, which correlates, flip their spatial axes.
+
+    Args:
+        x: N, spatial…, C.
+        kernel: spatial…, C / groups, F.
+        bias: F, or None.
+        strides: steps between the windows that are added up.
+        padding: what the transposed convolution would pad, so it cuts from the result:
+            "VALID" leaves (n - 1) * stride + window elements, "SAME" n * stride.
+        output_padding: elements more at the end of each spatial axis.
+        dilation: distance between the elements of a window.
+        groups: channel groups that only make features of their own group.
+    """
+    x, kernel = one_dtype(x, kernel)
+    require_kernel(x, kernel, groups)
+    spatial = spatial_rank(x)
+    steps, spread = (
+        each(strides, spatial, "stride"),
+        each(dilation, spatial, "dilation"),
+    )
+    reach = [d * (w - 1) for d, w in zip(spread, _window(kernel), strict=True)]
+    cut = _cut_sides(padding, x.shape, _window(kernel), steps, spread)
+    more = _more_at_the_end(output_padding, spatial)
+    sides = [
+        (r - low, r - high + end)
+        for r, low, high, end in zip(reach, cut[::2], cut[1::2], more, strict=True)
+    ]
+    y = conv_general_dilated(
+        x,
+        kernel,
+        padding=sides,
+        lhs_dilation=steps,
+        rhs_dilation=spread,
+        feature_group_count=groups,
+        window_reversal=(True,) * spatial,
+    )
+    return y if bias is None else np.add(y, bias)
+
+
+def _cut_sides(
+    padding: Padding,
+    shape: Shape,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> Sides:
+    """The padding of the convolution whose adjoint is asked for."""
+    sizes = [n * s for n, s in zip(shape[1:-1], strides, strict=True)]
+    cut = list(sides_of(padding, sizes, window, strides, dilation))
+    if isinstance(padding, str) and padding.upper() != "VALID":
+        for axis, (w, d, s) in enumerate(zip(window, dilation, strides, strict=True)):
+            cut[2 * axis + 1] += min(d * (w - 1) + 1 - s, 0)  # windows with gaps
+    return tuple(cut)
+
+
+def _more_at_the_end(value: int | Sequence[int], spatial: int) -> tuple[int, ...]:
+    more = (value,) * spatial if isinstance(value, int) else tuple(value)
+    if len(more) != spatial or any(number < 0 for number in more):
+        fail(
+            "bad-padding",
+            f"expected one output_padding of at least 0, or one per spatial axis "
+            f"({spatial}); got {value}",
+        )
+    return more

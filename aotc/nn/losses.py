@@ -1,0 +1,447 @@
+"""Losses: one number for each example or element, or their mean or sum.
+
+Every loss takes `reduction`: "none" (the default), "mean" or "sum". Where examples have
+weights of their own (`weights`, `ignore_index`), the mean is the weighted one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.nn.layers import is_class
+from aotc.nn.normalizing import log_softmax
+from aotc.nn.spatial import fixed
+from aotc.numpy.axes import one_axis
+
+
+def _reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array:
+    """The loss as `reduction` asks; `weights` are those of the mean."""
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return np.sum(loss)
+    if reduction != "mean":
+        fail(
+            "bad-reduction",
+            f"expected reduction 'none', 'mean' or 'sum'; got {reduction!r}",
+        )
+    if weights is None:
+        return np.mean(loss)
+    return np.divide(np.sum(loss), np.sum(weights))
+
+
+def _pair(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
+    """Two float arrays of one shape: a loss broadcasts nothing by accident."""
+    first, second = one_dtype(predictions, targets)
+    if first.dtype not in dtypes.FLOATS:
+        first, second = as_float(first), as_float(second)
+    if first.shape != second.shape:
+        fail(
+            "shape-mismatch",
+            f"expected predictions and targets of one shape; got {first.type} and "
+            f"{second.type}",
+        )
+    return [first, second]
+
+
+# ---- classes ------------------------------------------------------------------------
+
+
+def cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    reduction: str = "none",
+) -> Array:
+    """-log softmax(logits) at the labelled class, per example.
+
+    Args:
+        logits: …, classes.
+        labels: integer classes (…), or probabilities (…, classes).
+        weights: of each class, or None.
+        label_smoothing: the share of each label that all classes share equally.
+        ignore_index: a label that stands for no class, whose loss is 0.
+        reduction: see the module.
+    """
+    if not 0 <= label_smoothing <= 1:
+        fail(
+            "bad-rate",
+            f"expected a label_smoothing from 0 to 1; got {label_smoothing}",
+        )
+    logs, labels = log_softmax(logits), lift(labels)
+    if labels.dtype in dtypes.FLOATS and labels.ndim == logs.ndim:
+        return _soft_cross_entropy(
+            logs, labels, weights, label_smoothing, ignore_index, reduction
+        )
+    loss, counted = _at_labels(logs, labels, weights, ignore_index)
+    if label_smoothing:
+        shared = np.negative(np.mean(_weighted_classes(logs, weights), -1))
+        if ignore_index is not None:
+            shared = np.where(np.equal(labels, ignore_index), 0.0, shared)
+        loss = _mixed(loss, shared, label_smoothing)
+    return _reduced(loss, reduction, counted)
+
+
+def _soft_cross_entropy(
+    logs: Array,
+    labels: Array,
+    weights: ArrayLike | None,
+    smoothing: float,
+    ignore_index: int | None,
+    reduction: str,
+) -> Array:
+    """The cross entropy with probabilities as labels."""
+    if ignore_index is not None:
+        fail("bad-index", "ignore_index needs integer labels")
+    logs, labels = _pair(logs, labels)
+    if smoothing:
+        classes = fixed(logs.shape[-1], "number of classes")
+        labels = _mixed(labels, np.full_like(labels, 1 / max(classes, 1)), smoothing)
+    # selected, not multiplied: a class of no probability may be at -infinity
+    shares = np.multiply(labels, _weighted_classes(logs, weights))
+    shares = np.where(np.equal(labels, 0), 0.0, shares)
+    return _reduced(np.negative(np.sum(shares, -1)), reduction)
+
+
+def _mixed(x: Array, y: Array, share: float) -> Array:
+    """`x`, with a share of `y`."""
+    return np.add(np.multiply(x, 1 - share), np.multiply(y, share))
+
+
+def nll_loss(
+    log_probabilities: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    ignore_index: int | None = None,
+    reduction: str = "none",
+) -> Array:
+    """Minus the logarithm of the labelled class; arguments as of `cross_entropy`."""
+    logs = as_float(log_probabilities)
+    loss, counted = _at_labels(logs, lift(labels), weights, ignore_index)
+    return _reduced(loss, reduction, counted)
+
+
+def _at_labels(
+    logs: Array, labels: Array, weights: ArrayLike | None, ignore_index: int | None
+) -> tuple[Array, Array | None]:
+    """-logs at the labelled class, weighted, and the weights if there are any."""
+    if labels.shape != logs.shape[:-1]:
+        fail(
+            "shape-mismatch",
+            f"expected one label per row of logits {logs.type}; got {labels.type}",
+        )
+    chosen = is_class(labels, fixed(logs.shape[-1], "number of classes"))
+    weighted = _weighted_classes(logs, weights)
+    # selected, not multiplied: the other classes may be at -infinity
+    loss = np.negative(np.sum(np.where(chosen, weighted, 0.0), -1))
+    if weights is None and ignore_index is None:
+        return loss, None
+    each = np.ones_like(logs) if weights is None else _classes_like(logs, weights)
+    counted = np.sum(np.where(chosen, each, 0.0), -1)
+    if ignore_index is not None:
+        ignored = np.equal(labels, ignore_index)
+        loss, counted = (np.where(ignored, 0.0, part) for part in (loss, counted))
+    return loss, counted
+
+
+def _weighted_classes(logs: Array, weights: ArrayLike | None) -> Array:
+    return logs if weights is None else np.multiply(logs, _classes_like(logs, weights))
+
+
+def _classes_like(logs: Array, weights: ArrayLike) -> Array:
+    """The weight of each class, repeated to the shape of `logs`."""
+    array = lift(weights, logs.dtype)
+    if array.shape != logs.shape[-1:]:
+        fail(
+            "shape-mismatch",
+            f"expected one weight per class of {logs.type}; got {array.type}",
+        )
+    return np.broadcast_to(array, logs.shape)
+
+
+def binary_cross_entropy(
+    probabilities: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
+) -> Array:
+    """-(t log p + (1 - t) log(1 - p)), where log 0 is taken as -100."""
+    p, t = _pair(probabilities, targets)
+    yes = np.multiply(t, _bounded_log(p))
+    no = np.multiply(np.subtract(1.0, t), _bounded_log(np.subtract(1.0, p)))
+    return _reduced(np.negative(np.add(yes, no)), reduction)
+
+
+def _bounded_log(p: Array) -> Array:
+    """The logarithm, and -100 with a derivative of 0 where there is none."""
+    some = np.greater(p, 0)
+    return np.where(some, np.log(np.where(some, p, 1.0)), -100.0)
+
+
+def binary_cross_entropy_with_logits(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    *,
+    positive_weight: ArrayLike | None = None,
+    reduction: str = "none",
+) -> Array:
+    """The binary cross entropy of sigmoid(logits), for logits of any size.
+
+    `positive_weight` is a factor of the loss where the target is 1.
+    """
+    x, t = _pair(logits, targets)
+    return _reduced(_logistic_loss(x, t, positive_weight), reduction)
+
+
+def _logistic_loss(x: Array, t: Array, positive_weight: ArrayLike | None) -> Array:
+    yes, no = _softplus(np.negative(x)), _softplus(x)
+    if positive_weight is not None:
+        yes = np.multiply(yes, positive_weight)
+    return np.add(np.multiply(t, yes), np.multiply(np.subtract(1.0, t), no))
+
+
+def _softplus(x: Array) -> Array:
+    """log(1 + e**x)."""
+    return np.logaddexp(x, np.zeros_like(x))
+
+
+def focal_loss(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    *,
+    alpha: float | None = None,
+    gamma: float = 2.0,
+    reduction: str = "none",
+) -> Array:
+    """The binary cross entropy times (1 - the target's probability)**gamma.
+
+    Lin, Goyal, Girshick, He and Dollar, "Focal loss for dense object detection", 2017.
+
+    Args:
+        logits: of any shape.
+        targets: 0 or 1, of the same shape.
+        alpha: factor of the loss where the target is 1; 1 - alpha elsewhere.
+        gamma: how much less examples count that are easy.
+        reduction: see the module.
+    """
+    x, t = _pair(logits, targets)
+    missed = np.subtract(1.0, t)
+    signed = np.multiply(x, np.subtract(missed, t))  # the target's logit, negated
+    # the probability of the wrong answer, as a power that is smooth where it vanishes
+    hard = np.exp(np.multiply(_softplus(np.negative(signed)), -gamma))
+    loss = np.multiply(hard, _logistic_loss(x, t, None))
+    if alpha is not None:
+        share = np.add(np.multiply(t, alpha), np.multiply(missed, 1 - alpha))
+        loss = np.multiply(loss, share)
+    return _reduced(loss, reduction)
+
+
+def hinge_loss(
+    scores: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
+) -> Array:
+    """`max(0, 1 - score * target)`; targets are -1 or 1."""
+    s, t = _pair(scores, targets)
+    return _reduced(_positive(np.subtract(1.0, np.multiply(s, t))), reduction)
+
+
+def _positive(x: Array) -> Array:
+    return np.maximum(x, 0.0)
+
+
+# ---- numbers ------------------------------------------------------------------------
+
+
+def mse_loss(
+    predictions: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
+) -> Array:
+    """The squared difference."""
+    x, t = _pair(predictions, targets)
+    return _reduced(np.square(np.subtract(x, t)), reduction)
+
+
+def l1_loss(
+    predictions: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
+) -> Array:
+    """The size of the difference."""
+    x, t = _pair(predictions, targets)
+    return _reduced(np.absolute(np.subtract(x, t)), reduction)
+
+
+def huber_loss(
+    predictions: ArrayLike,
+    targets: ArrayLike,
+    *,
+    delta: float = 1.0,
+    reduction: str = "none",
+) -> Array:
+    """Half the squared difference, going on as a line from a difference of `delta`."""
+    if not delta > 0:
+        fail("bad-delta", f"expected a delta above 0; got {delta}")
+    x, t = _pair(predictions, targets)
+    size = np.absolute(np.subtract(x, t))
+    near = np.minimum(size, delta)
+    line = np.multiply(np.subtract(size, near), delta)
+    return _reduced(np.add(np.multiply(np.square(near), 0.5), line), reduction)
+
+
+def smooth_l1_loss(
+    predictions: ArrayLike,
+    targets: ArrayLike,
+    *,
+    beta: float = 1.0,
+    reduction: str = "none",
+) -> Array:
+    """`huber_loss` divided by its delta, `beta`; a `beta` of 0 gives `l1_loss`."""
+    if beta == 0:
+        return l1_loss(predictions, targets, reduction=reduction)
+    loss = huber_loss(predictions, targets, delta=beta, reduction=reduction)
+    return np.divide(loss, beta)
+
+
+# ---- distributions ------------------------------------------------------------------
+
+
+def kl_divergence(
+    log_predictions: ArrayLike,
+    targets: ArrayLike,
+    *,
+    log_targets: bool = False,
+    reduction: str = "none",
+) -> Array:
+    """`t (log t - log p)`, element by element; 0 where t is 0.
+
+    Args:
+        log_predictions: log p.
+        targets: t, or log t with `log_targets`.
+        log_targets: which of the two.
+        reduction: see the module.
+    """
+    logs, t = _pair(log_predictions, targets)
+    if log_targets:
+        loss = np.multiply(np.exp(t), np.subtract(t, logs))
+        return _reduced(loss, reduction)
+    some = np.greater(t, 0)
+    entropy = np.log(np.where(some, t, 1.0))
+    loss = np.multiply(t, np.subtract(entropy, logs))
+    return _reduced(np.where(some, loss, 0.0), reduction)
+
+
+def poisson_nll_loss(
+    predictions: ArrayLike,
+    targets: ArrayLike,
+    *,
+    log_input: bool = True,
+    epsilon: float = 1e-8,
+    reduction: str = "none",
+) -> Array:
+    """Minus the logarithm of a Poisson distribution at the target, but for a constant.
+
+    Args:
+        predictions: the rate, or its logarithm with `log_input`.
+        targets: counts.
+        log_input: which of the two.
+        epsilon: added to a rate before its logarithm.
+        reduction: see the module.
+    """
+    x, t = _pair(predictions, targets)
+    if log_input:
+        return _reduced(np.subtract(np.exp(x), np.multiply(t, x)), reduction)
+    logs = np.log(np.add(x, epsilon))
+    return _reduced(np.subtract(x, np.multiply(t, logs)), reduction)
+
+
+def gaussian_nll_loss(
+    means: ArrayLike,
+    targets: ArrayLike,
+    variances: ArrayLike,
+    *,
+    full: bool = False,
+    epsilon: float = 1e-6,
+    reduction: str = "none",
+) -> Array:
+    """Minus the logarithm of a normal distribution at the target.
+
+    Args:
+        means: of any shape.
+        targets: of the same shape.
+        variances: broadcast to it; no less than `epsilon` is taken.
+        full: whether to add the constant, log(2 pi) / 2.
+        epsilon: the least variance.
+        reduction: see the module.
+    """
+    m, t = _pair(means, targets)
+    variance = np.maximum(np.broadcast_to(lift(variances, m.dtype), m.shape), epsilon)
+    distance = np.divide(np.square(np.subtract(m, t)), variance)
+    loss = np.multiply(np.add(np.log(variance), distance), 0.5)
+    if full:
+        loss = np.add(loss, 0.5 * math.log(2 * math.pi))
+    return _reduced(loss, reduction)
+
+
+# ---- distances ----------------------------------------------------------------------
+
+
+def cosine_similarity(
+    x1: ArrayLike, x2: ArrayLike, axis: int = -1, epsilon: float = 1e-8
+) -> Array:
+    """The cosine of the angle between vectors; norms are no less than `epsilon`."""
+    x1, x2 = (as_float(x) for x in one_dtype(x1, x2))
+    number = one_axis(x1, axis)
+    dot, first, second = (
+        np.sum(np.multiply(a, b), number) for a, b in ((x1, x2), (x1, x1), (x2, x2))
+    )
+    norms = (np.sqrt(np.maximum(n, epsilon * epsilon)) for n in (first, second))
+    return np.divide(dot, np.multiply(*norms))
+
+
+def cosine_embedding_loss(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    targets: ArrayLike,
+    *,
+    margin: float = 0.0,
+    reduction: str = "none",
+) -> Array:
+    """1 - cosine where the target is 1, `max(0, cosine - margin)` where it is -1."""
+    cosine = cosine_similarity(x1, x2)
+    t = lift(targets, cosine.dtype)
+    if t.shape != cosine.shape:
+        fail(
+            "shape-mismatch",
+            f"expected one target per pair, {cosine.type}; got {t.type}",
+        )
+    apart = _positive(np.subtract(cosine, margin))
+    loss = np.where(np.greater(t, 0), np.subtract(1.0, cosine), apart)
+    return _reduced(loss, reduction)
+
+
+def triplet_margin_loss(
+    anchors: ArrayLike,
+    positives: ArrayLike,
+    negatives: ArrayLike,
+    *,
+    margin: float = 1.0,
+    epsilon: float = 1e-6,
+    reduction: str = "none",
+) -> Array:
+    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)`.
+
+    d is the Euclidean norm over the last axis; `epsilon` is added to each difference.
+    """
+    anchor, positive = _pair(anchors, positives)
+    _, negative = _pair(anchors, negatives)
+
+    def distance(other: Array) -> Array:
+        difference = np.add(np.subtract(anchor, other), epsilon)
+        return np.sqrt(np.sum(np.square(difference), -1))
+
+    loss = _positive(
+        np.add(np.subtract(distance(positive), distance(negative)), margin)
+    )
+    return _reduced(loss, reduction)

@@ -1,0 +1,241 @@
+"""Pooling over windows of an image (N, spatial…, C), and over all of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.nn.spatial import (
+    Padding,
+    Sides,
+    Window,
+    apart,
+    around,
+    each,
+    fixed,
+    sides_of,
+    spatial_rank,
+)
+
+
+def max_pool(
+    x: ArrayLike,
+    window: Window,
+    strides: Window | None = None,
+    padding: Padding = "VALID",
+    *,
+    dilation: Window = 1,
+    ceil_mode: bool = False,
+) -> Array:
+    """The largest element of each window.
+
+    Args:
+        x: N, spatial…, C.
+        window: its size along each spatial axis.
+        strides: steps between windows; they touch if it is None.
+        padding: as for `conv`; what is around the image is never the largest.
+        dilation: distance between the elements of a window.
+        ceil_mode: whether a last window may reach beyond the padded image.
+    """
+    x = as_float(x)
+    sides, attributes = _windows(x, window, strides, padding, dilation, ceil_mode)
+    x, numbers = apart(x, sides, -math.inf)
+    return emit("max_pool", x, padding=numbers, **attributes)
+
+
+def sum_pool(
+    x: ArrayLike,
+    window: Window,
+    strides: Window | None = None,
+    padding: Padding = "VALID",
+    *,
+    dilation: Window = 1,
+    ceil_mode: bool = False,
+) -> Array:
+    """The sum over each window; see `max_pool`."""
+    x = as_float(x)
+    sides, attributes = _windows(x, window, strides, padding, dilation, ceil_mode)
+    x, numbers = apart(x, sides)
+    return emit("sum_pool", x, padding=numbers, **attributes)
+
+
+def avg_pool(
+    x: ArrayLike,
+    window: Window,
+    strides: Window | None = None,
+    padding: Padding = "VALID",
+    *,
+    dilation: Window = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> Array:
+    """The mean of each window; see `max_pool`.
+
+    Zeros around the image only count with `count_include_pad`; what `ceil_mode` adds
+    beyond the padding never does.
+    """
+    x = as_float(x)
+    given, attributes = _windows(x, window, strides, padding, dilation, False)
+    sides, _ = _windows(x, window, strides, padding, dilation, ceil_mode)
+    sums = sum_pool(x, window, strides, padding, dilation=dilation, ceil_mode=ceil_mode)
+    counted = given if count_include_pad else (0,) * len(given)
+    rest = tuple(side - own for side, own in zip(sides, counted, strict=True))
+    if all(isinstance(side, int) and side == 0 for side in rest):
+        return np.divide(sums, float(math.prod(attributes["window"])))
+    ones = around(np.full((1, *x.shape[1:-1], 1), 1.0, x.dtype), counted, 1.0)
+    ones, numbers = apart(ones, rest)
+    return np.divide(sums, emit("sum_pool", ones, padding=numbers, **attributes))
+
+
+def lp_pool(
+    x: ArrayLike,
+    p: float,
+    window: Window,
+    strides: Window | None = None,
+    padding: Padding = "VALID",
+    *,
+    dilation: Window = 1,
+    ceil_mode: bool = False,
+) -> Array:
+    """(The sum of |x|**p over each window)**(1 / p); see `max_pool`."""
+    _require_norm(p)
+    sums = sum_pool(
+        np.power(np.absolute(as_float(x)), p),
+        window,
+        strides,
+        padding,
+        dilation=dilation,
+        ceil_mode=ceil_mode,
+    )
+    return np.power(sums, 1 / p)
+
+
+def _require_norm(p: float) -> None:
+    if not p > 0:
+        fail("bad-window", f"expected a norm p above 0; got {p}")
+
+
+def _windows(
+    x: Array,
+    window: Window,
+    strides: Window | None,
+    padding: Padding,
+    dilation: Window,
+    ceil_mode: bool,
+) -> tuple[Sides, dict[str, Any]]:
+    """The padding, and the other attributes of a pooling op."""
+    spatial = spatial_rank(x)
+    sizes = each(window, spatial, "window")
+    steps = sizes if strides is None else each(strides, spatial, "stride")
+    spread = each(dilation, spatial, "dilation")
+    sides = sides_of(padding, x.shape[1:-1], sizes, steps, spread)
+    if ceil_mode:
+        sides = _with_last_window(x, sides, sizes, steps, spread)
+    return sides, {"window": sizes, "strides": steps, "dilation": spread}
+
+
+def _with_last_window(
+    x: Array,
+    sides: Sides,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> Sides:
+    """More padding at the end, for one more window that starts inside the image."""
+    result = list(sides)
+    for axis, (w, s, d) in enumerate(zip(window, strides, dilation, strict=True)):
+        if s == 1:
+            continue
+        size = fixed(x.shape[1 + axis], "image, for ceil_mode with strides,")
+        low, high = (fixed(n, "padding") for n in sides[2 * axis : 2 * axis + 2])
+        left_over = (size + low + high - d * (w - 1) - 1) % s
+        last = size + low + high - d * (w - 1) - 1 - left_over + s
+        if left_over and last < size + low:
+            result[2 * axis + 1] = high + s - left_over
+    return tuple(result)
+
+
+# ---- over all of an image -----------------------------------------------------------
+
+
+def global_avg_pool(x: ArrayLike, *, keepdims: bool = False) -> Array:
+    """The mean over the spatial axes."""
+    x = as_float(x)
+    return np.mean(x, _spatial_axes(x), keepdims=keepdims)
+
+
+def global_max_pool(x: ArrayLike, *, keepdims: bool = False) -> Array:
+    """The largest element over the spatial axes."""
+    x = as_float(x)
+    return np.max(x, _spatial_axes(x), keepdims=keepdims)
+
+
+def global_lp_pool(x: ArrayLike, p: float, *, keepdims: bool = False) -> Array:
+    """(The sum of |x|**p over the spatial axes)**(1 / p)."""
+    _require_norm(p)
+    x = as_float(x)
+    sums = np.sum(np.power(np.absolute(x), p), _spatial_axes(x), keepdims=keepdims)
+    return np.power(sums, 1 / p)
+
+
+def _spatial_axes(x: Array) -> tuple[int, ...]:
+    return tuple(range(1, 1 + spatial_rank(x)))
+
+
+# ---- to a given size ----------------------------------------------------------------
+
+
+def adaptive_avg_pool(x: ArrayLike, sizes: Window) -> Array:
+    """The means of `sizes` parts of each spatial axis, as equal as they can be.
+
+    Part i of n elements in m parts is from floor(i n / m) to ceil((i + 1) n / m).
+    """
+
+    def averaged(x: Array, axis: int, starts: Any, ends: Any) -> Array:
+        places = numpy.arange(fixed(x.shape[axis], "image"))
+        inside = (places >= starts[:, None]) & (places < ends[:, None])
+        weights = inside / (ends - starts)[:, None]
+        weights = weights.astype(dtypes.to_numpy(x.dtype))
+        return np.moveaxis(np.tensordot(x, weights, ((axis,), (1,))), -1, axis)
+
+    return _adapted(as_float(x), sizes, avg_pool, averaged)
+
+
+def adaptive_max_pool(x: ArrayLike, sizes: Window) -> Array:
+    """The largest elements of the parts that `adaptive_avg_pool` averages."""
+
+    def reduced(x: Array, axis: int, starts: Any, ends: Any) -> Array:
+        offsets = numpy.arange((ends - starts).max())
+        places = numpy.minimum(starts[:, None] + offsets, ends[:, None] - 1)
+        taken = np.take(x, places.ravel().astype("i4"), axis)
+        shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+        return np.max(np.reshape(taken, shape), axis + 1)
+
+    return _adapted(as_float(x), sizes, max_pool, reduced)
+
+
+def _adapted(
+    x: Array,
+    sizes: Window,
+    pool: Callable[[Array, Window], Array],
+    along: Callable[[Array, int, Any, Any], Array],
+) -> Array:
+    """By a usual pooling where the parts are equal, else along one axis at a time."""
+    spatial = spatial_rank(x)
+    wanted = each(sizes, spatial, "size")
+    have = [fixed(n, "image") for n in x.shape[1:-1]]
+    if all(n % m == 0 and n for n, m in zip(have, wanted, strict=True)):
+        return pool(x, [n // m for n, m in zip(have, wanted, strict=True)])
+    for axis, (n, m) in enumerate(zip(have, wanted, strict=True)):
+        parts = numpy.arange(m)
+        x = along(x, 1 + axis, parts * n // m, -(-(parts + 1) * n // m))
+    return x

@@ -1,0 +1,261 @@
+"""Numbers on a grid of few steps: x ≈ (q - zero point) * scale with small integers q.
+
+Per tensor, scale and zero point are scalars; per channel, one for each element of
+`axis`. Symmetric quantisation has a zero point of 0. Values are rounded to the nearest
+step, halves to even, and saturate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.nn.convolving import require_kernel
+from aotc.nn.spatial import (
+    Padding,
+    Window,
+    around,
+    each,
+    fixed,
+    sides_of,
+    spatial_rank,
+)
+from aotc.numpy.axes import one_axis
+from aotc.numpy.products import dot_general
+
+Bounds = tuple[int, int]
+
+
+def quantize(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike = 0,
+    dtype: Any = "i8",
+    *,
+    axis: int | None = None,
+    bits: int | None = None,
+) -> Array:
+    """`round(x / scale) + zero_point` as integers.
+
+    Args:
+        x: floats.
+        scale: the size of a step.
+        zero_point: the integer that stands for 0.
+        dtype: of the result, an integer dtype of at most 16 bits.
+        axis: that of the channels, where scale and zero point are vectors.
+        bits: use fewer values than the dtype has: 4 for -8 … 7 in i8.
+    """
+    x = as_float(x)
+    offset = _floating(zero_point, x, axis)
+    steps = _steps(x, scale, offset, axis, _range(dtype, bits))
+    return astype(np.add(np.round(steps), offset), dtype)
+
+
+def dequantize(
+    q: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike = 0,
+    *,
+    axis: int | None = None,
+) -> Array:
+    """`(q - zero_point) * scale`, in the dtype of the scale."""
+    q, scale = lift(q), as_float(scale)
+    offset = _along(lift(zero_point), q, axis)
+    whole = np.subtract(astype(q, "i32"), astype(offset, "i32"))
+    return np.multiply(astype(whole, scale.dtype), _along(scale, q, axis))
+
+
+def fake_quantize(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike = 0,
+    dtype: Any = "i8",
+    *,
+    axis: int | None = None,
+    bits: int | None = None,
+) -> Array:
+    """The floats that `dequantize(quantize(x))` gives, with a derivative.
+
+    Rounding counts as the identity (the straight-through estimator: Bengio, Leonard and
+    Courville, 2013), so x has the derivative 1 inside of the range and 0 outside; the
+    scale has that of Esser et al., "Learned step size quantization", ICLR 2020.
+    """
+    x = as_float(x)
+    offset = _floating(zero_point, x, axis)
+    steps = _steps(x, scale, offset, axis, _range(dtype, bits))
+    # exact: a float and the nearest whole number differ by a float
+    rounding = emit("stop_gradient", np.subtract(np.round(steps), steps))
+    whole = np.add(steps, rounding)
+    return np.multiply(whole, _along(lift(scale, x.dtype), x, axis))
+
+
+def _steps(
+    x: Array, scale: ArrayLike, offset: Array, axis: int | None, bounds: Bounds
+) -> Array:
+    """`x / scale`, not rounded; with the offset it is within the bounds."""
+    low, high = (np.subtract(float(bound), offset) for bound in bounds)
+    ratio = np.divide(x, _along(lift(scale, x.dtype), x, axis))
+    return np.minimum(np.maximum(ratio, low), high)
+
+
+def _floating(zero_point: ArrayLike, x: Array, axis: int | None) -> Array:
+    """The zero point as floats that broadcast with x."""
+    return astype(_along(lift(zero_point), x, axis), x.dtype)
+
+
+def _range(dtype: Any, bits: int | None) -> Bounds:
+    """The least and the greatest integer."""
+    name = dtypes.canonical(dtype)
+    if name not in dtypes.INTEGERS or dtypes.bits(name) > 16:
+        fail(
+            "dtype-mismatch",
+            f"expected an integer dtype of at most 16 bits; got {name}",
+        )
+    if bits is None:
+        return integer_bounds(name)
+    if not 2 <= bits <= dtypes.bits(name):
+        fail("bad-bits", f"expected 2 to {dtypes.bits(name)} bits; got {bits}")
+    if name in dtypes.UNSIGNED:
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def _along(part: Array, x: Array, axis: int | None) -> Array:
+    """A scalar, or a vector shaped to broadcast along `axis` of x."""
+    if part.ndim == 0:
+        return part
+    if axis is None or part.shape != (x.shape[one_axis(x, axis)],):
+        fail(
+            "shape-mismatch",
+            "expected a scalar, or with an axis one number for each element of that "
+            f"axis of {x.type}; got {part.type}",
+        )
+    number = one_axis(x, axis)
+    return np.reshape(part, [n if i == number else 1 for i, n in enumerate(x.shape)])
+
+
+def quantization_scale(
+    low: ArrayLike, high: ArrayLike, dtype: Any = "i8", *, bits: int | None = None
+) -> tuple[Array, Array]:
+    """The scale and zero point (i32) for floats from `low` to `high`, and 0."""
+    least, greatest = _range(dtype, bits)
+    low = np.minimum(as_float(low), 0.0)
+    high = np.maximum(as_float(high), 0.0)
+    span = np.divide(np.subtract(high, low), float(greatest - least))
+    scale = np.where(np.equal(span, 0), 1.0, span)
+    zero_point = np.subtract(float(least), np.round(np.divide(low, scale)))
+    return scale, astype(np.clip(zero_point, least, greatest), "i32")
+
+
+# ---- products -----------------------------------------------------------------------
+
+
+def quantized_matmul(
+    x: ArrayLike,
+    y: ArrayLike,
+    x_scale: ArrayLike,
+    y_scale: ArrayLike,
+    x_zero_point: ArrayLike = 0,
+    y_zero_point: ArrayLike = 0,
+) -> Array:
+    """The float product of two quantised matrices, summed in i32.
+
+    (x - zx) (y - zy) = x y - zx (column sums of y) - zy (row sums of x) + n zx zy: the
+    product itself stays one of small integers.
+
+    Args:
+        x: rows, n; i8 or u8.
+        y: n, columns; of the same dtype.
+        x_scale: a scalar.
+        y_scale: a scalar, or one for each column.
+        x_zero_point: a scalar.
+        y_zero_point: a scalar, or one for each column.
+    """
+    x, y = lift(x), lift(y)
+    if x.ndim != 2 or y.ndim != 2 or x.dtype not in ("i8", "u8"):
+        fail(
+            "shape-mismatch",
+            f"expected two matrices of i8 or u8; got {x.type} and {y.type}",
+        )
+    zx, zy = (astype(lift(z), "i32") for z in (x_zero_point, y_zero_point))
+    total = dot_general(x, y, ((1,), (0,)), dtype="i32")
+    columns = np.sum(astype(y, "i32"), 0)
+    rows = np.sum(astype(x, "i32"), 1, keepdims=True)
+    both = np.multiply(np.multiply(zx, zy), x.shape[1])
+    total = np.subtract(total, np.multiply(columns, zx))
+    total = np.add(np.subtract(total, np.multiply(rows, zy)), both)
+    scale = np.multiply(as_float(x_scale), as_float(y_scale))
+    return np.multiply(astype(total, scale.dtype), scale)
+
+
+def quantized_conv(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    x_scale: ArrayLike,
+    kernel_scale: ArrayLike,
+    x_zero_point: ArrayLike = 0,
+    kernel_zero_point: ArrayLike = 0,
+    *,
+    strides: Window = 1,
+    padding: Padding = "VALID",
+    dilation: Window = 1,
+    groups: int = 1,
+) -> Array:
+    """The float convolution of a quantised image and kernel, summed in i32.
+
+    The image and the kernel are i8 or u8; arguments as of `conv`. The scale and zero
+    point of the kernel are scalars, or one for each feature.
+    """
+    image, weights = _offset(x, x_zero_point), _offset(kernel, kernel_zero_point, -1)
+    total = _integer_conv(image, weights, strides, padding, dilation, groups)
+    scale = np.multiply(as_float(x_scale), as_float(kernel_scale))
+    return np.multiply(astype(total, scale.dtype), scale)
+
+
+def _offset(q: ArrayLike, zero_point: ArrayLike, axis: int | None = None) -> Array:
+    """`q - zero_point` in i16, where it is exact; padding is 0 then."""
+    array = lift(q)
+    if array.dtype not in ("i8", "u8"):
+        fail("dtype-mismatch", f"expected i8 or u8; got {array.type}")
+    offset = _along(lift(zero_point), array, axis)
+    return np.subtract(astype(array, "i16"), astype(offset, "i16"))
+
+
+def _integer_conv(
+    x: Array,
+    kernel: Array,
+    strides: Window,
+    padding: Padding,
+    dilation: Window,
+    groups: int,
+) -> Array:
+    """All windows times the kernel, for each group of channels."""
+    spatial = spatial_rank(x)
+    require_kernel(x, kernel, groups)
+    *window, channels, features = (fixed(n, "kernel") for n in kernel.shape)
+    steps, spread = (
+        each(strides, spatial, "stride"),
+        each(dilation, spatial, "dilation"),
+    )
+    sides = sides_of(padding, x.shape[1:-1], window, steps, spread)
+    rows = emit(
+        "windows", around(x, sides), window=window, strides=steps, dilation=spread
+    )
+    rows = np.reshape(rows, (*rows.shape[:-1], groups, channels))
+    filters = np.reshape(kernel, (*window, channels, groups, features // groups))
+    inner = range(1 + spatial, 1 + 2 * spatial)
+    y = dot_general(
+        rows,
+        filters,
+        contract=((*inner, rows.ndim - 1), range(spatial + 1)),
+        batch=((rows.ndim - 2,), (spatial + 1,)),
+        dtype="i32",
+    )
+    beside = np.moveaxis(y, 0, -2)
+    return np.reshape(beside, (*beside.shape[:-2], features))

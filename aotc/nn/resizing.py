@@ -1,0 +1,312 @@
+"""Images of other sizes: interpolation, pixel shuffling, and sampling at any place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.dialects.types import Size
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.nn.spatial import fixed, spatial_rank
+
+Scale = float | Sequence[float]
+
+COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+
+
+def resize(
+    x: ArrayLike,
+    sizes: int | Sequence[int] | None = None,
+    method: str = "linear",
+    *,
+    scale: Scale | None = None,
+    coordinates: str = "half_pixel",
+    antialias: bool = False,
+    cubic: float = -0.75,
+) -> Array:
+    """An image with other spatial sizes.
+
+    Places beyond the border take the nearest pixel; with `antialias` they do not count.
+
+    Args:
+        x: N, spatial…, C.
+        sizes: the new spatial sizes; or give `scale`.
+        method: "nearest", "linear" or "cubic".
+        scale: factor of each spatial axis (or one for all), if there are no `sizes`.
+        coordinates: where pixel i of the result is in x (o and n are the sizes):
+            "half_pixel" (i + 1/2) n / o - 1/2, "align_corners" i (n - 1) / (o - 1),
+            "asymmetric" i n / o, "pytorch_half_pixel" as "half_pixel", but 0 for o = 1.
+        antialias: whether pixels of the result that are larger than those of x average
+            all of x that they cover.
+        cubic: parameter of the cubic kernel, -0.5 in Keys (1981).
+    """
+    image = as_float(x)
+    for value, known, what in (
+        (method, tuple(_KERNELS), "method"),
+        (coordinates, COORDINATES, "coordinates"),
+    ):
+        if value not in known:
+            fail(f"bad-{what}", f"expected {what} {', '.join(known)}; got {value!r}")
+    wanted, factors = _target(image, sizes, scale)
+    for axis, (new, factor) in enumerate(zip(wanted, factors, strict=True), 1):
+        if method == "nearest":
+            image = _nearest(image, axis, new, factor, coordinates)
+        elif new != image.shape[axis]:
+            size = fixed(image.shape[axis], "image")
+            places = _places(size, fixed(new, "image"), factor, coordinates)
+            kernel = _KERNELS[method](cubic)
+            weights = _weights(size, places, kernel, 1 / factor if antialias else None)
+            image = _combined(image, axis, weights)
+    return image
+
+
+def _target(
+    x: Array, sizes: int | Sequence[int] | None, scale: Scale | None
+) -> tuple[list[Size], list[float]]:
+    """The new spatial sizes, and their ratios to the old ones."""
+    spatial = spatial_rank(x)
+    given = sizes if scale is None else scale
+    if given is None or (sizes is not None and scale is not None):
+        fail("bad-size", "expected either sizes or a scale")
+    values: list[Any]
+    values = [given] * spatial if isinstance(given, (int, float)) else list(given)
+    if len(values) != spatial or any(value <= 0 for value in values):
+        fail(
+            "bad-size",
+            f"expected one positive number, or one per spatial axis ({spatial}); "
+            f"got {given}",
+        )
+    have = x.shape[1:-1]
+    if scale is None:
+        numbers = [fixed(n, "image, for given sizes,") for n in have]
+        return list(values), [m / n for m, n in zip(values, numbers, strict=True)]
+    return [_scaled(n, f) for n, f in zip(have, values, strict=True)], values
+
+
+def _scaled(size: Size, factor: float) -> Size:
+    if float(factor).is_integer():
+        return size * int(factor)
+    return math.floor(fixed(size, "image, for a scale that is not whole,") * factor)
+
+
+def _places(size: int, new: int, factor: float, coordinates: str) -> Any:
+    """Where in x the pixels of the result are."""
+    i = numpy.arange(new)
+    if coordinates == "align_corners":
+        return i * ((size - 1) / (new - 1) if new > 1 else 0.0)
+    if coordinates == "asymmetric":
+        return i / factor
+    if coordinates == "pytorch_half_pixel" and new == 1:
+        return i * 0.0
+    return (i + 0.5) / factor - 0.5
+
+
+def _nearest(x: Array, axis: int, new: Size, factor: float, coordinates: str) -> Array:
+    """By position; halves round up, "asymmetric" rounds down."""
+    repeats = float(factor).is_integer() and factor >= 1
+    if repeats and coordinates != "align_corners":
+        return x if factor == 1 else np.repeat(x, int(factor), axis)
+    size = fixed(x.shape[axis], "image")
+    places = _places(size, fixed(new, "image"), factor, coordinates)
+    half = 0.0 if coordinates == "asymmetric" else 0.5
+    index = numpy.clip(numpy.floor(places + half), 0, max(size - 1, 0))
+    return np.take(x, index.astype("i4"), axis)
+
+
+def _linear(_: float) -> Callable[[Any], Any]:
+    return lambda distance: numpy.maximum(1 - distance, 0)
+
+
+def _cubic(a: float) -> Callable[[Any], Any]:
+    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
+
+    def kernel(d: Any) -> Any:
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((d - 5) * d + 8) * d * a - 4 * a
+        return numpy.where(d <= 1, near, numpy.where(d < 2, far, 0))
+
+    return kernel
+
+
+_KERNELS: dict[str, Any] = {"nearest": None, "linear": _linear, "cubic": _cubic}
+
+
+def _weights(
+    size: int, places: Any, kernel: Callable[[Any], Any], stretch: float | None
+) -> Any:
+    """What each pixel of x (columns) contributes to each of the result (rows)."""
+    if stretch is not None:
+        distance = numpy.abs(places[:, None] - numpy.arange(size)) / max(stretch, 1.0)
+        weights = kernel(distance)
+        return weights / weights.sum(1, keepdims=True)
+    weights = numpy.zeros((len(places), size))
+    first = numpy.floor(places)
+    for offset in (-1, 0, 1, 2):
+        taps = first + offset
+        pixels = numpy.clip(taps, 0, size - 1).astype(int)
+        share = kernel(numpy.abs(places - taps))
+        numpy.add.at(weights, (numpy.arange(len(places)), pixels), share)
+    return weights
+
+
+def _combined(x: Array, axis: int, weights: Any) -> Array:
+    """A matrix product along one axis."""
+    matrix = weights.astype(dtypes.to_numpy(x.dtype))
+    return np.moveaxis(np.tensordot(x, matrix, ((axis,), (1,))), -1, axis)
+
+
+# ---- space and depth ----------------------------------------------------------------
+
+
+def depth_to_space(x: ArrayLike, block: int) -> Array:
+    """Channels as blocks of pixels: N, H, W, block * block * C → N, H b, W b, C."""
+    x, b = _blocks(x, block)
+    n, h, w, c = x.shape
+    if c % (b * b) != 0:
+        fail("shape-mismatch", f"the channels of {x.type} do not divide by {b * b}")
+    split = np.reshape(x, (n, h, w, b, b, c // (b * b)))
+    return np.reshape(
+        np.transpose(split, (0, 1, 3, 2, 4, 5)), (n, h * b, w * b, c // (b * b))
+    )
+
+
+def space_to_depth(x: ArrayLike, block: int) -> Array:
+    """The inverse of `depth_to_space`."""
+    x, b = _blocks(x, block)
+    n, h, w, c = x.shape
+    if h % b != 0 or w % b != 0:
+        fail("shape-mismatch", f"the image of {x.type} does not divide by {b}")
+    split = np.reshape(x, (n, h // b, b, w // b, b, c))
+    return np.reshape(
+        np.transpose(split, (0, 1, 3, 2, 4, 5)), (n, h // b, w // b, b * b * c)
+    )
+
+
+def pixel_shuffle(x: ArrayLike, factor: int) -> Array:
+    """`depth_to_space` with the channels in PyTorch's order, C before the blocks."""
+    return depth_to_space(_regrouped(x, factor, before=True), factor)
+
+
+def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
+    """The inverse of `pixel_shuffle`."""
+    return _regrouped(space_to_depth(x, factor), factor, before=False)
+
+
+def _regrouped(x: ArrayLike, factor: int, before: bool) -> Array:
+    """Channels C, blocks as blocks, C (`before`), or the other way."""
+    x, b = _blocks(x, factor)
+    *rest, c = x.shape
+    if c % (b * b) != 0:
+        fail("shape-mismatch", f"the channels of {x.type} do not divide by {b * b}")
+    groups = (c // (b * b), b * b) if before else (b * b, c // (b * b))
+    split = np.reshape(x, (*rest, *groups))
+    return np.reshape(np.swapaxes(split, -1, -2), x.shape)
+
+
+def _blocks(x: ArrayLike, block: int) -> tuple[Array, int]:
+    x = lift(x)
+    if x.ndim != 4 or not isinstance(block, int) or block < 1:
+        fail(
+            "bad-window",
+            f"expected x as N, H, W, C and a block of at least 1; got {x.type} and "
+            f"{block}",
+        )
+    return x, block
+
+
+# ---- at any place -------------------------------------------------------------------
+
+
+def grid_sample(
+    x: ArrayLike,
+    grid: ArrayLike,
+    method: str = "linear",
+    padding: str = "zeros",
+    *,
+    align_corners: bool = False,
+) -> Array:
+    """The image at the places of `grid`.
+
+    Args:
+        x: N, H, W, C.
+        grid: N, …, 2: (x, y) of each place, from -1 (left, top) to 1.
+        method: "linear" or "nearest".
+        padding: what is beyond the border: "zeros", or the nearest pixel for "border".
+        align_corners: whether -1 and 1 are the centers of the outer pixels, or their
+            edges.
+
+    Returns:
+        N, …, C.
+    """
+    x, grid = one_dtype(as_float(x), grid)
+    if x.ndim != 4 or grid.shape[-1:] != (2,) or grid.shape[:1] != x.shape[:1]:
+        fail(
+            "shape-mismatch",
+            f"expected x as N, H, W, C and a grid N, …, 2; got {x.type}, {grid.type}",
+        )
+    if method not in ("linear", "nearest") or padding not in ("zeros", "border"):
+        fail(
+            "bad-method",
+            "expected method 'linear' or 'nearest' and padding 'zeros' or 'border'; "
+            f"got {method!r}, {padding!r}",
+        )
+    places = [
+        _unnormalized(grid[..., 1 - axis], x.shape[1 + axis], padding, align_corners)
+        for axis in (0, 1)
+    ]
+    if method == "nearest":
+        return _pixels(x, [np.round(place) for place in places], padding)
+    low = [np.floor(place) for place in places]
+    share = [np.subtract(p, f) for p, f in zip(places, low, strict=True)]
+    total = None
+    for dy in (0, 1):
+        for dx in (0, 1):
+            weight = np.multiply(_share(share[0], dy), _share(share[1], dx))
+            corner = _pixels(x, [np.add(low[0], dy), np.add(low[1], dx)], padding)
+            term = np.multiply(corner, np.expand_dims(weight, -1))
+            total = term if total is None else np.add(total, term)
+    return lift(total)
+
+
+def _share(fraction: Array, upper: int) -> Array:
+    return fraction if upper else np.subtract(1.0, fraction)
+
+
+def _unnormalized(place: Array, size: Size, padding: str, align_corners: bool) -> Array:
+    """From -1 … 1 to pixels."""
+    half = np.multiply(np.add(place, 1.0), 0.5)
+    if align_corners:
+        pixel = np.multiply(half, size - 1)
+    else:
+        pixel = np.subtract(np.multiply(half, size), 0.5)
+    if padding == "border":
+        return np.clip(pixel, 0, size - 1)
+    return pixel
+
+
+def _pixels(x: Array, places: list[Array], padding: str) -> Array:
+    """The pixels at whole places, zeros beyond the border."""
+    n, h, w, c = x.shape
+    rank = places[0].ndim
+    row, column = (
+        np.clip(np.astype(place, "i32"), 0, size - 1)
+        for place, size in zip(places, (h, w), strict=True)
+    )
+    image = np.reshape(np.arange(n), (n, *(1,) * (rank - 1)))
+    index = np.add(np.multiply(np.add(np.multiply(image, h), row), w), column)
+    pixels = np.take(np.reshape(x, (n * h * w, c)), index, 0, mode="clip")
+    if padding == "border":
+        return pixels
+    inside = [
+        np.logical_and(np.greater_equal(place, 0), np.less(place, size))
+        for place, size in zip(places, (h, w), strict=True)
+    ]
+    seen = np.expand_dims(np.logical_and(*inside), -1)
+    return np.where(seen, pixels, 0.0)

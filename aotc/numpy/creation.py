@@ -1,0 +1,228 @@
+"""Functions of `aotc.numpy` that make arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Dim, Size, bounds, ceil_divide
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, astype, is_weak, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.broadcasting import as_shape, broadcast_arrays, broadcast_to
+from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
+from aotc.numpy.joining import stack
+from aotc.numpy.shaping import ravel, reshape
+
+
+def asarray(a: ArrayLike, dtype: Any = None) -> Array:
+    """`a` as an array; nested lists may hold arrays."""
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    nested = isinstance(a, (list, tuple)) and any(_is_array(part) for part in a)
+    made = _stacked(a) if nested else lift(a, wanted)
+    return made if wanted is None else astype(made, wanted)
+
+
+def _stacked(parts: Sequence[ArrayLike]) -> Array:
+    """A list that holds arrays somewhere; numbers in it adapt to them."""
+    return stack([part if is_weak(part) else asarray(part) for part in parts])
+
+
+def _is_array(part: Any) -> bool:
+    if isinstance(part, (list, tuple)):
+        return any(map(_is_array, part))
+    return isinstance(part, (Array, Dim))
+
+
+def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
+    """`fill_value` in every element of a new array."""
+    return broadcast_to(asarray(fill_value, dtype), as_shape(shape))
+
+
+def zeros(shape: Any, dtype: Any = "f32") -> Array:
+    """Zeros."""
+    return full(shape, 0, dtype)
+
+
+def ones(shape: Any, dtype: Any = "f32") -> Array:
+    """Ones."""
+    return full(shape, 1, dtype)
+
+
+def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None) -> Array:
+    """`fill_value` in every element of an array like `a`."""
+    like = lift(a)
+    return full(like.shape, fill_value, dtype or like.dtype)
+
+
+def zeros_like(a: ArrayLike, dtype: Any = None) -> Array:
+    """Zeros in the shape and dtype of `a`."""
+    return full_like(a, 0, dtype)
+
+
+def ones_like(a: ArrayLike, dtype: Any = None) -> Array:
+    """Ones in the shape and dtype of `a`."""
+    return full_like(a, 1, dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Array:
+    """`start, start + step, …` below `stop`; whole bounds may be symbolic sizes."""
+    start, stop = (0, start) if stop is None else (start, stop)
+    if any(isinstance(part, (float, np.floating)) for part in (start, stop, step)):
+        values = np.arange(start, stop, step)
+        return lift(values.astype(dtypes.to_numpy(dtypes.canonical(dtype or "f32"))))
+    count = _count(start, stop, step)
+    name = dtypes.canonical(dtype or "i32")
+    line = emit("iota", shape=(count,), axis=0, dtype=name)
+    scaled = line if step == 1 else multiply(line, step)
+    return scaled if start == 0 else add(scaled, start)
+
+
+def _count(start: Any, stop: Any, step: Any) -> Size:
+    """How many steps fit between the bounds."""
+    if not isinstance(start, Dim) and not isinstance(stop, Dim):
+        return len(range(start, stop, step))
+    distance: Size = stop - start
+    if step < 1 or bounds(distance)[0] < 0:
+        fail(
+            "symbolic-size",
+            f"expected bounds of a symbolic arange that provably rise; got {start} to "
+            f"{stop} in steps of {step}",
+        )
+    return ceil_divide(distance, step)
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """`num` evenly spaced numbers from `start` to `stop`, which is the last one."""
+    return _spaced(np.linspace, start, stop, num, dtype, endpoint=endpoint)
+
+
+def logspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """`base` to the power of evenly spaced numbers."""
+    return _spaced(np.logspace, start, stop, num, dtype, endpoint=endpoint, base=base)
+
+
+def geomspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """`num` numbers from `start` to `stop` with one ratio between neighbours."""
+    if not start * stop > 0:
+        fail("bad-range", f"expected ends of one sign but 0; got {start} and {stop}")
+    return _spaced(np.geomspace, start, stop, num, dtype, endpoint=endpoint)
+
+
+def _spaced(
+    function: Any, start: Any, stop: Any, num: Any, dtype: Any, **how: Any
+) -> Array:
+    if not all(isinstance(end, (int, float, np.number)) for end in (start, stop)):
+        fail("bad-range", f"expected ends that are numbers; got {start!r}, {stop!r}")
+    if not isinstance(num, (int, np.integer)) or num < 0:
+        fail("bad-range", f"expected num to be an integer of 0 or more; got {num}")
+    values = function(start, stop, num, **how)
+    return lift(values.astype(dtypes.to_numpy(dtypes.canonical(dtype or "f32"))))
+
+
+# ---- grids --------------------------------------------------------------------------
+
+
+def meshgrid(*xi: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list[Array]:
+    """The coordinates of a grid: one array per vector, varying along its own axis."""
+    if indexing not in ("xy", "ij"):
+        fail("bad-grid", f"expected indexing 'xy' or 'ij'; got {indexing!r}")
+    vectors = [ravel(x) for x in xi]
+    places = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        places[:2] = [1, 0]
+    rank = len(vectors)
+    open_grid = [
+        reshape(x, [-1 if axis == place else 1 for axis in range(rank)])
+        for x, place in zip(vectors, places, strict=True)
+    ]
+    return open_grid if sparse else broadcast_arrays(*open_grid)
+
+
+def indices(dimensions: Any, dtype: Any = "i32", sparse: bool = False) -> Any:
+    """The position along each axis of a grid: stacked, or a tuple if `sparse`."""
+    shape, name = as_shape(dimensions), dtypes.canonical(dtype)
+    rank = len(shape)
+    lines = []
+    for axis, size in enumerate(shape):
+        thin = tuple(size if i == axis else 1 for i in range(rank))
+        wanted = thin if sparse else shape
+        lines.append(emit("iota", shape=wanted, axis=axis, dtype=name))
+    if sparse:
+        return tuple(lines)
+    return stack(lines) if lines else zeros((0,), dtype)
+
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = "f32", **kwargs: Any
+) -> Any:
+    """`function` of the position along each axis."""
+    sizes = as_shape(shape)
+    return function(*(indices(sizes, dtype)[i] for i in range(len(sizes))), **kwargs)
+
+
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803
+    """The powers N - 1 … 0 of the vector `x`, as columns."""
+    column = lift(x)
+    if column.ndim != 1:
+        fail("shape-mismatch", f"expected a vector; got {column.type}")
+    count = column.shape[0] if N is None else N
+    if not isinstance(count, int) or count < 0:
+        fail("bad-shape", f"expected N to be a number of 0 or more; got {count}")
+    powers = [ones_like(column)]
+    for _ in range(count - 1):
+        powers.append(multiply(powers[-1], column))
+    if not count:
+        return zeros((column.shape[0], 0), column.dtype)
+    return stack(powers[:count] if increasing else powers[:count][::-1], 1)
+
+
+def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+    """The position along each axis of a number that counts elements row by row."""
+    rest, found = lift(indices), []
+    sizes = as_shape(shape)
+    for size in reversed(sizes[1:]):
+        found.append(remainder(rest, size))
+        rest = floor_divide(rest, size)
+    return (rest, *reversed(found)) if sizes else ()
+
+
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
+    """The number of an element, counted row by row; positions must lie inside."""
+    sizes = as_shape(dims)
+    if len(multi_index) != len(sizes) or not sizes:
+        fail(
+            "shape-mismatch",
+            f"expected one position for each of {len(sizes)} axes; got "
+            f"{len(multi_index)}",
+        )
+    number = lift(multi_index[0])
+    for position, size in zip(multi_index[1:], sizes[1:], strict=True):
+        number = add(multiply(number, size), position)
+    return number

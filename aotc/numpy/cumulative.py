@@ -1,0 +1,121 @@
+"""Running totals along an axis, and linear recurrences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.axes import one_axis
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.elementwise import common_floats
+from aotc.numpy.joining import concatenate
+from aotc.numpy.nan_reducing import without_nan
+from aotc.numpy.shaping import ravel
+
+
+def _along(name: str, x: Array, axis: Any, reverse: bool) -> Array:
+    """The op along `axis`; of the flattened array for None."""
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    return emit(name, x, axis=one_axis(x, axis), reverse=reverse)
+
+
+def _numbers(a: ArrayLike, dtype: Any) -> Array:
+    x = lift(a)
+    return astype(x, dtype or ("i32" if x.dtype == "bool" else x.dtype))
+
+
+def cumsum(
+    a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
+) -> Array:
+    """The sum of all elements up to each (from the end if `reverse`, as JAX's)."""
+    return _along("cumsum", _numbers(a, dtype), axis, reverse)
+
+
+def cumprod(
+    a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
+) -> Array:
+    """The product of all elements up to each; right derivatives at zeros, too."""
+    return _along("cumprod", _numbers(a, dtype), axis, reverse)
+
+
+def cumulative_sum(
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+) -> Array:
+    """`cumsum` of a vector or along `axis`; from 0 on if `include_initial`."""
+    y, number = _along_one(x, axis)
+    y = cumsum(y, number, dtype)
+    return _after(0, y, number) if include_initial else y
+
+
+def cumulative_prod(
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+) -> Array:
+    """`cumprod` of a vector or along `axis`; from 1 on if `include_initial`."""
+    y, number = _along_one(x, axis)
+    y = cumprod(y, number, dtype)
+    return _after(1, y, number) if include_initial else y
+
+
+def _along_one(a: ArrayLike, axis: int | None) -> tuple[Array, int]:
+    x = lift(a)
+    if axis is None and x.ndim != 1:
+        fail("bad-axis", f"expected an axis of {x.type}, which is no vector; got None")
+    return x, one_axis(x, 0 if axis is None else axis)
+
+
+def _after(first: int, y: Array, axis: int) -> Array:
+    shape = [1 if i == axis else n for i, n in enumerate(y.shape)]
+    return concatenate([broadcast_to(lift(first, y.dtype), shape), y], axis)
+
+
+def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Array:
+    """`cumsum` with NaN as zero."""
+    return cumsum(without_nan(a, 0.0), axis, dtype)
+
+
+def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Array:
+    """`cumprod` with NaN as one."""
+    return cumprod(without_nan(a, 1.0), axis, dtype)
+
+
+def cummax(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
+    """The largest element up to each (JAX's); NaN from the first one on."""
+    return _along("cummax", _numbers(a, None), axis, reverse)
+
+
+def cummin(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
+    """The smallest element up to each (JAX's); NaN from the first one on."""
+    return _along("cummin", _numbers(a, None), axis, reverse)
+
+
+def cumlogsumexp(
+    a: ArrayLike, axis: int | None = None, *, reverse: bool = False
+) -> Array:
+    """`logsumexp` of all elements up to each (JAX's)."""
+    return _along("cumlogsumexp", as_float(a), axis, reverse)
+
+
+def linear_recurrence(
+    a: ArrayLike, x: ArrayLike, axis: int = 0, *, reverse: bool = False
+) -> Array:
+    """y[i] = a[i] y[i-1] + x[i] along `axis`, from 0; from the end if `reverse`.
+
+    Moving averages, discounted returns and the layers of state-space models are such
+    recurrences; they are computed in parallel. `a` and `x` broadcast.
+    """
+    factors, terms = common_floats(a, x)
+    number = one_axis(terms, axis)
+    return emit("linear_recurrence", factors, terms, axis=number, reverse=reverse)

@@ -1,0 +1,138 @@
+"""Functions of `aotc.numpy` about diagonals and triangles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.types import Dim, Size, maximum, minimum
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, astype, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.axes import axis_list
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.cutting import cut
+from aotc.numpy.elementwise import equal, less_equal, subtract, where
+from aotc.numpy.padding import pad
+from aotc.numpy.reducing import sum as total
+from aotc.numpy.shaping import expand_dims, moveaxis, ravel, reshape
+
+
+def eye(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
+    """Ones on the k-th diagonal of an N × M matrix."""
+    return astype(equal(_diagonal_of(N, N if M is None else M), k), dtype)
+
+
+def identity(n: Size, dtype: Any = "f32") -> Array:
+    """The n × n matrix with ones on its diagonal."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
+    """Ones on and below the k-th diagonal."""
+    return astype(less_equal(_diagonal_of(N, N if M is None else M), k), dtype)
+
+
+def tril(m: ArrayLike, k: int = 0) -> Array:
+    """The last two axes with zeros above the k-th diagonal."""
+    m = lift(m)
+    return where(_lower_triangle(m, k), m, False)
+
+
+def triu(m: ArrayLike, k: int = 0) -> Array:
+    """The last two axes with zeros below the k-th diagonal."""
+    m = lift(m)
+    return where(_lower_triangle(m, k - 1), False, m)
+
+
+def _lower_triangle(m: Array, k: int) -> Array:
+    """True on and below the k-th diagonal of the last two axes."""
+    if m.ndim < 2:
+        fail("bad-axis", f"expected an array of at least two axes; got {m.type}")
+    return less_equal(_diagonal_of(m.shape[-2], m.shape[-1]), k)
+
+
+def _diagonal_of(rows: Size, columns: Size) -> Array:
+    """For each element, the number of the diagonal that it is on."""
+    for size in (rows, columns):
+        if not isinstance(size, Dim) and size < 0:
+            fail("bad-shape", f"expected sizes of 0 or more; got {(rows, columns)}")
+    shape = (rows, columns)
+    row = emit("iota", shape=shape, axis=0, dtype="i32")
+    return subtract(emit("iota", shape=shape, axis=1, dtype="i32"), row)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
+    """Rows and columns of the elements on and below the k-th diagonal of n × m."""
+    return _indices(np.tril_indices(n, k, m))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
+    """Rows and columns of the elements on and above the k-th diagonal of n × m."""
+    return _indices(np.triu_indices(n, k, m))
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """The positions of the main diagonal, along each of `ndim` axes of size n."""
+    return (lift(np.arange(n, dtype="i4")),) * ndim
+
+
+def _indices(pair: Any) -> tuple[Array, Array]:
+    rows, columns = (lift(part.astype("i4")) for part in pair)
+    return rows, columns
+
+
+# ---- one diagonal -------------------------------------------------------------------
+
+
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The elements of a diagonal of two axes, along a new last axis."""
+    x = lift(a)
+    pair = axis_list(x, (axis1, axis2))
+    x = moveaxis(x, pair, (-2, -1))
+    rows, columns = x.shape[-2:]
+    above, below = max(offset, 0), max(-offset, 0)
+    count = maximum(minimum(rows - below, columns - above), 0)
+    if isinstance(columns, int):
+        return _in_steps(x, columns, offset, count)
+    part = cut(x, x.ndim - 2, minimum(below, rows), count)
+    mask = equal(_diagonal_of(count, columns), above)
+    return astype(total(where(mask, part, False), -1), x.dtype)
+
+
+def _in_steps(x: Array, columns: int, offset: int, count: Size) -> Array:
+    """Every element that is one row and one column on, in rows of fixed length."""
+    *rest, rows, _ = x.shape
+    if count == 0:
+        return broadcast_to(astype(0, x.dtype), (*rest, 0))
+    flat = reshape(x, (*rest, rows * columns))
+    start = offset if offset >= 0 else -offset * columns
+    return cut(flat, flat.ndim - 1, start, count, columns + 1)
+
+
+def diag(v: ArrayLike, k: int = 0) -> Array:
+    """The k-th diagonal of a matrix, or the matrix with the vector `v` on it."""
+    x = lift(v)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        fail("shape-mismatch", f"expected a vector or a matrix; got {x.type}")
+    size = x.shape[0] + abs(k)
+    line = pad(x, ((0, abs(k)),))
+    across = expand_dims(line, 1 if k >= 0 else 0)
+    mask = equal(_diagonal_of(size, size), k)
+    return where(mask, broadcast_to(across, (size, size)), False)
+
+
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
+    """The matrix with all elements of `v` on its k-th diagonal."""
+    return diag(ravel(v), k)
+
+
+def trace(
+    a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
+) -> Array:
+    """The sum of a diagonal of two axes."""
+    return total(diagonal(a, offset, axis1, axis2), -1, dtype)

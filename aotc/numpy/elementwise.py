@@ -1,0 +1,344 @@
+"""Functions of `aotc.numpy` that work element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects.types import Dim
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, is_weak, lift, weak_dtype
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to, common
+
+# ---- arithmetic ---------------------------------------------------------------------
+
+
+def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 + x2`; logical or on bool."""
+    x, y = common(x1, x2)
+    return emit("bitwise_or" if x.dtype == "bool" else "add", x, y)
+
+
+def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 - x2`."""
+    return emit("subtract", *common(x1, x2))
+
+
+def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 * x2`; logical and on bool."""
+    x, y = common(x1, x2)
+    return emit("bitwise_and" if x.dtype == "bool" else "multiply", x, y)
+
+
+def divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 / x2`, always a float: integers are converted to f32."""
+    return emit("divide", *common_floats(x1, x2))
+
+
+def common_floats(*xs: ArrayLike) -> list[Array]:
+    """The operands of a function that has float results only, as `common` has them."""
+    if all(map(is_weak, xs)):
+        return common(*map(as_float, xs))
+    return common(*(x if is_weak(x) else as_float(x) for x in xs))
+
+
+def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The largest whole number not above x1 / x2. Integer division by zero gives -1."""
+    x, y = common(x1, x2)
+    if dtypes.is_float(x.dtype):
+        return _floor_divide_floats(x, y)
+    quotient = emit("divide", x, y)
+    if x.dtype in dtypes.UNSIGNED:
+        return quotient
+    inexact = not_equal(multiply(quotient, y), x)
+    opposite = not_equal(less(x, 0), less(y, 0))
+    lower = logical_and(logical_and(inexact, opposite), not_equal(y, 0))
+    return subtract(quotient, emit("cast", lower, dtype=x.dtype))
+
+
+def _floor_divide_floats(x: Array, y: Array) -> Array:
+    """From the exact remainder, as NumPy does: x / y may round up to a whole number."""
+    ratio = emit("stop_gradient", emit("divide", x, y))
+    rest = emit("remainder", x, y)
+    quotient = divide(subtract(x, rest), y)
+    quotient = where(_is_opposite(rest, y), subtract(quotient, 1), quotient)
+    whole = floor(quotient)
+    whole = where(greater(subtract(quotient, whole), 0.5), add(whole, 1), whole)
+    whole = where(equal(quotient, 0), multiply(ratio, 0), whole)  # for the sign of 0
+    return where(equal(y, 0), ratio, whole)
+
+
+def _is_opposite(rest: Array, y: Array) -> Array:
+    """Whether a remainder is not zero and has another sign than the divisor."""
+    return logical_and(not_equal(rest, 0), not_equal(less(rest, 0), less(y, 0)))
+
+
+def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 - x2 * floor(x1 / x2)`, with the sign of x2; x1 for integers modulo zero."""
+    x, y = common(x1, x2)
+    if not dtypes.is_float(x.dtype):
+        return subtract(x, multiply(y, floor_divide(x, y)))
+    rest = emit("remainder", x, y)
+    return where(_is_opposite(rest, y), add(rest, y), rest)
+
+
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 - x2 * trunc(x1 / x2)`, with the sign of x1; x1 for integers modulo zero."""
+    x, y = common(x1, x2)
+    if dtypes.is_float(x.dtype):
+        return emit("remainder", x, y)
+    return subtract(x, multiply(y, emit("divide", x, y)))
+
+
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
+    """`floor_divide(x1, x2)` and `remainder(x1, x2)`."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 ** x2`; small whole Python exponents become multiplications."""
+    if is_weak(x2) and not isinstance(x2, Dim):
+        base = lift(x1)
+        floating = dtypes.is_float(base.dtype)
+        if weak_dtype(x2) == "i32" or (floating and float(x2).is_integer()):
+            return _whole_power(base, int(x2))
+        if floating and x2 == 0.5:
+            return sqrt(base)
+    return emit("power", *common(x1, x2))
+
+
+def _whole_power(x: Array, exponent: int) -> Array:
+    floating = dtypes.is_float(x.dtype)
+    if not floating and exponent < 0:
+        fail(
+            "bad-exponent",
+            f"integers have no negative powers: {x.type} ** {exponent}",
+            "convert the base, for instance with .astype('float32')",
+        )
+    if floating and abs(exponent) > 16:
+        return emit("power", *common(x, exponent))
+    if exponent < 0:
+        return reciprocal(_by_squaring(x, -exponent))
+    return _by_squaring(x, exponent)
+
+
+def _by_squaring(x: Array, exponent: int) -> Array:
+    if exponent == 0:
+        return broadcast_to(lift(1, x.dtype), x.shape)
+    half = _by_squaring(x, exponent // 2) if exponent > 1 else None
+    whole = x if half is None else multiply(half, half)
+    return multiply(whole, x) if exponent % 2 and exponent > 1 else whole
+
+
+def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The larger of x1 and x2; NaN if either is."""
+    return emit("maximum", *common(x1, x2))
+
+
+def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The smaller of x1 and x2; NaN if either is."""
+    return emit("minimum", *common(x1, x2))
+
+
+def fmax(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The larger of x1 and x2; the other one where one is NaN."""
+    return _unless_nan(maximum, x1, x2)
+
+
+def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The smaller of x1 and x2; the other one where one is NaN."""
+    return _unless_nan(minimum, x1, x2)
+
+
+def _unless_nan(choose: Callable[..., Array], x1: ArrayLike, x2: ArrayLike) -> Array:
+    x, y = common(x1, x2)
+    if not dtypes.is_float(x.dtype):
+        return choose(x, y)
+    return where(isnan(x), y, where(isnan(y), x, choose(x, y)))
+
+
+def clip(
+    a: ArrayLike,
+    a_min: Any = None,
+    a_max: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+) -> Array:
+    """`a` between `a_min` and `a_max`, which may also be given as `min` and `max`."""
+    low = min if a_min is None else a_min
+    high = max if a_max is None else a_max
+    if low is None and high is None:
+        return lift(a)
+    if high is None:
+        return maximum(a, low)
+    if low is None:
+        return minimum(a, high)
+    return emit("clamp", *common(a, low, high))
+
+
+def negative(x: ArrayLike, /) -> Array:
+    """`-x`."""
+    array = lift(x)
+    if array.dtype in dtypes.UNSIGNED:
+        return subtract(0, array)
+    return emit("negate", array)
+
+
+def positive(x: ArrayLike, /) -> Array:
+    """`+x`."""
+    return lift(x)
+
+
+def absolute(x: ArrayLike, /) -> Array:
+    """`|x|`."""
+    array = lift(x)
+    unsigned = array.dtype in ("bool", *dtypes.UNSIGNED)
+    return array if unsigned else emit("abs", array)
+
+
+def sign(x: ArrayLike, /) -> Array:
+    """-1, 0 or 1."""
+    array = lift(x)
+    if array.dtype in dtypes.UNSIGNED:
+        return minimum(array, 1)
+    return emit("sign", array)
+
+
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """0 for negative x1, 1 for positive, x2 at zero."""
+    x, y = common_floats(x1, x2)
+    at_zero = where(isnan(x), x, y)
+    return where(less(x, 0), 0, where(greater(x, 0), 1, at_zero))
+
+
+def square(x: ArrayLike, /) -> Array:
+    """`x * x`."""
+    array = lift(x)
+    return multiply(array, array)
+
+
+def reciprocal(x: ArrayLike, /) -> Array:
+    """`1 / x`, always a float."""
+    return divide(1, x)
+
+
+def sqrt(x: ArrayLike, /) -> Array:
+    """The square root."""
+    return emit("sqrt", as_float(x))
+
+
+def floor(x: ArrayLike, /) -> Array:
+    """The largest whole number not above x."""
+    array = lift(x)
+    return emit("floor", array) if dtypes.is_float(array.dtype) else array
+
+
+# ---- comparison ---------------------------------------------------------------------
+
+
+def _compare(x1: ArrayLike, x2: ArrayLike, direction: str) -> Array:
+    return emit("compare", *common(x1, x2), direction=direction)
+
+
+def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 == x2`."""
+    return _compare(x1, x2, "eq")
+
+
+def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 != x2`."""
+    return _compare(x1, x2, "ne")
+
+
+def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 < x2`."""
+    return _compare(x1, x2, "lt")
+
+
+def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 <= x2`."""
+    return _compare(x1, x2, "le")
+
+
+def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 > x2`."""
+    return _compare(x1, x2, "gt")
+
+
+def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 >= x2`."""
+    return _compare(x1, x2, "ge")
+
+
+def isnan(x: ArrayLike, /) -> Array:
+    """Whether x is NaN."""
+    array = lift(x)
+    return not_equal(array, array)
+
+
+# ---- logic and bits -----------------------------------------------------------------
+
+
+def truth(x: ArrayLike) -> Array:
+    """Whether x is not zero."""
+    array = lift(x)
+    return array if array.dtype == "bool" else not_equal(array, 0)
+
+
+def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Whether both hold."""
+    return bitwise_and(truth(x1), truth(x2))
+
+
+def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Whether either holds."""
+    return bitwise_or(truth(x1), truth(x2))
+
+
+def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Whether exactly one holds."""
+    return bitwise_xor(truth(x1), truth(x2))
+
+
+def logical_not(x: ArrayLike, /) -> Array:
+    """Whether x does not hold."""
+    return emit("bitwise_not", truth(x))
+
+
+def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 & x2`."""
+    return emit("bitwise_and", *common(x1, x2))
+
+
+def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 | x2`."""
+    return emit("bitwise_or", *common(x1, x2))
+
+
+def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 ^ x2`."""
+    return emit("bitwise_xor", *common(x1, x2))
+
+
+def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 << x2`."""
+    return emit("shift_left", *common(x1, x2))
+
+
+def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 >> x2`, with the sign of x1 for signed integers."""
+    return emit("shift_right", *common(x1, x2))
+
+
+def invert(x: ArrayLike, /) -> Array:
+    """`~x`."""
+    return emit("bitwise_not", lift(x))
+
+
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
+    """`x` where the condition holds, `y` elsewhere."""
+    return emit("select", *broadcast_arrays(truth(condition), *common(x, y)))

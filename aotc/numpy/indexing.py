@@ -1,0 +1,141 @@
+"""`x[key]`: integers, slices, `...`, None, arrays of positions and fixed masks.
+
+A key is read in two steps. What is fixed (slices and integers) cuts a part out of x,
+then the arrays pick positions from that part:
+
+    x[1:, 0, i, j]  =  part[:, i, j]   of   part = x[1:, 0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.types import Dim, Size
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.cutting import narrowed
+from aotc.numpy.positions import (
+    gathered,
+    integers_or_mask,
+    true_positions,
+    unified,
+)
+
+
+def getitem(x: ArrayLike, key: Any) -> Array:
+    """`x[key]`, as in NumPy.
+
+    Positions out of bounds are an error where they are known, and clipped to the
+    nearest element where the model computes them. Masks must be known.
+    """
+    return picked(lift(x), read_key(lift(x), key), mode="raise")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key in its two steps.
+
+    Args:
+        fixed: a slice or an integer for each axis of x, and None for new axes.
+        axes: those of the part that are indexed by arrays.
+        arrays: positions along them, of one dtype and shape.
+        place: where the axes of the arrays go among the others of the part.
+    """
+
+    fixed: tuple[Any, ...]
+    axes: tuple[int, ...]
+    arrays: tuple[Array, ...]
+    place: int
+
+
+def read_key(x: Array, key: Any) -> Key:
+    """What `key` means for `x`."""
+    keys = _expanded(x, _without_masks(x, key if isinstance(key, tuple) else (key,)))
+    listed = [number for number, part in enumerate(keys) if _is_array(part)]
+    fixed = tuple(
+        slice(None) if number in listed else part for number, part in enumerate(keys)
+    )
+    kept = [n for n, part in enumerate(keys) if n in listed or not _is_number(part)]
+    advanced = [n for n, part in enumerate(keys) if n in listed or _is_number(part)]
+    others = [n for n in kept if n not in listed]
+    axes = tuple(kept.index(number) for number in listed)
+    place = 0
+    if listed and advanced == list(range(advanced[0], advanced[-1] + 1)):
+        place = len([n for n in others if n < advanced[0]])
+    return Key(fixed, axes, unified([keys[number] for number in listed]), place)
+
+
+def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
+    """Slices and integers for each axis, then the axes that go and come."""
+    axis = 0
+    sizes: list[Size] = []
+    for key in fixed:
+        if key is None:
+            sizes.append(1)
+            continue
+        x = narrowed(x, axis, key)
+        if isinstance(key, slice):
+            sizes.append(x.shape[axis])
+        axis += 1
+    same = tuple(sizes) == x.shape
+    return x if same else emit("reshape", x, shape=tuple(sizes))
+
+
+def picked(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
+    """The elements that a key takes; `mode` is for positions out of bounds."""
+    part = cut_out(x, key.fixed)
+    if not key.axes:
+        return part
+    return gathered(part, key.arrays, key.axes, key.place, mode, fill)
+
+
+# ---- the parts of a key -------------------------------------------------------------
+
+
+def _is_number(part: Any) -> bool:
+    return isinstance(part, (int, np.integer, Dim)) and not isinstance(part, bool)
+
+
+def _is_array(part: Any) -> bool:
+    simple = part is None or part is Ellipsis or isinstance(part, slice)
+    return not simple and (isinstance(part, bool) or not _is_number(part))
+
+
+def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
+    """The keys with each mask as the positions where it is true."""
+    parts = [integers_or_mask(part) if _is_array(part) else part for part in keys]
+    found: list[Any] = []
+    for number, part in enumerate(parts):
+        if not isinstance(part, Array) or part.dtype != "bool":
+            found.append(part)
+            continue
+        if Ellipsis in [each for each in parts[:number] if not isinstance(each, Array)]:
+            axis = x.ndim - sum(map(_consumed, parts[number:]))
+        else:
+            axis = sum(map(_consumed, parts[:number]))
+        found += true_positions(x, axis, part)
+    return found
+
+
+def _consumed(part: Any) -> int:
+    """How many axes of x a part of the key stands for."""
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1
+
+
+def _expanded(x: Array, keys: list[Any]) -> list[Any]:
+    """One key per axis and new axis; `...` filled in."""
+    dots = [number for number, part in enumerate(keys) if part is Ellipsis]
+    used = len([part for part in keys if part is not None and part is not Ellipsis])
+    if used > x.ndim or len(dots) > 1:
+        fail("bad-index", f"{len(keys)} indices for the {x.ndim} axes of {x.type}")
+    missing = [slice(None)] * (x.ndim - used)
+    place = dots[0] if dots else len(keys)
+    return [*keys[:place], *missing, *keys[place + 1 :]]

@@ -1,0 +1,260 @@
+"""Functions of `aotc.numpy` that join arrays, and that cut them into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.types import Shape, Size, format_shape, minimum
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.axes import one_axis
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.cutting import cut, narrowed
+from aotc.numpy.gathering import take
+from aotc.numpy.shaping import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    expand_dims,
+    moveaxis,
+    ravel,
+    reshape,
+    transpose,
+)
+
+# ---- joining ------------------------------------------------------------------------
+
+
+def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0) -> Array:
+    """The arrays one after the other along `axis`; flattened for None."""
+    parts = _parts(arrays, "concatenate")
+    if axis is None:
+        return concatenate([ravel(part) for part in parts])
+    number = one_axis(parts[0], axis)
+    # by pairs, so that no element is copied more than log n times
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [_joined(pair, number) for pair in pairs]
+    return parts[0]
+
+
+def _parts(arrays: Sequence[ArrayLike], function: str) -> list[Array]:
+    """The arrays in one dtype; at least one."""
+    if not isinstance(arrays, Sequence) or not len(arrays):
+        got = "none" if isinstance(arrays, Sequence) else type(arrays).__name__
+        fail("shape-mismatch", f"{function} needs a list of arrays; got {got}")
+    return one_dtype(*arrays)
+
+
+def _joined(pair: list[Array], axis: int) -> Array:
+    return pair[0] if len(pair) == 1 else emit("concatenate", *pair, axis=axis)
+
+
+def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array:
+    """The arrays along a new axis."""
+    parts = _parts(arrays, "stack")
+    shapes = list(dict.fromkeys(part.shape for part in parts))
+    if len(shapes) > 1:
+        named = " and ".join(map(format_shape, shapes))
+        fail("shape-mismatch", f"expected arrays of one shape to stack; got {named}")
+    return concatenate([expand_dims(part, axis) for part in parts], axis)
+
+
+def hstack(tup: Sequence[ArrayLike]) -> Array:
+    """The arrays side by side: along axis 1, or 0 for vectors."""
+    parts = [atleast_1d(part) for part in _parts(tup, "hstack")]
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def vstack(tup: Sequence[ArrayLike]) -> Array:
+    """The arrays below each other, vectors as rows."""
+    return concatenate([atleast_2d(part) for part in _parts(tup, "vstack")], 0)
+
+
+def dstack(tup: Sequence[ArrayLike]) -> Array:
+    """The arrays behind each other: along axis 2."""
+    return concatenate([atleast_3d(part) for part in _parts(tup, "dstack")], 2)
+
+
+def column_stack(tup: Sequence[ArrayLike]) -> Array:
+    """The arrays side by side, vectors as columns."""
+    parts = _parts(tup, "column_stack")
+    columns = [transpose(atleast_2d(x)) if x.ndim < 2 else x for x in parts]
+    return concatenate(columns, 1)
+
+
+def block(arrays: Any) -> Array:
+    """Nested lists of arrays joined: the innermost ones along the last axis."""
+    depth = _depth(arrays)
+    leaves = _parts(_leaves(arrays), "block")
+    rank = max(depth, *(leaf.ndim for leaf in leaves))
+    parts = iter([reshape(x, (1,) * (rank - x.ndim) + x.shape) for x in leaves])
+
+    def joined(nested: Any, level: int) -> Array:
+        if not isinstance(nested, list):
+            return next(parts)
+        inner = [joined(part, level + 1) for part in nested]
+        return concatenate(inner, rank - depth + level)
+
+    return joined(arrays, 0)
+
+
+def _depth(nested: Any) -> int:
+    if not isinstance(nested, list):
+        return 0
+    depths = {_depth(part) for part in nested}
+    if len(depths) != 1:
+        fail("shape-mismatch", "block needs lists that are nested equally deep")
+    return 1 + depths.pop()
+
+
+def _leaves(nested: Any) -> list[Any]:
+    if not isinstance(nested, list):
+        return [nested]
+    return [leaf for part in nested for leaf in _leaves(part)]
+
+
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
+    """`values` behind `arr`; both flattened without `axis`."""
+    return concatenate([arr, values], axis)
+
+
+# ---- cutting into parts -------------------------------------------------------------
+
+
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """`ary` in equal parts, or cut at indices."""
+    x = lift(ary)
+    number = one_axis(x, axis)
+    if isinstance(indices_or_sections, (tuple, list, np.ndarray)):
+        return _cut_at(x, number, list(indices_or_sections))
+    sections = _sections(indices_or_sections)
+    size = x.shape[number]
+    part = size // sections
+    if part * sections != size:
+        fail(
+            "shape-mismatch",
+            f"axis {axis} of {x.type} does not provably divide by {sections}",
+            "use array_split, or promise multiple_of of the size",
+        )
+    return [cut(x, number, part * i, part) for i in range(sections)]
+
+
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """`ary` in parts of nearly equal size (the first are larger), or cut at indices."""
+    x = lift(ary)
+    number = one_axis(x, axis)
+    if isinstance(indices_or_sections, (tuple, list, np.ndarray)):
+        return _cut_at(x, number, list(indices_or_sections))
+    sections = _sections(indices_or_sections)
+    size = x.shape[number]
+    part, larger = size // sections, size % sections
+    starts = [part * i + minimum(larger, i) for i in range(sections + 1)]
+    ends = zip(starts, starts[1:], strict=False)
+    return [cut(x, number, start, stop - start) for start, stop in ends]
+
+
+def _sections(count: Any) -> int:
+    number = int(count)
+    if number < 1:
+        fail("shape-mismatch", f"expected 1 section or more; got {count}")
+    return number
+
+
+def _cut_at(x: Array, axis: int, indices: list[Any]) -> list[Array]:
+    cuts = [0, *indices, None]
+    ends = zip(cuts, cuts[1:], strict=False)
+    return [narrowed(x, axis, slice(start, stop)) for start, stop in ends]
+
+
+def _split_along(axis: int) -> Callable[[ArrayLike, Any], list[Array]]:
+    def along(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+        return split(ary, indices_or_sections, axis)
+
+    along.__doc__ = f"aotc.numpy.split along axis {axis}."
+    return along
+
+
+vsplit, dsplit = _split_along(0), _split_along(2)
+
+
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+    """aotc.numpy.split along axis 1, or 0 for vectors."""
+    x = lift(ary)
+    return split(x, indices_or_sections, 0 if x.ndim == 1 else 1)
+
+
+# ---- at fixed positions -------------------------------------------------------------
+
+
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
+    """`arr` without the elements at fixed positions along `axis`."""
+    x, number = (ravel(arr), 0) if axis is None else (lift(arr), axis)
+    number = one_axis(x, number)
+    if isinstance(obj, (int, np.integer)):
+        return _without_one(x, number, int(obj))
+    size = _fixed(x, number)
+    places = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    _require_positions(x, number, places, size)
+    kept = np.delete(np.arange(size), places.astype("i8"))
+    return take(x, kept.astype("i4"), number)
+
+
+def _without_one(x: Array, axis: int, position: int) -> Array:
+    narrowed(x, axis, position)  # it must be there
+    after = position + 1 if position != -1 else x.shape[axis]
+    parts = [narrowed(x, axis, slice(position)), narrowed(x, axis, slice(after, None))]
+    return concatenate(parts, axis)
+
+
+def insert(
+    arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None
+) -> Array:
+    """`values` before fixed positions of `arr` along `axis`."""
+    x, number = (ravel(arr), 0) if axis is None else (lift(arr), axis)
+    number = one_axis(x, number)
+    x, new = one_dtype(x, values)
+    if np.size(obj) == 1 and not isinstance(obj, slice):
+        new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
+        new = moveaxis(new, 0, number) if np.ndim(obj) == 0 else new
+        new = broadcast_to(new, _with_size(x, number, new.shape[number]))
+        start = int(np.asarray(obj).item())
+        parts = (slice(start), slice(start, None))
+        before, after = (narrowed(x, number, part) for part in parts)
+        return concatenate([before, new, after], number)
+    size = _fixed(x, number)
+    places = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    _require_positions(x, number, places, size + 1)
+    new = broadcast_to(new, _with_size(x, number, places.size))
+    order = np.insert(np.arange(size), places, size + np.arange(places.size))
+    return take(concatenate([x, new], number), order.astype("i4"), number)
+
+
+def _with_size(x: Array, axis: int, size: Size) -> Shape:
+    return (*x.shape[:axis], size, *x.shape[axis + 1 :])
+
+
+def _fixed(x: Array, axis: int) -> int:
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        fail(
+            "symbolic-size",
+            f"several positions along axis {axis} of {x.type} need its size fixed",
+        )
+    return size
+
+
+def _require_positions(x: Array, axis: int, places: Any, end: int) -> None:
+    """Refuse positions that are no integers of -size up to `end`."""
+    integers = places.dtype.kind in "iu" or not places.size
+    size = x.shape[axis]
+    if not integers or ((places < -size) | (places >= end)).any():
+        fail(
+            "bad-index",
+            f"expected positions of axis {axis} of {x.type}; got {places.tolist()}",
+        )

@@ -1,0 +1,112 @@
+"""Functions of `aotc.numpy` that reduce over axes and leave out NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from aotc import dtypes
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift
+from aotc.numpy import reducing
+from aotc.numpy.elementwise import isnan, logical_not, where
+from aotc.numpy.reducing import highest, lowest
+
+
+def without_nan(a: ArrayLike, instead: float) -> Array:
+    """`a` with `instead` in the place of NaN."""
+    x = lift(a)
+    return where(isnan(x), instead, x) if dtypes.is_float(x.dtype) else x
+
+
+def _numbers(x: Array) -> Array:
+    """A mask of what is not NaN."""
+    return logical_not(isnan(x))
+
+
+def nansum(
+    a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+) -> Array:
+    """The sum over `axis` of what is not NaN."""
+    return reducing.sum(without_nan(a, 0.0), axis, dtype, keepdims=keepdims)
+
+
+def nanprod(
+    a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+) -> Array:
+    """The product over `axis` of what is not NaN."""
+    return reducing.prod(without_nan(a, 1.0), axis, dtype, keepdims=keepdims)
+
+
+def nanmax(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """The largest element over `axis` that is not NaN; NaN if all are."""
+    return _nan_extreme(reducing.max, lowest, a, axis, keepdims)
+
+
+def nanmin(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """The smallest element over `axis` that is not NaN; NaN if all are."""
+    return _nan_extreme(reducing.min, highest, a, axis, keepdims)
+
+
+def _nan_extreme(
+    reduce: Callable[..., Array],
+    worst: Callable[[str], float],
+    a: ArrayLike,
+    axis: Any,
+    keepdims: bool,
+) -> Array:
+    x = lift(a)
+    if not dtypes.is_float(x.dtype):
+        return reduce(x, axis, keepdims=keepdims)
+    found = reduce(without_nan(x, worst(x.dtype)), axis, keepdims=keepdims)
+    none = reducing.all(isnan(x), axis, keepdims=keepdims)
+    return where(none, math.nan, found)
+
+
+def nanmean(
+    a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+) -> Array:
+    """The mean over `axis` of what is not NaN; NaN if all are."""
+    x = as_float(a)
+    return reducing.mean(x, axis, dtype, keepdims=keepdims, where=_numbers(x))
+
+
+def nanvar(
+    a: ArrayLike,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> Array:
+    """The variance over `axis` of what is not NaN."""
+    x = as_float(a)
+    return reducing.var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_numbers(x))
+
+
+def nanstd(
+    a: ArrayLike,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> Array:
+    """The square root of `nanvar`."""
+    x = as_float(a)
+    return reducing.std(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_numbers(x))
+
+
+def nanargmax(
+    a: ArrayLike, axis: int | None = None, *, keepdims: bool = False
+) -> Array:
+    """The position (i32) of the first largest number; 0 if all are NaN."""
+    return reducing.argmax(without_nan(a, -math.inf), axis, keepdims=keepdims)
+
+
+def nanargmin(
+    a: ArrayLike, axis: int | None = None, *, keepdims: bool = False
+) -> Array:
+    """The position (i32) of the first smallest number; 0 if all are NaN."""
+    return reducing.argmin(without_nan(a, math.inf), axis, keepdims=keepdims)

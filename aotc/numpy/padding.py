@@ -1,0 +1,141 @@
+"""`aotc.numpy.pad`: elements around an array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.types import Dim, Size, bounds
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, lift
+from aotc.frontends.places import fail
+from aotc.frontends.sizes import describe_contracts
+from aotc.frontends.tracing import emit
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.cutting import cut
+from aotc.numpy.gathering import take
+from aotc.numpy.joining import concatenate
+from aotc.numpy.shaping import flip
+
+Pair = tuple[Size, Size]
+
+
+def pad(
+    array: ArrayLike,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+) -> Array:
+    """`array` with elements around it, (before, after) per axis.
+
+    Modes are "constant", "edge", "reflect", "symmetric" and "wrap". Beyond NumPy,
+    widths may be symbolic sizes, and with "constant" negative ones cut elements off.
+    """
+    x = lift(array)
+    widths = _widths(x, pad_width)
+    if mode == "constant":
+        return _constant(x, widths, constant_values)
+    if mode not in _MODES:
+        known = ", ".join(["constant", *_MODES])
+        fail("bad-padding", f"expected a mode of {known}; got {mode!r}")
+    for axis, (low, high) in enumerate(widths):
+        if (low, high) != (0, 0):
+            x = _along(x, axis, low, high, mode)
+    return x
+
+
+def _widths(x: Array, pad_width: Any) -> list[Pair]:
+    """One (before, after) per axis, of a number, a pair, or a pair for each axis."""
+    given = np.asarray(pad_width, object)
+    try:
+        pairs = np.broadcast_to(given, (x.ndim, 2)).tolist()
+    except ValueError:
+        pairs = [("", "")]
+    if not all(_is_size(n) for pair in pairs for n in pair):
+        fail(
+            "bad-padding",
+            f"expected integers (before, after) for each of the {x.ndim} axes; got "
+            f"{pad_width}",
+        )
+    return [(low, high) for low, high in pairs]
+
+
+def _is_size(n: Any) -> bool:
+    return isinstance(n, (int, np.integer, Dim)) and not isinstance(n, bool)
+
+
+def _constant(x: Array, widths: list[Pair], value: Any) -> Array:
+    if np.ndim(value):
+        fail("bad-padding", f"expected one number as constant_values; got {value}")
+    return emit(
+        "pad",
+        x,
+        low=tuple(low for low, _ in widths),
+        high=tuple(high for _, high in widths),
+        interior=(0,) * x.ndim,
+        value=float(value),
+    )
+
+
+# ---- elements of the array itself ---------------------------------------------------
+
+
+def _along(x: Array, axis: int, low: Size, high: Size, mode: str) -> Array:
+    size = x.shape[axis]
+    parts, beyond = _MODES[mode]
+    if min(bounds(low)[0], bounds(high)[0]) < 0:
+        fail(
+            "bad-padding",
+            f"expected widths of 0 or more for mode '{mode}'; got {(low, high)}",
+        )
+    if all(bounds(size - beyond - width)[0] >= 0 for width in (low, high)):
+        return concatenate(parts(x, axis, low, high), axis)
+    if isinstance(size, Dim) or isinstance(low, Dim) or isinstance(high, Dim):
+        fail(
+            "symbolic-size",
+            f"axis {axis} of {x.type} is not provably long enough to be padded by "
+            f"{(low, high)} with mode '{mode}'; promised: {describe_contracts()}",
+            f"promise a min of the size of at least {max(low, high) + beyond}"
+            if isinstance(low, int) and isinstance(high, int)
+            else None,
+        )
+    if not size:
+        fail("bad-padding", f"mode '{mode}' has nothing to repeat in {x.type}")
+    order = np.pad(np.arange(size, dtype="i4"), (low, high), mode)  # type: ignore[call-overload]
+    return take(x, order, axis)
+
+
+def _edge(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
+    def repeated(position: Size, count: Size) -> Array:
+        shape = list(x.shape)
+        shape[axis] = count
+        return broadcast_to(cut(x, axis, position, 1), shape)
+
+    return [repeated(0, low), x, repeated(x.shape[axis] - 1, high)]
+
+
+def _reflected(skipped: int) -> Callable[[Array, int, Size, Size], list[Array]]:
+    """Mirror images, without the outermost `skipped` elements."""
+
+    def parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
+        before = cut(x, axis, skipped, low)
+        after = cut(x, axis, x.shape[axis] - skipped - high, high)
+        return [flip(before, axis), x, flip(after, axis)]
+
+    return parts
+
+
+def _wrapped(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
+    return [cut(x, axis, x.shape[axis] - low, low), x, cut(x, axis, 0, high)]
+
+
+# mode → (the parts to join, by how much an axis must be longer than a width)
+_MODES: dict[str, tuple[Callable[[Array, int, Size, Size], list[Array]], int]] = {
+    "edge": (_edge, 0),
+    "reflect": (_reflected(1), 1),
+    "symmetric": (_reflected(0), 0),
+    "wrap": (_wrapped, 0),
+}

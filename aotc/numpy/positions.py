@@ -1,0 +1,177 @@
+"""Arrays of positions: what they may be, how they meet, and what they pick.
+
+A mode says what becomes of positions out of bounds: "raise" refuses those that are
+known and takes the nearest element for those that the model computes, "clip" always
+takes the nearest, "wrap" starts again at the other end, "fill" gives a fixed value.
+Negative positions count from the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Shape, format_shape
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, astype, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to
+from aotc.numpy.elementwise import (
+    add,
+    bitwise_and,
+    greater_equal,
+    less,
+    remainder,
+    where,
+)
+
+# ---- what may be a position ---------------------------------------------------------
+
+
+def integers(positions: ArrayLike) -> Array:
+    """An array of positions; refuses masks and floats."""
+    array = integers_or_mask(positions)
+    if array.dtype == "bool":
+        fail_mask()
+    return array
+
+
+def integers_or_mask(positions: ArrayLike) -> Array:
+    """An array of positions or a mask; nothing at all is no positions."""
+    array = lift(positions)
+    if array.size == 0 and isinstance(positions, (list, tuple)):
+        return Array(data=np.zeros(array.shape, "i4"))
+    if array.dtype not in (*dtypes.INTEGERS, "bool"):
+        fail("bad-index", f"expected integer indices; got {array.type}")
+    return array
+
+
+def fail_mask() -> NoReturn:
+    """Refuse a mask that stands where positions are expected."""
+    fail(
+        "bad-index",
+        "a mask selects a number of elements that only values decide",
+        "use aotc.numpy.where",
+    )
+
+
+def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
+    """Where a known mask over axes of `x` from `axis` is true, along each of them."""
+    if mask._data is None or not mask.ndim:
+        fail_mask()
+    covered = x.shape[axis : axis + mask.ndim]
+    if covered != mask.shape:
+        fail(
+            "bad-index",
+            f"expected a mask of the shape {format_shape(covered)}, from which it "
+            f"selects in {x.type}; got {format_shape(mask.shape)}",
+        )
+    return [Array(data=found.astype("i4")) for found in np.nonzero(mask._data)]
+
+
+def unified(arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Arrays of positions in one dtype and shape."""
+    names = {array.dtype for array in arrays}
+    if len(names) > 1:
+        wide = any(dtypes.bits(name) == 64 or name == "u32" for name in names)
+        arrays = [astype(array, "i64" if wide else "i32") for array in arrays]
+    return tuple(broadcast_arrays(*arrays))
+
+
+# ---- out of bounds ------------------------------------------------------------------
+
+
+def counted(x: Array, axis: int, positions: Array, mode: str) -> Array:
+    """Positions along an axis counted from its front, as `mode` says."""
+    if mode == "wrap":
+        wide = _widened(positions)
+        return remainder(wide, lift(x.shape[axis], wide.dtype))
+    if mode == "raise":
+        _require_inside(x, axis, positions)
+    if positions.dtype not in dtypes.SIGNED:
+        return positions
+    size, known = x.shape[axis], positions._data
+    if known is not None and isinstance(size, int):
+        return _narrowed(np.where(known < 0, known.astype("i8") + size, known))
+    wide = _widened(positions)
+    return where(less(wide, 0), add(wide, x.shape[axis]), wide)
+
+
+def _widened(positions: Array) -> Array:
+    """In a dtype that can hold the size of an axis."""
+    narrow = dtypes.bits(positions.dtype) < 32
+    return astype(positions, "i32") if narrow else positions
+
+
+def _narrowed(known: Any) -> Array:
+    """Known positions in i32 where they fit."""
+    fits = (np.abs(known) < 1 << 31).all()
+    return Array(data=known.astype("i4" if fits else "i8"))
+
+
+def _require_inside(x: Array, axis: int, positions: Array) -> None:
+    size, known = x.shape[axis], positions._data
+    if known is None or not isinstance(size, int):
+        return
+    outside = known[(known < -size) | (known >= size)]
+    if outside.size:
+        wrong = outside.flat[0]
+        fail("bad-index", f"index {wrong} is out of bounds for axis {axis} of {x.type}")
+
+
+# ---- reading ------------------------------------------------------------------------
+
+
+def index_maps(
+    rank: int, axes: Sequence[int], count: int, place: int
+) -> dict[str, tuple[int, ...]]:
+    """The maps of a gather whose index axes, `count` of them, go to `place`."""
+    kept = [*range(place), *range(place + count, rank - len(axes) + count)]
+    along = tuple(range(place, place + count))
+    return {"axes": tuple(axes), "along": along, "kept": tuple(kept)}
+
+
+def gathered(
+    x: Array,
+    arrays: Sequence[Array],
+    axes: Sequence[int],
+    place: int,
+    mode: str,
+    fill: Any = None,
+) -> Array:
+    """`x` at arrays of positions along `axes`, whose axes go to `place`."""
+    pairs = list(zip(axes, arrays, strict=True))
+    found = unified([counted(x, axis, positions, mode) for axis, positions in pairs])
+    maps = index_maps(x.ndim, axes, found[0].ndim, place)
+    return read(x, found, maps, mode, fill)
+
+
+def read(
+    x: Array, indices: Sequence[Array], maps: dict[str, Any], mode: str, fill: Any
+) -> Array:
+    """A gather; with mode "fill", `fill` (NaN or 0) out of bounds."""
+    if mode != "fill":
+        return emit("gather", x, *indices, **maps, mode="clip")
+    value = (np.nan if dtypes.is_float(x.dtype) else 0) if fill is None else fill
+    if isinstance(value, (int, float)) and value == 0:
+        return emit("gather", x, *indices, **maps, mode="drop")
+    found = emit("gather", x, *indices, **maps, mode="clip")
+    inside = _inside(x, indices, maps, found.shape)
+    return where(inside, found, lift(value, x.dtype))
+
+
+def _inside(
+    x: Array, indices: Sequence[Array], maps: dict[str, Any], shape: Shape
+) -> Array:
+    """Which of the elements that are read are elements of `x`."""
+    inside = lift(True)
+    for axis, positions in zip(maps["axes"], indices, strict=True):
+        size = lift(x.shape[axis], positions.dtype)
+        within = bitwise_and(greater_equal(positions, 0), less(positions, size))
+        inside = bitwise_and(inside, within)
+    spread = broadcast_to(inside, indices[0].shape)
+    return emit("broadcast", spread, shape=shape, axes=maps["along"])

@@ -1,0 +1,91 @@
+"""Functions of `aotc.numpy` that tell kinds of numbers apart, and how near they are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift
+from aotc.numpy.elementwise import (
+    absolute,
+    add,
+    common_floats,
+    equal,
+    isnan,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    multiply,
+    subtract,
+    where,
+)
+from aotc.numpy.reducing import all as every
+
+
+def isinf(x: ArrayLike, /) -> Array:
+    """Whether x is plus or minus infinity."""
+    return equal(absolute(as_float(x)), math.inf)
+
+
+def isposinf(x: ArrayLike, /) -> Array:
+    """Whether x is plus infinity."""
+    return equal(as_float(x), math.inf)
+
+
+def isneginf(x: ArrayLike, /) -> Array:
+    """Whether x is minus infinity."""
+    return equal(as_float(x), -math.inf)
+
+
+def isfinite(x: ArrayLike, /) -> Array:
+    """Whether x is neither NaN nor infinite."""
+    return less(absolute(as_float(x)), math.inf)
+
+
+def nan_to_num(
+    x: ArrayLike,
+    *,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Array:
+    """`x` with numbers for NaN and infinities: the greatest finite ones by default."""
+    array = lift(x)
+    if not dtypes.is_float(array.dtype):
+        return array
+    most = float(np.finfo(dtypes.to_numpy(array.dtype)).max)
+    above = where(isposinf(array), most if posinf is None else posinf, array)
+    both = where(isneginf(array), -most if neginf is None else neginf, above)
+    return where(isnan(array), nan, both)
+
+
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Array:
+    """Whether `|a - b| <= atol + rtol * |b|`; infinities are near themselves only."""
+    x, y = common_floats(a, b)
+    distance, bound = absolute(subtract(x, y)), add(multiply(absolute(y), rtol), atol)
+    near = logical_and(less_equal(distance, bound), isfinite(y))
+    near = logical_or(near, equal(x, y))
+    if not equal_nan:
+        return near
+    return logical_or(near, logical_and(isnan(x), isnan(y)))
+
+
+def allclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Array:
+    """Whether all elements are close; see `isclose`."""
+    return every(isclose(a, b, rtol, atol, equal_nan))

@@ -1,0 +1,148 @@
+"""Functions of `aotc.numpy` that sum products; all of them are `dot_general`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.dtypes import canonical
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, one_dtype
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.axes import axis_list, one_axis
+from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
+from aotc.numpy.elementwise import multiply, subtract
+from aotc.numpy.shaping import ravel, reshape, roll, squeeze
+
+AxisPair = tuple[Sequence[int], Sequence[int]]
+
+
+def dot_general(
+    x: ArrayLike,
+    y: ArrayLike,
+    contract: AxisPair,
+    batch: AxisPair = ((), ()),
+    dtype: Any = None,
+) -> Array:
+    """Sum of products over the axes `contract` for each index of the axes `batch`.
+
+    Result axes: batch, the rest of x, the rest of y. `dtype` may be wider than the
+    operands': products of i8 summed in i32.
+    """
+    x, y = one_dtype(x, y)
+    return emit(
+        "dot_general",
+        x,
+        y,
+        lhs_batch=tuple(batch[0]),
+        rhs_batch=tuple(batch[1]),
+        lhs_contract=tuple(contract[0]),
+        rhs_contract=tuple(contract[1]),
+        dtype="" if dtype is None else canonical(dtype),
+    )
+
+
+def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The matrix product over the last axis of x1 and the second-last of x2."""
+    x, y = one_dtype(x1, x2)
+    if not x.ndim or not y.ndim:
+        fail(
+            "shape-mismatch", f"matmul needs at least one axis; got {x.type}, {y.type}"
+        )
+    inner = _second_last(y)
+    if x.shape[-1] != y.shape[inner]:
+        fail(
+            "shape-mismatch",
+            f"matmul of {x.type} and {y.type}: the sizes {x.shape[-1]} and "
+            f"{y.shape[inner]} of the summed axes differ",
+        )
+    if y.ndim <= 2:
+        return dot_general(x, y, ((x.ndim - 1,), (inner,)))
+    return _batched_matmul(x, y)
+
+
+def _second_last(y: Array) -> int:
+    """The axis of a right operand that products sum over."""
+    return max(y.ndim - 2, 0)
+
+
+def _batched_matmul(x: Array, y: Array) -> Array:
+    vector = x.ndim == 1
+    x = reshape(x, (1, x.shape[0])) if vector else x
+    batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x = broadcast_to(x, batch + x.shape[-2:])
+    y = broadcast_to(y, batch + y.shape[-2:])
+    rank = len(batch)
+    axes = tuple(range(rank))
+    result = dot_general(x, y, ((rank + 1,), (rank,)), (axes, axes))
+    return squeeze(result, rank) if vector else result
+
+
+def dot(a: ArrayLike, b: ArrayLike) -> Array:
+    """NumPy's dot: the last axis of a with the second-last of b, without batches."""
+    x, y = one_dtype(a, b)
+    if not x.ndim or not y.ndim:
+        return multiply(x, y)
+    return dot_general(x, y, ((x.ndim - 1,), (_second_last(y),)))
+
+
+def inner(a: ArrayLike, b: ArrayLike) -> Array:
+    """Sum of products over the last axis of both."""
+    x, y = one_dtype(a, b)
+    if not x.ndim or not y.ndim:
+        return multiply(x, y)
+    return dot_general(x, y, ((x.ndim - 1,), (y.ndim - 1,)))
+
+
+def outer(a: ArrayLike, b: ArrayLike) -> Array:
+    """All products of an element of a with one of b."""
+    x, y = one_dtype(a, b)
+    return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
+
+
+def vdot(a: ArrayLike, b: ArrayLike) -> Array:
+    """Sum of products of all elements."""
+    return dot(ravel(a), ravel(b))
+
+
+def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
+    """Sum of products over `axes`: a count, or a pair of axis lists."""
+    x, y = one_dtype(a, b)
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            fail("bad-axis", f"cannot sum over {axes} axes of {x.type} and {y.type}")
+        axes = (range(x.ndim - axes, x.ndim), range(axes))
+    left, right = axis_list(x, axes[0]), axis_list(y, axes[1])
+    if len(left) != len(right):
+        fail("bad-axis", f"expected as many axes of both arrays; got {axes}")
+    return dot_general(x, y, (left, right))
+
+
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
+    """Every element of `a` times the whole of `b`, in its place."""
+    x, y = one_dtype(a, b)
+    rank = max(x.ndim, y.ndim)
+    x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    y = reshape(y, (1,) * (rank - y.ndim) + y.shape)
+    pairs = list(zip(x.shape, y.shape, strict=True))
+    blocks = multiply(
+        reshape(x, [size for n, _ in pairs for size in (n, 1)]),
+        reshape(y, [size for _, n in pairs for size in (1, n)]),
+    )
+    return reshape(blocks, [n * m for n, m in pairs])
+
+
+def cross(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
+    """The vector at right angles to two vectors of three elements along `axis`."""
+    x, y = common(a, b)
+    number = one_axis(x, axis)
+    if x.shape[number] != 3:
+        fail("shape-mismatch", f"expected 3 elements along axis {axis}; got {x.type}")
+
+    def turned(v: Array, by: int) -> Array:
+        return roll(v, -by, number)
+
+    return subtract(
+        multiply(turned(x, 1), turned(y, 2)), multiply(turned(x, 2), turned(y, 1))
+    )

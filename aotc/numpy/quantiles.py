@@ -1,0 +1,161 @@
+"""Order statistics: median, quantiles and percentiles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.places import fail
+from aotc.numpy.axes import rising_axes, without
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.elementwise import (
+    add,
+    floor,
+    isnan,
+    logical_not,
+    maximum,
+    minimum,
+    multiply,
+    subtract,
+    where,
+)
+from aotc.numpy.ordering import sort, taken_along
+from aotc.numpy.reducing import any as any_of
+from aotc.numpy.reducing import sum as total
+from aotc.numpy.shaping import moveaxis, ravel, reshape, transpose
+
+METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """The value below which the part `q` (from 0 to 1) of the elements lies.
+
+    Between two elements by `method`: linear, lower, higher, midpoint or nearest. NaN if
+    any element is. The axes of `q` come first.
+    """
+    return _quantile(a, q, axis, method, keepdims, skip_nan=False)
+
+
+def nanquantile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """`quantile` of what is not NaN."""
+    return _quantile(a, q, axis, method, keepdims, skip_nan=True)
+
+
+def percentile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """`quantile`, with `q` from 0 to 100."""
+    return quantile(a, as_float(q) / 100, axis, method=method, keepdims=keepdims)
+
+
+def nanpercentile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """`nanquantile`, with `q` from 0 to 100."""
+    return nanquantile(a, as_float(q) / 100, axis, method=method, keepdims=keepdims)
+
+
+def median(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """The middle element, or the mean of the two in the middle; NaN if any is."""
+    return quantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
+
+
+def nanmedian(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """`median` of what is not NaN."""
+    return nanquantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
+
+
+def _quantile(
+    a: ArrayLike, q: ArrayLike, axis: Any, method: str, keepdims: bool, skip_nan: bool
+) -> Array:
+    x, parts = as_float(a), as_float(q)
+    _check(parts, method)
+    axes = rising_axes(x, axis)
+    rows = _rows(x, axes)
+    wanted = astype(ravel(parts), rows.dtype)
+    found = _of_rows(sort(rows), wanted, method, skip_nan)
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
+    rest = shape if keepdims else [x.shape[i] for i in without(x, axes)]
+    return reshape(moveaxis(found, -1, 0), [*parts.shape, *rest])
+
+
+def _check(parts: Array, method: str) -> None:
+    if method not in METHODS:
+        fail(
+            "bad-mode", f"expected a method out of {', '.join(METHODS)}; got {method!r}"
+        )
+    if parts._data is not None and np.any((parts._data < 0) | (parts._data > 1)):
+        fail("bad-range", "expected quantiles from 0 to 1 (percentiles from 0 to 100)")
+
+
+def _rows(x: Array, axes: tuple[int, ...]) -> Array:
+    """`x` with `axes` flattened into one, the last."""
+    others = without(x, axes)
+    moved = transpose(x, [*others, *axes])
+    size: Any = math.prod(x.shape[i] for i in axes)
+    if isinstance(size, int) and size == 0:
+        fail("empty-reduction", f"expected elements along {axes} of {x.type}")
+    return reshape(moved, [*(x.shape[i] for i in others), size])
+
+
+def _of_rows(rows: Array, parts: Array, method: str, skip_nan: bool) -> Array:
+    """The quantiles along the last axis of sorted rows."""
+    missing = isnan(rows)
+    shape = (*rows.shape[:-1], *parts.shape)
+    if skip_nan:
+        count = total(logical_not(missing), -1, keepdims=True)
+        last = maximum(astype(count, parts.dtype) - 1, 0)
+    else:
+        size = rows.shape[-1]
+        last = lift(float(size - 1) if isinstance(size, int) else size - 1, parts.dtype)
+    place = multiply(broadcast_to(parts, shape), broadcast_to(last, shape))
+    found = _between(rows, place, last, method)
+    if skip_nan:
+        return found
+    spoiled = any_of(missing, -1, keepdims=True)
+    return where(broadcast_to(spoiled, shape), math.nan, found)
+
+
+def _between(rows: Array, place: Array, last: Array, method: str) -> Array:
+    """The elements at fractional places along the last axis."""
+    below = floor(place)
+    above = minimum(add(below, 1), last)
+    share = subtract(place, below)
+    if method == "nearest":
+        even = subtract(below, multiply(floor(below / 2), 2))
+        share = where((share > 0.5) | ((share == 0.5) & (even > 0)), 1.0, 0.0)
+    elif method != "linear":
+        middle = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}[method]
+        share = where(share > 0, middle, 0.0)
+    axis = rows.ndim - 1
+    low, high = (taken_along(rows, astype(at, "i32"), axis) for at in (below, above))
+    mixed = add(low, multiply(share, subtract(high, low)))
+    return where(share == 0, low, where(share == 1, high, mixed))

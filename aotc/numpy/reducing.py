@@ -1,0 +1,318 @@
+"""Functions of `aotc.numpy` that reduce over axes."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.dialects.types import Size, element_count
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy import elementwise as each
+from aotc.numpy.axes import one_axis, rising_axes
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.shaping import ravel, reshape
+
+
+def kept(result: Array, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
+    """`result`, reduced from x over `axes`, with axes of size 1 for them if asked."""
+    if not keepdims:
+        return result
+    return reshape(result, [1 if i in axes else n for i, n in enumerate(x.shape)])
+
+
+def _reduce(name: str, x: Array, axis: Any, keepdims: bool) -> Array:
+    axes = rising_axes(x, axis)
+    return kept(emit(name, x, axes=axes), x, axes, keepdims)
+
+
+def _summable(a: ArrayLike, dtype: Any) -> Array:
+    """In the asked dtype, or its own; bool is counted in i32."""
+    x = lift(a)
+    return astype(x, dtype or ("i32" if x.dtype == "bool" else x.dtype))
+
+
+def chosen(x: Array, where: Any, neutral: Any) -> Array:
+    """`x` where the mask holds, and what does not count elsewhere."""
+    if where is None:
+        return x
+    mask = lift(where)
+    if mask.dtype != "bool":
+        fail("dtype-mismatch", f"expected `where` to be a bool array; got {mask.type}")
+    return each.where(broadcast_to(mask, x.shape), x, neutral)
+
+
+def lowest(dtype: str) -> float | int:
+    """The number that no maximum is below."""
+    return -math.inf if dtypes.is_float(dtype) else integer_bounds(dtype)[0]
+
+
+def highest(dtype: str) -> float | int:
+    """The number that no minimum is above."""
+    return math.inf if dtypes.is_float(dtype) else integer_bounds(dtype)[1]
+
+
+# ---- totals -------------------------------------------------------------------------
+
+
+def sum(  # noqa: A001 - NumPy's name
+    a: ArrayLike,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The sum over `axis`, in the dtype of `a`; bool is counted in i32."""
+    x = chosen(_summable(a, dtype), where, 0)
+    total = _reduce("reduce_sum", x, axis, keepdims)
+    return total if initial is None else each.add(total, initial)
+
+
+def prod(
+    a: ArrayLike,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The product over `axis`, in the dtype of `a`; bool is counted in i32."""
+    x = chosen(_summable(a, dtype), where, 1)
+    total = _reduce("reduce_prod", x, axis, keepdims)
+    return total if initial is None else each.multiply(total, initial)
+
+
+def max(  # noqa: A001 - NumPy's name
+    a: ArrayLike,
+    axis: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The largest element over `axis` (and `initial`); NaN if any is."""
+    return _extreme("max", a, axis, keepdims, initial, where)
+
+
+def min(  # noqa: A001 - NumPy's name
+    a: ArrayLike,
+    axis: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The smallest element over `axis` (and `initial`); NaN if any is."""
+    return _extreme("min", a, axis, keepdims, initial, where)
+
+
+def _extreme(
+    name: str, a: ArrayLike, axis: Any, keepdims: bool, initial: Any, where: Any
+) -> Array:
+    x = lift(a)
+    if x.dtype == "bool":
+        bits = astype(x, "i8")
+        return astype(_extreme(name, bits, axis, keepdims, initial, where), "bool")
+    if where is not None and initial is None:
+        fail(
+            "empty-reduction",
+            f"the {name} over elements chosen by `where` needs an `initial` value, "
+            "for the case that none is chosen",
+        )
+    worst = lowest(x.dtype) if name == "max" else highest(x.dtype)
+    x, axes = chosen(x, where, worst), rising_axes(x, axis)
+    join = each.maximum if name == "max" else each.minimum
+    if initial is not None and builtins.any(x.shape[i] == 0 for i in axes):
+        rest = [n for i, n in enumerate(x.shape) if i not in axes]
+        return kept(broadcast_to(lift(initial, x.dtype), rest), x, axes, keepdims)
+    found = _reduce(f"reduce_{name}", x, axes, keepdims)
+    return found if initial is None else join(found, initial)
+
+
+def ptp(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """The distance from the smallest to the largest element over `axis`."""
+    largest, smallest = max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims)
+    return each.subtract(largest, smallest)
+
+
+def any(  # noqa: A001 - NumPy's name
+    a: ArrayLike,
+    axis: Any = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Whether any element holds."""
+    x = chosen(each.truth(a), where, False)
+    return each.not_equal(sum(x, axis, keepdims=keepdims), 0)
+
+
+def all(  # noqa: A001 - NumPy's name
+    a: ArrayLike,
+    axis: Any = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Whether all elements hold."""
+    doubts = each.logical_not(chosen(each.truth(a), where, True))
+    return each.equal(sum(doubts, axis, keepdims=keepdims), 0)
+
+
+def count_nonzero(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """How many elements (i32) are not zero."""
+    return sum(each.truth(a), axis, keepdims=keepdims)
+
+
+# ---- means --------------------------------------------------------------------------
+
+
+def mean(
+    a: ArrayLike,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The mean over `axis`, always a float; sizes may be symbolic."""
+    x = as_float(a) if dtype is None else astype(a, dtype)
+    total = sum(x, axis, keepdims=keepdims, where=where)
+    return each.divide(total, _count(x, axis, keepdims, where))
+
+
+def _count(
+    x: Array, axis: Any, keepdims: bool, where: Any, fewer: float = 0
+) -> ArrayLike:
+    """How many elements are reduced over; a float, so that zero divides to NaN."""
+    if where is not None:
+        ones = astype(broadcast_to(where, x.shape), x.dtype)
+        held = each.subtract(sum(ones, axis, keepdims=keepdims), fewer)
+        return each.maximum(held, 0)
+    axes = rising_axes(x, axis)
+    count: Size = element_count(tuple(x.shape[i] for i in axes))
+    if isinstance(count, int):
+        return float(builtins.max(count - fewer, 0))
+    held = each.subtract(lift(count, x.dtype), fewer)
+    return each.maximum(held, 0) if fewer else held
+
+
+def var(
+    a: ArrayLike,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The mean of squared distances from the mean, with `ddof` fewer in the count."""
+    x = as_float(a) if dtype is None else astype(a, dtype)
+    axes = rising_axes(x, axis)
+    centered = each.subtract(x, mean(x, axes, keepdims=True, where=where))
+    total = sum(each.square(centered), axes, keepdims=keepdims, where=where)
+    return each.divide(total, _count(x, axes, keepdims, where, ddof))
+
+
+def std(
+    a: ArrayLike,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The square root of `var`."""
+    spread = var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+    return each.sqrt(spread)
+
+
+def average(
+    a: ArrayLike,
+    axis: Any = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+) -> Any:
+    """The mean over `axis` by `weights`; with their sum if it is to be `returned`.
+
+    Weights have the shape of `a`, or are a vector along the one axis.
+    """
+    x = as_float(a)
+    axes = rising_axes(x, axis)
+    spread = broadcast_to(
+        1.0 if weights is None else _weights(x, weights, axis), x.shape
+    )
+    w = astype(spread, x.dtype)
+    total = sum(w, axes, keepdims=keepdims)
+    found = each.divide(sum(each.multiply(x, w), axes, keepdims=keepdims), total)
+    return (found, total) if returned else found
+
+
+def _weights(x: Array, weights: ArrayLike, axis: Any) -> Array:
+    w = lift(weights)
+    if w.shape == x.shape:
+        return w
+    if not isinstance(axis, int) or w.shape != (x.shape[one_axis(x, axis)],):
+        fail(
+            "shape-mismatch",
+            f"expected `weights` in the shape of {x.type}, or a vector along one axis "
+            f"of it; got {w.type}",
+        )
+    sizes = [1] * x.ndim
+    number = one_axis(x, axis)
+    return reshape(w, [*sizes[:number], w.shape[0], *sizes[number + 1 :]])
+
+
+# ---- positions ----------------------------------------------------------------------
+
+
+def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """The position (i32) of the first largest element."""
+    x = lift(a)
+    x = astype(x, "i8") if x.dtype == "bool" else x
+    if axis is None:
+        return kept(emit("argmax", ravel(x), axis=0), x, range(x.ndim), keepdims)
+    number = one_axis(x, axis)
+    return kept(emit("argmax", x, axis=number), x, (number,), keepdims)
+
+
+def argmin(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """The position (i32) of the first smallest element."""
+    x = lift(a)
+    flipped = each.negative(x) if dtypes.is_float(x.dtype) else each.invert(x)
+    return argmax(flipped, axis, keepdims=keepdims)
+
+
+# ---- more ---------------------------------------------------------------------------
+
+
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
+) -> Array:
+    """The area under `y` at `x` (or in steps of `dx`) by straight lines."""
+    values = as_float(y)
+    number = one_axis(values, axis)
+    before = (slice(None),) * number
+    later, earlier = (*before, slice(1, None)), (*before, slice(None, -1))
+    steps: ArrayLike = dx
+    if x is not None:
+        places = as_float(x)
+        if places.ndim == 1:
+            rest = [1] * (values.ndim - number - 1)
+            steps = reshape(places[1:] - places[:-1], (-1, *rest))
+        else:
+            steps = places[later] - places[earlier]
+    means = each.divide(each.add(values[later], values[earlier]), 2)
+    return sum(each.multiply(means, steps), number)

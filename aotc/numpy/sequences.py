@@ -1,0 +1,153 @@
+"""Functions of `aotc.numpy` on neighbours: differences, convolution, polynomials."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from aotc.dialects.types import Dim, bounds
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.frontends.sizes import describe_contracts
+from aotc.frontends.tracing import emit
+from aotc.numpy.axes import one_axis, rising_axes
+from aotc.numpy.cutting import narrowed
+from aotc.numpy.elementwise import add, divide, multiply, subtract
+from aotc.numpy.joining import concatenate
+from aotc.numpy.padding import pad
+from aotc.numpy.products import dot
+from aotc.numpy.shaping import flip, ravel, reshape
+
+
+def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:
+    """Each element along `axis` less the one before it, `n` times over."""
+    x = lift(a)
+    if operator.index(n) < 0:
+        fail("bad-order", f"expected n to be 0 or more; got {n}")
+    number = one_axis(x, axis)
+    for _ in range(n):
+        later = narrowed(x, number, slice(1, None))
+        x = subtract(later, narrowed(x, number, slice(None, -1)))
+    return x
+
+
+def ediff1d(ary: ArrayLike, to_end: Any = None, to_begin: Any = None) -> Array:
+    """The differences of all elements, with more before and after them."""
+    x = diff(ravel(ary))
+    ends = [
+        None if end is None else ravel(lift(end, x.dtype)) for end in (to_begin, to_end)
+    ]
+    return concatenate([part for part in (ends[0], x, ends[1]) if part is not None])
+
+
+def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
+    """Central differences along each axis, one-sided at the ends.
+
+    Args:
+        f: at least two elements along each axis.
+        varargs: the distance between neighbours: one number, or one per axis.
+        axis: one or several; all without it. The result is a list for several.
+    """
+    x = as_float(f)
+    axes = rising_axes(x, axis)
+    steps = list(varargs) or [1.0]
+    if len(steps) not in (1, len(axes)) or any(isinstance(s, list) for s in steps):
+        fail(
+            "bad-spacing",
+            f"expected one number, or one for each of {len(axes)} axes; got {varargs}",
+        )
+    steps = steps * len(axes) if len(steps) == 1 else steps
+    slopes = [_slope(x, a, s) for a, s in zip(axes, steps, strict=True)]
+    return slopes[0] if len(slopes) == 1 else slopes
+
+
+def _slope(x: Array, axis: int, step: Any) -> Array:
+    if bounds(x.shape[axis])[0] < 2:
+        fail(
+            "shape-mismatch",
+            f"expected at least 2 elements along axis {axis} of {x.type}",
+        )
+
+    def difference(later: slice, earlier: slice, width: int) -> Array:
+        change = subtract(narrowed(x, axis, later), narrowed(x, axis, earlier))
+        return divide(change, multiply(lift(step, x.dtype), width))
+
+    first = difference(slice(1, 2), slice(0, 1), 1)
+    inner = difference(slice(2, None), slice(None, -2), 2)
+    last = difference(slice(-1, None), slice(-2, -1), 1)
+    return concatenate([first, inner, last], axis)
+
+
+# ---- convolution of vectors ---------------------------------------------------------
+
+
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
+    """Sums of products of two vectors, one of them backwards and moved along."""
+    x, kernel = _vectors(a, v)
+    if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
+        x, kernel = kernel, x
+    return _slid(x, flip(kernel), mode)
+
+
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
+    """Sums of products of two vectors, one of them moved along."""
+    x, kernel = _vectors(a, v)
+    if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
+        return flip(_slid(kernel, x, mode))
+    return _slid(x, kernel, mode)
+
+
+def _vectors(a: ArrayLike, v: ArrayLike) -> list[Array]:
+    x, y = one_dtype(a, v)
+    if x.ndim != 1 or y.ndim != 1 or 0 in (*x.shape, *y.shape):
+        fail(
+            "shape-mismatch",
+            f"expected two vectors with elements; got {x.type}, {y.type}",
+        )
+    return [x, y]
+
+
+def _is_longer(one: Array, other: Array) -> bool:
+    size, than = one.shape[0], other.shape[0]
+    return isinstance(size, int) and isinstance(than, int) and size > than
+
+
+def _slid(x: Array, kernel: Array, mode: str) -> Array:
+    """The products of `kernel` with each window of `x`."""
+    size, count = x.shape[0], kernel.shape[0]
+    if mode not in ("full", "same", "valid"):
+        fail("bad-mode", f"expected mode 'full', 'same' or 'valid'; got {mode!r}")
+    if isinstance(count, Dim):
+        fail("symbolic-size", f"one vector must have a fixed size; got {kernel.type}")
+    if mode == "full":
+        x = pad(x, count - 1)
+    elif mode == "same":
+        x = pad(x, (count // 2, count - 1 - count // 2))
+    elif bounds(size - count)[0] < 0:
+        fail(
+            "symbolic-size",
+            f"{count} elements are not provably inside of {x.type}; promised: "
+            f"{describe_contracts()}",
+            f"promise aotc.Dim('{size}', min={count}), or use mode 'full'",
+        )
+    image = reshape(x, (1, -1, 1))
+    windows = emit("windows", image, window=(count,), strides=(1,), dilation=(1,))
+    return dot(reshape(windows, windows.shape[1:3]), kernel)
+
+
+# ---- polynomials --------------------------------------------------------------------
+
+
+def polyval(p: ArrayLike, x: ArrayLike) -> Array:
+    """The polynomial with coefficients `p`, highest power first, at `x`."""
+    coefficients, at = one_dtype(p, x)
+    if coefficients.ndim != 1 or isinstance(coefficients.shape[0], Dim):
+        fail(
+            "shape-mismatch",
+            f"expected a vector of fixed size as p; got {coefficients.type}",
+        )
+    value = multiply(at, 0)
+    for number in range(int(coefficients.shape[0])):
+        value = add(multiply(value, at), coefficients[number])
+    return value

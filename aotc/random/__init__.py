@@ -1,0 +1,69 @@
+"""Random numbers as pure functions of a key: the functions of `jax.random`.
+
+A key is an array of two u32. It is a value like any other: split it, pass it on, keep
+it in `State`. Use a key once: split it for more. The same key gives the same numbers,
+bit for bit, in the reference evaluator, on every target, and in forward and backward
+passes: see Note [Exact functions] in `aotc.random.exact`. The numbers are Threefry's
+(`aotc.random.threefry`); they are aotc's own, not those that JAX draws.
+
+Derivatives, by kind:
+
+- `uniform`, `truncated_normal` and the gamma family (`gamma`, `beta`, `dirichlet`,
+  `chisquare`, `t`) are reparameterised: they have derivatives by their bounds and
+  parameters, the latter by implicit differentiation.
+- `normal`, `exponential`, `gumbel`, `laplace`, `logistic` and `cauchy` are standard:
+  write `mean + deviation * normal(key)`, which has derivatives by both.
+- `bernoulli`, `categorical`, `choice`, `permutation`, `randint`, `rademacher` and
+  `bits` are discrete: they have no derivative. The score-function estimator (Williams,
+  Machine Learning 8 (1992) 229) is the gradient of
+  `stop_gradient(reward) * log_probability`, where the log probability of what
+  `categorical` drew is that element of `aotc.nn.log_softmax(logits)`.
+
+Floats come in f32 and f64; f16 and bf16 are those of f32, rounded.
+"""
+
+from __future__ import annotations
+
+from aotc.random.distributions import (
+    bernoulli,
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    normal,
+    rademacher,
+    randint,
+    truncated_normal,
+    uniform,
+)
+from aotc.random.drawing import categorical, choice, permutation
+from aotc.random.gammas import beta, chisquare, dirichlet, gamma, loggamma, t
+from aotc.random.threefry import bits, fold_in, key, split
+
+__all__ = [
+    "bernoulli",
+    "beta",
+    "bits",
+    "categorical",
+    "cauchy",
+    "chisquare",
+    "choice",
+    "dirichlet",
+    "exponential",
+    "fold_in",
+    "gamma",
+    "gumbel",
+    "key",
+    "laplace",
+    "loggamma",
+    "logistic",
+    "normal",
+    "permutation",
+    "rademacher",
+    "randint",
+    "split",
+    "t",
+    "truncated_normal",
+    "uniform",
+]

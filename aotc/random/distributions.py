@@ -1,0 +1,288 @@
+"""Distributions of `aotc.random` that are functions of one uniform number.
+
+Standard ones are symmetric or nearly so, and are drawn by inverting the distribution
+from whichever end is nearer: `_tail` keeps 32 random bits (64 in f64) and all digits of
+small probabilities, so that tails reach far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.dialects.types import Shape
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, lift
+from aotc.frontends.places import fail
+from aotc.numpy.broadcasting import as_shape, broadcast_shapes, broadcast_to
+from aotc.random import exact
+from aotc.random.threefry import bits, words
+
+
+def float_dtypes(dtype: Any) -> tuple[str, str]:
+    """A float dtype as it is asked for, and the one that is computed in."""
+    name = dtypes.canonical(dtype)
+    if not dtypes.is_float(name):
+        fail("bad-dtype", f"expected a float dtype; got {name}")
+    return name, "f64" if name == "f64" else "f32"
+
+
+def parameters(*values: ArrayLike, shape: Any, dtype: str) -> tuple[list[Array], Shape]:
+    """The parameters of a distribution in `dtype` and in the shape of the draws.
+
+    For None the shape is theirs.
+    """
+    arrays = [np.asarray(value, dtype) for value in values]
+    found = broadcast_shapes(*(array.shape for array in arrays))
+    wanted = found if shape is None else as_shape(shape)
+    if broadcast_shapes(found, wanted) != wanted:
+        fail(
+            "shape-mismatch",
+            f"parameters of shape {found} do not fit draws of shape {wanted}",
+        )
+    return [broadcast_to(array, wanted) for array in arrays], wanted
+
+
+# ---- uniform ------------------------------------------------------------------------
+
+
+def uniform(
+    key: ArrayLike,
+    shape: Any = (),
+    dtype: Any = "f32",
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
+) -> Array:
+    """Uniform in [minval, maxval), in steps of 2**-24 of the range (f64: 2**-53).
+
+    Has derivatives by both bounds.
+    """
+    name, wide = float_dtypes(dtype)
+    unit = _unit(key, as_shape(shape), name)
+    if is_number(minval, 0) and is_number(maxval, 1):
+        return np.astype(unit, name)
+    (low, high), _ = parameters(minval, maxval, shape=shape, dtype=wide)
+    # the minimum is what `exact.product` is for, with a bound for narrow dtypes, too
+    drawn = np.astype(np.minimum(unit * (high - low), high - low) + low, name)
+    first, end = np.astype(low, name), np.astype(high, name)
+    return np.where(drawn < end, drawn, first)  # the sum may round up to the end
+
+
+def is_number(value: ArrayLike, number: float) -> bool:
+    """Whether `value` is that Python number."""
+    return isinstance(value, (int, float)) and value == number
+
+
+_UNIT_BITS = {"f32": 24, "f16": 11, "bf16": 8}
+
+
+def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
+    """Uniform in [0, 1), with as many bits as `dtype` has; in f32 or f64."""
+    first, second = words(key, shape)
+    if dtype == "f64":
+        high, low = np.astype(first >> 5, "f64"), np.astype(second >> 6, "f64")
+        return high * 2.0**-27 + low * 2.0**-53
+    count = _UNIT_BITS[dtype]
+    return np.astype(first >> (32 - count), "f32") * 2.0**-count
+
+
+def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
+    """True with probability `p`. Not differentiable."""
+    like = lift(p, "f32")
+    dtype = "f64" if like.dtype == "f64" else "f32"
+    (p,), wanted = parameters(like, shape=shape, dtype=dtype)
+    return np.less(uniform(key, wanted, dtype), p)
+
+
+def rademacher(key: ArrayLike, shape: Any = (), dtype: Any = "i32") -> Array:
+    """-1 or 1. Not differentiable."""
+    return 1 - 2 * np.astype(bits(key, shape) >> 31, dtype)
+
+
+def randint(
+    key: ArrayLike,
+    shape: Any,
+    minval: ArrayLike,
+    maxval: ArrayLike,
+    dtype: Any = "i32",
+) -> Array:
+    """Uniform integers in [minval, maxval), a range of at most 2**32.
+
+    No two probabilities differ by more than 2**-64. Not differentiable.
+    """
+    name = dtypes.canonical(dtype)
+    if name not in dtypes.INTEGERS:
+        fail("bad-dtype", f"expected an integer dtype; got {name}")
+    first, second = words(key, as_shape(shape))
+    if isinstance(minval, int) and isinstance(maxval, int):
+        _require_range(minval, maxval, name)
+        low, span = lift(minval, name), maxval - minval
+        if span == 1 << 32:
+            return np.astype(first, name) + low
+        reach = np.full_like(first, span)
+    else:
+        (low, high), _ = parameters(minval, maxval, shape=shape, dtype=name)
+        reach = np.astype(high - low, "u32")
+    below = _high_word(second, reach)
+    carry = (first * reach + below) < below
+    return np.astype(_high_word(first, reach) + np.astype(carry, "u32"), name) + low
+
+
+def _require_range(minval: int, maxval: int, dtype: str) -> None:
+    bounds = np_iinfo(dtype)
+    fits = bounds[0] <= minval < maxval <= bounds[1] + 1
+    if not fits or maxval - minval > 1 << 32:
+        fail(
+            "bad-range",
+            f"expected minval < maxval in the range of {dtype}, at most 2**32 apart; "
+            f"got {minval} and {maxval}",
+        )
+
+
+def np_iinfo(dtype: str) -> tuple[int, int]:
+    """The least and the largest integer of a dtype."""
+    width = dtypes.bits(dtype)
+    if dtype in dtypes.UNSIGNED:
+        return 0, (1 << width) - 1
+    return -(1 << (width - 1)), (1 << (width - 1)) - 1
+
+
+def _high_word(x: Array, y: Array) -> Array:
+    """The high 32 bits of a product of u32, by halves: not all targets have u64."""
+    x_high, x_low, y_high, y_low = x >> 16, x & 0xFFFF, y >> 16, y & 0xFFFF
+    first = x_high * y_low + ((x_low * y_low) >> 16)
+    second = x_low * y_high + (first & 0xFFFF)
+    return x_high * y_high + (first >> 16) + (second >> 16)
+
+
+# ---- standard distributions, by inversion -------------------------------------------
+
+
+def _tail(key: ArrayLike, shape: Shape, dtype: str) -> tuple[Array, Array]:
+    """A uniform number by its end: whether that is the lower one, and the distance.
+
+    The distance is in (0, 1/2], rounded once.
+    """
+    first, second = words(key, shape)
+    width = 32
+    if dtype == "f32":
+        width = 16
+        first, second = first >> 16, first & 0xFFFF
+    half = 1 << (width - 1)
+    high = np.astype(first & (half - 1), dtype) * 2.0**-width
+    low = (np.astype(second, dtype) + 0.5) * 2.0 ** (-2 * width)
+    return first < half, high + low
+
+
+def _standard(
+    key: ArrayLike,
+    shape: Any,
+    dtype: Any,
+    quantile: Callable[[Array, Array], Array],
+) -> Array:
+    """What `quantile` makes of the lower end and the distance from the end."""
+    name, wide = float_dtypes(dtype)
+    return np.astype(quantile(*_tail(key, as_shape(shape), wide)), name)
+
+
+def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    """The quantile of a distribution that is the same on both sides of zero."""
+
+    def quantile(lower: Array, distance: Array) -> Array:
+        value = size(distance)
+        return np.where(lower, -value, value)
+
+    return quantile
+
+
+def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+    """Standard normal, up to 6.3 deviations from zero (f64: 9.1)."""
+    return _standard(key, shape, dtype, _symmetric(exact.normal_quantile))
+
+
+def exponential(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+    """Exponential of mean 1."""
+    return _standard(key, shape, dtype, _minus_log)
+
+
+def _minus_log(lower: Array, distance: Array) -> Array:
+    """-ln u, as accurate for u near 1 as for u near 0."""
+    pairs = zip(
+        exact.logarithmic(distance),
+        exact.logarithmic_complement(distance),
+        strict=True,
+    )
+    f, e = (np.where(lower, below, above) for below, above in pairs)
+    return -exact.log_of((f, e))
+
+
+def gumbel(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+    """Standard Gumbel: the limit of maxima, `-ln(-ln u)`."""
+    return _standard(key, shape, dtype, lambda *tail: -exact.log(_minus_log(*tail)))
+
+
+def laplace(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+    """Standard Laplace: exponential to both sides."""
+
+    def size(distance: Array) -> Array:
+        return -exact.log(2.0 * distance)
+
+    return _standard(key, shape, dtype, _symmetric(size))
+
+
+def logistic(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+    """Standard logistic, `ln(u / (1 - u))`."""
+
+    def size(distance: Array) -> Array:
+        complement = exact.log_of(exact.logarithmic_complement(distance))
+        return complement - exact.log(distance)
+
+    return _standard(key, shape, dtype, _symmetric(size))
+
+
+def cauchy(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+    """Standard Cauchy, `tan(pi (u - 1/2))`."""
+    return _standard(key, shape, dtype, _symmetric(exact.cotangent))
+
+
+# ---- truncated normal ---------------------------------------------------------------
+
+_FARTHEST = 11.0  # beyond, probabilities come near the smallest numbers of f32
+
+
+def truncated_normal(
+    key: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    shape: Any = None,
+    dtype: Any = "f32",
+) -> Array:
+    """Standard normal between two bounds, with derivatives by both.
+
+    A bound farther out than 11 counts as infinite.
+    """
+    name, wide = float_dtypes(dtype)
+    (low, high), wanted = parameters(lower, upper, shape=shape, dtype=wide)
+    # from above zero to below it, where probabilities keep their digits
+    mirrored = low > 0.0
+    first, last = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
+    start, end = _cumulative(first), _cumulative(last)
+    place = start + exact.product(_unit(key, wanted, wide), end - start)
+    value = _quantile(place)
+    drawn = np.where(mirrored, -value, value)
+    return np.astype(np.minimum(np.maximum(drawn, low), high), name)
+
+
+def _cumulative(x: Array) -> Array:
+    tail = exact.normal_tail(-np.minimum(np.abs(x), _FARTHEST))
+    return np.where(x > 0.0, 1.0 - tail, tail)
+
+
+def _quantile(p: Array) -> Array:
+    """Of the standard normal distribution; 1 counts as the number before it."""
+    lower = p < 0.5
+    least = 2.0**-25 if p.dtype == "f32" else 2.0**-54
+    size = exact.normal_quantile(np.where(lower, p, np.maximum(1.0 - p, least)))
+    return np.where(lower, -size, size)

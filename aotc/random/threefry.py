@@ -1,0 +1,93 @@
+"""The generator behind `aotc.random`: Threefry-2x32 with 20 rounds, and its keys.
+
+It maps a key and a counter of two words to two words. The counter's first word says
+what for, so that draws, `split` and `fold_in` of one key never meet.
+
+Algorithm: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.dialects.types import Shape, element_count
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.broadcasting import as_shape
+
+_DRAW, _SPLIT, _FOLD = 0, 1, 2  # the counter's first word
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def key(seed: int) -> Array:
+    """The key of a seed: its high and low 32 bits."""
+    words = [(seed >> 32) & 0xFFFFFFFF, seed & 0xFFFFFFFF]
+    return lift(numpy.array(words, numpy.uint32))
+
+
+def split(key: ArrayLike, num: int = 2) -> Array:
+    """`num` independent keys, as an array [num, 2]."""
+    return np.stack(_words_of(key, _SPLIT, _counter((num,))), axis=1)
+
+
+def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
+    """A new key from a key and an integer, such as a step count."""
+    word = np.reshape(np.astype(data, "u32"), (1,))
+    return np.concatenate(_words_of(key, _FOLD, word))
+
+
+def bits(key: ArrayLike, shape: Any = (), dtype: Any = "u32") -> Array:
+    """Uniform unsigned integers: every bit is 0 or 1 alike."""
+    name = dtypes.canonical(dtype)
+    if name not in dtypes.UNSIGNED:
+        fail("bad-dtype", f"expected dtype u8, u16, u32 or u64; got {name}")
+    first, second = words(key, as_shape(shape))
+    if name != "u64":
+        return np.astype(first, name)
+    return (np.astype(first, name) << 32) | np.astype(second, name)
+
+
+def words(key: ArrayLike, shape: Shape) -> tuple[Array, Array]:
+    """Two words for each element of `shape`: the same ones in whatever shape."""
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        fail("bad-shape", f"expected sizes of 0 or more; got {shape}")
+    first, second = _words_of(key, _DRAW, _counter((element_count(shape),)))
+    return np.reshape(first, shape), np.reshape(second, shape)
+
+
+def _counter(shape: Shape) -> Array:
+    return emit("iota", shape=shape, axis=0, dtype="u32")
+
+
+def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
+    """The two words that the key gives for each number of `counter`."""
+    key = lift(key)
+    if key.dtype != "u32" or key.shape != (2,):
+        fail(
+            "bad-key",
+            f"expected a random key, u32[2]; got {key.type}",
+            "make one with aotc.random.key(seed) or split",
+        )
+    return list(threefry((key[0], key[1]), np.full_like(counter, purpose), counter))
+
+
+def threefry(key: tuple[Array, Array], x0: Array, x1: Array) -> tuple[Array, Array]:
+    """Threefry-2x32-20 of a counter `x0, x1` under a key; all words are u32."""
+    first, second = key
+    schedule = (first, second, first ^ second ^ _PARITY)
+    x0, x1 = x0 + schedule[0], x1 + schedule[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            x0 = x0 + x1
+            x1 = ((x1 << rotation) | (x1 >> (32 - rotation))) ^ x0
+        x0 = x0 + schedule[(group + 1) % 3]
+        x1 = x1 + schedule[(group + 2) % 3] + (group + 1)
+    return x0, x1

@@ -1,0 +1,44 @@
+"""SciPy's special functions on `Array`s, under the names of `scipy.special`."""
+
+from __future__ import annotations
+
+from aotc.special.functions import (
+    betaln,
+    digamma,
+    entr,
+    erf,
+    erfc,
+    erfinv,
+    expit,
+    gammaln,
+    log_ndtr,
+    logit,
+    ndtr,
+    ndtri,
+    polygamma,
+    xlog1py,
+    xlogy,
+)
+from aotc.special.log_sums import logsumexp
+
+psi = digamma
+
+__all__ = [
+    "betaln",
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfinv",
+    "expit",
+    "gammaln",
+    "log_ndtr",
+    "logit",
+    "logsumexp",
+    "ndtr",
+    "ndtri",
+    "polygamma",
+    "psi",
+    "xlog1py",
+    "xlogy",
+]

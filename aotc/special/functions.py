@@ -1,0 +1,170 @@
+"""Functions of `aotc.special`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+
+from aotc import dtypes
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit
+from aotc.numpy.elementwise import (
+    add,
+    common_floats,
+    equal,
+    greater,
+    isnan,
+    less,
+    logical_and,
+    logical_not,
+    logical_or,
+    multiply,
+    negative,
+    reciprocal,
+    square,
+    subtract,
+    where,
+)
+from aotc.numpy.exponential import log, log1p
+
+
+def _in_f32(function: Callable[..., Array]) -> Callable[..., Array]:
+    """`function` of floats, computed in f32 for the half-precision dtypes."""
+
+    @wraps(function)
+    def wide(*xs: ArrayLike) -> Array:
+        arrays = common_floats(*xs)
+        dtype = arrays[0].dtype
+        if dtypes.bits(dtype) > 16:
+            return function(*arrays)
+        return astype(function(*(astype(x, "f32") for x in arrays)), dtype)
+
+    return wide
+
+
+# ---- the error function and the normal distribution ---------------------------------
+
+
+def erf(x: ArrayLike, /) -> Array:
+    """The Gauss error function."""
+    return emit("erf", as_float(x))
+
+
+def erfc(x: ArrayLike, /) -> Array:
+    """`1 - erf(x)`, without cancellation."""
+    return emit("erfc", as_float(x))
+
+
+def erfinv(x: ArrayLike, /) -> Array:
+    """The inverse of erf; NaN beyond 1."""
+    return emit("erfinv", as_float(x))
+
+
+@_in_f32
+def ndtr(x: ArrayLike, /) -> Array:
+    """The probability that a standard normal number is at most x."""
+    return multiply(erfc(multiply(x, -math.sqrt(0.5))), 0.5)
+
+
+@_in_f32
+def ndtri(p: ArrayLike, /) -> Array:
+    """The inverse of ndtr."""
+    return multiply(erfinv(subtract(multiply(p, 2), 1)), math.sqrt(2))
+
+
+@_in_f32
+def log_ndtr(x: ArrayLike, /) -> Array:
+    """The logarithm of ndtr, without underflow."""
+    x = lift(x)
+    far, terms = (-20.0, 10) if x.dtype == "f64" else (-8.0, 6)
+    is_far, is_above = less(x, far), greater(x, 0)
+    outside = _log_ndtr_far_out(where(is_far, x, far), terms)
+    near = where(is_far, far, x)
+    above = log1p(negative(ndtr(negative(where(is_above, near, 0)))))
+    below = log(ndtr(where(is_above, 0, near)))
+    return where(is_far, outside, where(is_above, above, below))
+
+
+def _log_ndtr_far_out(x: Array, terms: int) -> Array:
+    """By the asymptotic series 1 - 1/x**2 + 3/x**4 - 15/x**6 + … for negative x."""
+    inverse = reciprocal(square(x))
+    series = multiply(inverse, 0)
+    for k in range(terms, 0, -1):
+        # each term is the one before it times -(2k - 1) / x**2
+        series = multiply(multiply(inverse, 1 - 2 * k), add(series, 1))
+    bell = add(multiply(square(x), 0.5), math.log(2 * math.pi) / 2)
+    return subtract(log1p(series), add(bell, log(negative(x))))
+
+
+# ---- logistic -----------------------------------------------------------------------
+
+
+def expit(x: ArrayLike, /) -> Array:
+    """`1 / (1 + e**-x)`."""
+    return emit("logistic", as_float(x))
+
+
+def logit(x: ArrayLike, /) -> Array:
+    """`log(x / (1 - x))`, the inverse of expit."""
+    x = as_float(x)
+    return subtract(log(x), log1p(negative(x)))
+
+
+# ---- entropy ------------------------------------------------------------------------
+
+
+def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """`x * log(y)`, and 0 for x = 0 whatever y; the derivative at (0, 0) is 0."""
+    x, y = common_floats(x, y)
+    ordinary = logical_and(greater(y, 0), less(y, math.inf))
+    return _times_log(log, x, y, ordinary)
+
+
+def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """`x * log(1 + y)`, and 0 for x = 0 whatever y."""
+    x, y = common_floats(x, y)
+    ordinary = logical_and(greater(y, -1), less(y, math.inf))
+    return _times_log(log1p, x, y, ordinary)
+
+
+def _times_log(
+    function: Callable[[Array], Array], x: Array, y: Array, ordinary: Array
+) -> Array:
+    """`x * function(y)`, where x = 0 asks for no logarithm that is not finite."""
+    vanishing = logical_and(equal(x, 0), logical_not(logical_or(ordinary, isnan(y))))
+    return multiply(x, function(where(vanishing, 1, y)))
+
+
+def entr(x: ArrayLike, /) -> Array:
+    """`-x * log(x)`, 0 at 0, and minus infinity below."""
+    x = as_float(x)
+    return where(less(x, 0), -math.inf, negative(xlogy(x, x)))
+
+
+# ---- gamma --------------------------------------------------------------------------
+
+
+def gammaln(x: ArrayLike, /) -> Array:
+    """The logarithm of `|gamma(x)|`; infinite at 0, -1, -2, …"""
+    return emit("lgamma", as_float(x))
+
+
+def digamma(x: ArrayLike, /) -> Array:
+    """The derivative of `gammaln`; NaN at 0, -1, -2, …"""
+    return polygamma(0, x)
+
+
+def polygamma(n: int, x: ArrayLike) -> Array:
+    """The derivative number n of digamma."""
+    if not isinstance(n, int) or n < 0:
+        fail("bad-order", f"expected an order n, 0 or a greater int; got {n!r}")
+    return emit("polygamma", as_float(x), order=n)
+
+
+@_in_f32
+def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """The logarithm of `|gamma(a) gamma(b) / gamma(a + b)|`."""
+    return subtract(add(gammaln(a), gammaln(b)), gammaln(add(a, b)))

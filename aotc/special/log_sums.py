@@ -1,0 +1,52 @@
+"""Sums of exponentials, by their logarithms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float
+from aotc.frontends.tracing import emit
+from aotc.numpy.axes import rising_axes, without
+from aotc.numpy.elementwise import (
+    absolute,
+    add,
+    equal,
+    less,
+    multiply,
+    subtract,
+    where,
+)
+from aotc.numpy.exponential import exp
+from aotc.numpy.reducing import lowest
+from aotc.numpy.reducing import max as largest
+from aotc.numpy.reducing import sum as total_over
+from aotc.numpy.shaping import reshape
+
+
+def logsumexp(
+    a: ArrayLike,
+    axis: Any = None,
+    b: ArrayLike | None = None,
+    *,
+    keepdims: bool = False,
+) -> Array:
+    """ln(the sum of b e**a over `axis`), b = 1 without it (SciPy's).
+
+    Shifted by the largest element, so that nothing overflows. The derivative is the
+    softmax; it is zero where the sum is.
+    """
+    x = as_float(a)
+    axes = rising_axes(x, axis)
+    top = largest(
+        emit("stop_gradient", x), axes, keepdims=True, initial=lowest(x.dtype)
+    )
+    finite = less(absolute(top), math.inf)
+    shift = where(finite, top, 0.0)
+    parts = exp(subtract(x, shift))
+    total = total_over(parts if b is None else multiply(parts, b), axes, keepdims=True)
+    empty = equal(total, 0.0)
+    logarithm = emit("log", where(empty, 1.0, total))
+    found = where(empty, -math.inf, add(logarithm, shift))
+    return found if keepdims else reshape(found, [x.shape[i] for i in without(x, axes)])

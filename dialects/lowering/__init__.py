@@ -1,0 +1,351 @@
+"""What `lower` rules are written with: linalg on tensors, sizes as index values.
+
+A `Lowering` belongs to one function. Lowered values are tensors without encodings and
+with signless integers; their symbolic type travels beside them, in the graph op. Sizes
+are affine expressions over symbols, and the function's inputs say what each symbol is.
+"""
+
+import math as pymath
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects import affine
+from aotc.dialects.attributes import Array
+from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.types import (
+    Dim,
+    Shape,
+    Size,
+    Tensor,
+    lowered_element,
+    lowered_type,
+    same_count,
+)
+from aotc.mlir import affine as affine_ops
+from aotc.mlir import arith, ir, linalg, tensor
+
+AffineMap = Any
+Body = Callable[..., Any]
+
+
+class Lowering:
+    """Emits linalg at the current insertion point.
+
+    Args:
+        symbols: the index value of every symbol of the function.
+    """
+
+    def __init__(self, symbols: list[Any]) -> None:
+        self.symbols = symbols
+
+    # ---- sizes and scalars ----------------------------------------------------------
+
+    def index(self, value: int) -> Any:
+        """A constant of type index."""
+        return arith.ConstantOp(ir.IndexType.get(), value).result
+
+    def size(self, size: Size) -> Any:
+        """A size as an index value."""
+        if isinstance(size, int):
+            return self.index(size)
+        return self._index_of(size.expr)
+
+    def _index_of(self, expr: Any) -> Any:
+        """An expression: affine.apply, and arith where it says min or max."""
+        if not affine.has_extremum(expr):
+            count = affine.symbol_count([expr])
+            operands = list(self.symbols[:count])
+            return apply_map(ir.AffineMap.get(0, count, [expr]), operands)
+        found = affine.extremum(expr)
+        if found is not None:
+            kind, *both = found
+            return _EXTREMA[kind](*map(self._index_of, both))
+        pair = [ir.AffineSymbolExpr.get(0), ir.AffineSymbolExpr.get(1)]
+        node = ir.AffineMap.get(0, 2, [type(expr).get(*pair)])
+        sides = [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
+        return apply_map(node, list(map(self._index_of, sides)))
+
+    def dynamic_sizes(self, shape: Shape) -> list[Any]:
+        """Index values of the symbolic sizes of `shape`."""
+        return [self.size(size) for size in shape if isinstance(size, Dim)]
+
+    def scalar(self, dtype: str, value: float | int | bool) -> Any:
+        """A constant of element type `dtype`."""
+        element = lowered_element(dtype)
+        if dtypes.is_float(dtype):
+            attr = ir.FloatAttr.get(element, float(value))
+        else:
+            attr = ir.IntegerAttr.get(element, _wrapped(dtype, int(value)))
+        return arith.ConstantOp(element, attr).result
+
+    def constant(self, array: Any, dtype: str) -> Any:
+        """A dense constant."""
+        mlir_type = lowered_type(Tensor(np.shape(array), dtype))
+        if dtype in dtypes.UNSIGNED:
+            array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
+        return arith.ConstantOp(mlir_type, Array.encode(array)).result
+
+    # ---- tensors --------------------------------------------------------------------
+
+    def empty(self, of: Tensor) -> Any:
+        """A tensor without defined elements."""
+        sizes = [n if isinstance(n, int) else self.size(n) for n in of.shape]
+        return tensor.EmptyOp(sizes, lowered_element(of.dtype)).result
+
+    def full(self, of: Tensor, value: Any) -> Any:
+        """A tensor with every element `value` (an element or a Python number)."""
+        if isinstance(value, (bool, int, float)):
+            value = self.scalar(of.dtype, value)
+        return linalg.fill(value, outs=[self.empty(of)])
+
+    def generic(
+        self,
+        inputs: Sequence[Any],
+        maps: Sequence[AffineMap],
+        init: Any,
+        iterators: Sequence[str],
+        body: Body,
+    ) -> Any:
+        """One `linalg.generic` with one result.
+
+        Args:
+            inputs: tensors read.
+            maps: one indexing map per input, and one for the result.
+            init: the tensor that the result starts from.
+            iterators: `parallel` or `reduction` per loop.
+            body: gets the input elements and the accumulator, returns the new element.
+        """
+        kinds = ir.ArrayAttr.get(
+            [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
+        )
+        op = linalg.GenericOp(
+            [init.type],
+            list(inputs),
+            [init],
+            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            kinds,
+        )
+        elements = [value.type.element_type for value in [*inputs, init]]
+        block = op.regions[0].blocks.append(*elements)
+        with ir.InsertionPoint(block):
+            linalg.YieldOp([body(*block.arguments)])
+        return op.results[0]
+
+    def pointwise(self, inputs: Sequence[Any], result: Tensor, body: Body) -> Any:
+        """One element of each input → one element of the result; equal shapes."""
+        identity = ir.AffineMap.get_identity(result.rank)
+        return self.generic(
+            inputs,
+            [identity] * (len(inputs) + 1),
+            self.empty(result),
+            ["parallel"] * result.rank,
+            lambda *elements: body(*elements[:-1]),
+        )
+
+    def convert(self, x: Any, source: Tensor, dtype: str) -> Any:
+        """`x` as elements of `dtype`; nothing when it has that dtype."""
+        if source.dtype == dtype:
+            return x
+        body = conversion(source.dtype, dtype)
+        return self.pointwise([x], source.with_dtype(dtype), body)
+
+    def reduce(
+        self, x: Any, result: Tensor, axes: Sequence[int], start: Any, body: Body
+    ) -> Any:
+        """Reduce `axes` of x: `body(total, element)`, from `start`.
+
+        Args:
+            x: the tensor.
+            result: the type of the result.
+            axes: those that disappear.
+            start: an element or a Python number.
+            body: returns the new total.
+        """
+        rank = x.type.rank
+        loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
+        kept = [loops[axis] for axis in range(rank) if axis not in axes]
+        return self.generic(
+            [x],
+            [ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, kept)],
+            self.full(result, start),
+            ["reduction" if axis in axes else "parallel" for axis in range(rank)],
+            lambda element, total: body(total, element),
+        )
+
+    def computed(self, result: Tensor, body: Callable[[list[Any]], Any]) -> Any:
+        """Every element from its own indices: `body(indices)` returns the element."""
+        return self.generic(
+            [],
+            [ir.AffineMap.get_identity(result.rank)],
+            self.empty(result),
+            ["parallel"] * result.rank,
+            lambda _: body([self.loop_index(axis) for axis in range(result.rank)]),
+        )
+
+    def loop_index(self, axis: int) -> Any:
+        """Inside a body: the position along loop `axis`, an index value."""
+        return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
+
+    def extract(self, source: Any, indices: Sequence[Any]) -> Any:
+        """Inside a body: one element. IREE checks no bounds, so the caller must."""
+        return tensor.extract(source, list(indices))
+
+    def clamp_index(self, index: Any, last: Size) -> Any:
+        """The nearest of 0 … last on index values; 0 if there is none."""
+        return arith.maxsi(arith.minsi(index, self.size(last)), self.index(0))
+
+    def to_index(self, element: Any, dtype: str) -> Any:
+        """An integer element as an index value, by its sign."""
+        cast = arith.index_castui if dtype in dtypes.UNSIGNED else arith.index_cast
+        return cast(ir.IndexType.get(), element)
+
+    def slice(
+        self, source: Any, result: Tensor, start: Shape, strides: Sequence[int]
+    ) -> Any:
+        """`source[start::strides]` cut to the result's shape."""
+        dynamic = ir.ShapedType.get_dynamic_size()
+        return tensor.extract_slice(
+            lowered_type(result),
+            source,
+            self.dynamic_sizes(start),
+            self.dynamic_sizes(result.shape),
+            [],
+            [first if isinstance(first, int) else dynamic for first in start],
+            lowered_type(result).shape,
+            list(strides),
+        )
+
+    def element(self, source: Any, whole: Tensor, index: Any) -> Any:
+        """`source[index]`: one element along the leading axis, without it."""
+        result = whole.with_shape(whole.shape[1:])
+        sizes = lowered_type(result).shape
+        return tensor.extract_slice(
+            lowered_type(result),
+            source,
+            [index],
+            self.dynamic_sizes(result.shape),
+            [],
+            [_DYNAMIC, *[0] * result.rank],
+            [1, *sizes],
+            [1] * (result.rank + 1),
+        )
+
+    def pad(
+        self,
+        source: Any,
+        result: Tensor,
+        low: Sequence[Size],
+        high: Sequence[Size],
+        value: Any,
+    ) -> Any:
+        """`source` with `low`/`high` elements `value` before and after each axis."""
+        if all(size == 0 for size in (*low, *high)):
+            return source
+        if isinstance(value, (bool, int, float)):
+            value = self.scalar(result.dtype, value)
+        dynamic = ir.ShapedType.get_dynamic_size()
+        op = tensor.PadOp(
+            lowered_type(result),
+            source,
+            self.dynamic_sizes(tuple(low)),
+            self.dynamic_sizes(tuple(high)),
+            [size if isinstance(size, int) else dynamic for size in low],
+            [size if isinstance(size, int) else dynamic for size in high],
+        )
+        block = op.regions[0].blocks.append(*[ir.IndexType.get()] * result.rank)
+        with ir.InsertionPoint(block):
+            tensor.YieldOp(value)
+        return op.result
+
+    def reshape(self, source: Any, old: Tensor, new: Tensor) -> Any:
+        """The same elements in another shape: a collapse, then an expand."""
+        groups = reshape_groups(old.shape, new.shape)
+        middle = old.with_shape([pymath.prod(old.shape[a:b]) for (a, b), _ in groups])
+        value = source
+        if middle.rank != old.rank:
+            value = tensor.collapse_shape(
+                lowered_type(middle), value, [list(range(a, b)) for (a, b), _ in groups]
+            )
+        if middle.rank != new.rank:
+            value = tensor.expand_shape(
+                lowered_type(new),
+                value,
+                [list(range(a, b)) for _, (a, b) in groups],
+                self.dynamic_sizes(new.shape),
+                lowered_type(new).shape,
+            )
+        return value
+
+
+_DYNAMIC = -(2**63)  # MLIR's mark for an offset or size that is given as a value
+
+
+_EXTREMA = {"max": arith.maxsi, "min": arith.minsi}
+
+
+def apply_map(affine_map: Any, symbols: Sequence[Any]) -> Any:
+    """An index value from an expression over other index values."""
+    return affine_ops.AffineApplyOp(affine_map, symbols).result
+
+
+def _i64() -> Any:
+    return ir.IntegerType.get_signless(64)
+
+
+def _wrapped(dtype: str, value: int) -> int:
+    """An unsigned value as the signed one of the same bits."""
+    if dtype in dtypes.UNSIGNED and value >= 1 << (dtypes.bits(dtype) - 1):
+        return value - (1 << dtypes.bits(dtype))
+    return value
+
+
+Span = tuple[int, int]
+
+
+def reshape_groups(old: Shape, new: Shape) -> list[tuple[Span, Span]]:
+    """The finest split of two shapes into runs of axes with equal products.
+
+    `[batch, 8, 8, 4] → [batch, 256]` gives `[((0, 1), (0, 1)), ((1, 4), (1, 2))]`.
+    Trailing axes of size one join the last run.
+    """
+    groups: list[tuple[Span, Span]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        end_i, end_j = _matching_run(old, new, i, j)
+        groups.append(((i, end_i), (j, end_j)))
+        i, j = end_i, end_j
+    if groups and (i < len(old) or j < len(new)):
+        (a, _), (b, _) = groups[-1]
+        groups[-1] = ((a, len(old)), (b, len(new)))
+    return groups
+
+
+def _matching_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
+    """The shortest runs from `i` and `j` whose products are equal."""
+    ends = [
+        (a, b)
+        for a in range(i + 1, len(old) + 1)
+        for b in range(j + 1, len(new) + 1)
+        if same_count(old[i:a], new[j:b])
+    ]
+    return min(ends, key=sum, default=(len(old), len(new)))
+
+
+def by_kind(**ops: Any) -> Callable[..., Any]:
+    """A `lower` rule: one scalar operation per kind of dtype.
+
+    Args:
+        ops: `f` float, `i` signed, `u` unsigned, `b` bool, `f64` where it differs; each
+            maps operand elements to the result element.
+    """
+
+    def lower(low: Any, op: Any, *operands: Any) -> Any:
+        dtype = Tensor.of(op.operands[0]).dtype
+        kind = "b" if dtype == "bool" else {"u": "u", "i": "i"}.get(dtype[0], "f")
+        body = ops.get(dtype) or ops[kind]
+        return low.pointwise(operands, Tensor.of(op.results[0]), body)
+
+    return staticmethod(lower)

@@ -1,0 +1,136 @@
+"""From one dtype to another: the scalar bodies, their reference, and accumulators."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.lowering.scalars import (
+    comparison,
+    constant,
+    float_compare,
+    is_nan,
+    with_sign,
+)
+from aotc.dialects.types import lowered_element
+from aotc.mlir import arith, ir, math
+
+
+def accumulator(dtype: str) -> str:
+    """The dtype that sums of `dtype` are kept in: f32 for the half-precision ones."""
+    return "f32" if dtype in ("f16", "bf16") else dtype
+
+
+def conversion(source: str, target: str) -> Callable[[Any], Any]:
+    """The body that turns an element of dtype `source` into one of `target`."""
+    if target == "bool":
+        return _to_bool(source)
+    if dtypes.is_float(source):
+        return _from_float(source, target)
+    return _from_integer(source, target)
+
+
+def _to_bool(source: str) -> Callable[[Any], Any]:
+    return lambda x: comparison(source, "ne")(x, constant(x.type, 0))
+
+
+def _from_integer(source: str, target: str) -> Callable[[Any], Any]:
+    signed = source in dtypes.SIGNED
+    element = lowered_element(target)
+    if dtypes.is_float(target):
+        to_float = arith.sitofp if signed else arith.uitofp
+        wide = lowered_element(_not_half(target))
+        narrow = _bf16_bits if target == "bf16" else _rounded
+        return lambda x: narrow(to_float(wide, x), target)
+    width = 1 if source == "bool" else dtypes.bits(source)
+    if dtypes.bits(target) == width:
+        return lambda x: x
+    if dtypes.bits(target) < width:
+        return lambda x: arith.trunci(element, x)
+    extend = arith.extsi if signed else arith.extui
+    return lambda x: extend(element, x)
+
+
+def _from_float(source: str, target: str) -> Callable[[Any], Any]:
+    element = lowered_element(target)
+    if not dtypes.is_float(target):
+        return lambda x: _saturating(x, target, element)
+    if dtypes.bits(target) > dtypes.bits(source):
+        return lambda x: arith.extf(element, x)
+    if dtypes.bits(target) == dtypes.bits(source):  # f16 and bf16
+        return lambda x: arith.truncf(element, arith.extf(ir.F32Type.get(), x))
+    return lambda x: _rounded(x, target)
+
+
+def _not_half(dtype: str) -> str:
+    return "f32" if dtypes.bits(dtype) == 16 else dtype
+
+
+def _rounded(x: Any, target: str) -> Any:
+    """A float in a dtype that is not wider; to half precision by way of f32.
+
+    A direct conversion from f64 would call `__truncdfhf2`, which IREE's linker lacks.
+    """
+    for element in (lowered_element(_not_half(target)), lowered_element(target)):
+        if x.type != element:
+            x = arith.truncf(element, x)
+    return x
+
+
+def _bf16_bits(x: Any, _: str) -> Any:
+    """An f32 that is not NaN, rounded to even, by its bits.
+
+    For integers: LLVM makes one conversion of i32 → f32 → bf16, and that one is a call
+    to `__truncsfbf2`, which IREE's linker lacks.
+    """
+    i16, i32 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(32)
+    sixteen = constant(i32, 16)
+    bits = arith.bitcast(i32, x)
+    odd = arith.andi(arith.shrui(bits, sixteen), constant(i32, 1))
+    bits = arith.addi(bits, arith.addi(odd, constant(i32, 0x7FFF)))
+    high = arith.trunci(i16, arith.shrui(bits, sixteen))
+    return arith.bitcast(ir.BF16Type.get(), high)
+
+
+def integer_bounds(target: str) -> tuple[int, int]:
+    """The least and the greatest value of an integer dtype."""
+    info = np.iinfo(dtypes.to_numpy(target))
+    return int(info.min), int(info.max)
+
+
+def _saturating(x: Any, target: str, element: Any) -> Any:
+    """Towards zero, clamped to the range of `target`; NaN gives 0."""
+    if x.type.width == 16:
+        x = arith.extf(ir.F32Type.get(), x)
+    low, high = integer_bounds(target)
+    # `low` and the first number above `high` are powers of two, so they are exact
+    top = constant(x.type, float(high + 1))
+    above = float_compare("OGE", x, top)
+    below = float_compare("OLE", x, constant(x.type, float(low)))
+    invalid = arith.ori(above, below)
+    invalid = arith.ori(invalid, is_nan(x))
+    safe = arith.select(invalid, constant(x.type, 0.0), x)
+    whole = with_sign(math.floor(math.absf(safe)), safe)  # VMVX rounds to the nearest
+    value = _whole_to_integer(whole, target)
+    signed_high = -1 if target in dtypes.UNSIGNED else high
+    value = arith.select(above, constant(element, signed_high), value)
+    return arith.select(below, constant(element, low), value)
+
+
+def _whole_to_integer(x: Any, target: str) -> Any:
+    """A whole number in the range of `target`; below 32 bits by way of i32, as VMVX."""
+    element = lowered_element(target)
+    if dtypes.bits(target) < 32:
+        return arith.trunci(element, arith.fptosi(ir.IntegerType.get_signless(32), x))
+    return (arith.fptosi if target in dtypes.SIGNED else arith.fptoui)(element, x)
+
+
+def saturate_numpy(x: Any, target: Any) -> Any:
+    """The reference of `_saturating`."""
+    info = np.iinfo(target)
+    wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0)
+    inside = (wide > info.min) & (wide < float(info.max) + 1)
+    values = np.where(inside, wide, 0).astype(target)
+    values = np.where(wide >= float(info.max) + 1, np.array(info.max, target), values)
+    return np.where(wide <= info.min, np.array(info.min, target), values)

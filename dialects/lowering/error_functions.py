@@ -1,0 +1,124 @@
+"""Scalar bodies of the error function and its kin, with their references in NumPy.
+
+Each is a Chebyshev series of what is left when the steep part is divided out; the
+tables are in `coefficients`.
+"""
+
+import math as pymath
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.lowering import coefficients
+from aotc.dialects.lowering.approximations import chebyshev, polynomial
+from aotc.dialects.lowering.scalars import constant, float_compare, in_f32, with_sign
+from aotc.mlir import arith, ir, math
+
+
+def erf_numpy(x: Any) -> Any:
+    """The reference: the C library's erf, one element at a time."""
+    return np.vectorize(pymath.erf, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def erfc_numpy(x: Any) -> Any:
+    """The reference: the C library's erfc, one element at a time."""
+    return np.vectorize(pymath.erfc, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def erfinv_numpy(x: Any) -> Any:
+    """The reference: the normal quantile, and one step of Newton's method."""
+    return np.vectorize(_erfinv, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def _erfinv(x: float) -> float:
+    size = abs(float(x))
+    if not size < 1:
+        return pymath.copysign(pymath.inf if size == 1 else pymath.nan, x)
+    y = -NormalDist().inv_cdf((1 - size) / 2) / pymath.sqrt(2)
+    excess = pymath.erf(y) - size if size < 0.5 else (1 - size) - pymath.erfc(y)
+    y -= excess * pymath.sqrt(pymath.pi) / 2 * pymath.exp(y * y)
+    return pymath.copysign(y, x)
+
+
+def gelu_exact(x: Any) -> Any:
+    """x/2 (1 + erf(x / sqrt 2))."""
+    scaled = arith.mulf(x, constant(x.type, pymath.sqrt(0.5)))
+    value = erf(scaled)
+    return arith.mulf(
+        arith.mulf(constant(x.type, 0.5), x), arith.addf(constant(x.type, 1.0), value)
+    )
+
+
+def _erf_series() -> list[float]:
+    """erf(x)/x in powers of x**2, highest first; 2e-17 at |x| = 0.5."""
+    terms = [(-1) ** n / (pymath.factorial(n) * (2 * n + 1)) for n in range(14)]
+    return [2 / pymath.sqrt(pymath.pi) * term for term in reversed(terms)]
+
+
+def erf(x: Any) -> Any:
+    """In f64 a Taylor series below 0.5, and 1 - erfc above."""
+    if not isinstance(x.type, ir.F64Type):
+        return math.erf(x)
+    size = math.absf(x)
+    small = arith.mulf(x, polynomial(arith.mulf(x, x), _erf_series()))
+    tail = arith.subf(constant(x.type, 1.0), _erfc_of_size(size))
+    is_small = float_compare("OLT", size, constant(x.type, 0.5))
+    return arith.select(is_small, small, with_sign(tail, x))
+
+
+@in_f32
+def erfc(x: Any) -> Any:
+    """1 - erf x, without cancellation for positive x."""
+    tail = _erfc_of_size(math.absf(x))
+    beyond = arith.subf(constant(x.type, 2.0), tail)
+    negative = float_compare("OLT", x, constant(x.type, 0.0))
+    return arith.select(negative, beyond, tail)
+
+
+def _erfc_of_size(size: Any) -> Any:
+    """Erfc for x >= 0: (1 + 2x) exp(x**2) erfc(x) is smooth in (x - 3.75) / (x + 3.75).
+
+    The form of Shepherd and Laframboise, Mathematics of Computation 36 (1981) 249.
+    """
+    one = constant(size.type, 1.0)
+    x = arith.minimumf(size, constant(size.type, 30.0))  # erfc is 0 from there
+    k = constant(size.type, 3.75)
+    t = arith.divf(arith.subf(x, k), arith.addf(x, k))
+    series = chebyshev(t, coefficients.ERFC)
+    square = arith.mulf(x, x)
+    lost = math.fma(x, x, arith.negf(square))  # by rounding
+    decay = arith.mulf(math.exp(arith.negf(square)), arith.subf(one, lost))
+    scale = math.fma(constant(x.type, 2.0), x, one)
+    return arith.divf(arith.mulf(decay, series), scale)
+
+
+@in_f32
+def erfinv(x: Any) -> Any:
+    """The inverse of erf: its ratio to x is smooth in w = -log(1 - x**2).
+
+    The variable of Giles, GPU Computing Gems Jade Edition (2011) chapter 10.
+    """
+    one = constant(x.type, 1.0)
+    product = arith.mulf(arith.subf(one, x), arith.addf(one, x))
+    w = arith.negf(math.log(product))
+    s = math.sqrt(w)
+    ratio = _between(w, 0.0, 6.25, coefficients.ERFINV_CENTRE)
+    beyond = _between(s, 2.5, 4.0, coefficients.ERFINV_SLOPE)
+    ratio = arith.select(_above(w, 6.25), beyond, ratio)
+    if isinstance(x.type, ir.F64Type):  # in f32, sqrt(w) reaches 4 only at x = 1
+        beyond = _between(s, 4.0, 6.25, coefficients.ERFINV_TAIL)
+        ratio = arith.select(_above(s, 4.0), beyond, ratio)
+    infinity = constant(x.type, pymath.inf)
+    at_end = float_compare("OEQ", math.absf(x), one)
+    return arith.mulf(x, arith.select(at_end, infinity, ratio))
+
+
+def _between(x: Any, low: float, high: float, series: tuple[float, ...]) -> Any:
+    """A Chebyshev series on [low, high]."""
+    offset = arith.subf(x, constant(x.type, (low + high) / 2))
+    return chebyshev(arith.mulf(offset, constant(x.type, 2 / (high - low))), series)
+
+
+def _above(x: Any, bound: float) -> Any:
+    return float_compare("OGT", x, constant(x.type, bound))

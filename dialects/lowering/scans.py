@@ -1,0 +1,191 @@
+"""How running totals are lowered: by blocks, whatever the size.
+
+Note [scan in blocks]: IREE has no loop that carries a tensor without copying it, so a
+scan becomes elementwise generics, which it vectorises. A block of `BLOCK` elements is
+combined into its total; the totals are scanned in the same way; then y[i] combines the
+total before its block with the elements of the block up to i (Blelloch 1990, "Prefix
+sums and their applications"). That is `BLOCK` steps for each element, at any number of
+elements. A symbolic size gets as many levels of blocks as the largest one needs, which
+its contract may bound.
+
+All padding is by zeros, which the bodies replace by the neutral element: IREE 3.13
+cannot compile some programs that fill tensors of 64-bit elements with another number
+("'stream.yield' op used resource not listed in explicit captures").
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.lowering import Body, Lowering
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.types import Size, Tensor, bounds
+from aotc.mlir import arith, ir
+
+BLOCK = 8
+SYMBOLIC_LEVELS = 10  # BLOCK ** 11 > 2 ** 31
+
+Element = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """An associative operation on tuples of scalars.
+
+    Args:
+        combine: of two tuples, the earlier one first.
+        neutral: the tuple that changes nothing.
+    """
+
+    combine: Callable[[Element, Element], Element]
+    neutral: Sequence[float]
+
+
+class Blocks:
+    """The shapes of one level: `of` split along `axis` into `count` blocks."""
+
+    def __init__(self, of: Tensor, axis: int) -> None:
+        self.of, self.axis = of, axis
+        self.size: Size = of.shape[axis]
+        self.count: Size = (self.size + (BLOCK - 1)) // BLOCK
+        before, after = of.shape[:axis], of.shape[axis + 1 :]
+        self.padded = of.with_shape((*before, self.count * BLOCK, *after))
+        self.split = of.with_shape((*before, self.count, BLOCK, *after))
+        self.cut = of.with_shape((*before, self.count, 1, *after))
+        self.totals = of.with_shape((*before, self.count, *after))
+
+    def along(self, size: Size) -> tuple[Size, ...]:
+        """`size` for the axis, and 0 for the others."""
+        axes = range(self.of.rank)
+        return tuple(size if axis == self.axis else 0 for axis in axes)
+
+
+class Scan:
+    """Lowers running totals; see Note [scan in blocks].
+
+    Args:
+        low: the function under construction.
+        monoid: what is totalled.
+        reverse: whether the totals start at the end.
+    """
+
+    def __init__(self, low: Lowering, monoid: Monoid, reverse: bool) -> None:
+        self.low, self.monoid, self.reverse = low, monoid, reverse
+        self.order = list(range(BLOCK)[::-1] if reverse else range(BLOCK))
+
+    def __call__(
+        self, xs: Sequence[Any], of: Tensor, axis: int, levels: int = SYMBOLIC_LEVELS
+    ) -> list[Any]:
+        """The running totals of lowered tensors of type `of`, one for each."""
+        blocks = Blocks(of, axis)
+        elements = [part for x in xs for part in self._elements(x, blocks)]
+        before: list[Any] = []
+        if bounds(blocks.count)[1] > 1 and levels > 0:
+            folded = self._folded(elements, blocks)
+            totals = self(folded, blocks.totals, axis, levels - 1)
+            before = [self._delayed(total, blocks) for total in totals]
+        return [self._joined(y, blocks) for y in self._within(elements, before, blocks)]
+
+    def _elements(self, x: Any, blocks: Blocks) -> list[Any]:
+        """For each place in a block, a tensor: the element there of every block."""
+        low, split, none = self.low, blocks.split, blocks.along(0)
+        high = blocks.along(blocks.count * BLOCK - blocks.size)
+        x = low.pad(x, blocks.padded, none, high, 0)
+        x = low.reshape(x, blocks.padded, split)
+        parts = []
+        for place in range(BLOCK):
+            start = [0] * split.rank
+            start[blocks.axis + 1] = place
+            part = low.slice(x, blocks.cut, tuple(start), [1] * split.rank)
+            parts.append(low.reshape(part, blocks.cut, blocks.totals))
+        return parts
+
+    def _joined(self, y: Any, blocks: Blocks) -> Any:
+        """The blocks one after the other, without the padding."""
+        y = self.low.reshape(y, blocks.split, blocks.padded)
+        rank = blocks.of.rank
+        return self.low.slice(y, blocks.of, (0,) * rank, [1] * rank)
+
+    def _delayed(self, total: Any, blocks: Blocks) -> Any:
+        """The total up to the block before each."""
+        none, one, of = blocks.along(0), blocks.along(1), blocks.totals
+        low, high = (none, one) if self.reverse else (one, none)
+        sizes = [n + more for n, more in zip(of.shape, one, strict=True)]
+        padded = self.low.pad(total, of.with_shape(sizes), low, high, 0)
+        return self.low.slice(padded, of, high, [1] * of.rank)
+
+    # ---- bodies -------------------------------------------------------------------
+
+    def _folded(self, elements: Sequence[Any], blocks: Blocks) -> list[Any]:
+        """The total of each block."""
+
+        def body(*flat: Any) -> Element:
+            total = self._neutral(blocks)
+            for place in self.order:
+                element = self._element(flat, place, blocks)
+                total = self.monoid.combine(total, element)
+            return total
+
+        return [
+            self.low.pointwise(elements, blocks.totals, _part(body, number))
+            for number in range(len(self.monoid.neutral))
+        ]
+
+    def _within(
+        self, elements: Sequence[Any], before: Sequence[Any], blocks: Blocks
+    ) -> list[Any]:
+        """The total before each block, and the block's elements up to each place."""
+        low, split, axis = self.low, blocks.split, blocks.axis
+        reached = "sge" if self.reverse else "sle"
+
+        def body(*flat: Any) -> Element:
+            total = self._before(flat[: len(before)], blocks)
+            here = low.loop_index(axis + 1)
+            for place in self.order:
+                element = self._element(flat[len(before) : -1], place, blocks)
+                more = self.monoid.combine(total, element)
+                counts = int_compare(reached, low.index(place), here)
+                total = _choose(counts, more, total)
+            return total
+
+        loops = [ir.AffineDimExpr.get(loop) for loop in range(split.rank)]
+        read = ir.AffineMap.get(split.rank, 0, loops[: axis + 1] + loops[axis + 2 :])
+        inputs = [*before, *elements]
+        maps = [read] * len(inputs) + [ir.AffineMap.get_identity(split.rank)]
+        kinds = ["parallel"] * split.rank
+        return [
+            low.generic(inputs, maps, low.empty(split), kinds, _part(body, number))
+            for number in range(len(self.monoid.neutral))
+        ]
+
+    def _neutral(self, blocks: Blocks) -> Element:
+        return [self.low.scalar(blocks.of.dtype, x) for x in self.monoid.neutral]
+
+    def _before(self, totals: Element, blocks: Blocks) -> Element:
+        """The total before a block: neutral for the first one."""
+        if not totals:
+            return self._neutral(blocks)
+        first = self.low.size(blocks.count - 1 if self.reverse else 0)
+        block = self.low.loop_index(blocks.axis)
+        is_first = int_compare("eq", block, first)
+        return _choose(is_first, self._neutral(blocks), totals)
+
+    def _element(self, flat: Sequence[Any], place: int, blocks: Blocks) -> Element:
+        """The element at a place of a block: neutral in the padding."""
+        element = flat[place::BLOCK]
+        if blocks.size == blocks.count * BLOCK:
+            return element
+        block = self.low.loop_index(blocks.axis)
+        start = arith.muli(block, self.low.index(BLOCK))
+        position = arith.addi(start, self.low.index(place))
+        exists = int_compare("slt", position, self.low.size(blocks.size))
+        return _choose(exists, element, self._neutral(blocks))
+
+
+def _part(body: Callable[..., Element], number: int) -> Body:
+    return lambda *elements: body(*elements)[number]
+
+
+def _choose(condition: Any, yes: Element, no: Element) -> Element:
+    pairs = zip(yes, no, strict=True)
+    return [arith.select(condition, one, other) for one, other in pairs]

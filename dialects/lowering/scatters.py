@@ -1,0 +1,220 @@
+"""How scatters are compiled: `iree_linalg_ext.scatter` on a table of rows.
+
+The table has one row for each position that can be written (batches and indexed axes,
+taken together) and one column for each element of a window:
+
+    positions[n]      the row of update n, in range
+    updates[n, c]     what does not count ("drop") is the reduction's start
+    table[r, c]       the reduction over all updates of row r, in order
+
+Note [scatter]: IREE goes through the updates one after the other, at a cost of size(x)
++ size(updates) and in the same order on every target. The table starts as a fill, and x
+is combined with it afterwards, because IREE 3.13 writes into its caller's buffer where
+an op starts from an argument of the program. An x that is a fill is the start itself.
+"""
+
+import math as pymath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import dtypes as dt
+from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.conversion import accumulator, conversion
+from aotc.dialects.ops.indexing import IndexMap, positions
+from aotc.dialects.types import Tensor, element_count, lowered_element
+from aotc.mlir import arith, ir
+
+
+@dataclass(frozen=True)
+class Scattering:
+    """One scatter: what it writes into, what it writes, where, and how they combine.
+
+    Args:
+        x: the type of the whole.
+        updates: the type of what is written.
+        indices: the type of each array of indices.
+        at: how their axes belong together.
+        reduction: the class of the reduction op that combines.
+    """
+
+    x: Tensor
+    updates: Tensor
+    indices: Tensor
+    at: IndexMap
+    reduction: Any
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that updates are combined in."""
+        return accumulator(self.x.dtype)
+
+    @property
+    def combine(self) -> Any:
+        """The arith op that combines two elements."""
+        return self.reduction.combine["f" if dt.is_float(self.dtype) else self.dtype[0]]
+
+    @property
+    def start(self) -> float | int:
+        """What changes nothing when it is combined."""
+        start: float | int = self.reduction.start(self.dtype)
+        return start
+
+    @property
+    def rows(self) -> list[int]:
+        """The axes of x that say in which row an element is."""
+        return [*map(self.at.source, self.at.shared), *self.at.axes]
+
+    @property
+    def columns(self) -> list[int]:
+        """The axes of x that say in which column."""
+        return [self.at.source(axis) for axis in self.at.window]
+
+    @property
+    def spread(self) -> Tensor:
+        """The table with an axis for each axis of x."""
+        sizes = [self.x.shape[axis] for axis in (*self.rows, *self.columns)]
+        return Tensor(tuple(sizes), self.dtype)
+
+    @property
+    def table(self) -> Tensor:
+        """The table."""
+        return _matrix(self.spread, len(self.rows))
+
+
+def _matrix(kind: Tensor, leading: int) -> Tensor:
+    """The type with its `leading` axes as one, and the others as another."""
+    sizes = kind.shape[:leading], kind.shape[leading:]
+    return kind.with_shape([element_count(part) for part in sizes])
+
+
+def scattered(
+    low: Any, to: Scattering, x: Any, updates: Any, indices: Sequence[Any]
+) -> Any:
+    """The lowered result of a scatter."""
+    start = _filled_with(x)
+    if start is not None and to.dtype != to.x.dtype:
+        start = conversion(to.x.dtype, to.dtype)(start)
+    first = low.scalar(to.dtype, to.start) if start is None else start
+    written = _write(low, to, first, updates, indices)
+    written = _in_order_of_x(low, to, low.reshape(written, to.table, to.spread))
+    wide = to.x.with_dtype(to.dtype)
+    if start is None:
+        before = low.convert(x, to.x, to.dtype)
+        written = low.pointwise([before, written], wide, to.combine)
+    return low.convert(written, wide, to.x.dtype)
+
+
+def _filled_with(x: Any) -> Any:
+    """The scalar that a lowered tensor is filled with, or None."""
+    is_fill = not isinstance(x.owner, ir.Block) and x.owner.name == "linalg.fill"
+    return x.owner.operands[0] if is_fill else None
+
+
+def _in_order_of_x(low: Any, to: Scattering, written: Any) -> Any:
+    """The spread table with its axes in the order of x."""
+    order = [*to.rows, *to.columns]
+    if order == sorted(order):
+        return written
+    read = ir.AffineMap.get(len(order), 0, [ir.AffineDimExpr.get(a) for a in order])
+    return low.generic(
+        [written],
+        [read, ir.AffineMap.get_identity(len(order))],
+        low.empty(to.x.with_dtype(to.dtype)),
+        ["parallel"] * len(order),
+        lambda element, _: element,
+    )
+
+
+def _write(
+    low: Any, to: Scattering, start: Any, updates: Any, indices: Sequence[Any]
+) -> Any:
+    """The table with all updates; without any it is `start` everywhere."""
+    count = len(to.at.along)
+    kind = to.updates.with_dtype(to.dtype)
+    updates = low.convert(updates, to.updates, to.dtype)
+    order = [*to.at.along, *to.at.window]
+    ordered = kind.with_shape([kind.shape[axis] for axis in order])
+    if to.at.mode == "drop" or order != sorted(order):
+        updates = _counting(low, to, ordered, order, updates, indices)
+    updates = low.reshape(updates, ordered, _matrix(ordered, count))
+    rows, where = _rows(low, to, indices)
+    rows = low.reshape(
+        rows, where, Tensor((element_count(where.shape), 1), where.dtype)
+    )
+    operands = [updates, rows, low.empty(to.table), start]
+    (table,) = foreign.call(
+        "scatter", operands, [operands[2].type], _body(to, operands)
+    )
+    return table
+
+
+def _counting(
+    low: Any,
+    to: Scattering,
+    ordered: Tensor,
+    order: Sequence[int],
+    updates: Any,
+    indices: Sequence[Any],
+) -> Any:
+    """The updates in the order of the table, and those to drop replaced."""
+    loops = [ir.AffineDimExpr.get(order.index(axis)) for axis in range(len(order))]
+    inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
+    maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]
+
+    def body(update: Any, *numbers: Any) -> Any:
+        if to.at.mode == "clip":
+            return update
+        _, inside = positions(low, to.x, to.indices, to.at, numbers[:-1])
+        return arith.select(inside, update, low.scalar(to.dtype, to.start))
+
+    return low.generic(
+        [updates, *indices],
+        [maps[0], *(maps[1] for _ in indices), ir.AffineMap.get_identity(len(order))],
+        low.empty(ordered),
+        ["parallel"] * len(order),
+        body,
+    )
+
+
+def _rows(low: Any, to: Scattering, indices: Sequence[Any]) -> tuple[Any, Tensor]:
+    """The row of each update, and the type of these numbers."""
+    sizes = [to.x.shape[axis] for axis in to.rows]
+    known = [size for size in sizes if isinstance(size, int)]
+    dtype = "i32" if pymath.prod(known) < 1 << 31 else "i64"
+    rows = Tensor(to.indices.shape, dtype)
+    batch = [to.at.along.index(axis) for axis in to.at.shared]
+
+    def body(*numbers: Any) -> Any:
+        found, _ = positions(low, to.x, to.indices, to.at, numbers)
+        first, *others = [*map(low.loop_index, batch), *found]
+        for size, place in zip(sizes[1:], others, strict=True):
+            first = arith.addi(arith.muli(first, low.size(size)), place)
+        return arith.index_cast(lowered_element(dtype), first)
+
+    return low.pointwise(indices, rows, body), rows
+
+
+def _body(to: Scattering, operands: Sequence[Any]) -> list[str]:
+    """IREE's side: fill the table, then scatter.
+
+    The barriers keep apart what IREE 3.13 cannot compile together: two scatters that
+    share a fill ("'stream.yield' op used resource not listed in explicit captures"),
+    and a scatter and what computes its updates ("exceeded stack allocation limit").
+    """
+    updates, rows, table, element = (str(value.type) for value in operands)
+    dims, sizes = foreign.sizes("%0", operands[0].type)
+    barrier = "iree_tensor_ext.compute_barrier.start"
+    return [
+        *dims,
+        f"%updates = {barrier} %0 : {updates}{sizes} -> {updates}",
+        f"%start = util.optimization_barrier %3 : {element}",
+        f"%empty = linalg.fill ins(%start : {element}) outs(%2 : {table}) -> {table}",
+        "%full = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)",
+        f"  ins(%updates, %1 : {updates}, {rows}) outs(%empty : {table}) {{",
+        f"^bb0(%new: {element}, %old: {element}):",
+        f"  %both = arith.{to.combine.__name__} %old, %new : {element}",
+        f"  iree_linalg_ext.yield %both : {element}",
+        f"}} -> {table}",
+        f"return %full : {table}",
+    ]

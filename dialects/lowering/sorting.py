@@ -1,0 +1,242 @@
+"""How the order of elements is lowered: counting within blocks, then merging.
+
+Note [sorting]: elements become 64-bit words, a key of 32 bits in the order of the
+elements above their position. So no two words are equal, the order is stable, and
+sorted words hold sorted positions. Within a block of `BLOCK` words, the rank of each is
+the number of smaller ones, which vectorises. Sorted runs are then merged by pairs until
+one is left: each place of the result finds by bisection how many of the words before it
+come from the first run (Odeh, Green, Mwassi, Shmueli and Birk 2012, "Merge path"), so
+no place waits for another. Keys of 64 bits are sorted by their lower halves, then by
+their upper ones. Everything is compared without sign.
+"""
+
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering.scalars import constant, float_compare, int_compare, is_nan
+from aotc.dialects.types import Size, Tensor, lowered_type
+from aotc.mlir import arith, ir, scf, tensor
+
+BLOCK = 32
+HALF = 32  # bits of a key that go into a word
+
+
+def padded_size(size: Size) -> Size:
+    """The size of an axis of words for `size` elements."""
+    return (size + (BLOCK - 1)) // BLOCK * BLOCK
+
+
+def key_width(dtype: str) -> int:
+    """The bits of the keys of elements of `dtype`."""
+    return max(dtypes.bits(dtype), HALF)
+
+
+def key(x: Any, dtype: str) -> Any:
+    """Inside a body: an integer that has the order of the element, without sign."""
+    if dtypes.is_float(dtype):
+        return _float_key(x)
+    width = key_width(dtype)
+    signed = dtype in dtypes.SIGNED
+    if dtypes.bits(dtype) < width:
+        extend = arith.extsi if signed else arith.extui
+        x = extend(ir.IntegerType.get_signless(width), x)
+    return arith.xori(x, _sign_bit(x.type)) if signed else x
+
+
+def _float_key(x: Any) -> Any:
+    """The bits, turned so that they rise; NaN above all, and one zero only."""
+    if x.type.width < HALF:
+        x = arith.extf(ir.F32Type.get(), x)
+    bits = arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
+    zero, ones = constant(bits.type, 0), constant(bits.type, -1)
+    is_zero = float_compare("OEQ", x, constant(x.type, 0.0))
+    bits = arith.select(is_zero, zero, bits)
+    negative = int_compare("slt", bits, zero)
+    rising = arith.xori(bits, arith.select(negative, ones, _sign_bit(bits.type)))
+    return arith.select(is_nan(x), ones, rising)
+
+
+def _sign_bit(element: Any) -> Any:
+    return constant(element, -(1 << (element.width - 1)))
+
+
+def sorted_positions(low: Lowering, keys: Any, of: Tensor) -> Any:
+    """Where the keys along the last axis, of a `padded_size`, stand in their order.
+
+    Returns:
+        Words (i64) whose lower half is the position.
+    """
+    words = of.with_dtype("i64")
+    first = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
+    order = _sorted(low, first, words)
+    if of.dtype == "i32":
+        return order
+
+    def again(loops: list[Any]) -> Any:
+        place = _position(low.extract(order, loops))
+        upper = low.extract(keys, [*loops[:-1], place])
+        return _word(low, upper, HALF, of.rank - 1)
+
+    second = _sorted(low, low.computed(words, again), words)
+
+    def composed(loops: list[Any]) -> Any:
+        return low.extract(order, [*loops[:-1], _position(low.extract(second, loops))])
+
+    return low.computed(words, composed)
+
+
+def _word(low: Lowering, key: Any, shift: int, axis: int) -> Any:
+    """The half of the key from bit `shift`, above the position along `axis`."""
+    i64 = ir.IntegerType.get_signless(64)
+    if key.type.width < 64:
+        key = arith.extui(i64, key)
+    half = arith.shrui(key, constant(i64, shift)) if shift else key
+    upper = arith.shli(half, constant(i64, HALF))
+    return arith.ori(upper, arith.index_cast(i64, low.loop_index(axis)))
+
+
+def _position(word: Any) -> Any:
+    lower = arith.andi(word, constant(word.type, (1 << HALF) - 1))
+    return arith.index_cast(ir.IndexType.get(), lower)
+
+
+# ---- words --------------------------------------------------------------------------
+
+
+def smallest_words(low: Lowering, words: Any, of: Tensor, count: int) -> Any:
+    """The `count` smallest words along the last axis, by a reduction for each."""
+    rank = of.rank
+    rest, single = of.with_shape(of.shape[:-1]), of.with_shape((*of.shape[:-1], 1))
+    whole = ir.AffineMap.get_identity(rank)
+    loops = [ir.AffineDimExpr.get(loop) for loop in range(rank - 1)]
+    row = ir.AffineMap.get(rank, 0, loops)
+    kinds = ["parallel"] * (rank - 1) + ["reduction"]
+
+    def least(word: Any, *rest: Any) -> Any:
+        # as the largest complement, which starts from zero
+        *last, best = rest
+        turned = arith.xori(word, constant(word.type, -1))
+        if last:
+            later = int_compare("ult", turned, last[0])
+            turned = arith.select(later, turned, constant(word.type, 0))
+        return arith.maxui(turned, best)
+
+    found: list[Any] = []
+    for _ in range(count):
+        inputs = [words, *found[-1:]]
+        maps = [whole, *[row] * len(found[-1:]), row]
+        found.append(low.generic(inputs, maps, low.full(rest, 0), kinds, least))
+    columns = [low.reshape(column, rest, single) for column in found]
+    joined = of.with_shape((*of.shape[:-1], count))
+    turned = tensor.concat(lowered_type(joined), rank - 1, columns)
+    return low.pointwise(
+        [turned], joined, lambda word: arith.xori(word, constant(word.type, -1))
+    )
+
+
+def first_words(low: Lowering, keys: Any, of: Tensor, count: int) -> Any:
+    """As `sorted_positions`, the first few of them only, of keys of 32 bits."""
+    words = of.with_dtype("i64")
+    packed = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
+    return smallest_words(low, packed, words, count)
+
+
+def _sorted(low: Lowering, words: Any, of: Tensor) -> Any:
+    """Words, all different, in rising order along their last axis."""
+    words, size = _sorted_blocks(low, words, of), of.shape[-1]
+    if size == BLOCK:
+        return words
+    kinds = [words.type, ir.IndexType.get()]
+
+    def unmerged(_: Any, run: Any) -> Any:
+        return int_compare("ult", run, low.size(size))
+
+    def merge(words: Any, run: Any) -> list[Any]:
+        return [_merged(low, words, of, run), arith.addi(run, run)]
+
+    return _while(kinds, [words, low.index(BLOCK)], unmerged, merge)[0]
+
+
+def _while(kinds: list[Any], start: list[Any], condition: Any, body: Any) -> Any:
+    """`start` changed by `body` for as long as `condition` holds."""
+    loop = scf.WhileOp(kinds, start)
+    places = [ir.Location.current] * len(kinds)
+    before = loop.before.blocks.append(*kinds, arg_locs=places)
+    with ir.InsertionPoint(before):
+        scf.ConditionOp(condition(*before.arguments), list(before.arguments))
+    after = loop.after.blocks.append(*kinds, arg_locs=places)
+    with ir.InsertionPoint(after):
+        scf.YieldOp(body(*after.arguments))
+    return loop.results
+
+
+def _sorted_blocks(low: Lowering, words: Any, of: Tensor) -> Any:
+    """Each block on its own: the rank of every word, then the word of every rank."""
+    split = of.with_shape((*of.shape[:-1], of.shape[-1] // BLOCK, BLOCK))
+    rank = split.rank
+    loops = [ir.AffineDimExpr.get(loop) for loop in range(rank + 1)]
+    own = ir.AffineMap.get(rank + 1, 0, loops[:rank])
+    other = ir.AffineMap.get(rank + 1, 0, [*loops[: rank - 1], loops[rank]])
+    kinds = ["parallel"] * rank + ["reduction"]
+    i64 = ir.IntegerType.get_signless(64)
+
+    def count(word: Any, another: Any, smaller: Any) -> Any:
+        return arith.addi(smaller, arith.extui(i64, int_compare("ult", another, word)))
+
+    def place(word: Any, position: Any, found: Any) -> Any:
+        here = arith.index_cast(i64, low.loop_index(rank - 1))
+        return arith.select(int_compare("eq", position, here), word, found)
+
+    words = low.reshape(words, of, split)
+    zeros = low.full(split, 0)
+    ranks = low.generic([words, words], [own, other, own], zeros, kinds, count)
+    placed = low.generic([words, ranks], [other, other, own], zeros, kinds, place)
+    return low.reshape(placed, split, of)
+
+
+def _merged(low: Lowering, words: Any, of: Tensor, run: Any) -> Any:
+    """Sorted runs of `run` words each (an index value), merged by pairs."""
+    size = of.shape[-1]
+
+    def word(loops: list[Any]) -> Any:
+        *row, place = loops
+
+        def at(position: Any) -> Any:
+            return low.extract(words, [*row, low.clamp_index(position, size - 1)])
+
+        offset = arith.remui(place, arith.addi(run, run))
+        first = arith.subi(place, offset)
+        second = arith.minsi(arith.addi(first, run), low.size(size))
+        end = arith.minsi(arith.addi(second, run), low.size(size))
+        taken = _taken(low, at, offset, (first, second, end))
+        here, there = arith.addi(first, taken), arith.subi(offset, taken)
+        there = arith.addi(second, there)
+        exhausted = int_compare("uge", there, end)
+        smaller = arith.ori(exhausted, int_compare("ult", at(here), at(there)))
+        left = arith.andi(int_compare("ult", here, second), smaller)
+        return arith.select(left, at(here), at(there))
+
+    return low.computed(of, word)
+
+
+def _taken(low: Lowering, at: Any, offset: Any, ends: tuple[Any, Any, Any]) -> Any:
+    """Inside a body: how many of the `offset` least words are in the first run."""
+    first, second, end = ends
+    zero, one = low.index(0), low.index(1)
+    few = arith.maxsi(arith.subi(offset, arith.subi(end, second)), zero)
+    many = arith.minsi(offset, arith.subi(second, first))
+
+    def unknown(few: Any, many: Any) -> Any:
+        return int_compare("ult", few, many)
+
+    def halve(few: Any, many: Any) -> list[Any]:
+        middle = arith.shrui(arith.addi(few, many), one)
+        behind = arith.subi(arith.subi(offset, middle), one)
+        mine, theirs = arith.addi(first, middle), arith.addi(second, behind)
+        more = int_compare("ult", at(mine), at(theirs))
+        beyond = arith.addi(middle, one)
+        return [arith.select(more, beyond, few), arith.select(more, many, middle)]
+
+    index = ir.IndexType.get()
+    return _while([index, index], [few, many], unknown, halve)[0]

@@ -1,0 +1,121 @@
+"""Activations that are ops of their own, for the sake of their derivatives."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Str
+from aotc.dialects.batching import leading
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import approximations as approx
+from aotc.dialects.lowering import by_kind, error_functions, scalars
+from aotc.dialects.ops.unary import Unary
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.mlir import arith
+
+
+class Relu(Unary, name="relu"):
+    """y = max(x, 0); the derivative at 0 is 0."""
+
+    why = "a derivative that needs only the sign of its value"
+
+    dtypes = dt.SIGNED + dt.FLOATS
+
+    @staticmethod
+    def ref(x: Any) -> Any:
+        """max(x, 0); NaN stays NaN."""
+        return np.maximum(x, np.zeros((), x.dtype))
+
+    @staticmethod
+    def _mask(b: Any, op: Any) -> Any:
+        return b.compare(op.y, b.full_like(op.y, 0.0), direction="gt")
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """Dx where y > 0."""
+        return b.where_true(cls._mask(b, op), dx)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy where y > 0."""
+        return [b.where_true(cls._mask(b, op), dy)]
+
+    lower = by_kind(
+        f=lambda x: arith.maximumf(x, scalars.constant(x.type, 0.0)),
+        i=lambda x: arith.maxsi(x, scalars.constant(x.type, 0)),
+    )
+    samples = [*Unary.samples, Sample((i32(4),))]
+
+
+class Gelu(GraphOp, name="gelu", traits=[Pure]):
+    """y = x * Phi(x), the Gaussian error linear unit (Hendrycks and Gimpel, 2016).
+
+    `form` is "exact" (Phi by erf) or "tanh" (the paper's approximation).
+    """
+
+    why = "a derivative that shares Phi(x) with it; one fused body"
+
+    x: Operand[Any]
+    form: Str
+    y: Result[Any]
+
+    @classmethod
+    def infer(cls, x: Tensor, *, form: str) -> Tensor:
+        """The type of the operand."""
+        require_dtype(x, cls.dtypes)
+        if form not in ("exact", "tanh"):
+            raise InputError(
+                "bad-attribute", f"expected form 'exact' or 'tanh'; got {form!r}"
+            )
+        return x
+
+    @staticmethod
+    def ref(x: Any, *, form: str) -> Any:
+        """X * Phi(x)."""
+        if form == "tanh":
+            inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+            return 0.5 * x * (1 + np.tanh(inner))
+        return 0.5 * x * (1 + error_functions.erf_numpy(x / np.sqrt(2)))
+
+    @staticmethod
+    def expansion(b: Any, x: Any, form: str) -> tuple[Any, Any]:
+        """Phi(x) and its derivative, as graph ops."""
+        if form == "exact":
+            phi = b.offset(b.scale(b.erf(b.scale(x, np.sqrt(0.5))), 0.5), 0.5)
+            half_square = b.scale(b.multiply(x, x), -0.5)
+            return phi, b.scale(b.exp(half_square), 1 / np.sqrt(2 * np.pi))
+        c = np.sqrt(2 / np.pi)
+        square = b.multiply(x, x)
+        inner = b.scale(b.multiply(x, b.offset(b.scale(square, 0.044715), 1.0)), c)
+        t = b.tanh(inner)
+        slope = b.scale(b.offset(b.scale(square, 3 * 0.044715), 1.0), 0.5 * c)
+        one_less = b.subtract(b.full_like(t, 1.0), b.multiply(t, t))
+        return b.offset(b.scale(t, 0.5), 0.5), b.multiply(one_less, slope)
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """(Phi(x) + x Phi'(x)) dx."""
+        phi, density = cls.expansion(b, op.x, op.form)
+        return b.multiply(b.add(phi, b.multiply(op.x, density)), dx)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """(Phi(x) + x Phi'(x)) dy."""
+        return [cls.jvp(b, op, dy)]
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """One fused generic."""
+        body = approx.gelu_tanh if op.form == "tanh" else error_functions.gelu_exact
+        return low.pointwise([x], Tensor.of(op.y), body)
+
+    samples = [
+        Sample((f32(2, 3),), {"form": "exact"}),
+        Sample((f32("n", 4),), {"form": "tanh"}),
+    ]

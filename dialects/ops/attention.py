@@ -1,0 +1,355 @@
+"""Scaled dot product attention: kept whole, for the sake of its derivative.
+
+The derivative needs the probabilities, one number for each pair of positions. It makes
+them again from the logarithm of the sum of the scores' exponentials, one number for
+each row, as in Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", NeurIPS 2022.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Bool, Float
+from aotc.dialects.batching import spread
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.ops.contraction import cast
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Size, Tensor
+from aotc.errors import InputError
+
+
+class Attention(GraphOp, name="attention", traits=[Pure]):
+    """y = softmax(query key^T scale + bias) value, for each batch and head.
+
+    query is batch, length, heads, depth; key and value are batch, positions, key heads,
+    depth, and each key head serves heads / key heads heads. bias is batch, heads,
+    length, positions, any of them 1, or a scalar for none. `causal` hides the positions
+    behind a row's own. A row without any position gives zeros. `logsum`, ln(sum(exp(the
+    scores))) of each batch, head and row, is for the derivative.
+    """
+
+    why = "its scores need not be kept for the derivative; kept whole until lowering"
+
+    query: Operand[Any]
+    key: Operand[Any]
+    value: Operand[Any]
+    bias: Operand[Any]
+    scale: Float
+    causal: Bool
+    y: Result[Any]
+    logsum: Result[Any]
+
+    @staticmethod
+    def infer(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor,
+        *,
+        scale: float,
+        causal: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Batch, length, heads, depth of value; and batch, heads, length."""
+        require_dtype(query, dt.FLOATS)
+        for other in (key, value, bias):
+            require_dtype(other, (query.dtype,))
+        _require_heads(query, key, value)
+        batch, length, heads, _ = query.shape
+        scores = (batch, heads, length, key.shape[1])
+        fits = [n in (1, m) for n, m in zip(bias.shape, scores, strict=False)]
+        if bias.rank and (bias.rank != 4 or not all(fits)):
+            raise InputError(
+                "shape-mismatch",
+                f"expected a bias of {query.with_shape(scores)}, some sizes perhaps 1; "
+                f"got {bias}",
+            )
+        y = query.with_shape((batch, length, heads, value.shape[3]))
+        return y, Tensor((batch, heads, length), accumulator(query.dtype))
+
+    @staticmethod
+    def ref(
+        query: Any, key: Any, value: Any, bias: Any, *, scale: float, causal: bool
+    ) -> tuple[Any, Any]:
+        """The formula, with every key head repeated."""
+        wide = dt.to_numpy(accumulator(dt.canonical(query.dtype)))
+        groups = query.shape[2] // max(key.shape[2], 1)
+        query, key, value = (x.astype(wide) for x in (query, key, value))
+        key, value = (np.repeat(x, groups, 2) for x in (key, value))
+        scores = np.einsum("blhd,bshd->bhls", query, key) * wide.type(scale)
+        if bias.ndim:
+            scores = scores + bias.astype(wide)
+        if causal:
+            scores = np.where(np.tri(*scores.shape[2:]) == 1, scores, -np.inf)
+        highest = scores.max(-1, keepdims=True, initial=-np.inf)
+        highest = np.where(highest == -np.inf, 0, highest)
+        e = np.exp(scores - highest)
+        total = e.sum(-1, keepdims=True)
+        p = e / np.where(total == 0, 1, total)
+        y = np.einsum("bhls,bshd->blhd", p, value)
+        return y, (highest + np.log(total))[..., 0]
+
+    @classmethod
+    def jvp(
+        cls, b: Any, op: Any, dquery: Any, dkey: Any, dvalue: Any, dbias: Any
+    ) -> tuple[Any, Any]:
+        """The tangents dS of scores, dP = P (dS - sum(P dS)), dP value + P dvalue."""
+        p = _probabilities(b, op)
+        y_terms, s_terms = [], []
+        if dquery is not None:
+            s_terms.append(b.scale(_products(b, op, dquery, op.key), op.scale))
+        if dkey is not None:
+            s_terms.append(b.scale(_products(b, op, op.query, dkey), op.scale))
+        if dbias is not None and Tensor.of(op.bias).rank:
+            s_terms.append(_wide_bias(b, op, dbias))
+        dlogsum = None
+        if s_terms:
+            weighted = b.multiply(p, _sum(b, s_terms))
+            dlogsum = b.reduce_sum(weighted, axes=(3,))
+            mean = b.multiply(p, b.expand(dlogsum, Tensor.of(p), (3,)))
+            y_terms.append(_weighted(b, op, b.subtract(weighted, mean), op.value))
+        if dvalue is not None:
+            y_terms.append(_weighted(b, op, p, dvalue))
+        return (_sum(b, y_terms) if y_terms else None), dlogsum
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any, dlogsum: Any) -> list[Any]:
+        """P (dy value^T - sum(dy y) + dlogsum) of the scores, then through products."""
+        p = _probabilities(b, op)
+        like = Tensor.of(p)
+        products = b.multiply(*(cast(b, part, like.dtype) for part in (dy, op.y)))
+        own = b.transpose(b.reduce_sum(products, axes=(3,)), permutation=(0, 2, 1))
+        shift = b.expand(b.subtract(dlogsum, own), like, (3,))
+        dscores = b.multiply(p, b.add(_products(b, op, dy, op.value), shift))
+        scaled = b.scale(dscores, op.scale)
+        bias = Tensor.of(op.bias)
+        dbias = None
+        if bias.rank:
+            total = b.sum_to(dscores, bias.shape, (0, 1, 2, 3))
+            dbias = cast(b, total, bias.dtype)
+        return [
+            _weighted(b, op, scaled, op.key),
+            _gathered(b, op, scaled, op.query),
+            _gathered(b, op, p, dy),
+            dbias,
+        ]
+
+    @staticmethod
+    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
+        """More batches."""
+        parts = [
+            _merged(b, x if has else spread(b, x, size))
+            for x, has in zip(operands[:3], batched[:3], strict=True)
+        ]
+        bias = _merged_bias(b, op, operands[3], batched[3], size)
+        attributes = Attention.attributes_of(op)
+        results = b.attention(*parts, bias, **attributes)
+        return [
+            b.reshape(y, shape=(size, *Tensor.of(old).shape))
+            for y, old in zip(results, op.results, strict=True)
+        ]
+
+    @staticmethod
+    def decompose(b: Any, op: Any) -> list[Any]:
+        """Two products with a softmax between, normalized last: rows are shorter."""
+        scores = _scores(b, op)
+        like = Tensor.of(scores)
+        highest = b.reduce_max(scores, axes=(3,))
+        highest = _finite(b, highest)
+        e = b.exp(b.subtract(scores, b.expand(highest, like, (3,))))
+        total = b.reduce_sum(e, axes=(3,))
+        logsum = b.add(highest, b.log(total))
+        zero, one = b.full_like(total, 0.0), b.full_like(total, 1.0)
+        divisor = b.select(b.compare(total, zero, direction="eq"), one, total)
+        divisor = b.transpose(divisor, permutation=(0, 2, 1))
+        wide = Tensor.of(op.y).with_dtype(like.dtype)
+        y = _weighted(b, op, e, op.value, like.dtype)
+        y = b.divide(y, b.expand(divisor, wide, (3,)))
+        return [cast(b, y, Tensor.of(op.y).dtype), logsum]
+
+    samples = [
+        Sample(
+            (f32(2, 3, 2, 4), f32(2, 5, 2, 4), f32(2, 5, 2, 3), f32()),
+            {"scale": 0.5, "causal": False},
+        ),
+        Sample(
+            (f32(2, 4, 4, 3), f32(2, 4, 2, 3), f32(2, 4, 2, 3), f32(1, 4, 4, 4)),
+            {"scale": 0.7, "causal": True},
+        ),
+        Sample(
+            (
+                f32(2, "l", 2, 3),
+                f32(2, "s", 2, 3),
+                f32(2, "s", 2, 3),
+                f32(2, 1, 1, "s"),
+            ),
+            {"scale": 1.0, "causal": False},
+        ),
+        Sample(
+            (
+                f32(1, 2, 1, 3),
+                f32(1, 2, 1, 3),
+                f32(1, 2, 1, 3),
+                np.array([[[[-np.inf, -np.inf], [0.5, -np.inf]]]], "f"),
+            ),
+            {"scale": 1.0, "causal": False},
+            smooth=False,
+        ),
+    ]
+
+
+def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
+    for x in (query, key, value):
+        if x.rank != 4:
+            raise InputError(
+                "shape-mismatch",
+                f"expected operands of batch, length, heads, depth; got {x}",
+            )
+    expected = (query.shape[0], key.shape[1], key.shape[2])
+    depths = query.shape[3] == key.shape[3]
+    heads, shared = query.shape[2], key.shape[2]
+    fixed = isinstance(heads, int) and isinstance(shared, int)
+    if (
+        key.shape[:3] != expected
+        or value.shape[:3] != expected
+        or not depths
+        or not (heads == shared or (fixed and shared > 0 and heads % shared == 0))
+    ):
+        raise InputError(
+            "shape-mismatch",
+            "expected key and value of one batch size, length and number of heads, the "
+            "query's batch size and depth, and heads that divide the query's; got "
+            f"query {query}, key {key}, value {value}",
+        )
+
+
+# Scores, probabilities and their tangents are batch, heads, length, positions. For a
+# product they are batch, key heads, heads of each * length, positions: one matrix
+# product for each batch and key head.
+
+
+def _grouped(b: Any, op: Any, x: Any) -> Any:
+    """`x` (like query) as batch, key heads, heads of each * length, depth."""
+    batch, length, heads, depth = Tensor.of(x).shape
+    shared = Tensor.of(op.key).shape[2]
+    moved = b.transpose(x, permutation=(0, 2, 1, 3))
+    shape = (batch, shared, _times(heads, shared) * length, depth)
+    return b.reshape(moved, shape=shape)
+
+
+def _times(heads: Size, shared: Size) -> int:
+    """How many heads each key head serves."""
+    if isinstance(heads, int) and isinstance(shared, int):
+        return heads // max(shared, 1)
+    return 1
+
+
+def _products(b: Any, op: Any, x: Any, y: Any) -> Any:
+    """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
+    batch, heads, length = Tensor.of(op.logsum).shape
+    flat = b.dot_general(
+        _grouped(b, op, x),
+        y,
+        lhs_batch=(0, 1),
+        rhs_batch=(0, 2),
+        lhs_contract=(3,),
+        rhs_contract=(3,),
+        dtype=Tensor.of(op.logsum).dtype,
+    )
+    return b.reshape(flat, shape=(batch, heads, length, Tensor.of(y).shape[1]))
+
+
+def _weighted(b: Any, op: Any, p: Any, y: Any, dtype: str = "") -> Any:
+    """`y` (like key) summed over its positions with weights `p` (like the scores)."""
+    batch, heads, length, positions = Tensor.of(p).shape
+    shared, depth = Tensor.of(y).shape[2:]
+    rows = (batch, shared, _times(heads, shared) * length, positions)
+    flat = b.dot_general(
+        b.reshape(cast(b, p, Tensor.of(y).dtype), shape=rows),
+        y,
+        lhs_batch=(0, 1),
+        rhs_batch=(0, 2),
+        lhs_contract=(3,),
+        rhs_contract=(1,),
+        dtype=dtype,
+    )
+    split = b.reshape(flat, shape=(batch, heads, length, depth))
+    return b.transpose(split, permutation=(0, 2, 1, 3))
+
+
+def _gathered(b: Any, op: Any, p: Any, x: Any) -> Any:
+    """`x` (like query) summed over rows and heads of a group with weights `p`."""
+    batch, heads, length, positions = Tensor.of(p).shape
+    shared = Tensor.of(op.key).shape[2]
+    rows = (batch, shared, _times(heads, shared) * length, positions)
+    flat = b.dot_general(
+        b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
+        _grouped(b, op, x),
+        lhs_batch=(0, 1),
+        rhs_batch=(0, 1),
+        lhs_contract=(2,),
+        rhs_contract=(2,),
+    )
+    return b.transpose(flat, permutation=(0, 2, 1, 3))
+
+
+def _scores(b: Any, op: Any) -> Any:
+    """Scaled products, with the bias, and -infinity where a position is hidden."""
+    scores = b.scale(_products(b, op, op.query, op.key), op.scale)
+    if Tensor.of(op.bias).rank:
+        scores = b.add(scores, _wide_bias(b, op, op.bias))
+    if not op.causal:
+        return scores
+    like = Tensor.of(scores)
+    row, column = (b.iota(shape=like.shape, axis=axis, dtype="i32") for axis in (2, 3))
+    seen = b.compare(row, column, direction="ge")
+    return b.select(seen, scores, b.full_like(scores, -np.inf))
+
+
+def _wide_bias(b: Any, op: Any, bias: Any) -> Any:
+    """The bias, repeated to the shape of the scores and in their dtype."""
+    logsum = Tensor.of(op.logsum)
+    shape = (*logsum.shape, Tensor.of(op.key).shape[1])
+    wide = cast(b, bias, logsum.dtype)
+    return b.broadcast(wide, shape=shape, axes=(0, 1, 2, 3))
+
+
+def _probabilities(b: Any, op: Any) -> Any:
+    """e**(score - logsum), made again; zeros in a row without positions."""
+    scores = _scores(b, op)
+    logsum = _finite(b, op.logsum)
+    return b.exp(b.subtract(scores, b.expand(logsum, Tensor.of(scores), (3,))))
+
+
+def _finite(b: Any, x: Any) -> Any:
+    """`x` with 0 for -infinity, so that -infinity less it is -infinity."""
+    none = b.compare(x, b.full_like(x, -np.inf), direction="eq")
+    return b.select(none, b.full_like(x, 0.0), x)
+
+
+def _sum(b: Any, terms: list[Any]) -> Any:
+    total = terms[0]
+    for term in terms[1:]:
+        total = b.add(total, term)
+    return total
+
+
+def _merged(b: Any, x: Any) -> Any:
+    """The first two axes as one."""
+    first, second, *rest = Tensor.of(x).shape
+    return b.reshape(x, shape=(first * second, *rest))
+
+
+def _merged_bias(b: Any, op: Any, bias: Any, batched: bool, size: Size) -> Any:
+    """The bias of more batches; one that serves all of them stays as it is."""
+    own = Tensor.of(op.bias).shape
+    if not own:
+        return op.bias
+    if not batched and own[0] == 1:
+        return bias
+    bias = bias if batched else spread(b, bias, size)
+    batches = Tensor.of(op.query).shape[0]
+    shape = (size, batches, *own[1:])
+    return _merged(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))

@@ -1,0 +1,281 @@
+"""Elementwise ops of two operands of one type; broadcasting is explicit."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.batching import leading
+from aotc.dialects.checks import require_dtype, require_equal
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import approximations as approx
+from aotc.dialects.lowering import by_kind, scalars
+from aotc.dialects.patterns import neutral, splat_of
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.mlir import arith
+
+
+class Binary(GraphOp, traits=[Pure]):
+    """Two operands of one type, which is also the result's."""
+
+    lhs: Operand[Any]
+    rhs: Operand[Any]
+    y: Result[Any]
+    dtypes = tuple(dt.NUMBERS)
+
+    @classmethod
+    def infer(cls, lhs: Tensor, rhs: Tensor) -> Tensor:
+        """The common type of the operands."""
+        require_dtype(lhs, cls.dtypes)
+        require_equal(lhs, rhs)
+        return lhs
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dl: Any, dr: Any) -> Any:
+        """The sum of the partial derivatives times their tangents."""
+        left, right = cls.partials(b, op)
+        terms = [
+            partial(tangent)
+            for partial, tangent in ((left, dl), (right, dr))
+            if tangent is not None
+        ]
+        return b.add(*terms) if len(terms) == 2 else terms[0]
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Each partial derivative times dy."""
+        left, right = cls.partials(b, op)
+        return [left(dy), right(dy)]
+
+    batch = leading()
+    samples = [
+        Sample((f32(2, 3), f32(2, 3))),
+        Sample((f32("n", 4), f32("n", 4))),
+        Sample((i32(3), i32(3))),
+    ]
+
+
+_POSITIVE = [
+    Sample((f32(2, 3), f32(2, 3)), low=0.3),
+    Sample((f32("n", 4), f32("n", 4)), low=0.3),
+]
+
+
+class Add(Binary, name="add"):
+    """y = lhs + rhs."""
+
+    why = "arithmetic"
+
+    ref = staticmethod(np.add)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """1 and 1."""
+        return (lambda d: d), (lambda d: d)
+
+    lower = by_kind(f=arith.addf, i=arith.addi, u=arith.addi)
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """X + 0 = x."""
+        return neutral(op, 0.0, both=True)
+
+
+class Subtract(Binary, name="subtract"):
+    """y = lhs - rhs."""
+
+    why = "arithmetic"
+
+    ref = staticmethod(np.subtract)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """1 and -1."""
+        return (lambda d: d), b.negate
+
+    lower = by_kind(f=arith.subf, i=arith.subi, u=arith.subi)
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """X - 0 = x."""
+        return neutral(op, 0.0, both=False)
+
+
+class Multiply(Binary, name="multiply"):
+    """y = lhs * rhs."""
+
+    why = "arithmetic"
+
+    ref = staticmethod(np.multiply)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """Rhs and lhs."""
+        return (lambda d: b.multiply(d, op.rhs)), (lambda d: b.multiply(d, op.lhs))
+
+    lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """X * 1 = x and x * -1 = -x."""
+        for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
+            if splat_of(side) == -1.0 and dt.is_float(Tensor.of(other).dtype):
+                return b.negate(other)
+        return neutral(op, 1.0, both=True)
+
+
+class Divide(Binary, name="divide"):
+    """y = lhs / rhs; integers round towards zero, and division by zero gives -1.
+
+    (An all-ones pattern for unsigned ones: the value that StableHLO defines.)
+    """
+
+    why = "arithmetic; integer division by zero is defined"
+
+    @staticmethod
+    def ref(lhs: Any, rhs: Any) -> Any:
+        """Lhs / rhs, by kind."""
+        if lhs.dtype.kind not in "iu":
+            return np.divide(lhs, rhs)
+        safe = np.where(rhs == 0, np.ones((), rhs.dtype), rhs)
+        quotient = lhs // safe
+        if lhs.dtype.kind == "i":
+            quotient = quotient + ((quotient < 0) & (quotient * safe != lhs))
+        return np.where(rhs == 0, np.array(-1).astype(lhs.dtype), quotient)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """1 / rhs and -y / rhs."""
+        return (
+            lambda d: b.divide(d, op.rhs),
+            lambda d: b.negate(b.divide(b.multiply(d, op.y), op.rhs)),
+        )
+
+    lower = by_kind(f=arith.divf, i=scalars.divide_signed, u=scalars.divide_unsigned)
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """X / 1 = x."""
+        return neutral(op, 1.0, both=False)
+
+    samples = [
+        *_POSITIVE,
+        Sample((i32(3), i32(3))),
+        Sample((np.array([7, -7, 7, 0], "i4"), np.array([2, 2, -2, 0], "i4"))),
+    ]
+
+
+class Power(Binary, name="power"):
+    """y = lhs ** rhs; as C's pow, NaN for a negative base with a fractional rhs.
+
+    On integers a negative rhs gives 1 / lhs ** -rhs, rounded towards zero.
+    """
+
+    why = "C's special cases; two partial derivatives that are safe at 0"
+
+    @staticmethod
+    def ref(lhs: Any, rhs: Any) -> Any:
+        """Lhs ** rhs, by kind."""
+        if lhs.dtype.kind != "i":
+            return np.power(lhs, rhs)
+        vanishing = (rhs < 0) & (np.sign(lhs) != lhs)
+        base = np.where(vanishing, np.zeros((), lhs.dtype), lhs)
+        # of a negative exponent to 1 or -1 only the parity matters
+        return np.power(base, np.where(rhs < 0, 2 - (rhs & 1), rhs))
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """Rhs * lhs**(rhs-1), and y * ln(lhs) (0 where lhs is 0)."""
+
+        def left(d: Any) -> Any:
+            less = b.offset(op.rhs, -1.0)
+            zero = b.full_like(op.rhs, 0.0)
+            flat = b.compare(op.rhs, zero, direction="eq")
+            slope = b.multiply(op.rhs, b.power(op.lhs, less))
+            return b.multiply(d, b.select(flat, zero, slope))
+
+        def right(d: Any) -> Any:
+            zero = b.full_like(op.lhs, 0.0)
+            at_zero = b.compare(op.lhs, zero, direction="eq")
+            safe = b.select(at_zero, b.full_like(op.lhs, 1.0), op.lhs)
+            return b.multiply(d, b.multiply(op.y, b.log(safe)))
+
+        return left, right
+
+    lower = by_kind(f=approx.power, i=scalars.power_signed, u=scalars.power_unsigned)
+    samples = [
+        *_POSITIVE,
+        Sample((np.array([3, -2, 0, 7], "i4"), np.array([4, 3, 0, 20], "i4"))),
+        Sample((np.zeros(2, "f"), np.array([2, 1], "f")), smooth=False),
+    ]
+
+
+class Hypot(Binary, name="hypot"):
+    """y = sqrt(lhs**2 + rhs**2), without overflow; the derivative at 0 is 0."""
+
+    why = "no overflow of the squares; a derivative from its own value"
+
+    dtypes = dt.FLOATS
+    ref = staticmethod(np.hypot)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """Lhs / y and rhs / y."""
+        at_zero = b.compare(op.y, b.full_like(op.y, 0.0), direction="eq")
+        safe = b.select(at_zero, b.full_like(op.y, 1.0), op.y)
+
+        def part(side: Any) -> Callable[[Any], Any]:
+            return lambda d: b.multiply(d, b.divide(side, safe))
+
+        return part(op.lhs), part(op.rhs)
+
+    lower = by_kind(f=approx.hypot)
+    samples = [
+        Sample((f32(2, 3), f32(2, 3))),
+        Sample((f32("n", 4), f32("n", 4))),
+        Sample(
+            (np.array([3e30, 0, 1e-30], "f"), np.array([4e30, 0, 0], "f")), smooth=False
+        ),
+    ]
+
+
+class Maximum(Binary, name="maximum"):
+    """y = the larger operand; NaN if either is. Ties share the derivative."""
+
+    why = "one instruction; ties share the derivative"
+
+    ref = staticmethod(np.maximum)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """1 for the operand that is chosen, 1/2 each at a tie."""
+        return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
+
+    lower = by_kind(f=arith.maximumf, i=arith.maxsi, u=arith.maxui)
+
+
+class Minimum(Binary, name="minimum"):
+    """y = the smaller operand; NaN if either is. Ties share the derivative."""
+
+    why = "one instruction; ties share the derivative"
+
+    ref = staticmethod(np.minimum)
+
+    @staticmethod
+    def partials(b: Any, op: Any) -> Any:
+        """1 for the operand that is chosen, 1/2 each at a tie."""
+        return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
+
+    lower = by_kind(f=arith.minimumf, i=arith.minsi, u=arith.minui)
+
+
+def _choice(b: Any, op: Any, mine: Any, other: Any) -> Callable[[Any], Any]:
+    def partial(d: Any) -> Any:
+        chosen = b.compare(op.y, mine, direction="eq")
+        tied = b.compare(mine, other, direction="eq")
+        share = b.select(tied, b.full_like(d, 0.5), b.full_like(d, 1.0))
+        return b.where_true(chosen, b.multiply(d, share))
+
+    return partial

@@ -1,0 +1,154 @@
+"""Ops on bit patterns, none of which has a derivative."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Str
+from aotc.dialects.batching import leading
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import by_kind, scalars
+from aotc.dialects.ops.binary import Binary
+from aotc.dialects.ops.unary import Unary
+from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.types import Tensor, lowered_element
+from aotc.errors import InputError
+from aotc.mlir import arith
+
+
+class BitwiseNot(Unary, name="bitwise_not"):
+    """y = ~x; logical not on bool."""
+
+    why = "one instruction"
+
+    dtypes = ("bool", *dt.INTEGERS)
+    ref = staticmethod(np.invert)
+    jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+    vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+    lower = by_kind(**{kind: scalars.invert for kind in "iub"})
+    samples = [Sample((i32(2, 3),)), Sample((boolean(4),))]
+
+
+class Bitwise(Binary, traits=[Pure]):
+    """On integers bit by bit, on bool the logical operation."""
+
+    dtypes = tuple(["bool", *dt.INTEGERS])
+    jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+    vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+    samples = [
+        Sample((i32(2, 3), i32(2, 3)), low=-9, high=9),
+        Sample((boolean("n"), boolean("n"))),
+    ]
+
+
+class BitwiseAnd(Bitwise, name="bitwise_and"):
+    """y = lhs & rhs."""
+
+    why = "one instruction; the logical and on bool"
+
+    ref = staticmethod(np.bitwise_and)
+    lower = by_kind(**{kind: arith.andi for kind in "iub"})
+
+
+class BitwiseOr(Bitwise, name="bitwise_or"):
+    """y = lhs | rhs."""
+
+    why = "one instruction; the logical or on bool"
+
+    ref = staticmethod(np.bitwise_or)
+    lower = by_kind(**{kind: arith.ori for kind in "iub"})
+
+
+class BitwiseXor(Bitwise, name="bitwise_xor"):
+    """y = lhs ^ rhs."""
+
+    why = "one instruction; random bits are made of it"
+
+    ref = staticmethod(np.bitwise_xor)
+    lower = by_kind(**{kind: arith.xori for kind in "iub"})
+
+
+class Shift(Bitwise, traits=[Pure]):
+    """Shifts by rhs bits; all bits leave for counts below 0 or beyond the width."""
+
+    dtypes = dt.INTEGERS
+    samples = [Sample((i32(2, 3), np.array([[0, 1, 5], [31, 2, 7]], "i4")))]
+
+
+class ShiftLeft(Shift, name="shift_left"):
+    """y = lhs << rhs."""
+
+    why = "one instruction; counts beyond the width are defined"
+
+    ref = staticmethod(np.left_shift)
+    lower = by_kind(**dict.fromkeys("iu", scalars.shift(arith.shli, scalars.zero)))
+
+
+class ShiftRight(Shift, name="shift_right"):
+    """y = lhs >> rhs: zeros come in for unsigned, the sign for signed integers."""
+
+    why = "one instruction; by the sign of the dtype"
+
+    ref = staticmethod(np.right_shift)
+    lower = by_kind(
+        i=scalars.shift(arith.shrsi, scalars.sign_bits),
+        u=scalars.shift(scalars.unsigned(arith.shrui), scalars.zero),
+    )
+
+
+class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
+    """y = the same bits as another dtype of equal width."""
+
+    why = "bits of a float as an integer, and back"
+
+    x: Operand[Any]
+    dtype: Str
+    y: Result[Any]
+    dtypes = dt.NUMBERS
+
+    @classmethod
+    def infer(cls, x: Tensor, *, dtype: str) -> Tensor:
+        """The operand's shape with the new dtype."""
+        require_dtype(x, cls.dtypes)
+        result = x.with_dtype(dt.canonical(dtype))
+        require_dtype(result, cls.dtypes)
+        if dt.bits(result.dtype) != dt.bits(x.dtype):
+            raise InputError(
+                "dtype-mismatch",
+                f"expected a dtype of {dt.bits(x.dtype)} bits, like {x.dtype}; "
+                f"got {result.dtype}",
+            )
+        return result
+
+    @staticmethod
+    def ref(x: Any, *, dtype: str) -> Any:
+        """NumPy's view."""
+        return np.ascontiguousarray(x).view(dt.to_numpy(dtype)).reshape(np.shape(x))
+
+    jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+    vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """arith.bitcast; integers of either sign are the same below the graph."""
+        element = lowered_element(op.dtype)
+        if x.type.element_type == element:
+            return x
+        return low.pointwise(
+            [x], Tensor.of(op.y), lambda value: arith.bitcast(element, value)
+        )
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """A bitcast to the same dtype is nothing."""
+        return op.x if Tensor.of(op.x).dtype == op.dtype else None
+
+    samples = [
+        Sample((f32(2, 3),), {"dtype": "i32"}),
+        Sample((f32("n"),), {"dtype": "u32"}),
+        Sample((i32(4),), {"dtype": "f32"}, high=1e9),
+    ]

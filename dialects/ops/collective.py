@@ -1,0 +1,458 @@
+"""Collectives: what the devices along a named axis compute with one another.
+
+All devices run one program; on each of them an operand has its own value. Written for
+device d of n, x_e is the operand on device e. Cotangents belong to devices as well: the
+cotangent of x_e is that of the sum over all devices of their losses, so the adjoint of
+a collective is the collective that sends back what was sent.
+
+On one device a collective is the identity. `across` is its meaning on several, in NumPy
+on an array with a leading axis of devices; `stacked` is the same as ordinary ops of the
+graph: what becomes of a collective when the very axis that it names is batched over.
+No target has several devices yet.
+"""
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects import devices
+from aotc.dialects.attributes import Int, Ints, Str
+from aotc.dialects.batching import NO_OPERANDS, leading, moved
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import (
+    NOT_DIFFERENTIABLE,
+    GraphOp,
+    Operand,
+    Pure,
+    Result,
+    where_of,
+)
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.errors import CompileError, InputError
+
+ALONE = {"axis_name": "data", "axis_size": 1}
+
+
+class OverDevices(GraphOp):
+    """An op that speaks of devices along a named axis."""
+
+    axis_name: Str
+    axis_size: Int
+
+    @classmethod
+    def limit(cls, op: Any) -> str | None:
+        """No target has collectives yet; a device that is alone needs none."""
+        if op.axis_size == 1:
+            return None
+        return (
+            f"it takes {op.axis_size} devices along '{op.axis_name}', and collectives "
+            "are not implemented"
+        )
+
+
+class Collective(OverDevices):
+    """One operand on each device. It has an effect: all devices must take part."""
+
+    x: Operand[Any]
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @classmethod
+    def ref(cls, x: Any, **attributes: Any) -> Any:
+        """A part of `across`: alone, or with the devices evaluated beside this one."""
+        return devices.meet(cls, x, attributes)
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """The operand: the device is alone."""
+        _require_alone(op)
+        return x
+
+
+def _require_alone(op: Any) -> None:
+    reason = type(op).limit(op)
+    if reason:
+        raise CompileError("not-on-target", reason, where=where_of(op))
+
+
+def _require_devices(axis_size: int) -> None:
+    if axis_size < 1:
+        raise InputError("bad-size", f"expected at least one device; got {axis_size}")
+
+
+def _require_axis(x: Tensor, axis: int) -> None:
+    if not 0 <= axis < x.rank:
+        raise InputError("bad-axis", f"expected an axis of {x}; got {axis}")
+
+
+def _require_blocks(x: Tensor, axis: int, count: int) -> None:
+    _require_axis(x, axis)
+    if x.shape[axis] % count != 0:
+        raise InputError(
+            "shape-mismatch",
+            f"expected axis {axis} of {x} to be cut into {count} equal blocks, one for "
+            "each device",
+        )
+
+
+class AllReduce(Collective, name="all_reduce"):
+    """y = the sum, max or min (by `kind`) of x_e over all devices e, on each of them.
+
+    The derivative of max and min is shared between devices that tie.
+    """
+
+    why = "a collective; its adjoint is all_reduce"
+
+    kind: Str
+    dtypes = dt.NUMBERS
+
+    @staticmethod
+    def infer(x: Tensor, *, axis_name: str, axis_size: int, kind: str) -> Tensor:
+        """The operand's type."""
+        require_dtype(x, AllReduce.dtypes)
+        _require_devices(axis_size)
+        if kind not in _REDUCTIONS:
+            raise InputError("bad-kind", f"expected sum, max or min; got {kind!r}")
+        return x
+
+    @staticmethod
+    def across(x: Any, *, kind: str) -> Any:
+        """Np.sum, np.max or np.min over the devices."""
+        wide = dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        total = _REDUCTIONS[kind](x.astype(wide), 0)
+        return np.broadcast_to(total, x.shape)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """The sum over devices of each one's weight times dx."""
+        return _summed(b, op, _weighted(b, op, dx))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """The weight times the sum of dy over devices."""
+        return [_weighted(b, op, _summed(b, op, dy))]
+
+    @staticmethod
+    def stacked(b: Any, op: Any, x: Any) -> Any:
+        """The reduction over the leading axis, repeated along it."""
+        total = getattr(b, f"reduce_{op.kind}")(x, axes=(0,))
+        return b.expand(total, Tensor.of(x), (0,))
+
+    samples = [
+        Sample((f32(2, 3),), {**ALONE, "kind": "sum"}),
+        Sample((f32("n", 2),), {**ALONE, "kind": "max"}),
+        Sample((i32(3),), {**ALONE, "kind": "min"}),
+    ]
+
+
+_REDUCTIONS: dict[str, Any] = {"sum": np.sum, "max": np.max, "min": np.min}
+
+
+def _summed(b: Any, op: Any, x: Any) -> Any:
+    return b.all_reduce(x, axis_name=op.axis_name, axis_size=op.axis_size, kind="sum")
+
+
+def _weighted(b: Any, op: Any, x: Any) -> Any:
+    """`x` times the part that this device's operand has in the result."""
+    if op.kind == "sum":
+        return x
+    chosen = b.compare(op.x, op.y, direction="eq")
+    count = _summed(b, op, b.cast(chosen, dtype=Tensor.of(x).dtype))
+    return b.where_true(chosen, b.divide(x, count))
+
+
+class AllGather(Collective, name="all_gather"):
+    """y = x_0, x_1, … x_{n-1} one after the other along `axis`, on each device."""
+
+    why = "a collective; its adjoint is reduce_scatter"
+
+    axis: Int
+
+    @staticmethod
+    def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
+        """The axis is n times as long."""
+        _require_devices(axis_size)
+        _require_axis(x, axis)
+        return _with_size(x, axis, x.shape[axis] * axis_size)
+
+    @staticmethod
+    def across(x: Any, *, axis: int) -> Any:
+        """Np.concatenate of what the devices have."""
+        whole = np.concatenate(list(x), axis)
+        return np.broadcast_to(whole, (len(x), *whole.shape))
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.all_gather(dx, **type(op).attributes_of(op))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Each device gets the sum of the cotangents of its block."""
+        return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
+
+    batch = leading(axis=moved)
+
+    @staticmethod
+    def stacked(b: Any, op: Any, x: Any) -> Any:
+        """The leading axis goes before `axis` and into it."""
+        whole = _joined(b, x, op.axis)
+        like = Tensor.of(whole)
+        return b.expand(whole, like.with_shape((op.axis_size, *like.shape)), (0,))
+
+    samples = [
+        Sample((f32(2, 3),), {**ALONE, "axis": 1}),
+        Sample((f32("n", 2),), {**ALONE, "axis": 0}),
+    ]
+
+
+class ReduceScatter(Collective, name="reduce_scatter"):
+    """y = block d along `axis`, of n equal ones, of the sum of x_e over all devices."""
+
+    why = "a collective; its adjoint is all_gather"
+
+    axis: Int
+    dtypes = dt.NUMBERS
+
+    @staticmethod
+    def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
+        """The axis is an n-th as long."""
+        require_dtype(x, ReduceScatter.dtypes)
+        _require_devices(axis_size)
+        _require_blocks(x, axis, axis_size)
+        return _with_size(x, axis, x.shape[axis] // axis_size)
+
+    @staticmethod
+    def across(x: Any, *, axis: int) -> Any:
+        """Np.split of np.sum."""
+        return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.reduce_scatter(dx, **type(op).attributes_of(op))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Every device had a part in every block."""
+        return [b.all_gather(dy, **type(op).attributes_of(op))]
+
+    batch = leading(axis=moved)
+
+    @staticmethod
+    def stacked(b: Any, op: Any, x: Any) -> Any:
+        """The sum over the leading axis, cut along `axis`."""
+        return _cut(b, b.reduce_sum(x, axes=(0,)), op.axis, op.axis_size, 0)
+
+    samples = [
+        Sample((f32(2, 3),), {**ALONE, "axis": 1}),
+        Sample((f32("n", 2),), {**ALONE, "axis": 0}),
+        Sample((i32(3),), {**ALONE, "axis": 0}),
+    ]
+
+
+class AllToAll(Collective, name="all_to_all"):
+    """y = block d of each x_e, cut along `split_axis`, joined along `concat_axis`."""
+
+    why = "a collective; its adjoint is all_to_all back"
+
+    split_axis: Int
+    concat_axis: Int
+
+    @staticmethod
+    def infer(
+        x: Tensor, *, axis_name: str, axis_size: int, split_axis: int, concat_axis: int
+    ) -> Tensor:
+        """One axis is an n-th, the other n times as long."""
+        _require_devices(axis_size)
+        _require_blocks(x, split_axis, axis_size)
+        _require_axis(x, concat_axis)
+        part = _with_size(x, split_axis, x.shape[split_axis] // axis_size)
+        return _with_size(part, concat_axis, part.shape[concat_axis] * axis_size)
+
+    @staticmethod
+    def across(x: Any, *, split_axis: int, concat_axis: int) -> Any:
+        """Np.split, then np.concatenate of what goes to one device."""
+        blocks = [np.split(each, len(x), split_axis) for each in x]
+        received = zip(*blocks, strict=True)
+        return np.stack([np.concatenate(parts, concat_axis) for parts in received])
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.all_to_all(dx, **type(op).attributes_of(op))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Its inverse: the axes change places."""
+        axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
+        return [b.all_to_all(dy, **{**type(op).attributes_of(op), **axes})]
+
+    batch = leading(split_axis=moved, concat_axis=moved)
+
+    @staticmethod
+    def stacked(b: Any, op: Any, x: Any) -> Any:
+        """The leading axis and that of the blocks change places."""
+        blocks = _cut(b, x, op.split_axis + 1, op.axis_size, 0)
+        return _joined(b, blocks, op.concat_axis, 1)
+
+    samples = [
+        Sample((f32(2, 3),), {**ALONE, "split_axis": 0, "concat_axis": 1}),
+        Sample((f32("n", 2),), {**ALONE, "split_axis": 1, "concat_axis": 1}),
+    ]
+
+
+class Permute(Collective, name="permute"):
+    """y = x_e where e sends to d (`sources[i]` to `targets[i]`), 0 where none does."""
+
+    why = "a collective; its adjoint sends back; send and recv are pairs of it"
+
+    sources: Ints
+    targets: Ints
+
+    @staticmethod
+    def infer(
+        x: Tensor,
+        *,
+        axis_name: str,
+        axis_size: int,
+        sources: tuple[int, ...],
+        targets: tuple[int, ...],
+    ) -> Tensor:
+        """The operand's type."""
+        _require_devices(axis_size)
+        for ends in (sources, targets):
+            valid = all(0 <= device < axis_size for device in ends)
+            if not valid or len(set(ends)) != len(sources):
+                raise InputError(
+                    "bad-pairs",
+                    "expected pairs of a source and a target, where each of "
+                    f"{axis_size} devices sends and receives at most once; got "
+                    f"{list(zip(sources, targets, strict=False))}",
+                )
+        return x
+
+    @staticmethod
+    def across(x: Any, *, sources: tuple[int, ...], targets: tuple[int, ...]) -> Any:
+        """What is sent, in an array of zeros."""
+        y = np.zeros_like(x)
+        y[list(targets)] = x[list(sources)]
+        return y
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.permute(dx, **type(op).attributes_of(op))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Cotangents go back to where the values came from."""
+        back = {"sources": op.targets, "targets": op.sources}
+        return [b.permute(dy, **{**type(op).attributes_of(op), **back})]
+
+    @staticmethod
+    def stacked(b: Any, op: Any, x: Any) -> Any:
+        """Elements of the leading axis in another order."""
+        shape = Tensor.of(x).shape
+        one, strides = (1, *shape[1:]), (1,) * len(shape)
+        sources = dict(zip(op.targets, op.sources, strict=True))
+
+        def received(device: int) -> Any:
+            if device not in sources:
+                return b.full(Tensor.of(x).with_shape(one), 0.0)
+            start = (sources[device], *[0] * (len(shape) - 1))
+            return b.slice(x, start=start, sizes=one, strides=strides)
+
+        first, *rest = map(received, range(op.axis_size))
+        return reduce(lambda y, z: b.concatenate(y, z, axis=0), rest, first)
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """The operand, if the device sends to itself."""
+        _require_alone(op)
+        return x if op.sources else low.full(Tensor.of(op.x), 0)
+
+    samples = [
+        Sample((f32(2, 3),), {**ALONE, "sources": (0,), "targets": (0,)}),
+        Sample((f32("n", 2),), {**ALONE, "sources": (), "targets": ()}),
+    ]
+
+
+class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
+    """y = d, the number of this device along the axis, an i32."""
+
+    why = "which device this is"
+
+    y: Result[Any]
+    dtypes = ("i32",)
+
+    @staticmethod
+    def infer(*, axis_name: str, axis_size: int) -> Tensor:
+        """An i32 scalar."""
+        _require_devices(axis_size)
+        return Tensor((), "i32")
+
+    @classmethod
+    def ref(cls, **attributes: Any) -> Any:
+        """0 on a device that is alone."""
+        return devices.meet(cls, np.zeros((), "i4"), attributes)
+
+    @staticmethod
+    def across(x: Any) -> Any:
+        """The numbers of the devices."""
+        return np.arange(len(x), dtype="i4")
+
+    jvp = NOT_DIFFERENTIABLE("integer result")
+    vjp = NOT_DIFFERENTIABLE("integer result")
+    batch = NO_OPERANDS
+
+    @staticmethod
+    def stacked(b: Any, op: Any) -> Any:
+        """Positions along the leading axis."""
+        return b.iota(shape=(op.axis_size,), axis=0, dtype="i32")
+
+    @staticmethod
+    def lower(low: Any, op: Any) -> Any:
+        """The device is alone."""
+        _require_alone(op)
+        return low.full(Tensor.of(op.y), 0)
+
+    samples = [Sample((), ALONE)]
+
+
+# ---- blocks -------------------------------------------------------------------------
+
+
+def _with_size(x: Tensor, axis: int, size: Any) -> Tensor:
+    return x.with_shape([size if i == axis else n for i, n in enumerate(x.shape)])
+
+
+def _cut(b: Any, x: Any, axis: int, count: int, to: int) -> Any:
+    """`axis` in `count` blocks; their number becomes axis `to`."""
+    shape = Tensor.of(x).shape
+    parts = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
+    blocks = b.reshape(x, shape=parts)
+    return b.transpose(blocks, permutation=_moved(len(parts), axis, to))
+
+
+def _joined(b: Any, x: Any, axis: int, source: int = 0) -> Any:
+    """Axis `source` of blocks goes before `axis` of each of them, and into it."""
+    rank = Tensor.of(x).rank
+    blocks = b.transpose(x, permutation=_moved(rank, source, axis + source))
+    shape = Tensor.of(blocks).shape
+    at = axis + source
+    whole = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :])
+    return b.reshape(blocks, shape=whole)
+
+
+def _moved(rank: int, source: int, to: int) -> tuple[int, ...]:
+    """The permutation that moves one axis."""
+    order = [axis for axis in range(rank) if axis != source]
+    order.insert(to, source)
+    return tuple(order)

@@ -1,0 +1,285 @@
+"""Sums of products: dot_general, convolution and the windows it is made of.
+
+Axes of images are N, spatial…, C inside the dialect; kernels are spatial…, C/groups, F.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Ints, Str
+from aotc.dialects.batching import moved
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import accumulator, conversion
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.errors import InputError
+from aotc.mlir import arith, ir, linalg
+
+Axes = tuple[int, ...]
+
+_I8 = Tensor((3, 3), "i8")
+_U8 = Tensor((3, 3), "u8")
+_F16 = Tensor((3, 3), "f16")
+
+
+def dot_axes(
+    contract: tuple[Axes, Axes], batch: tuple[Axes, Axes] = ((), ())
+) -> dict[str, Axes]:
+    """The attributes of a dot_general, from (axes of lhs, axes of rhs)."""
+    return {
+        "lhs_batch": batch[0],
+        "rhs_batch": batch[1],
+        "lhs_contract": contract[0],
+        "rhs_contract": contract[1],
+    }
+
+
+def bilinear_jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
+    """The tangent of an op that is linear in each of its two operands."""
+    cls, (lhs, rhs) = type(op), op.operands
+    attributes = cls.attributes_of(op)
+    terms = []
+    if dl is not None:
+        terms.append(cls.build(dl, rhs, **attributes))
+    if dr is not None:
+        terms.append(cls.build(lhs, dr, **attributes))
+    return b.add(*terms) if len(terms) == 2 else terms[0]
+
+
+class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
+    """y = the sum of lhs * rhs over the contracted axes, for each index of the others.
+
+    Result axes: batch axes, free axes of lhs, free axes of rhs. The result has `dtype`,
+    a wider one than the operands' perhaps (i8 products summed in i32); "" means theirs.
+    bf16 and f16 accumulate in f32.
+    """
+
+    why = "all products of matrices; its adjoints are again one"
+
+    lhs: Operand[Any]
+    rhs: Operand[Any]
+    lhs_batch: Ints
+    rhs_batch: Ints
+    lhs_contract: Ints
+    rhs_contract: Ints
+    dtype: Str
+    y: Result[Any]
+    dtypes = dt.NUMBERS
+
+    @classmethod
+    def build(cls, *operands: Any, dtype: str = "", **axes: Any) -> Any:
+        """Insert this op; without a `dtype` the result has that of the operands."""
+        return super().build(*operands, dtype=dtype, **axes)
+
+    @staticmethod
+    def infer(lhs: Tensor, rhs: Tensor, *, dtype: str = "", **axes: Any) -> Tensor:
+        """Batch, free of lhs, free of rhs."""
+        require_dtype(lhs, dt.NUMBERS)
+        require_dtype(rhs, (lhs.dtype,))
+        _require_wider(lhs, dtype)
+        for kind in ("batch", "contract"):
+            left, right = axes[f"lhs_{kind}"], axes[f"rhs_{kind}"]
+            if [lhs.shape[a] for a in left] != [rhs.shape[a] for a in right]:
+                raise InputError(
+                    "shape-mismatch",
+                    f"{kind} axes {tuple(left)} of {lhs} and {tuple(right)} of {rhs} "
+                    "differ in size",
+                )
+        batch = [lhs.shape[axis] for axis in axes["lhs_batch"]]
+        left_free = free_axes(lhs.rank, axes["lhs_batch"], axes["lhs_contract"])
+        right_free = free_axes(rhs.rank, axes["rhs_batch"], axes["rhs_contract"])
+        free = [lhs.shape[a] for a in left_free] + [rhs.shape[a] for a in right_free]
+        return Tensor((*batch, *free), dtype or lhs.dtype)
+
+    @staticmethod
+    def ref(lhs: Any, rhs: Any, *, dtype: str = "", **axes: Any) -> Any:
+        """np.einsum over numbered axes."""
+        left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
+        wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
+        return np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, out)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
+        """Linear in each operand."""
+        return bilinear_jvp(b, op, dl, dr)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Contract dy with the other operand over that one's free axes."""
+        sides = [
+            (op.lhs, op.lhs_batch, op.lhs_contract),
+            (op.rhs, op.rhs_batch, op.rhs_contract),
+        ]
+        return [_operand_adjoint(b, dy, sides, which) for which in (0, 1)]
+
+    @staticmethod
+    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
+        """A batch axis of both, or a free axis of one, which then goes to the front."""
+        axes = DotGeneral.attributes_of(op)
+        for side, has in zip(("lhs", "rhs"), batched, strict=True):
+            for kind in ("batch", "contract"):
+                name = f"{side}_{kind}"
+                axes[name] = moved(axes[name], size) if has else axes[name]
+        if all(batched):
+            axes["lhs_batch"] = (0, *axes["lhs_batch"])
+            axes["rhs_batch"] = (0, *axes["rhs_batch"])
+            return b.dot_general(*operands, **axes)
+        y = b.dot_general(*operands, **axes)
+        rank = Tensor.of(y).rank
+        first = len(op.lhs_batch)
+        if batched[1]:
+            first = Tensor.of(op.lhs).rank - len(op.lhs_contract)
+        order = (first, *(axis for axis in range(rank) if axis != first))
+        return b.transpose(y, permutation=order)
+
+    @staticmethod
+    def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
+        """linalg.matmul where it is one, a contraction generic otherwise."""
+        result = Tensor.of(op.y)
+        if element_count(Tensor.of(op.lhs).shape) == 0:
+            return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
+        wide = result.with_dtype(accumulator(result.dtype))
+        init = low.full(wide, 0)
+        if _is_matmul(op):
+            total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
+        else:
+            total = _contract(low, op, lhs, rhs, init, wide.dtype)
+        return low.convert(total, wide, result.dtype)
+
+    samples = [
+        Sample((f32(2, 3), f32(3, 4)), dot_axes(contract=((1,), (0,)))),
+        Sample(
+            (f32("n", 2, 3), f32("n", 4, 3)),
+            dot_axes(batch=((0,), (0,)), contract=((2,), (2,))),
+        ),
+        Sample((f32(3, 2), f32(3, 2, 2)), dot_axes(contract=((0, 1), (0, 2)))),
+        Sample((i32(2, 3), i32(3)), dot_axes(contract=((1,), (0,)))),
+        Sample((f32(3), f32(3)), dot_axes(contract=((0,), (0,)))),
+        Sample((f32(2, 0), f32(0, 3)), dot_axes(contract=((1,), (0,)))),
+        Sample((f32("n", 3), f32("n", "m")), dot_axes(contract=((0,), (0,)))),
+        Sample((_I8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
+        Sample((_U8, _U8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
+        Sample((_U8, _U8), {**dot_axes(contract=((0,), (1,))), "dtype": "i32"}),
+        Sample(
+            (_F16, _F16),
+            {**dot_axes(contract=((1,), (0,))), "dtype": "f32"},
+            smooth=False,
+        ),
+    ]
+
+
+def _require_wider(x: Tensor, dtype: str) -> None:
+    """Refuse a result that cannot hold the operands' values."""
+    if dtype in ("", x.dtype):
+        return
+    kinds = dt.FLOATS if dt.is_float(x.dtype) else dt.SIGNED
+    if dtype not in kinds or dt.bits(dtype) <= dt.bits(x.dtype):
+        wider = [kind for kind in kinds if dt.bits(kind) > dt.bits(x.dtype)]
+        raise InputError(
+            "dtype-mismatch",
+            f"expected a result of dtype {', '.join([x.dtype, *wider])}; got {dtype}",
+        )
+
+
+def free_axes(rank: int, batch: Sequence[int], contract: Sequence[int]) -> list[int]:
+    """The axes that are neither batch nor contracted, in order."""
+    return [axis for axis in range(rank) if axis not in batch and axis not in contract]
+
+
+def loop_numbers(
+    lhs_rank: int,
+    rhs_rank: int,
+    *,
+    lhs_batch: Any,
+    rhs_batch: Any,
+    lhs_contract: Any,
+    rhs_contract: Any,
+) -> tuple[list[int], list[int], list[int]]:
+    """One loop number per axis of lhs, rhs and result; results come first."""
+    left_free = free_axes(lhs_rank, lhs_batch, lhs_contract)
+    right_free = free_axes(rhs_rank, rhs_batch, rhs_contract)
+    results = len(lhs_batch) + len(left_free) + len(right_free)
+    contracted = range(results, results + len(lhs_contract))
+    left, right = [0] * lhs_rank, [0] * rhs_rank
+    for axes, numbers, start in (
+        (lhs_batch, left, 0),
+        (rhs_batch, right, 0),
+        (left_free, left, len(lhs_batch)),
+        (right_free, right, len(lhs_batch) + len(left_free)),
+    ):
+        for offset, axis in enumerate(axes):
+            numbers[axis] = start + offset
+    for axes, numbers in ((lhs_contract, left), (rhs_contract, right)):
+        for axis, number in zip(axes, contracted, strict=True):
+            numbers[axis] = number
+    return left, right, list(range(results))
+
+
+def _operand_adjoint(b: Any, dy: Any, sides: list[Any], which: int) -> Any:
+    """The cotangent of operand `which` of a dot_general, in its own axis order."""
+    (mine, batch, contract), (other, other_batch, other_contract) = (
+        sides[which],
+        sides[1 - which],
+    )
+    mine_rank, other_rank = Tensor.of(mine).rank, Tensor.of(other).rank
+    mine_free = free_axes(mine_rank, batch, contract)
+    other_free = free_axes(other_rank, other_batch, other_contract)
+    count = len(batch)
+    first = count if which == 1 else count + len(mine_free)
+    raw = b.dot_general(
+        dy,
+        cast(b, other, Tensor.of(dy).dtype),
+        lhs_batch=tuple(range(count)),
+        rhs_batch=other_batch,
+        lhs_contract=tuple(range(first, first + len(other_free))),
+        rhs_contract=tuple(other_free),
+    )
+    # raw has axes: batch, my free axes, my contracted axes in the order of the other
+    by_other = sorted(range(len(contract)), key=lambda i: other_contract[i])
+    order = [*batch, *mine_free, *(contract[i] for i in by_other)]
+    ordered = b.transpose(raw, permutation=tuple(map(order.index, range(mine_rank))))
+    return cast(b, ordered, Tensor.of(mine).dtype)
+
+
+def cast(b: Any, x: Any, dtype: str) -> Any:
+    """`x` in `dtype`; nothing when it has that dtype."""
+    return x if Tensor.of(x).dtype == dtype else b.cast(x, dtype=dtype)
+
+
+def _is_matmul(op: Any) -> bool:
+    lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
+    plain = not op.lhs_batch and (lhs.rank, rhs.rank) == (2, 2)
+    return plain and (op.lhs_contract, op.rhs_contract) == ((1,), (0,))
+
+
+def _widening(op: Any) -> Any:
+    """How a matmul extends integer operands to a wider result."""
+    unsigned = Tensor.of(op.lhs).dtype in dt.UNSIGNED
+    return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
+
+
+def multiply_accumulate(dtype: str, source: str) -> Any:
+    """The body `total + x * y`, with x and y widened to `dtype` first."""
+    floats = dt.is_float(dtype)
+    add, multiply = (arith.addf, arith.mulf) if floats else (arith.addi, arith.muli)
+    if source == dtype:
+        return lambda x, y, total: add(total, multiply(x, y))
+    widen = conversion(source, dtype)
+    return lambda x, y, total: add(total, multiply(widen(x), widen(y)))
+
+
+def _contract(low: Any, op: Any, lhs: Any, rhs: Any, init: Any, wide: str) -> Any:
+    axes = {name: getattr(op, name) for name in dot_axes(((), ()))}
+    left, right, out = loop_numbers(lhs.type.rank, rhs.type.rank, **axes)
+    loops = len(out) + len(op.lhs_contract)
+    maps = [
+        ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(n) for n in numbers])
+        for numbers in (left, right, out)
+    ]
+    kinds = ["parallel"] * len(out) + ["reduction"] * len(op.lhs_contract)
+    body = multiply_accumulate(wide, Tensor.of(op.lhs).dtype)
+    return low.generic([lhs, rhs], maps, init, kinds, body)

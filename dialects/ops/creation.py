@@ -1,0 +1,159 @@
+"""Ops without operands: constants and counters."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Array, Int, Sizes, Str
+from aotc.dialects.batching import NO_OPERANDS
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Pure, Result
+from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.samples import Sample
+from aotc.dialects.types import Shape, Tensor, lowered_type
+from aotc.errors import InputError
+from aotc.mlir import arith, ir, tensor
+
+
+def _no_tangent(b: Any, op: Any) -> None:
+    """A constant does not change."""
+    return
+
+
+def _no_cotangents(b: Any, op: Any, dy: Any) -> list[Any]:
+    """There are no operands."""
+    return []
+
+
+class Constant(GraphOp, name="constant", traits=[Pure]):
+    """y = the elements of `value`."""
+
+    why = "values known before the model runs; passes fold into it"
+
+    value: Array
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(*, value: Any) -> Tensor:
+        """The array's shape and dtype."""
+        return Tensor(np.shape(value), dt.canonical(value.dtype))
+
+    @staticmethod
+    def ref(*, value: Any) -> Any:
+        """The array."""
+        return value
+
+    jvp = staticmethod(_no_tangent)
+    vjp = staticmethod(_no_cotangents)
+
+    batch = NO_OPERANDS
+
+    @staticmethod
+    def lower(low: Any, op: Any) -> Any:
+        """arith.constant."""
+        return low.constant(op.value, Tensor.of(op.y).dtype)
+
+    samples = [
+        Sample((), {"value": np.array([[1.5, -0.0], [np.inf, np.nan]], "f")}),
+        Sample((), {"value": np.array(7, "i4")}),
+        Sample((), {"value": np.array([True, False])}),
+        Sample((), {"value": np.array([0, 255], "u1")}),
+        Sample((), {"value": np.zeros((0, 3), "f")}),
+    ]
+
+
+class Iota(GraphOp, name="iota", traits=[Pure]):
+    """y = the position along `axis`, as `dtype`."""
+
+    why = "positions; every mask and counter is made of it"
+
+    shape: Sizes
+    axis: Int
+    dtype: Str
+    y: Result[Any]
+    dtypes = dt.NUMBERS
+
+    @staticmethod
+    def infer(*, shape: Shape, axis: int, dtype: str) -> Tensor:
+        """The given shape and dtype."""
+        result = Tensor(tuple(shape), dtype)
+        require_dtype(result, dt.NUMBERS)
+        if not 0 <= axis < result.rank:
+            raise InputError("bad-axis", f"expected an axis of {result}; got {axis}")
+        return result
+
+    @staticmethod
+    def ref(*, shape: Any, axis: int, dtype: str) -> Any:
+        """A broadcast np.arange."""
+        line = np.arange(shape[axis]).reshape(
+            [-1 if a == axis else 1 for a in range(len(shape))]
+        )
+        return np.broadcast_to(line, shape).astype(dt.to_numpy(dtype))
+
+    jvp = staticmethod(_no_tangent)
+    vjp = staticmethod(_no_cotangents)
+
+    batch = NO_OPERANDS
+
+    @staticmethod
+    def lower(low: Any, op: Any) -> Any:
+        """The loop index, converted."""
+        axis, dtype = op.axis, op.dtype
+        return low.computed(
+            Tensor.of(op.y), lambda indices: _from_index(indices[axis], dtype)
+        )
+
+    samples = [
+        Sample((), {"shape": (2, 3), "axis": 1, "dtype": "i32"}),
+        Sample((), {"shape": ("n", 3), "axis": 0, "dtype": "f32"}),
+        Sample((), {"shape": (300,), "axis": 0, "dtype": "u8"}),
+    ]
+
+
+def _from_index(index: Any, dtype: str) -> Any:
+    """An index value as an element of `dtype`."""
+    i64 = ir.IntegerType.get_signless(64)
+    return conversion("i64", dtype)(arith.index_cast(i64, index))
+
+
+class Dimension(GraphOp, name="dimension", traits=[Pure]):
+    """y = a size of the model's inputs, as a scalar: what a mean divides by."""
+
+    why = "the only way from a symbolic size to a number"
+
+    size: Sizes
+    dtype: Str
+    y: Result[Any]
+    dtypes = dt.NUMBERS
+
+    @staticmethod
+    def infer(*, size: Shape, dtype: str) -> Tensor:
+        """A scalar."""
+        if len(size) != 1:
+            raise InputError("bad-attribute", f"expected one size; got {tuple(size)}")
+        result = Tensor((), dtype)
+        require_dtype(result, dt.NUMBERS)
+        return result
+
+    @staticmethod
+    def ref(*, size: Any, dtype: str) -> Any:
+        """The number."""
+        return np.array(size[0]).astype(dt.to_numpy(dtype))
+
+    jvp = staticmethod(_no_tangent)
+    vjp = staticmethod(_no_cotangents)
+
+    batch = NO_OPERANDS
+
+    @staticmethod
+    def lower(low: Any, op: Any) -> Any:
+        """tensor.from_elements of the index."""
+        element = _from_index(low.size(op.size[0]), op.dtype)
+        return tensor.from_elements(lowered_type(Tensor.of(op.y)), [element])
+
+    samples = [
+        Sample((), {"size": ("n",), "dtype": "f32"}),
+        Sample((), {"size": (7,), "dtype": "i32"}),
+    ]

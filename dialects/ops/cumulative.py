@@ -1,0 +1,299 @@
+"""Running totals along an axis, and the linear recurrence that differentiates them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Bool, Int
+from aotc.dialects.batching import leading, moved
+from aotc.dialects.checks import require_axes, require_dtype, require_equal
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.lowering.scalars import constant, float_compare
+from aotc.dialects.lowering.scans import Monoid, Scan
+from aotc.dialects.ops.reduction import (
+    ReduceMax,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+)
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Tensor
+from aotc.mlir import arith, math
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+
+
+class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
+    """y[i] = a[i] y[i-1] + x[i] along `axis`, from 0; y[i+1] if `reverse`."""
+
+    why = (
+        "the common form of running sums and products with a derivative that is "
+        "again one"
+    )
+
+    a: Operand[Any]
+    x: Operand[Any]
+    axis: Int
+    reverse: Bool
+    y: Result[Any]
+
+    @staticmethod
+    def infer(a: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
+        """The type of x."""
+        require_dtype(x, dt.FLOATS)
+        require_equal(a, x)
+        require_axes(x, (axis,))
+        return x
+
+    @staticmethod
+    def ref(a: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        """Step by step."""
+        a, x = (np.moveaxis(_wide(v), axis, 0) for v in (a, x))
+        y, total = np.empty_like(x), np.zeros_like(x, shape=x.shape[1:])
+        for i in range(len(x))[:: -1 if reverse else 1]:
+            total = y[i] = a[i] * total + x[i]
+        return np.moveaxis(y, 0, axis)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, da: Any, dx: Any) -> Any:
+        """dy[i] = a[i] dy[i-1] + (da[i] y[i-1] + dx[i]): the same recurrence."""
+        if da is not None:
+            moved = b.multiply(da, b.delayed(op.y, op.axis, op.reverse))
+            dx = moved if dx is None else b.add(dx, moved)
+        return b.linear_recurrence(op.a, dx, axis=op.axis, reverse=op.reverse)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """The recurrence from the other side: c[i] = a[i+1] c[i+1] + dy[i]."""
+        c = _transposed(b, op.a, dy, op)
+        return [b.multiply(c, b.delayed(op.y, op.axis, op.reverse)), c]
+
+    batch = leading(axis=moved)
+
+    @staticmethod
+    def lower(low: Any, op: Any, a: Any, x: Any) -> Any:
+        """See Note [scan in blocks]; half-precision floats accumulate in f32."""
+        source = Tensor.of(op.x)
+        wide = source.with_dtype(accumulator(source.dtype))
+        a, x = (low.convert(value, source, wide.dtype) for value in (a, x))
+        scan = Scan(low, Monoid(_both_steps, (1, 0)), op.reverse)
+        _, y = scan([a, x], wide, op.axis)
+        return low.convert(y, wide, source.dtype)
+
+    samples = [
+        Sample((f32(2, 5), f32(2, 5)), {"axis": 1, "reverse": False}),
+        Sample((f32("n", 3), f32("n", 3)), {"axis": 0, "reverse": True}),
+        Sample((f32(70, 2), f32(70, 2)), {"axis": 0, "reverse": False}, -1.0, 1.0),
+        Sample((f32(2, 0), f32(2, 0)), {"axis": 1, "reverse": True}),
+    ]
+
+
+def _both_steps(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
+    """The steps y → a y + x of `one`, then `other`, as one step."""
+    (a, x), (b, z) = one, other
+    return arith.mulf(a, b), arith.addf(arith.mulf(b, x), z)
+
+
+def _transposed(b: Any, a: Any, dy: Any, op: Any) -> Any:
+    """The adjoint of the recurrence with factors `a` along the axis of `op`."""
+    factors = b.delayed(a, op.axis, not op.reverse)
+    return b.linear_recurrence(factors, dy, axis=op.axis, reverse=not op.reverse)
+
+
+class Cumulative(GraphOp, traits=[Pure]):
+    """Subclasses give `accumulate`, `start`, `combine` and `step`."""
+
+    x: Operand[Any]
+    axis: Int
+    reverse: Bool
+    y: Result[Any]
+    dtypes = tuple(dt.NUMBERS)  # of any length, for the static types of subclasses
+
+    @classmethod
+    def infer(cls, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
+        """The operand's type."""
+        require_dtype(x, cls.dtypes)
+        require_axes(x, (axis,))
+        return x
+
+    @classmethod
+    def ref(cls, x: Any, *, axis: int, reverse: bool) -> Any:
+        """NumPy's ufunc.accumulate, forwards or backwards."""
+        wide = np.flip(_wide(x), axis) if reverse else _wide(x)
+        y = cls.accumulate(wide, axis, wide.dtype)
+        return np.flip(y, axis) if reverse else y
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """dy[i] = (the change of y[i] with y[i-1]) dy[i-1] + (that with x[i]) dx[i]."""
+        before, own = cls.step(b, op)
+        weighted = b.multiply(own, dx)
+        return b.linear_recurrence(before, weighted, axis=op.axis, reverse=op.reverse)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """The recurrence of `jvp` from the other side."""
+        before, own = cls.step(b, op)
+        return [b.multiply(own, _transposed(b, before, dy, op))]
+
+    batch = leading(axis=moved)
+
+    @classmethod
+    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+        """See Note [scan in blocks]; half-precision floats accumulate in f32."""
+        source = Tensor.of(op.x)
+        wide = source.with_dtype(accumulator(source.dtype))
+        x = low.convert(x, source, wide.dtype)
+        (y,) = Scan(low, cls.monoid(wide.dtype), op.reverse)([x], wide, op.axis)
+        return low.convert(y, wide, source.dtype)
+
+    @classmethod
+    def monoid(cls, dtype: str) -> Monoid:
+        """The operation on elements of `dtype`."""
+        combine = cls.combine["f" if dt.is_float(dtype) else dtype[0]]
+
+        def both(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
+            return [combine(one[0], other[0])]
+
+        return Monoid(both, [cls.start(dtype)])
+
+    samples = [
+        Sample((f32(2, 5),), {"axis": 1, "reverse": False}),
+        Sample((f32(10, 2),), {"axis": 0, "reverse": True}),
+        Sample((f32(0, 3),), {"axis": 0, "reverse": False}),
+    ]
+
+
+class Cumsum(Cumulative, name="cumsum"):
+    """y[i] = the sum of x[j] over j <= i along `axis`; over j >= i if `reverse`."""
+
+    why = "log n steps instead of n; its adjoint runs the other way"
+
+    accumulate = staticmethod(np.add.accumulate)
+    start, combine = staticmethod(ReduceSum.start), ReduceSum.combine
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.cumsum(dx, axis=op.axis, reverse=op.reverse)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """The sums from the other side."""
+        return [b.cumsum(dy, axis=op.axis, reverse=not op.reverse)]
+
+    samples = [
+        *Cumulative.samples,
+        Sample((f32("n", 2),), {"axis": 0, "reverse": True}),
+        Sample((f32(3, 70),), {"axis": 1, "reverse": False}),
+    ]
+
+
+class Cumprod(Cumulative, name="cumprod"):
+    """y[i] = the product of x[j] over j <= i along `axis`; j >= i if `reverse`."""
+
+    why = "log n steps instead of n; a derivative that is right where elements are zero"
+
+    accumulate = staticmethod(np.multiply.accumulate)
+    start, combine = staticmethod(ReduceProd.start), ReduceProd.combine
+
+    @staticmethod
+    def step(b: Any, op: Any) -> tuple[Any, Any]:
+        """y[i] = y[i-1] x[i]: nothing is divided, so zeros are as good as others."""
+        return op.x, b.delayed(op.y, op.axis, op.reverse, 1.0)
+
+    samples = [
+        *Cumulative.samples,
+        Sample(
+            (np.array([[1, 0, 2, 3], [3, 0, 0, 2]], "f"),),
+            {"axis": 1, "reverse": False},
+        ),
+    ]
+
+
+class CumulativeExtreme(Cumulative):
+    """Subclasses are the running maximum and minimum."""
+
+    @staticmethod
+    def step(b: Any, op: Any) -> tuple[Any, Any]:
+        """The first of equal extremes gets the gradient."""
+        previous = b.delayed(op.y, op.axis, op.reverse, np.nan)
+        new = b.compare(op.y, previous, direction="ne")
+        zero, one = b.full_like(op.y, 0.0), b.full_like(op.y, 1.0)
+        return b.select(new, zero, one), b.select(new, one, zero)
+
+    samples = [
+        *Cumulative.samples,
+        Sample(
+            (np.array([-np.inf, -0.0, 2, 2, np.nan, 3, np.inf], "f"),),
+            {"axis": 0, "reverse": False},
+            smooth=False,
+        ),
+    ]
+
+
+class Cummax(CumulativeExtreme, name="cummax"):
+    """y[i] = the largest x[j] over j <= i along `axis`; over j >= i if `reverse`.
+
+    NaN if any is. The first of equal elements gets the gradient.
+    """
+
+    why = "log n steps instead of n; the first of equal elements gets the derivative"
+
+    accumulate = staticmethod(np.maximum.accumulate)
+    start, combine = staticmethod(ReduceMax.start), ReduceMax.combine
+
+
+class Cummin(CumulativeExtreme, name="cummin"):
+    """y[i] = the smallest x[j] over j <= i along `axis`; over j >= i if `reverse`.
+
+    NaN if any is. The first of equal elements gets the gradient.
+    """
+
+    why = "log n steps instead of n; the first of equal elements gets the derivative"
+
+    accumulate = staticmethod(np.minimum.accumulate)
+    start, combine = staticmethod(ReduceMin.start), ReduceMin.combine
+
+
+def _logaddexp(x: Any, y: Any) -> Any:
+    """ln(e**x + e**y), shifted by the larger one unless that is infinite."""
+    zero, infinity = constant(x.type, 0.0), constant(x.type, np.inf)
+    top = arith.maximumf(x, y)
+    finite = float_compare("OLT", math.absf(top), infinity)
+    shift = arith.select(finite, top, zero)
+    parts = [math.exp(arith.subf(value, shift)) for value in (x, y)]
+    return arith.addf(math.log(arith.addf(*parts)), shift)
+
+
+class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
+    """y[i] = ln(the sum of e**x[j] over j <= i along `axis`); j >= i if `reverse`."""
+
+    why = "no overflow; log n steps instead of n"
+
+    dtypes = dt.FLOATS
+    accumulate = staticmethod(np.logaddexp.accumulate)
+    start = staticmethod(lambda dtype: -np.inf)
+    combine = {"f": _logaddexp}
+
+    @staticmethod
+    def step(b: Any, op: Any) -> tuple[Any, Any]:
+        """The shares of y[i-1] and x[i] in the sum; none where it is empty."""
+        nothing = b.compare(op.y, b.full_like(op.y, -np.inf), direction="eq")
+        y = b.select(nothing, b.full_like(op.y, 0.0), op.y)
+        before = b.delayed(op.y, op.axis, op.reverse, -np.inf)
+        return b.exp(b.subtract(before, y)), b.exp(b.subtract(op.x, y))
+
+    samples = [
+        *Cumulative.samples,
+        Sample(
+            (np.array([[-np.inf, -np.inf, 1, 800], [3, -700, np.inf, 0]], "f"),),
+            {"axis": 1, "reverse": False},
+            smooth=False,
+        ),
+    ]

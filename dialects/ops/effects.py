@@ -1,0 +1,152 @@
+"""Ops that do more than compute a value: they are kept, once each, in their order.
+
+What they are applied to is differentiated as if they were not there. An effect in a
+branch or a loop happens when, and as often as, its body runs. Prints keep their order,
+and so do assertions; of a print and an assertion in one step of a loop, IREE may put
+the print first. States are written after all assertions of a call.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc import printing
+from aotc.dialects.attributes import Str
+from aotc.dialects.batching import leading
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Result, where_of
+from aotc.dialects.lowering import foreign
+from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.mlir import arith, cf, ir
+
+
+class Effect(GraphOp):
+    """One operand that something is done with; no result."""
+
+    @classmethod
+    def infer(cls, x: Tensor, **_: Any) -> tuple[Tensor, ...]:
+        """No results."""
+        require_dtype(x, cls.dtypes)
+        return ()
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, ...]:
+        """No results, so no tangents."""
+        return ()
+
+    @staticmethod
+    def vjp(b: Any, op: Any) -> list[Any]:
+        """No results, so the operand gets no cotangent from it."""
+        return [None]
+
+    batch = leading()
+
+
+class Assert(Effect, name="assert"):
+    """y = (); the call fails with `message` unless all of `condition` hold."""
+
+    why = "an effect: a run ends with the model's message"
+
+    condition: Operand[Any]
+    message: Str
+    dtypes = ("bool",)
+
+    @staticmethod
+    def ref(condition: Any, *, message: str) -> tuple[Any, ...]:
+        """Raises where the condition does not hold."""
+        if not np.all(condition):
+            raise InputError("assertion-failed", message)
+        return ()
+
+    @staticmethod
+    def lower(low: Any, op: Any, condition: Any) -> tuple[Any, ...]:
+        """`cf.assert` on the conjunction; the text says where in the model it is."""
+        whole = Tensor((), "bool")
+        axes = range(Tensor.of(op.condition).rank)
+        if axes:
+            condition = low.reduce(condition, whole, axes, True, arith.andi)
+        text = printing.assertion(op.message, where_of(op))
+        cf.AssertOp(low.extract(condition, []), text)
+        return ()
+
+    samples = [
+        Sample((np.array(True),), {"message": "x is positive"}),
+        Sample((np.ones((2, 3), bool),), {"message": 'a "quoted" reason; two\nlines'}),
+        Sample((boolean("n", 0),), {"message": "nothing fails"}),
+    ]
+
+
+class Print(Effect, name="print"):
+    """y = (); writes `format`, with x in the place of its `{}`, to standard error.
+
+    A batched print writes all values at once.
+    """
+
+    why = "an effect: values are shown while the model runs"
+
+    x: Operand[Any]
+    format: Str
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def ref(x: Any, *, format: str) -> tuple[Any, ...]:
+        """Writes."""
+        printing.show(format, x)
+        return ()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> tuple[Any, ...]:
+        """IREE hands traced tensors to the loader, which writes them."""
+        key = ir.StringAttr.get(printing.key(op.format, Tensor.of(op.x).dtype))
+        lines, dims = foreign.sizes("%0", x.type)
+        trace = f"flow.tensor.trace {key} = [%0 : {x.type}{dims}]"
+        foreign.call("print", [x], [], [*lines, trace, "return"])
+        return ()
+
+    samples = [
+        Sample((f32(),), {"format": "loss = {:.3f}\n"}),
+        Sample((i32("n", 2),), {"format": "{}\n"}),
+        Sample((boolean(3),), {"format": "100 {{%}} {} in the middle\n"}),
+    ]
+
+
+class Barrier(GraphOp, name="barrier"):
+    """y = x, kept apart: what is computed from y is not merged with the same from x."""
+
+    why = "an effect on passes: nothing is merged across it"
+
+    x: Operand[Any]
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(x: Tensor) -> Tensor:
+        """The operand's type."""
+        return x
+
+    @staticmethod
+    def ref(x: Any) -> Any:
+        """The operand."""
+        return x
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Linear; the tangent is kept apart as well."""
+        return b.barrier(dx)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Linear; the cotangent is kept apart as well."""
+        return [b.barrier(dy)]
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """IREE's own barrier."""
+        return foreign.apart(x)
+
+    samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((i32(),))]

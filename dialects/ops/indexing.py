@@ -1,0 +1,334 @@
+"""Reading at positions that are only known when the model runs.
+
+Note [index maps]: gather and the scatters describe with three attributes how the axes
+of x, of the indices and of what is read (or written) belong together:
+
+    read[r] = x[p]    p at axes[k] is indices[k][r at along],  p elsewhere is r at kept
+
+There is one array of indices for each axis in `axes`, all of one type. `along` says
+which axes of `read` the indices have, `kept` which of them x has. An axis in both is a
+batch: every index reads from its own part of x. So np.take along axis 1 of a 3-D array
+by a vector is axes (1), along (1), kept (0, 2), and np.take_along_axis is axes (1),
+along (0, 1, 2), kept (0, 2). No index array that only counts is ever needed, and a
+`batch` rule is one more entry in the maps.
+
+Note [out of bounds]: IREE checks no index, so every lowering does. With mode "clip" an
+index out of bounds stands for the nearest element; with "drop" it takes no part: it
+reads zero and writes nothing. Negative indices are out of bounds; the frontends count
+them from the end where NumPy does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Ints, Str
+from aotc.dialects.batching import all_spread
+from aotc.dialects.checks import require_axes, require_dtype, require_equal
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Size, Tensor, element_count, format_shape
+from aotc.errors import InputError
+from aotc.mlir import arith, ir
+
+MODES = ("clip", "drop")
+
+
+@dataclass(frozen=True)
+class IndexMap:
+    """The attributes of an op that indexes; see Note [index maps]."""
+
+    axes: tuple[int, ...]
+    along: tuple[int, ...]
+    kept: tuple[int, ...]
+    mode: str
+
+    @staticmethod
+    def of(op: Any) -> "IndexMap":
+        """The map of a gather or scatter."""
+        return IndexMap(op.axes, op.along, op.kept, op.mode)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes of what is read."""
+        return len({*self.along, *self.kept})
+
+    @property
+    def others(self) -> list[int]:
+        """The axes of x that are not indexed, in the order of `kept`."""
+        count = len(self.axes) + len(self.kept)
+        return [axis for axis in range(count) if axis not in self.axes]
+
+    @property
+    def shared(self) -> list[int]:
+        """The axes of what is read that x and the indices both have."""
+        return [axis for axis in self.kept if axis in self.along]
+
+    @property
+    def window(self) -> list[int]:
+        """The axes of what is read that only x has."""
+        return [axis for axis in self.kept if axis not in self.along]
+
+    def source(self, axis: int) -> int:
+        """The axis of x behind an axis in `kept`."""
+        return self.others[self.kept.index(axis)]
+
+    def batched(self, *, x: bool, indices: bool) -> dict[str, Any]:
+        """The attributes when x or the indices have a further axis in front."""
+        along, kept = (tuple(n + 1 for n in part) for part in (self.along, self.kept))
+        return {
+            "axes": tuple(axis + x for axis in self.axes),
+            "along": (0, *along) if indices else along,
+            "kept": (0, *kept) if x else kept,
+            "mode": self.mode,
+        }
+
+
+def read_type(x: Tensor, indices: Sequence[Tensor], at: IndexMap) -> Tensor:
+    """The type of what the indices read from x; refuses maps that do not fit."""
+    require_axes(x, at.axes)
+    if len(indices) != len(at.axes) or not indices:
+        raise InputError(
+            "bad-index",
+            f"expected an array of indices for each of the axes {at.axes}; "
+            f"got {len(indices)}",
+        )
+    require_dtype(indices[0], dt.INTEGERS)
+    require_equal(*indices)
+    _require_maps(x, indices[0], at)
+    sizes = {r: x.shape[at.source(r)] for r in at.kept}
+    for r, size in zip(at.along, indices[0].shape, strict=True):
+        if sizes.setdefault(r, size) != size:
+            raise InputError(
+                "shape-mismatch",
+                f"expected indices {format_shape(indices[0].shape)} to match {x} where "
+                f"both have an axis; size {size} is not provably {sizes[r]}",
+            )
+    result = x.with_shape([sizes[r] for r in range(at.rank)])
+    empty = any(x.shape[axis] == 0 for axis in at.axes)
+    if empty and at.mode == "clip" and element_count(result.shape) != 0:
+        raise InputError(
+            "bad-index", f"axes {at.axes} of {x} have no element to read or write"
+        )
+    return result
+
+
+def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
+    if at.mode not in MODES:
+        raise InputError(
+            "bad-attribute",
+            f"expected a mode out of {', '.join(MODES)}; got {at.mode!r}",
+        )
+    rising = all(sorted(set(part)) == list(part) for part in (at.along, at.kept))
+    dense = {*at.along, *at.kept} == set(range(at.rank))
+    counts = (len(at.along), len(at.kept)) == (indices.rank, x.rank - len(at.axes))
+    if not (rising and dense and counts):
+        raise InputError(
+            "bad-axis",
+            f"expected rising axes of the result for the {indices.rank} axes of the "
+            f"indices and the {x.rank - len(at.axes)} other axes of x; "
+            f"got along={at.along}, kept={at.kept}",
+        )
+
+
+# ---- in NumPy -----------------------------------------------------------------------
+
+
+def places(shape: Any, indices: Sequence[Any], at: IndexMap) -> tuple[Any, Any]:
+    """What NumPy indexes with: positions for each axis of x, and which are inside.
+
+    The positions are in range and broadcast to what is read.
+    """
+    positions = [
+        _aligned(np.arange(shape[axis]), (r,), at.rank)
+        for axis, r in zip(at.others, at.kept, strict=True)
+    ]
+    inside = np.array(True)
+    for axis, numbers in zip(at.axes, indices, strict=True):
+        wanted = _aligned(numbers, at.along, at.rank)
+        inside = inside & (wanted >= 0) & (wanted < shape[axis])
+        nearest = np.clip(wanted, 0, max(shape[axis] - 1, 0)).astype(np.int64)
+        positions.insert(axis, nearest)
+    return tuple(positions), inside
+
+
+def _aligned(array: Any, axes: Sequence[int], rank: int) -> Any:
+    """`array` with its axes at `axes` of an array of `rank`."""
+    shape = [1] * rank
+    for axis, size in zip(axes, np.shape(array), strict=True):
+        shape[axis] = size
+    return np.reshape(array, shape)
+
+
+# ---- in linalg ----------------------------------------------------------------------
+
+
+def in_range(
+    low: Any, number: Any, size: Size, *, signed: bool = True
+) -> tuple[Any, Any]:
+    """Inside a body: the nearest position on an axis of `size`; is it the number?"""
+    count, last = low.size(size), low.size(size - 1)
+    if not isinstance(size, int):
+        last = arith.maxsi(last, low.index(0))
+    if not isinstance(number.type, ir.IndexType):
+        count, last = (arith.index_cast(number.type, n) for n in (count, last))
+    inside = arith.cmpi(arith.CmpIPredicate.ult, number, count)
+    if not signed:
+        return arith.minui(number, last), inside
+    zero = arith.ConstantOp(number.type, 0).result
+    return arith.maxsi(arith.minsi(number, last), zero), inside
+
+
+def position(low: Any, number: Any, dtype: str, size: Size) -> tuple[Any, Any]:
+    """The same for an integer element, the position as an index value.
+
+    It is compared as an integer: index values may have 32 bits, and VMVX casts an
+    unsigned i8 to an index by its sign.
+    """
+    if dt.bits(dtype) < 32:
+        number, dtype = conversion(dtype, "i32")(number), "i32"
+    nearest, inside = in_range(low, number, size, signed=dtype in dt.SIGNED)
+    return arith.index_cast(ir.IndexType.get(), nearest), inside
+
+
+def positions(
+    low: Any, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Any]
+) -> tuple[list[Any], Any]:
+    """Inside a body: the position on each indexed axis, and whether all are inside."""
+    found = [
+        position(low, number, indices.dtype, x.shape[axis])
+        for number, axis in zip(numbers, at.axes, strict=True)
+    ]
+    inside = found[0][1]
+    for _, each in found[1:]:
+        inside = arith.andi(inside, each)
+    return [place for place, _ in found], inside
+
+
+# ---- the op -------------------------------------------------------------------------
+
+
+class Gather(GraphOp, name="gather", traits=[Pure]):
+    """y = x at `indices` along `axes`; see Note [index maps].
+
+    With mode "clip" an index out of bounds reads the nearest element, with "drop" zero.
+    """
+
+    why = "reads at positions that the model computes, never out of bounds"
+
+    x: Operand[Any]
+    indices: Sequence[Operand[Any]]
+    axes: Ints
+    along: Ints
+    kept: Ints
+    mode: Str
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(x: Tensor, *indices: Tensor, **attributes: Any) -> Tensor:
+        """The indices' axes and those of x that are not indexed, as the map says."""
+        return read_type(x, indices, IndexMap(**attributes))
+
+    @staticmethod
+    def ref(x: Any, *indices: Any, **attributes: Any) -> Any:
+        """NumPy's integer indexing at positions in range."""
+        at = IndexMap(**attributes)
+        where, inside = places(x.shape, indices, at)
+        if 0 in x.shape:  # nothing but "drop" may read here
+            return np.zeros(np.broadcast_shapes(*map(np.shape, where)), x.dtype)
+        y = x[where]
+        return y if at.mode == "clip" else np.where(inside, y, np.zeros((), x.dtype))
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any, *_: Any) -> Any:
+        """Linear in x."""
+        if dx is None:
+            return None
+        return b.gather(dx, *op.indices, **cls.attributes_of(op))
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy added up at the places that were read."""
+        indices, zeros = op.indices, b.full_like(op.x, 0.0)
+        dx = b.scatter_add(zeros, dy, *indices, **cls.attributes_of(op))
+        return [dx, *(None for _ in indices)]
+
+    @staticmethod
+    def batch(
+        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
+    ) -> Any:
+        """One more axis in the map of whichever operand has it."""
+        x, *indices = operands
+        in_x, *in_indices = batched
+        if any(in_indices):
+            indices = all_spread(b, indices, in_indices, size)
+        maps = IndexMap.of(op).batched(x=in_x, indices=any(in_indices))
+        return b.gather(x, *indices, **maps)
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any, *indices: Any) -> Any:
+        """A generic over the result that extracts from x.
+
+        It reads the indices as inputs, so that what computes them fuses into it.
+        """
+        source, result, at = Tensor.of(op.x), Tensor.of(op.y), IndexMap.of(op)
+        if element_count(source.shape) == 0:
+            return low.full(result, 0)
+        read = ir.AffineMap.get(
+            result.rank, 0, [ir.AffineDimExpr.get(axis) for axis in at.along]
+        )
+
+        def body(*elements: Any) -> Any:
+            kind = Tensor.of(op.indices[0])
+            found, inside = positions(low, source, kind, at, elements[:-1])
+            where = dict(zip(at.axes, found, strict=True))
+            for axis, r in zip(at.others, at.kept, strict=True):
+                where[axis] = low.loop_index(r)
+            element = low.extract(x, [where[axis] for axis in range(source.rank)])
+            if at.mode == "clip":
+                return element
+            return arith.select(inside, element, low.scalar(source.dtype, 0))
+
+        maps = [read] * len(indices) + [ir.AffineMap.get_identity(result.rank)]
+        loops = ["parallel"] * result.rank
+        return low.generic(indices, maps, low.empty(result), loops, body)
+
+    samples = [
+        Sample(
+            (f32(5, 3), np.array([0, 4, 4, -3, 9], "i4")),
+            {"axes": (0,), "along": (0,), "kept": (1,), "mode": "clip"},
+        ),
+        Sample(
+            (f32(2, 4, 3), np.array([[1, 0], [-1, 9]], "i8")),
+            {"axes": (1,), "along": (1, 2), "kept": (0, 3), "mode": "drop"},
+        ),
+        Sample(
+            (f32(3, 4), np.array([[0, 3], [2, 2], [1, 7]], "u1")),
+            {"axes": (1,), "along": (0, 1), "kept": (0,), "mode": "clip"},
+        ),
+        Sample(
+            (f32(3, 2, 4), np.array([2, 0, 7], "i1"), np.array([-1, 3, 2], "i1")),
+            {"axes": (0, 2), "along": (0,), "kept": (1,), "mode": "drop"},
+        ),
+        Sample(
+            (f32("n", 3), i32("m", "n")),
+            {"axes": (1,), "along": (0, 1), "kept": (1,), "mode": "clip"},
+        ),
+        Sample(
+            (f32("n", 3), i32("m")),
+            {"axes": (0,), "along": (0,), "kept": (1,), "mode": "clip"},
+        ),
+        Sample(
+            (f32(4), np.array(2**63 + 1, "u8")),
+            {"axes": (0,), "along": (), "kept": (), "mode": "clip"},
+        ),
+        Sample(
+            (f32(0, 2), np.array([1, 0], "i4")),
+            {"axes": (0,), "along": (0,), "kept": (1,), "mode": "drop"},
+        ),
+    ]

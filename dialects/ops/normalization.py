@@ -1,0 +1,301 @@
+"""Softmax and normalisation: kept whole, for the sake of their derivatives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Bool, Float, Int, Ints
+from aotc.dialects.batching import leading, moved
+from aotc.dialects.checks import require_axes, require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.ops.contraction import cast
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Shape, Tensor, element_count
+from aotc.errors import InputError
+from aotc.mlir import arith, ir, linalg, math
+
+
+class AlongAxis(GraphOp, traits=[Pure]):
+    """One operand, one axis, a result of the operand's type."""
+
+    x: Operand[Any]
+    axis: Int
+    y: Result[Any]
+
+    @staticmethod
+    def infer(x: Tensor, *, axis: int) -> Tensor:
+        """The operand's type."""
+        require_dtype(x, dt.FLOATS)
+        require_axes(x, (axis,))
+        return x
+
+    batch = leading(axis=moved)
+
+    samples = [
+        Sample((f32(2, 5),), {"axis": 1}),
+        Sample((f32("n", 3, 2),), {"axis": 1}),
+        Sample(
+            (np.array([[1e4, 0, -1e4], [-np.inf, 0, 1]], "f"),),
+            {"axis": 1},
+            smooth=False,
+        ),
+        Sample((f32(2, "n"),), {"axis": 1}),
+    ]
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+
+
+def _shifted(x: Any, axis: int) -> Any:
+    wide = _wide(x)
+    return wide - np.max(wide, axis, keepdims=True, initial=-np.inf)
+
+
+class Softmax(AlongAxis, name="softmax"):
+    """y = e**x / (the sum of e**x along `axis`), computed from x - max x."""
+
+    why = "no overflow; a derivative from its own value; a named op of linalg"
+
+    @staticmethod
+    def ref(x: Any, *, axis: int) -> Any:
+        """e**(x - max) / sum."""
+        e = np.exp(_shifted(x, axis))
+        return e / np.sum(e, axis, keepdims=True)
+
+    @staticmethod
+    def _projected(b: Any, op: Any, d: Any) -> Any:
+        """Y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
+        total = b.reduce_sum(b.multiply(d, op.y), axes=(op.axis,))
+        mean = b.expand(total, Tensor.of(op.y), (op.axis,))
+        return b.multiply(op.y, b.subtract(d, mean))
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """Y (dx - sum(dx y))."""
+        return cls._projected(b, op, dx)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Y (dy - sum(dy y))."""
+        return [cls._projected(b, op, dy)]
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """linalg.softmax; half precision in f32."""
+        source = Tensor.of(op.x)
+        wide = source.with_dtype(accumulator(source.dtype))
+        x = low.convert(x, source, wide.dtype)
+        init = low.empty(wide)
+        axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), op.axis)
+        y = linalg.SoftmaxOp([init.type], x, init, axis).results[0]
+        return low.convert(y, wide, source.dtype)
+
+
+class LogSoftmax(AlongAxis, name="log_softmax"):
+    """y = x - max x - ln(the sum of e**(x - max x)) along `axis`."""
+
+    why = "no overflow or underflow; a derivative from its own value"
+
+    @staticmethod
+    def ref(x: Any, *, axis: int) -> Any:
+        """Shifted by the maximum, which cancels."""
+        shifted = _shifted(x, axis)
+        return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """Dx - sum(e**y dx)."""
+        total = b.reduce_sum(b.multiply(b.exp(op.y), dx), axes=(op.axis,))
+        return b.subtract(dx, b.expand(total, Tensor.of(op.y), (op.axis,)))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy - e**y sum(dy)."""
+        total = b.expand(b.reduce_sum(dy, axes=(op.axis,)), Tensor.of(op.y), (op.axis,))
+        return [b.subtract(dy, b.multiply(b.exp(op.y), total))]
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """Maximum, sum of exponentials, and their difference from x."""
+        source = Tensor.of(op.x)
+        wide = source.with_dtype(accumulator(source.dtype))
+        x = low.convert(x, source, wide.dtype)
+        rest = wide.with_shape(wide.shape[: op.axis] + wide.shape[op.axis + 1 :])
+        highest = low.reduce(x, rest, (op.axis,), -np.inf, arith.maximumf)
+        shifted = _combine(low, wide, (op.axis,), [x, highest], arith.subf)
+        power = low.pointwise([shifted], wide, math.exp)
+        total = low.reduce(power, rest, (op.axis,), 0.0, arith.addf)
+        logs = low.pointwise([total], rest, math.log)
+        y = _combine(low, wide, (op.axis,), [shifted, logs], arith.subf)
+        return low.convert(y, wide, source.dtype)
+
+
+class Normalize(GraphOp, name="normalize", traits=[Pure]):
+    """y = (x - mean) / sqrt(variance + epsilon), both of them taken over `axes`.
+
+    Not `centered`, the mean counts as 0, and the variance is the mean of squares. Half
+    precision has its statistics in f32.
+    """
+
+    why = (
+        "one body for layer, batch, group and instance norms, with the short derivative"
+    )
+
+    x: Operand[Any]
+    axes: Ints
+    epsilon: Float
+    centered: Bool
+    y: Result[Any]
+    mean: Result[Any]
+    variance: Result[Any]
+
+    @staticmethod
+    def infer(
+        x: Tensor, *, axes: Any, epsilon: float, centered: bool
+    ) -> tuple[Tensor, ...]:
+        """The type of x, and of the axes that are left."""
+        require_dtype(x, dt.FLOATS)
+        require_axes(x, axes)
+        if element_count(tuple(x.shape[axis] for axis in axes)) == 0:
+            raise InputError(
+                "shape-mismatch", f"no elements along axes {tuple(axes)} of {x}"
+            )
+        rest = Tensor(_without(x.shape, axes), accumulator(x.dtype))
+        return x, rest, rest
+
+    @staticmethod
+    def ref(x: Any, *, axes: Any, epsilon: float, centered: bool) -> tuple[Any, ...]:
+        """Two-pass mean and variance."""
+        wide = _wide(x)
+        count = np.prod([wide.shape[axis] for axis in axes], dtype=wide.dtype)
+        mean = wide.sum(axes) / count if centered else np.zeros_like(wide.sum(axes))
+        shifted = wide - np.expand_dims(mean, axes)
+        variance = np.square(shifted).sum(axes) / count
+        deviation = np.sqrt(variance + wide.dtype.type(epsilon))
+        return shifted / np.expand_dims(deviation, axes), mean, variance
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> tuple[Any, ...]:
+        """R (dx - mean(dx) - y mean(dx y)), where r = 1 / sqrt(variance + epsilon)."""
+        y, r = cls._saved(b, op)
+        dx = cast(b, dx, Tensor.of(y).dtype)
+        mean, turn = b.mean(dx, op.axes), b.mean(b.multiply(dx, y), op.axes)
+        inner = b.subtract(dx, b.multiply(y, cls._spread(b, op, turn)))
+        if op.centered:
+            inner = b.subtract(inner, cls._spread(b, op, mean))
+        dy = b.multiply(inner, cls._spread(b, op, r))
+        dmean = mean if op.centered else None
+        return (
+            cast(b, dy, Tensor.of(op.y).dtype),
+            dmean,
+            b.scale(b.divide(turn, r), 2.0),
+        )
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any, dmean: Any, dvariance: Any) -> list[Any]:
+        """The same for dy: the Jacobian of y is symmetric; the statistics' shares."""
+        y, r = cls._saved(b, op)
+        dy = cast(b, dy, Tensor.of(y).dtype)
+        total = b.reduce_sum(b.multiply(dy, y), axes=op.axes)
+        turn = b.subtract(b.scale(b.divide(dvariance, r), 2.0), b.multiply(r, total))
+        dx = b.multiply(dy, cls._spread(b, op, r))
+        dx = b.add(dx, b.multiply(y, cls._spread(b, op, cls._per_element(b, op, turn))))
+        if op.centered:
+            total = b.reduce_sum(dy, axes=op.axes)
+            shift = b.subtract(dmean, b.multiply(r, total))
+            dx = b.add(dx, cls._spread(b, op, cls._per_element(b, op, shift)))
+        return [cast(b, dx, Tensor.of(op.x).dtype)]
+
+    @staticmethod
+    def _saved(b: Any, op: Any) -> tuple[Any, Any]:
+        """The result y, in the dtype of the statistics, and 1 / the deviation."""
+        r = b.rsqrt(b.offset(op.variance, op.epsilon))
+        return cast(b, op.y, Tensor.of(r).dtype), r
+
+    @staticmethod
+    def _spread(b: Any, op: Any, statistic: Any) -> Any:
+        """A statistic repeated to the shape of x."""
+        return b.expand(statistic, Tensor.of(op.x), op.axes)
+
+    @staticmethod
+    def _per_element(b: Any, op: Any, total: Any) -> Any:
+        """`total` divided by the number of elements it is of."""
+        x, like = Tensor.of(op.x), Tensor.of(total)
+        count = element_count(tuple(x.shape[axis] for axis in op.axes))
+        size = b.dimension(size=(count,), dtype=like.dtype)
+        return b.divide(total, b.broadcast(size, shape=like.shape, axes=()))
+
+    batch = leading(axes=moved)
+
+    @classmethod
+    def lower(cls, low: Any, op: Any, x: Any) -> list[Any]:
+        """Mean, variance, then one generic that reads both."""
+        source, rest = Tensor.of(op.x), Tensor.of(op.mean)
+        wide = source.with_dtype(rest.dtype)
+        x = low.convert(x, source, wide.dtype)
+        count = _count(low, source, op.axes, x.type.element_type)
+        mean = low.full(rest, 0.0)
+        if op.centered:
+            mean = _means(low, x, rest, op.axes, count)
+
+        def squared(value: Any, mean: Any) -> Any:
+            shifted = arith.subf(value, mean)
+            return arith.mulf(shifted, shifted)
+
+        squares = _combine(low, wide, op.axes, [x, mean], squared)
+        variance = _means(low, squares, rest, op.axes, count)
+
+        def inverse(variance: Any) -> Any:
+            return math.rsqrt(arith.addf(variance, low.scalar(rest.dtype, op.epsilon)))
+
+        def normal(value: Any, mean: Any, r: Any) -> Any:
+            return arith.mulf(arith.subf(value, mean), r)
+
+        r = low.pointwise([variance], rest, inverse)
+        y = _combine(low, wide, op.axes, [x, mean, r], normal)
+        return [low.convert(y, wide, source.dtype), mean, variance]
+
+    samples = [
+        Sample((f32(2, 5),), {"axes": (1,), "epsilon": 1e-5, "centered": True}),
+        Sample((f32("n", 3, 4),), {"axes": (0, 1), "epsilon": 1e-3, "centered": True}),
+        Sample((f32(3, "n"),), {"axes": (1,), "epsilon": 1e-3, "centered": False}),
+        Sample((f32(2, 3, 4),), {"axes": (1, 2), "epsilon": 1e-2, "centered": False}),
+        Sample((f32(2, "n", 3),), {"axes": (1,), "epsilon": 1e-2, "centered": True}),
+    ]
+
+
+def _without(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _combine(
+    low: Any, wide: Tensor, axes: Sequence[int], operands: list[Any], body: Any
+) -> Any:
+    """`body(x, reduced…)`, each reduced value repeated along `axes`."""
+    loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank) if i not in axes]
+    identity = ir.AffineMap.get_identity(wide.rank)
+    projected = ir.AffineMap.get(wide.rank, 0, loops)
+    return low.generic(
+        operands,
+        [identity, *[projected] * (len(operands) - 1), identity],
+        low.empty(wide),
+        ["parallel"] * wide.rank,
+        lambda *elements: body(*elements[:-1]),
+    )
+
+
+def _count(low: Any, x: Tensor, axes: Sequence[int], element: Any) -> Any:
+    """How many elements are reduced over, as a float; sizes may be symbolic."""
+    sizes = tuple(x.shape[axis] for axis in axes)
+    i64 = ir.IntegerType.get_signless(64)
+    count = arith.index_cast(i64, low.size(element_count(sizes)))
+    return arith.sitofp(element, count)
+
+
+def _means(low: Any, x: Any, rest: Tensor, axes: Sequence[int], count: Any) -> Any:
+    total = low.reduce(x, rest, axes, 0.0, arith.addf)
+    return low.pointwise([total], rest, lambda t: arith.divf(t, count))

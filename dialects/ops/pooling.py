@@ -1,0 +1,196 @@
+"""Pooling over windows of an image (N, spatial…, C)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Ints
+from aotc.dialects.batching import folded
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.ops.windows import Windows, fold, pad_spatial, windowed_shape
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.mlir import linalg
+
+
+def _sample(
+    x: Tensor, window: Any, strides: Any, padding: Any, dilation: Any = None
+) -> Sample:
+    return Sample(
+        (x,),
+        {
+            "window": window,
+            "strides": strides,
+            "padding": padding,
+            "dilation": dilation or (1,) * len(window),
+        },
+    )
+
+
+class Pool(GraphOp, traits=[Pure]):
+    """Subclasses give `start` (also the padding's value), `reduce` and `named`."""
+
+    x: Operand[Any]
+    window: Ints
+    strides: Ints
+    padding: Ints
+    dilation: Ints
+    y: Result[Any]
+    start = 0.0
+
+    @classmethod
+    def infer(
+        cls, x: Tensor, *, window: Any, strides: Any, padding: Any, dilation: Any
+    ) -> Tensor:
+        """N, positions…, C."""
+        require_dtype(x, dt.FLOATS)
+        if x.rank not in (3, 4, 5) or len(padding) != 2 * (x.rank - 2):
+            raise InputError(
+                "shape-mismatch",
+                "expected N, 1 to 3 spatial axes, C and low and high padding; "
+                f"got {x}, padding {tuple(padding)}",
+            )
+        padded = _padded(x, padding)
+        counts = windowed_shape(padded, window, strides, dilation)
+        return x.with_shape([x.shape[0], *counts, x.shape[-1]])
+
+    @classmethod
+    def ref(
+        cls, x: Any, *, window: Any, strides: Any, padding: Any, dilation: Any
+    ) -> Any:
+        """A reduction over all windows."""
+        around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
+        padded = np.pad(x, around, constant_values=cls.start)
+        patches = Windows.ref(padded, window=window, strides=strides, dilation=dilation)
+        axes = tuple(range(1 + len(window), 1 + 2 * len(window)))
+        return cls.reduce(
+            patches.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype)))), axes
+        )
+
+    batch = staticmethod(folded)
+
+    @classmethod
+    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+        """The named pooling op; half precision accumulates in f32."""
+        source, result = Tensor.of(op.x), Tensor.of(op.y)
+        before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
+        padded = _padded(source, op.padding)
+        wide = accumulator(source.dtype)
+        x = low.convert(low.pad(x, padded, before, after, cls.start), padded, wide)
+        window = low.empty(Tensor(op.window, wide))
+        total = cls.named[len(op.window)](
+            x,
+            window,
+            outs=[low.full(result.with_dtype(wide), cls.start)],
+            strides=list(op.strides),
+            dilations=list(op.dilation),
+        )
+        return low.convert(total, result.with_dtype(wide), result.dtype)
+
+    samples = [
+        _sample(f32(2, 4, 6, 2), (2, 2), (2, 2), (0,) * 4),
+        _sample(f32("n", 5, 5, 1), (3, 2), (2, 1), (1, 1, 0, 1)),
+        _sample(f32(1, 7, 2), (3,), (2,), (0, 0)),
+        _sample(f32(1, 4, 4, 4, 1), (2,) * 3, (2,) * 3, (0,) * 6),
+        _sample(f32(1, "h", "w", 2), (2, 3), (2, 1), (0, 1, 1, 1)),
+        _sample(f32(1, 6, 5, 2), (2, 3), (2, 1), (1, 0, 1, 1), (3, 2)),
+    ]
+
+
+def _padded(x: Tensor, padding: Sequence[int]) -> Tensor:
+    around = zip(x.shape[1:-1], padding[::2], padding[1::2], strict=True)
+    return x.with_shape([x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]])
+
+
+class SumPool(Pool, name="sum_pool"):
+    """y = the sum over each window; zeros around the image."""
+
+    why = "no windows in memory; its adjoint is a spread"
+
+    reduce = staticmethod(np.sum)
+    named = {
+        1: linalg.pooling_nwc_sum,
+        2: linalg.pooling_nhwc_sum,
+        3: linalg.pooling_ndhwc_sum,
+    }
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.sum_pool(dx, **cls.attributes_of(op))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy to every element of its window."""
+        patches = _patches(Tensor.of(op.y), op.window)
+        spread = b.expand(dy, patches, _window_axes(op.window))
+        return [_unpad_fold(b, op, spread)]
+
+
+class MaxPool(Pool, name="max_pool"):
+    """y = the largest element of each window; the first one gets the gradient."""
+
+    why = "no windows in memory; the first of equal elements gets the derivative"
+
+    start = -np.inf
+    reduce = staticmethod(np.max)
+    named = {
+        1: linalg.pooling_nwc_max,
+        2: linalg.pooling_nhwc_max,
+        3: linalg.pooling_ndhwc_max,
+    }
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """The tangent of each window's first maximum."""
+        chosen, flat = _first_maximum(b, op)
+        padded = pad_spatial(b, dx, op.padding)
+        patches = b.windows(
+            padded, window=op.window, strides=op.strides, dilation=op.dilation
+        )
+        taken = b.where_true(chosen, b.reshape(patches, shape=flat.shape))
+        return b.reduce_sum(taken, axes=(flat.rank - 2,))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy to each window's first maximum."""
+        chosen, flat = _first_maximum(b, op)
+        spread = b.where_true(chosen, b.expand(dy, flat, (flat.rank - 2,)))
+        patches = _patches(Tensor.of(op.y), op.window)
+        return [_unpad_fold(b, op, b.reshape(spread, shape=patches.shape))]
+
+
+def _patches(y: Tensor, window: Sequence[int]) -> Tensor:
+    """The type of all windows of a pooling with result y."""
+    return y.with_shape([*y.shape[:-1], *window, y.shape[-1]])
+
+
+def _window_axes(window: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(1 + len(window), 1 + 2 * len(window)))
+
+
+def _unpad_fold(b: Any, op: Any, patches: Any) -> Any:
+    """Windows of the padded image added up, without the padding."""
+    source = Tensor.of(op.x)
+    padded = _padded(source, op.padding)
+    image = fold(b, patches, padded, op.window, op.strides, op.dilation)
+    return pad_spatial(b, image, [-n for n in op.padding])
+
+
+def _first_maximum(b: Any, op: Any) -> tuple[Any, Tensor]:
+    """A mask of each window's first maximum, and the type of the flattened windows."""
+    y = Tensor.of(op.y)
+    flat = y.with_shape([*y.shape[:-1], int(np.prod(op.window)), y.shape[-1]])
+    padded = pad_spatial(b, op.x, op.padding, -np.inf)
+    patches = b.windows(
+        padded, window=op.window, strides=op.strides, dilation=op.dilation
+    )
+    best = b.argmax(b.reshape(patches, shape=flat.shape), axis=flat.rank - 2)
+    index = b.iota(shape=flat.shape, axis=flat.rank - 2, dtype="i32")
+    wanted = b.expand(best, flat.with_dtype("i32"), (flat.rank - 2,))
+    return b.compare(index, wanted, direction="eq"), flat

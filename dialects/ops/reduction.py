@@ -1,0 +1,273 @@
+"""Reductions over axes, which disappear from the shape."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Int, Ints
+from aotc.dialects.batching import leading, moved
+from aotc.dialects.checks import require_axes, require_dtype
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import accumulator, integer_bounds
+from aotc.dialects.lowering.scalars import comparison, is_nan
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.mlir import arith, ir
+
+
+class Reduction(GraphOp, traits=[Pure]):
+    """Subclasses give `start` (of an empty reduction), `combine` and `weights`."""
+
+    x: Operand[Any]
+    axes: Ints
+    y: Result[Any]
+    dtypes = dt.NUMBERS
+    needs_elements = False
+
+    @classmethod
+    def infer(cls, x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
+        """The shape without the reduced axes."""
+        require_dtype(x, cls.dtypes)
+        require_axes(x, axes)
+        if cls.needs_elements and any(x.shape[axis] == 0 for axis in axes):
+            raise InputError(
+                "empty-reduction", f"{x} has no elements along {axes} to choose from"
+            )
+        return x.with_shape([n for axis, n in enumerate(x.shape) if axis not in axes])
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """The weighted sum of the tangents."""
+        weights = cls.weights(b, op)
+        weighted = dx if weights is None else b.multiply(weights, dx)
+        return b.reduce_sum(weighted, axes=op.axes)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Every element gets its weight times dy."""
+        spread = b.expand(dy, Tensor.of(op.x), op.axes)
+        weights = cls.weights(b, op)
+        return [spread if weights is None else b.multiply(weights, spread)]
+
+    batch = leading(axes=moved)
+
+    @classmethod
+    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+        """One generic; half-precision floats accumulate in f32."""
+        source, result = Tensor.of(op.x), Tensor.of(op.y)
+        wide = accumulator(source.dtype)
+        x = low.convert(x, source, wide)
+        total = reduced(cls, low, x, result.with_dtype(wide), op.axes)
+        return low.convert(total, result.with_dtype(wide), result.dtype)
+
+    samples = [
+        Sample((f32(2, 3, 4),), {"axes": (0, 2)}),
+        Sample((f32("n", 4),), {"axes": (0,)}),
+        Sample((i32(5),), {"axes": (0,)}),
+        Sample((f32(2, 3),), {"axes": ()}),
+        Sample((f32("n", "m", 2),), {"axes": (0, 1)}),
+    ]
+
+
+def reduced(
+    cls: type[Reduction], low: Any, x: Any, result: Tensor, axes: Sequence[int]
+) -> Any:
+    """A lowered tensor reduced over `axes` by the reduction `cls`."""
+    kind = "f" if dt.is_float(result.dtype) else result.dtype[0]
+    start = cls.start(result.dtype)
+    return low.reduce(x, result, axes, start, cls.combine[kind])
+
+
+class ReduceSum(Reduction, name="reduce_sum"):
+    """y = the sum over `axes`; 0 for no elements."""
+
+    why = "the adjoint of broadcast"
+
+    @staticmethod
+    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+        """np.sum in the operand's dtype."""
+        return np.sum(
+            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        )
+
+    @staticmethod
+    def weights(b: Any, op: Any) -> Any:
+        """1 everywhere."""
+        return
+
+    start = staticmethod(lambda dtype: 0)
+    combine = {"f": arith.addf, "i": arith.addi, "u": arith.addi}
+    samples = [*Reduction.samples, Sample((f32(0, 3),), {"axes": (0,)})]
+
+
+class ReduceProd(Reduction, name="reduce_prod"):
+    """y = the product over `axes`; 1 for no elements."""
+
+    why = "a derivative that is right where elements are zero"
+
+    @staticmethod
+    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+        """np.prod in the operand's dtype."""
+        return np.prod(
+            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        )
+
+    @staticmethod
+    def weights(b: Any, op: Any) -> Any:
+        """The product of the other elements."""
+        return _others(b, op.x, op.axes)
+
+    start = staticmethod(lambda dtype: 1)
+    combine = {"f": arith.mulf, "i": arith.muli, "u": arith.muli}
+    samples = [
+        *Reduction.samples,
+        Sample((np.array([[1, 0, 2], [0, 0, 3]], "f"),), {"axes": (1,)}),
+    ]
+
+
+def _others(b: Any, x: Any, axes: Sequence[int]) -> Any:
+    """The product of the other elements along `axes`, for each one.
+
+    Made of products alone, so that zeros are as good as others, to any order: of those
+    before and those after it along one axis, and of the other lines along the rest.
+    """
+    if not axes:
+        return b.full_like(x, 1.0)
+    *rest, axis = sorted(axes)
+    before, after = (
+        b.delayed(b.cumprod(x, axis=axis, reverse=end), axis, end, 1.0)
+        for end in (False, True)
+    )
+    line = b.multiply(before, after)
+    if not rest:
+        return line
+    others = _others(b, b.reduce_prod(x, axes=(axis,)), rest)
+    return b.multiply(line, b.expand(others, Tensor.of(x), (axis,)))
+
+
+def _share_of_ties(b: Any, op: Any) -> Any:
+    """1 / (number of elements equal to the extreme) at those elements, 0 elsewhere."""
+    like = Tensor.of(op.x)
+    chosen = b.compare(op.x, b.expand(op.y, like, op.axes), direction="eq")
+    mask = b.where_true(chosen, b.full_like(op.x, 1.0))
+    count = b.expand(b.reduce_sum(mask, axes=op.axes), like, op.axes)
+    return b.divide(mask, count)
+
+
+def _lowest(dtype: str) -> float | int:
+    return -np.inf if dt.is_float(dtype) else integer_bounds(dtype)[0]
+
+
+def _highest(dtype: str) -> float | int:
+    return np.inf if dt.is_float(dtype) else integer_bounds(dtype)[1]
+
+
+class ReduceMax(Reduction, name="reduce_max"):
+    """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
+
+    why = "ties share the derivative"
+
+    needs_elements = True
+
+    @staticmethod
+    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+        """np.max."""
+        return np.max(x, axis=axes)
+
+    weights = staticmethod(_share_of_ties)
+    start = staticmethod(_lowest)
+    combine = {"f": arith.maximumf, "i": arith.maxsi, "u": arith.maxui}
+
+
+class ReduceMin(Reduction, name="reduce_min"):
+    """y = the smallest element over `axes`; NaN if any is. Ties share the gradient."""
+
+    why = "ties share the derivative"
+
+    needs_elements = True
+
+    @staticmethod
+    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+        """np.min."""
+        return np.min(x, axis=axes)
+
+    weights = staticmethod(_share_of_ties)
+    start = staticmethod(_highest)
+    combine = {"f": arith.minimumf, "i": arith.minsi, "u": arith.minui}
+
+
+class Argmax(GraphOp, name="argmax", traits=[Pure]):
+    """y = the position (i32) of the first NaN or else first maximum along `axis`."""
+
+    why = "one pass instead of a comparison with the maximum"
+
+    x: Operand[Any]
+    axis: Int
+    y: Result[Any]
+    dtypes = dt.NUMBERS
+
+    @staticmethod
+    def infer(x: Tensor, *, axis: int) -> Tensor:
+        """i32, without `axis`."""
+        require_dtype(x, dt.NUMBERS)
+        require_axes(x, (axis,))
+        if x.shape[axis] == 0:
+            raise InputError(
+                "empty-reduction", f"{x} has no elements along axis {axis}"
+            )
+        return Tensor(x.shape[:axis] + x.shape[axis + 1 :], "i32")
+
+    @staticmethod
+    def ref(x: Any, *, axis: int) -> Any:
+        """np.argmax."""
+        return np.argmax(x, axis=axis)
+
+    jvp = NOT_DIFFERENTIABLE("integer result")
+    vjp = NOT_DIFFERENTIABLE("integer result")
+
+    batch = leading(axis=moved)
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """The maximum, then the least index that holds it (or a NaN)."""
+        source, result = Tensor.of(op.x), Tensor.of(op.y)
+        best = reduced(ReduceMax, low, x, result.with_dtype(source.dtype), (op.axis,))
+        rank = source.rank
+        loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
+        kept = ir.AffineMap.get(rank, 0, loops[: op.axis] + loops[op.axis + 1 :])
+        return low.generic(
+            [x, best],
+            [ir.AffineMap.get_identity(rank), kept, kept],
+            low.full(result, _NOWHERE),
+            ["reduction" if axis == op.axis else "parallel" for axis in range(rank)],
+            _first_position(low, op.axis, source.dtype),
+        )
+
+    samples = [
+        Sample((f32(2, 3, 4),), {"axis": 1}),
+        Sample((f32("n", 4),), {"axis": 1}),
+        Sample((np.array([1, np.nan, 3, np.nan], "f"),), {"axis": 0}),
+        Sample((np.array([2, 5, 5], "u1"),), {"axis": 0}),
+    ]
+
+
+_NOWHERE = 2**31 - 1
+
+
+def _first_position(low: Any, axis: int, dtype: str) -> Any:
+    """A body: the least index along `axis` at which the extreme, or a NaN, stands."""
+    equal = comparison(dtype, "eq")
+
+    def body(value: Any, extreme: Any, index: Any) -> Any:
+        i32_type = ir.IntegerType.get_signless(32)
+        here = arith.index_cast(i32_type, low.loop_index(axis))
+        found = equal(value, extreme)
+        if dt.is_float(dtype):
+            found = arith.ori(found, is_nan(value))
+        nowhere = low.scalar("i32", _NOWHERE)
+        return arith.minsi(index, arith.select(found, here, nowhere))
+
+    return body

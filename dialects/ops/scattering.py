@@ -1,0 +1,370 @@
+"""Writing at positions that are only known when the model runs.
+
+`updates` are like what a gather with the same attributes reads; see the notes in
+indexing.py. Duplicates are all combined, and of those that replace the last one counts.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Ints, Str
+from aotc.dialects.batching import all_spread
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.lowering.scatters import Scattering, scattered
+from aotc.dialects.ops.indexing import IndexMap, places, read_type
+from aotc.dialects.ops.reduction import ReduceMax, ReduceMin, ReduceProd, ReduceSum
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.errors import InputError
+
+
+def _sample(
+    operands: tuple[Any, ...],
+    axes: tuple[int, ...],
+    along: tuple[int, ...],
+    kept: tuple[int, ...],
+    mode: str = "clip",
+) -> Sample:
+    maps = {"axes": axes, "along": along, "kept": kept, "mode": mode}
+    return Sample(operands, maps)
+
+
+class Scatter(GraphOp, traits=[Pure]):
+    """Subclasses give `ref`, `jvp`, `vjp` and how they are compiled."""
+
+    x: Operand[Any]
+    updates: Operand[Any]
+    indices: Sequence[Operand[Any]]
+    axes: Ints
+    along: Ints
+    kept: Ints
+    mode: Str
+    y: Result[Any]
+
+    @classmethod
+    def infer(
+        cls, x: Tensor, updates: Tensor, *indices: Tensor, **attributes: Any
+    ) -> Tensor:
+        """The type of x."""
+        require_dtype(x, cls.dtypes)
+        expected = read_type(x, indices, IndexMap(**attributes))
+        if updates != expected:
+            raise InputError(
+                "shape-mismatch", f"expected updates of type {expected}; got {updates}"
+            )
+        return x
+
+    @staticmethod
+    def batch(
+        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
+    ) -> Any:
+        """The same op where x and the updates have the axis, and the indices may."""
+        in_indices = any(batched[2:])
+        x, updates = all_spread(b, operands[:2], batched[:2], size)
+        indices = list(operands[2:])
+        if in_indices:
+            indices = all_spread(b, indices, batched[2:], size)
+        maps = IndexMap.of(op).batched(x=True, indices=in_indices)
+        return type(op).build(x, updates, *indices, **maps)
+
+    samples = [
+        _sample(
+            (f32(5, 3), f32(5, 3), np.array([0, 4, 4, -3, 9], "i4")), (0,), (0,), (1,)
+        ),
+        _sample(
+            (f32(2, 4, 3), f32(2, 2, 2, 3), np.array([[1, 9], [1, -1]], "i8")),
+            (1,), (1, 2), (0, 3), "drop",
+        ),
+        _sample(
+            (f32(3, 4), f32(3, 2), np.array([[0, 3], [2, 2], [1, 7]], "u1")),
+            (1,), (0, 1), (0,), "drop",
+        ),
+        _sample(
+            (
+                f32(3, 2, 4), f32(3, 2),
+                np.array([2, 0, 7], "i1"), np.array([-1, 3, 2], "i1"),
+            ),
+            (0, 2), (0,), (1,),
+        ),
+        _sample(
+            (f32("k", 3, "n"), f32("k", "m", "n"), i32("m", "n")),
+            (1,), (1, 2), (0, 2),
+        ),
+        _sample((f32("n", 3), f32("m", 3), i32("m")), (0,), (0,), (1,), "drop"),
+        _sample((f32(4), f32(), np.array(2**63 + 1, "u8")), (0,), (), ()),
+        _sample((f32(4, 2), f32(0, 2), np.zeros(0, "i4")), (0,), (0,), (1,)),
+    ]  # fmt: skip
+
+
+def _maps(op: Any) -> dict[str, Any]:
+    attributes: dict[str, Any] = type(op).attributes_of(op)
+    return attributes
+
+
+# ---- updates that are combined ------------------------------------------------------
+
+
+class Combining(Scatter, traits=[Pure]):
+    """Subclasses name the `reduction` that combines, and its `ufunc`."""
+
+    dtypes = dt.NUMBERS
+
+    @classmethod
+    def ref(cls, x: Any, updates: Any, *indices: Any, **attributes: Any) -> Any:
+        """The ufunc's `at`; half-precision floats are combined in f32."""
+        at = IndexMap(**attributes)
+        where, inside = places(x.shape, indices, at)
+        chosen = np.broadcast_to(inside | (at.mode == "clip"), updates.shape)
+        where = tuple(np.broadcast_to(part, updates.shape)[chosen] for part in where)
+        y = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+        cls.ufunc.at(y, where, updates[chosen].astype(y.dtype))
+        return y
+
+    @classmethod
+    def lower(cls, low: Any, op: Any, x: Any, updates: Any, *indices: Any) -> Any:
+        """See scatter_lowering.py."""
+        kinds = [Tensor.of(value) for value in op.operands]
+        if element_count(kinds[1].shape) == 0:
+            return x
+        to = Scattering(kinds[0], kinds[1], kinds[2], IndexMap.of(op), cls.reduction)
+        return scattered(low, to, x, updates, indices)
+
+
+class ScatterAdd(Combining, name="scatter_add"):
+    """y = x with `updates` added at `indices`; the adjoint of gather."""
+
+    why = "the adjoint of gather; every update counts"
+
+    reduction, ufunc = ReduceSum, np.add
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+        """Linear in x and updates."""
+        dx = b.full_like(op.x, 0.0) if dx is None else dx
+        if du is None:
+            return dx
+        return b.scatter_add(dx, du, *op.indices, **_maps(op))
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy, and dy where updates went."""
+        indices = op.indices
+        return [dy, b.gather(dy, *indices, **_maps(op)), *(None for _ in indices)]
+
+
+class ScatterMul(Combining, name="scatter_mul"):
+    """y = x multiplied by `updates` at `indices`."""
+
+    why = "every update counts; a derivative that is right at zeros"
+
+    reduction, ufunc = ReduceProd, np.multiply
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+        """Dx times the factors, and for each factor its tangent times all others."""
+        indices, maps = op.indices, _maps(op)
+        dy = b.full_like(op.x, 0.0)
+        if du is not None:
+            terms = b.multiply(du, _other_factors(b, op))
+            dy = b.multiply(op.x, b.scatter_add(dy, terms, *indices, **maps))
+        if dx is not None:
+            dy = b.add(dy, b.scatter_mul(dx, op.updates, *indices, **maps))
+        return dy
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy times the factors, and times x and all other factors."""
+        indices, maps = op.indices, _maps(op)
+        dx = b.scatter_mul(dy, op.updates, *indices, **maps)
+        read = b.gather(b.multiply(dy, op.x), *indices, **maps)
+        du = b.multiply(read, _other_factors(b, op))
+        return [dx, du, *(None for _ in indices)]
+
+
+def _other_factors(b: Any, op: Any) -> Any:
+    """For each update the product of the others at its place, right with zeros too."""
+    indices, maps, updates = op.indices, _maps(op), op.updates
+    zero, one = (b.full_like(updates, value) for value in (0.0, 1.0))
+    none, ones = (b.full_like(op.x, value) for value in (0.0, 1.0))
+    is_zero = b.compare(updates, zero, direction="eq")
+    nonzero = b.select(is_zero, one, updates)
+    product = b.scatter_mul(ones, nonzero, *indices, **maps)
+    zeros = b.scatter_add(none, b.select(is_zero, one, zero), *indices, **maps)
+    product, zeros = (b.gather(part, *indices, **maps) for part in (product, zeros))
+    usual = b.select(
+        b.compare(zeros, zero, direction="eq"), b.divide(product, nonzero), zero
+    )
+    alone = b.select(b.compare(zeros, one, direction="eq"), product, zero)
+    return b.select(is_zero, alone, usual)
+
+
+class Extremum(Combining, traits=[Pure]):
+    """Ties, x among them, share the derivative."""
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+        """The mean of the tangents of what is extreme."""
+        of_x, of_updates, share = _shares(b, op)
+        dy = b.full_like(op.x, 0.0) if dx is None else b.multiply(of_x, dx)
+        if du is not None:
+            chosen = b.multiply(of_updates, du)
+            dy = b.scatter_add(dy, chosen, *op.indices, **_maps(op))
+        return b.multiply(dy, share)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy, in equal shares, for what is extreme."""
+        indices = op.indices
+        of_x, of_updates, share = _shares(b, op)
+        shared = b.multiply(dy, share)
+        read = b.gather(shared, *indices, **_maps(op))
+        chosen = [b.multiply(of_x, shared), b.multiply(of_updates, read)]
+        return [*chosen, *(None for _ in indices)]
+
+
+def _shares(b: Any, op: Any) -> tuple[Any, Any, Any]:
+    """1 at what is extreme in x and in the updates, and 1 / (their number) by place.
+
+    An update that is dropped may seem extreme; what goes to it or comes from it is
+    dropped as well.
+    """
+    indices, maps = op.indices, _maps(op)
+    ones, extreme = b.full_like(op.x, 1.0), b.gather(op.y, *indices, **maps)
+    of_x = b.where_true(b.compare(op.x, op.y, direction="eq"), ones)
+    chosen = b.compare(op.updates, extreme, direction="eq")
+    of_updates = b.where_true(chosen, b.full_like(op.updates, 1.0))
+    count = b.scatter_add(of_x, of_updates, *indices, **maps)
+    return of_x, of_updates, b.divide(ones, count)
+
+
+class ScatterMax(Extremum, name="scatter_max"):
+    """y = the larger of x and the `updates` at `indices`; NaN if any is."""
+
+    why = "every update counts; ties share the derivative"
+
+    reduction, ufunc = ReduceMax, np.maximum
+
+
+class ScatterMin(Extremum, name="scatter_min"):
+    """y = the smaller of x and the `updates` at `indices`; NaN if any is."""
+
+    why = "every update counts; ties share the derivative"
+
+    reduction, ufunc = ReduceMin, np.minimum
+
+
+# ---- updates that replace -----------------------------------------------------------
+
+
+class ScatterSet(Scatter, name="scatter"):
+    """y = x with `updates` in the place of what is at `indices`; of several the last.
+
+    The last in row-major order of the indices, on every target.
+    """
+
+    why = "the last update wins, and alone gets the derivative"
+
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def ref(x: Any, updates: Any, *indices: Any, **attributes: Any) -> Any:
+        """The update with the highest number of those that go to an element."""
+        at = IndexMap(**attributes)
+        where, inside = places(x.shape, indices, at)
+        numbers = np.arange(updates.size).reshape(updates.shape)
+        if at.mode == "drop":
+            numbers = np.where(inside, numbers, -1)
+        last = np.full(x.shape, -1)
+        if updates.size:
+            np.maximum.at(last, where, numbers)
+        y = x.copy()
+        y[last >= 0] = updates.ravel()[last[last >= 0]]
+        return y
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+        """Linear in x and updates."""
+        dx = b.full_like(op.x, 0.0) if dx is None else dx
+        du = b.full_like(op.updates, 0.0) if du is None else du
+        return b.scatter(dx, du, *op.indices, **_maps(op))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy where x is left, and dy for each update that is there in the end."""
+        indices, updates = op.indices, Tensor.of(op.updates)
+        last = _LastUpdates(b, op)
+        read = b.gather(dy, *indices, **_maps(op))
+        du = b.where_true(last.stays(updates), read)
+        dx = b.select(last.replaced, b.full_like(dy, 0.0), dy)
+        return [dx, du, *(None for _ in indices)]
+
+    @staticmethod
+    def decompose(b: Any, op: Any) -> Any:
+        """The number of the last update of each place, then its value."""
+        if element_count(Tensor.of(op.updates).shape) == 0:
+            return op.x
+        last = _LastUpdates(b, op)
+        return b.select(last.replaced, last.read(op.updates), op.x)
+
+
+class _LastUpdates:
+    """Which update each place of x gets: the highest number, found by a scatter_max.
+
+    Updates are numbered without the batches, and places without the windows.
+    """
+
+    def __init__(self, b: Any, op: Any) -> None:
+        self.b, self.at, self.x = b, IndexMap.of(op), Tensor.of(op.x)
+        self.indices = op.indices
+        at = self.at
+        self.rows = sorted([*map(at.source, at.shared), *at.axes])
+        self.numbers = self._numbers(Tensor.of(self.indices[0]))
+        places = Tensor(tuple(self.x.shape[axis] for axis in self.rows), "i32")
+        self.maps = {
+            "axes": tuple(map(self.rows.index, at.axes)),
+            "along": tuple(range(len(at.along))),
+            "kept": tuple(map(at.along.index, at.shared)),
+        }
+        self.last = b.scatter_max(
+            b.full(places, -1), self.numbers, *self.indices, **self.maps, mode=at.mode
+        )
+
+    def _numbers(self, indices: Tensor) -> Any:
+        """0, 1, … for the indices of each batch."""
+        own = [i for i, axis in enumerate(self.at.along) if axis not in self.at.shared]
+        sizes = tuple(indices.shape[i] for i in own)
+        line = self.b.iota(shape=(element_count(sizes),), axis=0, dtype="i32")
+        numbers = self.b.reshape(line, shape=sizes)
+        return self.b.broadcast(numbers, shape=indices.shape, axes=tuple(own))
+
+    @property
+    def replaced(self) -> Any:
+        """Where in x an update goes to."""
+        zero = self.b.full_like(self.last, 0)
+        found = self.b.compare(self.last, zero, direction="ge")
+        return self.b.broadcast(found, shape=self.x.shape, axes=tuple(self.rows))
+
+    def stays(self, updates: Tensor) -> Any:
+        """Which updates are the last of their place."""
+        last = self.b.gather(self.last, *self.indices, **self.maps, mode="clip")
+        stays = self.b.compare(last, self.numbers, direction="eq")
+        return self.b.broadcast(stays, shape=updates.shape, axes=self.at.along)
+
+    def read(self, updates: Any) -> Any:
+        """The last update of each place, in the shape of x; anything where none is."""
+        own = [axis for axis in self.at.along if axis not in self.at.shared]
+        order = (*own, *self.at.kept)
+        sizes = [Tensor.of(updates).shape[axis] for axis in order]
+        flat = self.b.reshape(
+            self.b.transpose(updates, permutation=order),
+            shape=(element_count(tuple(sizes[: len(own)])), *sizes[len(own) :]),
+        )
+        rows, kept = tuple(self.rows), tuple(self.at.others)
+        return self.b.gather(
+            flat, self.last, axes=(0,), along=rows, kept=kept, mode="drop"
+        )

@@ -1,0 +1,258 @@
+"""Elementwise comparison, choice and conversion."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Str
+from aotc.dialects.batching import leading
+from aotc.dialects.checks import require_dtype, require_equal
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import by_kind, scalars
+from aotc.dialects.lowering.conversion import conversion, saturate_numpy
+from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.mlir import arith
+
+_COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+class Compare(GraphOp, name="compare", traits=[Pure]):
+    """y = lhs <direction> rhs, as bool; direction is eq, ne, lt, le, gt or ge.
+
+    Comparisons with NaN are false, except ne.
+    """
+
+    why = "where values become conditions"
+
+    lhs: Operand[Any]
+    rhs: Operand[Any]
+    direction: Str
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(lhs: Tensor, rhs: Tensor, *, direction: str) -> Tensor:
+        """Bool, in the operands' shape."""
+        require_equal(lhs, rhs)
+        if direction not in _COMPARE:
+            raise InputError(
+                "bad-attribute",
+                f"expected a direction out of {', '.join(_COMPARE)}; got {direction!r}",
+            )
+        return lhs.with_dtype("bool")
+
+    @staticmethod
+    def ref(lhs: Any, rhs: Any, *, direction: str) -> Any:
+        """NumPy's comparison."""
+        return _COMPARE[direction](lhs, rhs)
+
+    jvp = NOT_DIFFERENTIABLE("bool result")
+    vjp = NOT_DIFFERENTIABLE("bool result")
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
+        """Ordered comparison of floats (unordered for ne), by sign for integers."""
+        dtype = Tensor.of(op.lhs).dtype
+        if op.lhs == op.rhs and op.direction == "ne" and dt.is_float(dtype):
+            return low.pointwise([lhs], Tensor.of(op.y), scalars.is_nan)
+        body = scalars.comparison(dtype, op.direction)
+        return low.pointwise([lhs, rhs], Tensor.of(op.y), body)
+
+    samples = [
+        Sample((i32(2, 3), i32(2, 3)), {"direction": "le"}),
+        Sample((f32("n"), f32("n")), {"direction": "gt"}),
+        Sample(
+            (np.array([np.nan, 1, -0.0], "f"), np.array([np.nan, 1, 0.0], "f")),
+            {"direction": "ne"},
+        ),
+    ]
+
+
+class Select(GraphOp, name="select", traits=[Pure]):
+    """y = on_true where the condition holds, on_false elsewhere."""
+
+    why = "the only choice by element; its derivative goes where it chose"
+
+    condition: Operand[Any]
+    on_true: Operand[Any]
+    on_false: Operand[Any]
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor:
+        """The common type of the two choices."""
+        require_dtype(condition, ("bool",))
+        require_equal(on_true, on_false)
+        require_equal(condition, on_true.with_dtype("bool"))
+        return on_true
+
+    ref = staticmethod(np.where)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, _: Any, dt_true: Any, dt_false: Any) -> Any:
+        """The tangent of the choice."""
+        zero = b.full_like(op.y, 0.0)
+        return b.select(
+            op.condition,
+            zero if dt_true is None else dt_true,
+            zero if dt_false is None else dt_false,
+        )
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Each choice gets dy where it was taken."""
+        zero = b.full_like(dy, 0.0)
+        taken = b.select(op.condition, dy, zero)
+        return [None, taken, b.select(op.condition, zero, dy)]
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, *operands: Any) -> Any:
+        """arith.select."""
+        return low.pointwise(
+            operands, Tensor.of(op.y), lambda c, x, y: arith.select(c, x, y)
+        )
+
+    samples = [
+        Sample((boolean(2, 3), f32(2, 3), f32(2, 3))),
+        Sample((boolean("n"), i32("n"), i32("n"))),
+    ]
+
+
+class Clamp(GraphOp, name="clamp", traits=[Pure]):
+    """y = min(max(x, low), high), elementwise bounds; x gets no gradient outside."""
+
+    why = "one body, and one rule for the derivative at both bounds"
+
+    x: Operand[Any]
+    low: Operand[Any]
+    high: Operand[Any]
+    y: Result[Any]
+    dtypes = dt.NUMBERS
+
+    @staticmethod
+    def infer(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """The common type of the operands."""
+        require_dtype(x, dt.NUMBERS)
+        require_equal(x, low, high)
+        return x
+
+    @staticmethod
+    def ref(x: Any, low: Any, high: Any) -> Any:
+        """min(max(x, low), high)."""
+        return np.minimum(np.maximum(x, low), high)
+
+    @staticmethod
+    def _regions(b: Any, op: Any) -> tuple[Any, Any]:
+        below = b.compare(op.x, op.low, direction="lt")
+        above = b.compare(op.x, op.high, direction="gt")
+        return below, above
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any, dlow: Any, dhigh: Any) -> Any:
+        """The tangent of whichever operand is the result."""
+        below, above = cls._regions(b, op)
+        zero = b.full_like(op.y, 0.0)
+        dx, dlow, dhigh = (zero if d is None else d for d in (dx, dlow, dhigh))
+        return b.select(above, dhigh, b.select(below, dlow, dx))
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dy goes to whichever operand is the result."""
+        below, above = cls._regions(b, op)
+        zero = b.full_like(dy, 0.0)
+        rest = b.select(above, zero, dy)
+        dx = b.select(below, zero, rest)
+        return [dx, b.select(below, rest, zero), b.select(above, dy, zero)]
+
+    batch = leading()
+
+    lower = by_kind(
+        f=lambda x, lo, hi: arith.minimumf(arith.maximumf(x, lo), hi),
+        i=lambda x, lo, hi: arith.minsi(arith.maxsi(x, lo), hi),
+        u=lambda x, lo, hi: arith.minui(arith.maxui(x, lo), hi),
+    )
+    samples = [
+        Sample((f32(2, 3), np.full((2, 3), -0.5, "f"), np.full((2, 3), 0.5, "f"))),
+        Sample((i32(4), np.full(4, -1, "i4"), np.full(4, 1, "i4"))),
+    ]
+
+
+class Cast(GraphOp, name="cast", traits=[Pure]):
+    """y = x in another dtype.
+
+    Float to integer rounds towards zero and saturates (NaN gives 0); to bool means
+    `x != 0`; between integers the low bits are kept.
+    """
+
+    why = "the only way between dtypes; saturation is defined"
+
+    x: Operand[Any]
+    dtype: Str
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(x: Tensor, *, dtype: str) -> Tensor:
+        """The operand's shape with the new dtype."""
+        return x.with_dtype(dt.canonical(dtype))
+
+    @staticmethod
+    def ref(x: Any, *, dtype: str) -> Any:
+        """NumPy's astype, with saturation from float to integer."""
+        target = dt.to_numpy(dtype)
+        if dt.is_float(dt.canonical(x.dtype)) and dtype in dt.INTEGERS:
+            return saturate_numpy(x, target)
+        return x.astype(target)
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """The tangent in the new dtype."""
+        return b.cast(dx, dtype=op.dtype) if dt.is_float(op.dtype) else None
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """The cotangent in the operand's dtype."""
+        source = Tensor.of(op.x).dtype
+        return [b.cast(dy, dtype=source) if dt.is_float(source) else None]
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """One conversion out of the table of kinds."""
+        source, target = Tensor.of(op.x), Tensor.of(op.y)
+        if source.dtype == target.dtype:
+            return x
+        body = conversion(source.dtype, target.dtype)
+        return low.pointwise([x], target, body)
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """A cast to the same dtype is nothing."""
+        return op.x if Tensor.of(op.x).dtype == op.dtype else None
+
+    samples = [
+        Sample((f32(2, 3),), {"dtype": "f64"}),
+        Sample((f32("n"),), {"dtype": "i32"}, smooth=False),
+        Sample((i32(4),), {"dtype": "f32"}),
+        Sample((boolean(3),), {"dtype": "f32"}),
+        Sample(
+            (np.array([1e10, -1e10, np.nan, 2.9], "f"),), {"dtype": "i32"}, smooth=False
+        ),
+        Sample((np.array([-1.0, 300.0, 5.5], "f"),), {"dtype": "u8"}, smooth=False),
+    ]

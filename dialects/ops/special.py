@@ -1,0 +1,145 @@
+"""Special functions: the error function and its kin, the gamma function's logarithm."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.attributes import Int
+from aotc.dialects.batching import leading
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import by_kind
+from aotc.dialects.lowering import error_functions as functions
+from aotc.dialects.lowering import gamma_functions as gamma
+from aotc.dialects.ops.unary import Unary
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+
+
+class Erf(Unary, name="erf"):
+    """y = erf x, the Gauss error function."""
+
+    why = "no elementary form; its derivative is elementary"
+
+    ref = staticmethod(functions.erf_numpy)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """2 / sqrt(pi) * e**(-x**2)."""
+        return _bell(b, op.x, 2 / np.sqrt(np.pi))
+
+    lower = by_kind(f=functions.erf)
+
+
+class Erfc(Unary, name="erfc"):
+    """y = 1 - erf x, exact for large x."""
+
+    why = "keeps its digits where 1 - erf(x) has none"
+
+    ref = staticmethod(functions.erfc_numpy)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """-2 / sqrt(pi) * e**(-x**2)."""
+        return _bell(b, op.x, -2 / np.sqrt(np.pi))
+
+    lower = by_kind(f=functions.erfc)
+    samples = [*Unary.samples, Sample((f32(20),), low=-7, high=14)]
+
+
+def _bell(b: Any, x: Any, factor: float) -> Any:
+    """`factor * e**(-x**2)`."""
+    return b.scale(b.exp(b.negate(b.multiply(x, x))), factor)
+
+
+class Erfinv(Unary, name="erfinv"):
+    """y = the inverse of erf on [-1, 1]; NaN outside."""
+
+    why = "an inverse; its derivative uses its own value"
+
+    ref = staticmethod(functions.erfinv_numpy)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """sqrt(pi) / 2 * e**(y**2)."""
+        return b.scale(b.exp(b.multiply(op.y, op.y)), np.sqrt(np.pi) / 2)
+
+    lower = by_kind(f=functions.erfinv)
+    samples = [
+        Sample((f32(2, 3),), low=-0.9, high=0.9),
+        Sample((f32("n", 4),), low=-0.9, high=0.9),
+        Sample((1 - np.geomspace(1e-7, 1, 20).astype("f"),), smooth=False),
+    ]
+
+
+class Lgamma(Unary, name="lgamma"):
+    """y = ln |gamma(x)|; infinite at 0, -1, -2, …"""
+
+    why = "no elementary form; reflection belongs inside"
+
+    ref = staticmethod(gamma.lgamma_numpy)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Digamma."""
+        return b.polygamma(op.x, order=0)
+
+    lower = by_kind(f=gamma.lgamma)
+    samples = [
+        Sample((f32(2, 3),), low=0.1, high=12),
+        Sample((f32("n", 4),), low=0.1, high=12),
+        Sample((np.array([-2.6, -1.3, -0.2], "f"),)),
+        Sample((np.array([1e-8, 1.0, 2.0, 2.999, 3.001, 1e6], "f"),), smooth=False),
+    ]
+
+
+class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
+    """y = derivative number `order` of digamma, the derivative of ln gamma.
+
+    At 0, -1, -2, … it is NaN for even orders and infinite for odd ones.
+    """
+
+    why = "the derivatives of lgamma, of every order"
+
+    x: Operand[Any]
+    order: Int
+    y: Result[Any]
+
+    @classmethod
+    def infer(cls, x: Tensor, *, order: int) -> Tensor:
+        """The type of the operand."""
+        require_dtype(x, cls.dtypes)
+        if order < 0:
+            raise InputError("bad-attribute", f"expected an order from 0; got {order}")
+        return x
+
+    @staticmethod
+    def ref(x: Any, *, order: int) -> Any:
+        """The asymptotic series, far out."""
+        return gamma.polygamma_numpy(x, order)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> Any:
+        """The next order times dx."""
+        return b.multiply(b.polygamma(op.x, order=op.order + 1), dx)
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """The next order times dy."""
+        return [cls.jvp(b, op, dy)]
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """One fused generic."""
+        return low.pointwise([x], Tensor.of(op.y), gamma.polygamma(op.order))
+
+    samples = [
+        Sample((f32(2, 3),), {"order": 0}, low=0.5, high=12),
+        Sample((f32("n", 4),), {"order": 1}, low=0.5, high=12),
+        Sample((np.array([-2.6, -1.3, -0.3], "f"),), {"order": 0}),
+        Sample((np.array([-2.6, -1.3, -0.3], "f"),), {"order": 1}),
+        Sample((np.array([0.7, 3.0, 9.0, 40.0], "f"),), {"order": 3}),
+    ]

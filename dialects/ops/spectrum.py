@@ -1,0 +1,233 @@
+"""Eigenvalues of symmetric matrices and singular values, differentiated implicitly.
+
+The derivatives are those of Giles, "Collected matrix derivative results for forward and
+reverse mode algorithmic differentiation", Advances in Automatic Differentiation (2008).
+
+Note [equal values]: vectors that belong to equal values are not unique and have no
+derivative. The part of it that would divide by the difference of the values counts as
+zero where they differ by no more than rounding. So functions of the values alone, or of
+the spaces that such vectors span, have the right derivative at equal values, too; one
+that joins vectors to their values, as v diag(sqrt w) vᵀ does, has not.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.batching import leading
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import rotations
+from aotc.dialects.matrices import (
+    DTYPES,
+    LEFT,
+    RIGHT,
+    along_columns,
+    along_rows,
+    diagonal,
+    epsilon,
+    for_each,
+    product,
+    require_square,
+    require_tall,
+    symmetric,
+    triangle,
+    turned,
+)
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Tensor
+
+_SYMMETRIC = np.array([[2, 1, -1], [1, -1, 0.5], [-1, 0.5, 0.25]], "f")
+
+
+def _reciprocal(b: Any, x: Any, least: Any) -> Any:
+    """1 / x, and 0 where |x| is not above `least`."""
+    far = b.compare(b.abs(x), least, direction="gt")
+    one = b.full_like(x, 1.0)
+    return b.where_true(far, b.divide(one, b.select(far, x, one)))
+
+
+def _rounding(b: Any, values: Any) -> Any:
+    """How much values of one matrix may differ by rounding alone."""
+    kind = Tensor.of(values)
+    total = b.reduce_sum(b.abs(values), axes=(kind.rank - 1,))
+    return b.scale(total, epsilon(kind))
+
+
+def _across(b: Any, values: Any) -> tuple[Any, Any]:
+    """values[k] and values[i] in the place of element (i, k) of square matrices."""
+    shape = Tensor.of(values).shape
+    kind = Tensor((*shape, shape[-1]), Tensor.of(values).dtype)
+    return along_columns(b, values, kind), along_rows(b, values, kind)
+
+
+def _largest_signs(vectors: Any) -> Any:
+    """The sign of the element of each column that is largest in magnitude."""
+    at = np.abs(vectors).argmax(-2, keepdims=True)
+    return np.where(np.take_along_axis(vectors, at, -2) < 0, -1.0, 1.0)
+
+
+class Eigh(GraphOp, name="eigh", traits=[Pure]):
+    """y = w, v: (x + xᵀ) / 2 = v diag(w) vᵀ, w rising and v orthogonal.
+
+    The largest element of each column of v is positive. See Note [equal values].
+    """
+
+    why = "differentiated by its equation, not through the algorithm"
+
+    x: Operand[Any]
+    w: Result[Any]
+    v: Result[Any]
+    dtypes = DTYPES
+
+    @staticmethod
+    def infer(x: Tensor) -> tuple[Tensor, Tensor]:
+        """A vector for each matrix, and the type of x."""
+        require_square(x)
+        return x.with_shape(x.shape[:-1]), x
+
+    @staticmethod
+    def ref(x: Any) -> tuple[Any, Any]:
+        """np.linalg.eigh, with the signs changed."""
+        if not x.size:
+            return x[..., 0], x
+        x = x.astype(np.float64)
+        w, v = np.linalg.eigh((x + np.swapaxes(x, -1, -2)) / 2)
+        return w, v * _largest_signs(v)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any]:
+        """Dw is the diagonal of e = vᵀ dx v; dv = v (e[i, k] / (w[k] - w[i]))."""
+        e = product(b, op.v, product(b, symmetric(b, dx), op.v), turn=LEFT)
+        return diagonal(b, e), product(b, op.v, b.multiply(e, _gaps(b, op.w)))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dw: Any, dv: Any) -> list[Any]:
+        """V (diag dw + (vᵀ dv)[i, k] / (w[k] - w[i])) vᵀ, its symmetric part."""
+        e = b.multiply(product(b, op.v, dv, turn=LEFT), _gaps(b, op.w))
+        e = _with_diagonal(b, e, dw)
+        inner = product(b, product(b, op.v, e), op.v, turn=RIGHT)
+        return [symmetric(b, inner)]
+
+    batch = leading()
+
+    @staticmethod
+    def decompose(b: Any, op: Any) -> list[Any]:
+        """Rotations."""
+        if not Tensor.of(op.x).shape[-1]:
+            return [b.full(Tensor.of(op.w), 0.0), op.x]
+        return rotations.eigh(b, op.x)
+
+    samples = [
+        Sample((_SYMMETRIC,)),
+        Sample((f32("n", 2, 2),)),
+        Sample((np.eye(3, dtype="f"),), smooth=False),
+    ]
+
+
+def _gaps(b: Any, w: Any) -> Any:
+    """1 / (w[k] - w[i])."""
+    second, first = _across(b, w)
+    least = for_each(b, _rounding(b, w), Tensor.of(second).shape)
+    return _reciprocal(b, b.subtract(second, first), least)
+
+
+def _with_diagonal(b: Any, x: Any, v: Any) -> Any:
+    """`x`, whose diagonal is zero, with `v` on it."""
+    wide = along_rows(b, v, Tensor.of(x))
+    on_it = triangle(b, triangle(b, wide, lower=True), lower=False)
+    return b.add(x, on_it)
+
+
+class Svd(GraphOp, name="svd", traits=[Pure]):
+    """y = u, s, vh: x = u diag(s) vh, with orthonormal columns in u and rows in vh.
+
+    s falls. The largest element of each column of u is positive. x has at least as many
+    rows as columns. See Note [equal values]; the same holds for u where s is 0.
+    """
+
+    why = "differentiated by its equation, not through the algorithm"
+
+    x: Operand[Any]
+    u: Result[Any]
+    s: Result[Any]
+    vh: Result[Any]
+    dtypes = DTYPES
+
+    @staticmethod
+    def infer(x: Tensor) -> tuple[Tensor, ...]:
+        """The type of x, a vector and a square matrix."""
+        require_tall(x)
+        n = x.shape[-1]
+        return x, x.with_shape((*x.shape[:-2], n)), x.with_shape((*x.shape[:-2], n, n))
+
+    @staticmethod
+    def ref(x: Any) -> tuple[Any, ...]:
+        """np.linalg.svd, with the signs changed."""
+        u, s, vh = np.linalg.svd(x.astype(np.float64), full_matrices=False)
+        sign = _largest_signs(u) if x.size else np.ones_like(u)[..., :1, :]
+        return u * sign, s, vh * np.swapaxes(sign, -1, -2)
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any, Any]:
+        """Ds is the diagonal of e = uᵀ dx v; with f[i, k] = 1 / (s[k]² - s[i]²)
+
+        du = u f (e s + s eᵀ) + (1 - u uᵀ) dx v / s  and  dv = v f (s e + eᵀ s).
+        """
+        v, across = turned(b, op.vh), _across(b, op.s)
+        f, moved = _square_gaps(b, op.s), product(b, dx, v)
+        e = product(b, op.u, moved, turn=LEFT)
+        et = turned(b, e)
+        right, left = across
+        du = b.add(b.multiply(e, right), b.multiply(et, left))
+        dv = b.add(b.multiply(e, left), b.multiply(et, right))
+        inside = product(b, op.u, b.multiply(f, du))
+        du = b.add(inside, _outside(b, op, moved))
+        return du, diagonal(b, e), turned(b, product(b, v, b.multiply(f, dv)))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, du: Any, ds: Any, dvh: Any) -> list[Any]:
+        """U (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ,
+
+        where j and k are the symmetric parts of 2 f uᵀ du and 2 f vᵀ dv.
+        """
+        right, left = _across(b, op.s)
+        f = _square_gaps(b, op.s)
+        j = b.multiply(f, product(b, op.u, du, turn=LEFT))
+        k = b.multiply(f, product(b, op.vh, dvh, turn=RIGHT))
+        inner = b.add(
+            b.multiply(b.add(j, turned(b, j)), right),
+            b.multiply(b.add(k, turned(b, k)), left),
+        )
+        inner = product(b, op.u, _with_diagonal(b, inner, ds))
+        return [product(b, b.add(inner, _outside(b, op, du)), op.vh)]
+
+    batch = leading()
+
+    @staticmethod
+    def decompose(b: Any, op: Any) -> list[Any]:
+        """Rotations, then reflections."""
+        if not Tensor.of(op.x).shape[-1]:
+            return [op.x, *(b.full(Tensor.of(y), 0.0) for y in (op.s, op.vh))]
+        return rotations.svd(b, op.x)
+
+    samples = [
+        Sample((np.array([[1, 2, -1], [3, 0.5, 1], [-2, 1, 0.25]], "f"),)),
+        Sample((f32("n", 3, 2),)),
+        Sample((f32(3, 0),)),
+    ]
+
+
+def _square_gaps(b: Any, s: Any) -> Any:
+    """1 / (s[k]² - s[i]²)."""
+    second, first = _across(b, s)
+    least = for_each(b, _rounding(b, s), Tensor.of(second).shape)
+    apart = _reciprocal(b, b.subtract(second, first), least)
+    return b.multiply(apart, _reciprocal(b, b.add(second, first), least))
+
+
+def _outside(b: Any, op: Any, x: Any) -> Any:
+    """(1 - u uᵀ) x / s: what leaves the space that the columns of u span."""
+    inside = product(b, op.u, product(b, op.u, x, turn=LEFT))
+    least = for_each(b, _rounding(b, op.s), Tensor.of(op.s).shape)
+    inverse = _reciprocal(b, op.s, least)
+    return b.multiply(b.subtract(x, inside), along_columns(b, inverse, Tensor.of(x)))

@@ -1,0 +1,296 @@
+"""Elementwise ops of one operand, which has the type of the result."""
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.batching import leading
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import approximations as approx
+from aotc.dialects.lowering import by_kind, scalars
+from aotc.dialects.patterns import made_by
+from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.types import Tensor
+from aotc.mlir import arith, math
+
+
+class Unary(GraphOp, traits=[Pure]):
+    """One operand; the result has its type. Subclasses give `derivative`: dy/dx."""
+
+    x: Operand[Any]
+    y: Result[Any]
+
+    @classmethod
+    def infer(cls, x: Tensor) -> Tensor:
+        """The type of the operand."""
+        require_dtype(x, cls.dtypes)
+        return x
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """Dy = f'(x) dx."""
+        return _scaled(b, dx, cls.derivative(b, op))
+
+    @classmethod
+    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+        """Dx = f'(x) dy."""
+        return [_scaled(b, dy, cls.derivative(b, op))]
+
+    batch = leading()
+    samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((f32(0),))]
+
+
+def _scaled(b: Any, x: Any, derivative: Any) -> Any:
+    """`derivative * x`, where None means a derivative of zero."""
+    return None if derivative is None else b.multiply(derivative, x)
+
+
+def constant_zero(b: Any, op: Any) -> None:
+    """The derivative of a function that is constant almost everywhere."""
+    return
+
+
+class Negate(Unary, name="negate"):
+    """y = -x."""
+
+    why = "its adjoint is itself; x * -1 would round differently for -0.0"
+
+    dtypes = dt.SIGNED + dt.FLOATS
+    ref = staticmethod(np.negative)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """-1."""
+        return b.full_like(op.x, -1.0)
+
+    # Not `arith.negf`: fused into a sum it becomes a difference, which IREE's GPU
+    # backends cannot split ("Failed to get an identity value for the reduction").
+    lower = by_kind(
+        f=lambda x: arith.mulf(x, scalars.constant(x.type, -1.0)),
+        i=lambda x: arith.subi(scalars.constant(x.type, 0), x),
+    )
+
+    @staticmethod
+    def simplify(b: Any, op: Any) -> Any:
+        """-(-x) = x."""
+        inner = made_by(op.x, "negate")
+        return None if inner is None else inner.x
+
+
+class Abs(Unary, name="abs"):
+    """y = |x|; the derivative at 0 is taken as 0."""
+
+    why = "one instruction; its derivative at 0 is chosen"
+
+    dtypes = dt.SIGNED + dt.FLOATS
+    ref = staticmethod(np.abs)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """sign(x)."""
+        return b.sign(op.x)
+
+    lower = by_kind(f=math.absf, i=math.absi)
+    samples = [
+        *Unary.samples,
+        Sample((np.array([-0.0, np.inf, -np.inf], "f"),), smooth=False),
+    ]
+
+
+class Sign(Unary, name="sign"):
+    """y = -1, 0 or 1 by the sign of x; NaN stays NaN."""
+
+    why = "the derivative of abs"
+
+    dtypes = dt.SIGNED + dt.FLOATS
+    ref = staticmethod(np.sign)
+    derivative = staticmethod(constant_zero)
+    lower = by_kind(f=scalars.sign_float, i=scalars.sign_int)
+    samples = [
+        *Unary.samples,
+        Sample((i32(5),)),
+        Sample((np.zeros(2, "f"),), smooth=False),
+    ]
+
+
+class Exp(Unary, name="exp"):
+    """y = e**x."""
+
+    why = "elementary function; its derivative is its own value"
+
+    ref = staticmethod(np.exp)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y."""
+        return op.y
+
+    lower = by_kind(f=math.exp)
+
+
+class Exp2(Unary, name="exp2"):
+    """y = 2**x, exact for whole x."""
+
+    why = "exact at whole numbers, which exp(x ln 2) is not"
+
+    ref = staticmethod(np.exp2)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y ln 2."""
+        return b.scale(op.y, np.log(2))
+
+    lower = by_kind(f=approx.exp2)
+
+
+class Expm1(Unary, name="expm1"):
+    """y = e**x - 1, exact near 0."""
+
+    why = "exact near 0, where exp(x) - 1 has no digits left"
+
+    ref = staticmethod(np.expm1)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y + 1."""
+        return b.offset(op.y, 1.0)
+
+    lower = by_kind(f=approx.expm1)
+
+
+class Log(Unary, name="log"):
+    """y = ln x; NaN for x < 0."""
+
+    why = "elementary function"
+
+    ref = staticmethod(np.log)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / x."""
+        return b.divide(b.full_like(op.x, 1.0), op.x)
+
+    lower = by_kind(f=math.log)
+    samples = [
+        Sample((f32(2, 3),), low=0.1),
+        Sample((f32("n", 4),), low=0.1),
+        Sample((np.array([0, 1, np.inf, -1], "f"),), smooth=False),
+    ]
+
+
+class Log1p(Unary, name="log1p"):
+    """y = ln(1 + x), exact near 0."""
+
+    why = "exact near 0, where log(1 + x) has no digits left"
+
+    ref = staticmethod(np.log1p)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / (1 + x)."""
+        return b.divide(b.full_like(op.x, 1.0), b.offset(op.x, 1.0))
+
+    lower = by_kind(f=approx.log1p)
+    samples = [
+        Sample((f32(2, 3),), low=-0.9),
+        Sample((f32("n", 4),), low=-0.9),
+        Sample((np.array([0, 1e-8, np.inf, -1], "f"),), smooth=False),
+    ]
+
+
+class Logistic(Unary, name="logistic"):
+    """y = 1 / (1 + e**-x)."""
+
+    why = "no overflow, and a derivative from its own value"
+
+    @staticmethod
+    def ref(x: Any) -> Any:
+        """Computed from e**-|x|, which cannot overflow."""
+        z = np.exp(-np.abs(x))
+        return np.where(x >= 0, 1 / (1 + z), z / (1 + z))
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """Y (1 - y)."""
+        return b.multiply(op.y, b.subtract(b.full_like(op.y, 1.0), op.y))
+
+    lower = by_kind(f=approx.logistic)
+
+
+class Sqrt(Unary, name="sqrt"):
+    """y = sqrt x; NaN for x < 0."""
+
+    why = "elementary function; correctly rounded"
+
+    ref = staticmethod(np.sqrt)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / (2 y)."""
+        return b.divide(b.full_like(op.y, 0.5), op.y)
+
+    lower = by_kind(f=math.sqrt)
+    samples = [
+        Sample((f32(2, 3),), low=0.1),
+        Sample((f32("n", 4),), low=0.1),
+        Sample((np.array([0, np.inf, -1], "f"),), smooth=False),
+    ]
+
+
+class Cbrt(Unary, name="cbrt"):
+    """y = the cube root of x."""
+
+    why = "defined for negative x, where a power is not; its derivative uses its value"
+
+    ref = staticmethod(np.cbrt)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """1 / (3 y**2)."""
+        return b.divide(b.full_like(op.y, 1 / 3), b.multiply(op.y, op.y))
+
+    lower = by_kind(f=approx.cbrt)
+    samples = [
+        Sample((f32(2, 3),), low=0.1),
+        Sample((f32("n", 4),), low=-2, high=-0.1),
+        Sample((np.array([0, 27, -1e-30, 1e30], "f"),), smooth=False),
+    ]
+
+
+class Rsqrt(Unary, name="rsqrt"):
+    """y = 1 / sqrt x."""
+
+    why = "one instruction on GPUs; the derivative needs no division by a root"
+
+    @staticmethod
+    def ref(x: Any) -> Any:
+        """1 / sqrt(x)."""
+        return 1 / np.sqrt(x)
+
+    @staticmethod
+    def derivative(b: Any, op: Any) -> Any:
+        """-y / (2 x)."""
+        return b.divide(b.scale(op.y, -0.5), op.x)
+
+    lower = by_kind(f=math.rsqrt)
+    samples = [Sample((f32(2, 3),), low=0.1), Sample((f32("n", 4),), low=0.1)]
+
+
+class StopGradient(Unary, name="stop_gradient"):
+    """y = x, but a constant to differentiation."""
+
+    why = "cuts differentiation; nothing else says so"
+
+    is_constant = True
+    dtypes = dt.NAMES
+    ref = staticmethod(np.array)
+    derivative = staticmethod(constant_zero)
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """Nothing to compute."""
+        return x
+
+    samples = [Sample((f32(2, 3),), smooth=False), Sample((i32("n"),))]

@@ -1,0 +1,193 @@
+"""Windows that slide over an image (N, spatial…, C), and the adjoint: folding."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Ints
+from aotc.dialects.batching import folded
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.patches import patches
+from aotc.dialects.ops.slicing import dilated
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Size, Tensor
+from aotc.errors import InputError
+
+
+def window_count(size: Size, window: int, stride: int, dilation: int = 1) -> Size:
+    """How many windows fit along an axis of `size`."""
+    return (size - dilation * (window - 1) - 1) // stride + 1
+
+
+def windowed_shape(
+    x: Tensor, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
+) -> list[Size]:
+    """The spatial sizes after sliding a window over x (N, spatial…, C)."""
+    spatial = x.shape[1:-1]
+    if not len(spatial) == len(window) == len(strides) == len(dilation):
+        raise InputError(
+            "bad-window",
+            f"expected one window, stride and dilation for each of the {len(spatial)} "
+            f"spatial axes of {x}; got {tuple(window)}, {tuple(strides)}, "
+            f"{tuple(dilation)}",
+        )
+    if min((*window, *strides, *dilation), default=1) < 1:
+        raise InputError("bad-window", "windows, strides and dilations start at 1")
+    counts = [
+        window_count(n, w, s, d)
+        for n, w, s, d in zip(spatial, window, strides, dilation, strict=True)
+    ]
+    if any(isinstance(n, int) and n < 1 for n in counts):
+        raise InputError(
+            "bad-window", f"a window of {tuple(window)} does not fit into {x}"
+        )
+    return counts
+
+
+def pad_spatial(b: Any, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:
+    """`x` with `padding` (low, high per spatial axis) around its spatial axes."""
+    if not any(padding):
+        return x
+    low, high = (0, *padding[::2], 0), (0, *padding[1::2], 0)
+    return b.pad(x, low=low, high=high, interior=(0,) * len(low), value=value)
+
+
+class Windows(GraphOp, name="windows", traits=[Pure]):
+    """y[n, o…, k…, c] = x[n, o * stride + k * dilation…, c]: all windows."""
+
+    why = "what convolution and pooling read; its adjoint folds"
+
+    x: Operand[Any]
+    window: Ints
+    strides: Ints
+    dilation: Ints
+    y: Result[Any]
+    dtypes = ("bool", *dt.NUMBERS)
+
+    @staticmethod
+    def infer(x: Tensor, *, window: Any, strides: Any, dilation: Any) -> Tensor:
+        """N, positions…, window…, C."""
+        counts = windowed_shape(x, window, strides, dilation)
+        return x.with_shape([x.shape[0], *counts, *window, x.shape[-1]])
+
+    @staticmethod
+    def ref(x: Any, *, window: Any, strides: Any, dilation: Any) -> Any:
+        """A strided view of every window."""
+        spatial = tuple(range(1, x.ndim - 1))
+        extent = [d * (w - 1) + 1 for w, d in zip(window, dilation, strict=True)]
+        view = np.lib.stride_tricks.sliding_window_view(x, extent, spatial)
+        steps = [slice(None, None, s) for s in strides]
+        inner = [slice(None, None, d) for d in dilation]
+        view = view[(slice(None), *steps, slice(None), *inner)]
+        return np.moveaxis(view, len(spatial) + 1, -1)
+
+    @classmethod
+    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+        """Linear."""
+        return b.windows(dx, **cls.attributes_of(op))
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Windows overlap, so their elements add up."""
+        return [fold(b, dy, Tensor.of(op.x), op.window, op.strides, op.dilation)]
+
+    batch = staticmethod(folded)
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any) -> Any:
+        """Patches, with the window's axes split off again."""
+        source, result = Tensor.of(op.x), Tensor.of(op.y)
+        counts = result.shape[1 : 1 + len(op.window)]
+        rows, flat = patches(low, x, source, counts, op.window, op.strides, op.dilation)
+        return low.reshape(rows, flat, result)
+
+    samples = [
+        Sample(
+            (f32(2, 5, 6, 2),),
+            {"window": (3, 2), "strides": (1, 2), "dilation": (1, 1)},
+        ),
+        Sample((f32("n", 7, 1),), {"window": (3,), "strides": (2,), "dilation": (2,)}),
+        Sample(
+            (f32(1, 4, 4, 2),),
+            {"window": (2, 2), "strides": (2, 2), "dilation": (1, 1)},
+        ),
+        Sample(
+            (f32(1, "h", "w", 1),),
+            {"window": (3, 2), "strides": (2, 1), "dilation": (1, 2)},
+        ),
+        Sample(
+            (f32(2, "h", "w", 1),),
+            {"window": (2, 2), "strides": (2, 2), "dilation": (1, 1)},
+        ),
+    ]
+
+
+def fold(
+    b: Any,
+    dy: Any,
+    x: Tensor,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> Any:
+    """The adjoint of `windows`: every element of each window added to its place."""
+    tiled = tuple(window) == tuple(strides) and set(dilation) <= {1}
+    return (_fold_tiles if tiled else _fold_offsets)(
+        b, dy, x, window, strides, dilation
+    )
+
+
+def _fold_tiles(
+    b: Any, dy: Any, x: Tensor, window: Any, strides: Any, dilation: Any
+) -> Any:
+    """Windows that touch but do not overlap: a transpose, and zeros for the rest."""
+    spatial = len(window)
+    counts = Tensor.of(dy).shape[1 : 1 + spatial]
+    order = [0]
+    for axis in range(1, 1 + spatial):
+        order += [axis, axis + spatial]
+    mixed = b.transpose(dy, permutation=(*order, 2 * spatial + 1))
+    covered = [n * w for n, w in zip(counts, window, strict=True)]
+    image = b.reshape(mixed, shape=(x.shape[0], *covered, x.shape[-1]))
+    rest = [n - c for n, c in zip(x.shape[1:-1], covered, strict=True)]
+    none = (0,) * x.rank
+    return b.pad(image, low=none, high=(0, *rest, 0), interior=none, value=0.0)
+
+
+def _fold_offsets(
+    b: Any, dy: Any, x: Tensor, window: Any, strides: Any, dilation: Any
+) -> Any:
+    """Overlapping windows: one shifted image per offset in the window, added up."""
+    spatial = len(window)
+    counts = Tensor.of(dy).shape[1 : 1 + spatial]
+    # The window comes first, so that each part is contiguous: IREE 3.13 cannot compile
+    # a vector gather, which the padding becomes, from a strided part.
+    inner = range(1 + spatial, 1 + 2 * spatial)
+    order = (*inner, *range(1 + spatial), 1 + 2 * spatial)
+    moved = b.transpose(dy, permutation=order)
+    image_shape = (x.shape[0], *counts, x.shape[-1])
+    total = None
+    for offset in np.ndindex(*window):
+        part = b.slice(
+            moved,
+            start=offset + (0,) * len(image_shape),
+            sizes=(1,) * spatial + image_shape,
+            strides=(1,) * len(order),
+        )
+        part = b.reshape(part, shape=image_shape)
+        low = [o * d for o, d in zip(offset, dilation, strict=True)]
+        high = [
+            n - before - dilated(c, s - 1)
+            for n, before, c, s in zip(x.shape[1:-1], low, counts, strides, strict=True)
+        ]
+        image = b.pad(
+            part,
+            low=(0, *low, 0),
+            high=(0, *high, 0),
+            interior=(0, *(s - 1 for s in strides), 0),
+            value=0.0,
+        )
+        total = image if total is None else b.add(total, image)
+    return total
