@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aotc.dialects import OPS, context
+from aotc.dialects.functions import SYMBOLS, name_of, unique_name
 from aotc.dialects.graph import in_dtype, several
 from aotc.dialects.symbols import Contract, contracts_attribute, known_contracts
 from aotc.dialects.types import Tensor
@@ -57,14 +58,15 @@ class Trace:
         visibility = None if parent is None else "private"
         with context(), location(), ir.InsertionPoint(module.body):
             types = [tensor.to_mlir() for tensor in arguments]
-            name = _unique(module, name)
+            name = unique_name(module, name)
             self.function = func.FuncOp(name, (types, []), visibility=visibility)
+            self.function.attributes[SYMBOLS] = contracts_attribute(self.contracts)
             self.block = self.function.add_entry_block()
 
     @property
     def name(self) -> str:
         """The name of the function."""
-        return str(ir.StringAttr(self.function.attributes["sym_name"]).value)
+        return name_of(self.function)
 
     @property
     def arguments(self) -> list[Array]:
@@ -124,9 +126,7 @@ class Trace:
             func.ReturnOp(values)
             inputs = [value.type for value in self.block.arguments]
             whole = ir.FunctionType.get(inputs, [value.type for value in values])
-            attributes = self.function.attributes
-            attributes["function_type"] = ir.TypeAttr.get(whole)
-            attributes["graph.symbols"] = contracts_attribute(self.contracts)
+            self.function.attributes["function_type"] = ir.TypeAttr.get(whole)
 
 
 def current_trace() -> Trace | None:
@@ -142,19 +142,6 @@ def fail_leaked(array: Array) -> NoReturn:
         "traced in",
         "return it from that function instead of storing it elsewhere",
     )
-
-
-def _unique(module: Any, name: str) -> str:
-    taken = {
-        ir.StringAttr(op.attributes["sym_name"]).value
-        for op in module.body.operations
-        if "sym_name" in op.attributes
-    }
-    number, candidate = 0, name
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
 
 
 def emit(name: str, *operands: Array, **attributes: Any) -> Array:
