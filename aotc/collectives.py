@@ -22,6 +22,7 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.frontends.array import Array
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit
@@ -186,3 +187,6 @@ def _of(devices: Axis) -> dict[str, Any]:
 def _on_leaves(function: Callable[[Array], Array], tree: Tree) -> Tree:
     leaves, structure = flatten(tree)
     return structure.unflatten([function(lift(leaf)) for leaf in leaves])
+
+
+guard(globals(), __all__)

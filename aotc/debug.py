@@ -18,6 +18,7 @@ import numpy as np
 
 from aotc import dtypes, printing
 from aotc.frontends.array import Array
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import ArrayLike, lift
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit, emit_all
@@ -121,3 +122,6 @@ def _require_fit(piece: str, value: Array) -> None:
         printing.render(piece, np.zeros((), dtypes.to_numpy(value.dtype)))
     except ValueError as error:
         fail("bad-format", f"{piece!r} cannot show {value.type}: {error}")
+
+
+guard(globals(), __all__)

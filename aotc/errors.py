@@ -34,9 +34,12 @@ class AotcError(Exception):
         self.message = message
         self.where = where
         self.hint = hint
+        self.call: str | None = None  # of a public function: who raises knows less
 
     def __str__(self) -> str:
         lines = [f"{self.message} [{self.code}]"]
+        if self.call:
+            lines.append(f"  in {self.call}")
         if self.where:
             lines.append(f"  at {self.where}")
         if self.hint:
@@ -49,6 +52,7 @@ class AotcError(Exception):
             "schema": "aotc.error/1",
             "code": self.code,
             "message": self.message,
+            "call": self.call,
             "where": self.where,
             "hint": self.hint,
             "exit_code": self.exit_code,

@@ -17,8 +17,11 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.frontends.array import Array
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import lift
 from aotc.pytree import tree_map
+
+__all__ = ["Optimizer", "adam", "sgd"]
 
 Tree = Any
 
@@ -98,3 +101,6 @@ def _weight(decay: float, steps: Array) -> Array:
     if decay == 0:
         return np.ones_like(steps)
     return -np.expm1(steps * math.log(decay))
+
+
+guard(globals(), __all__)

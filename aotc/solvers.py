@@ -20,6 +20,7 @@ from typing import Any
 from aotc import control, dtypes
 from aotc import numpy as np
 from aotc.frontends.array import Array
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import ArrayLike, as_float, lift
 from aotc.frontends.custom import closure_convert, custom_jvp, custom_vjp
 from aotc.frontends.places import fail
@@ -396,3 +397,6 @@ def _like(name: str, function: Any, x: Array) -> Any:
         return result
 
     return checked
+
+
+guard(globals(), __all__)

@@ -15,6 +15,7 @@ from aotc.dialects.transform import Batch, Derived, Jvp, Vjp, derive
 from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.bodies import Body, function_name, leaves_like, trace_bodies
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail, location
 from aotc.frontends.tracing import Trace, current_trace
@@ -22,6 +23,8 @@ from aotc.mlir import ir
 from aotc.numpy.creation import full
 from aotc.numpy.shaping import moveaxis
 from aotc.pytree import Structure, flatten, leaf_names
+
+__all__ = ["grad", "jvp", "value_and_grad", "vjp", "vmap"]
 
 Positions = int | Sequence[int]
 
@@ -416,3 +419,6 @@ def _stack_size(args: tuple[Any, ...], axes: Sequence[int | None]) -> Size:
                 f"{found[0][1]} and '{name}' has {size}",
             )
     return found[0][1]
+
+
+guard(globals(), __all__)

@@ -18,6 +18,7 @@ from aotc.dialects import control
 from aotc.dialects.types import Dim, Size
 from aotc.frontends.array import Array
 from aotc.frontends.bodies import Body, function_name, trace_bodies
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail, location
 from aotc.frontends.tracing import Trace, current_trace, emit
@@ -356,3 +357,6 @@ def _require_same_results(
                 f"branches must return values of one type; '{leaf}' is {one.type} from "
                 f"'{names[0]}' and {two.type} from '{names[1]}'",
             )
+
+
+guard(globals(), __all__)

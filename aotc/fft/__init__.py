@@ -26,6 +26,7 @@ from aotc.fft.complexes import (
     polar,
 )
 from aotc.frontends.array import Array
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit_all
@@ -393,3 +394,6 @@ def _cosines(n: int, type: int, ortho: bool) -> Any:  # noqa: A002
     if not ortho:
         matrix[:, 0] /= 2
     return matrix.T
+
+
+guard(globals(), __all__)

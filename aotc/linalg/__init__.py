@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from aotc import numpy as _np
 from aotc.frontends.array import Array
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import ArrayLike
 from aotc.linalg.factorizing import (
     cho_factor,
@@ -90,3 +91,6 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 def trace(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The sum of a diagonal of each matrix."""
     return _np.trace(x, offset, -2, -1)
+
+
+guard(globals(), __all__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -325,12 +324,8 @@ def _parity(permutation: Array, dtype: str) -> Array:
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """The product of `n` times `a`; of its inverse for negative `n`."""
     x = square("a", a)
-    try:
-        count = operator.index(n)
-    except TypeError:
-        fail("bad-argument", f"expected n as an integer; got {n!r}")
-    x = inv(x) if count < 0 else x
-    result, count = None, abs(count)
+    x = inv(x) if n < 0 else x
+    result, count = None, abs(n)
     while count:
         if count % 2:
             result = x if result is None else np.matmul(result, x)

@@ -6,6 +6,7 @@ The functions are defined by family in this folder.
 
 from __future__ import annotations
 
+from aotc.frontends.calls import guard
 from aotc.frontends.places import scope
 from aotc.nn.activations import (
     celu,
@@ -219,3 +220,6 @@ __all__ = [
     "threshold",
     "triplet_margin_loss",
 ]
+
+
+guard(globals(), __all__)

@@ -19,6 +19,7 @@ import math
 from typing import Any
 
 from aotc.frontends.array import Array
+from aotc.frontends.calls import guard
 from aotc.frontends.conversion import ArrayLike, astype
 from aotc.numpy.bits import (
     bitcast,
@@ -609,6 +610,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+guard(globals(), __all__)
 
 
 def __getattr__(name: str) -> Any:

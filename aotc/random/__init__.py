@@ -24,6 +24,7 @@ Floats come in f32 and f64; f16 and bf16 are those of f32, rounded.
 
 from __future__ import annotations
 
+from aotc.frontends.calls import guard
 from aotc.random.distributions import (
     bernoulli,
     cauchy,
@@ -67,3 +68,6 @@ __all__ = [
     "truncated_normal",
     "uniform",
 ]
+
+
+guard(globals(), __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotc.frontends.calls import guard
 from aotc.special.functions import (
     betaln,
     digamma,
@@ -42,3 +43,6 @@ __all__ = [
     "xlog1py",
     "xlogy",
 ]
+
+
+guard(globals(), __all__)

@@ -102,7 +102,7 @@ def test_no_outer_product_is_made_where_an_order_avoids_it():
         ("i......->i", "bad-subscripts", "letters and one '...'"),
         ("i...->i", "bad-subscripts", "'...' is missing in the result"),
         ("ii->i", "shape-mismatch", "'i' stands for the sizes 2 and 3"),
-        (3, "bad-subscripts", "expected text such as"),
+        (3, "bad-argument", "to be a string; got 3"),
     ],
 )
 def test_refuses_what_names_no_product(text, code, words):

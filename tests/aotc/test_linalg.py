@@ -309,7 +309,7 @@ REFUSED = {
     "norm": (lambda: linalg.norm(A, "two", axis=(0, 1)), "ord out of"),
     "vector norm": (lambda: linalg.norm(A, "fro", axis=0), "ord as a number"),
     "three axes": (lambda: linalg.norm(A, 2), "one axis or two"),
-    "power": (lambda: linalg.matrix_power(A, 0.5), "n as an integer; got 0.5"),
+    "power": (lambda: linalg.matrix_power(A, 0.5), "'n' to be an integer; got 0.5"),
     "one matrix": (lambda: linalg.multi_dot([WIDE]), "two arrays or more; got 1"),
     "lstsq": (lambda: linalg.lstsq(WIDE, TALL), "as many rows of 'b'"),
 }

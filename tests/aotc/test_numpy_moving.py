@@ -259,7 +259,7 @@ BAD = {
         "'xy' or 'ij'",
     ),
     "negative num": (lambda: anp.linspace(0, 1, -3), "bad-range", "0 or more; got -3"),
-    "arrays as ends": (lambda: anp.linspace(x, 1), "bad-range", "numbers"),
+    "arrays as ends": (lambda: anp.linspace(x, 1), "bad-argument", "a number"),
     "ratio over zero": (lambda: anp.geomspace(-1, 1), "bad-range", "one sign"),
     "powers of a matrix": (lambda: anp.vander(x), "shape-mismatch", "vector"),
     "negative powers": (lambda: anp.vander(line, -1), "bad-shape", "0 or more"),

@@ -105,7 +105,7 @@ def test_calls_with_wrong_arguments_are_the_users(model):
 
 
 def test_an_argument_of_a_wrong_kind_is_told_apart_from_what_the_model_raises(model):
-    source = TINY.replace("x + x", "aotc.numpy.diff(x, 1.5)")
+    source = TINY.replace("x + x", "aotc.numpy.diff(x, ord=1)")
     error = model.refused(source.replace("import aotc", "import aotc.numpy"))
     assert error.code == "model-raised"
     assert error.where == "model.py:6"
