@@ -43,11 +43,14 @@ from aotc.numpy.counting import (
 from aotc.numpy.creation import (
     arange,
     asarray,
+    empty,
+    empty_like,
     fromfunction,
     full,
     full_like,
     geomspace,
     indices,
+    ix_,
     linspace,
     logspace,
     meshgrid,
@@ -74,6 +77,7 @@ from aotc.numpy.cumulative import (
 from aotc.numpy.diagonals import (
     diag,
     diag_indices,
+    diag_indices_from,
     diagflat,
     diagonal,
     eye,
@@ -82,8 +86,14 @@ from aotc.numpy.diagonals import (
     tri,
     tril,
     tril_indices,
+    tril_indices_from,
     triu,
     triu_indices,
+    triu_indices_from,
+)
+from aotc.numpy.dividing import (
+    gcd,
+    lcm,
 )
 from aotc.numpy.dynamic import dynamic_slice, dynamic_update_slice
 from aotc.numpy.elementwise import (
@@ -144,6 +154,16 @@ from aotc.numpy.exponential import (
     logaddexp2,
     rsqrt,
 )
+from aotc.numpy.finding import (
+    argwhere,
+    extract,
+    flatnonzero,
+    intersect1d,
+    nonzero,
+    setdiff1d,
+    union1d,
+    unique,
+)
 from aotc.numpy.gathering import (
     choose,
     compress,
@@ -153,6 +173,10 @@ from aotc.numpy.gathering import (
     take_along_axis,
 )
 from aotc.numpy.indexing import getitem
+from aotc.numpy.interpolating import (
+    interp,
+    unwrap,
+)
 from aotc.numpy.joining import (
     append,
     array_split,
@@ -167,8 +191,13 @@ from aotc.numpy.joining import (
     insert,
     split,
     stack,
+    unstack,
     vsplit,
     vstack,
+)
+from aotc.numpy.limits import (
+    finfo,
+    iinfo,
 )
 from aotc.numpy.nan_reducing import (
     nanargmax,
@@ -197,6 +226,7 @@ from aotc.numpy.padding import (
 )
 from aotc.numpy.predicates import (
     allclose,
+    array_equal,
     isclose,
     isfinite,
     isinf,
@@ -211,9 +241,12 @@ from aotc.numpy.products import (
     inner,
     kron,
     matmul,
+    matvec,
     outer,
     tensordot,
     vdot,
+    vecdot,
+    vecmat,
 )
 from aotc.numpy.quantiles import (
     median,
@@ -281,6 +314,17 @@ from aotc.numpy.shaping import (
     tile,
     transpose,
 )
+from aotc.numpy.statistics import (
+    corrcoef,
+    cov,
+)
+from aotc.numpy.tapers import (
+    bartlett,
+    blackman,
+    hamming,
+    hanning,
+    kaiser,
+)
 from aotc.numpy.trigonometric import (
     arccos,
     arccosh,
@@ -311,12 +355,15 @@ atan, atan2, atanh = arctan, arctan2, arctanh
 bitwise_invert = invert
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 around = round
+concat = concatenate
+copy = asarray
 degrees, radians = rad2deg, deg2rad
 pow = power
 permute_dims = transpose
 true_divide = divide
 
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
+euler_gamma = 0.57721566490153286
 newaxis = None
 
 # dtypes by NumPy's names, for `zeros(3, np.float32)` and `x.astype(np.int32)`
@@ -351,8 +398,10 @@ __all__ = [
     "argmin",
     "argpartition",
     "argsort",
+    "argwhere",
     "around",
     "array",
+    "array_equal",
     "array_split",
     "asarray",
     "asin",
@@ -365,6 +414,7 @@ __all__ = [
     "atleast_2d",
     "atleast_3d",
     "average",
+    "bartlett",
     "bfloat16",
     "bincount",
     "bitcast",
@@ -376,6 +426,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "blackman",
     "block",
     "bool_",
     "broadcast_arrays",
@@ -387,14 +438,18 @@ __all__ = [
     "clip",
     "column_stack",
     "compress",
+    "concat",
     "concatenate",
     "convolve",
+    "copy",
     "copysign",
+    "corrcoef",
     "correlate",
     "cos",
     "cosh",
     "count_leading_zeros",
     "count_nonzero",
+    "cov",
     "cross",
     "cumlogsumexp",
     "cummax",
@@ -408,6 +463,7 @@ __all__ = [
     "delete",
     "diag",
     "diag_indices",
+    "diag_indices_from",
     "diagflat",
     "diagonal",
     "diff",
@@ -423,14 +479,20 @@ __all__ = [
     "e",
     "ediff1d",
     "einsum",
+    "empty",
+    "empty_like",
     "equal",
+    "euler_gamma",
     "exp",
     "exp2",
     "expand_dims",
     "expm1",
+    "extract",
     "eye",
     "fabs",
+    "finfo",
     "fix",
+    "flatnonzero",
     "flip",
     "fliplr",
     "flipud",
@@ -447,11 +509,14 @@ __all__ = [
     "fromfunction",
     "full",
     "full_like",
+    "gcd",
     "geomspace",
     "getitem",
     "gradient",
     "greater",
     "greater_equal",
+    "hamming",
+    "hanning",
     "heaviside",
     "histogram",
     "histogram_bin_edges",
@@ -459,6 +524,7 @@ __all__ = [
     "hstack",
     "hypot",
     "identity",
+    "iinfo",
     "indices",
     "inf",
     "inner",
@@ -467,6 +533,8 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "interp",
+    "intersect1d",
     "invert",
     "isclose",
     "isfinite",
@@ -475,7 +543,10 @@ __all__ = [
     "isnan",
     "isneginf",
     "isposinf",
+    "ix_",
+    "kaiser",
     "kron",
+    "lcm",
     "ldexp",
     "left_shift",
     "less",
@@ -496,6 +567,7 @@ __all__ = [
     "logspace",
     "matmul",
     "matrix_transpose",
+    "matvec",
     "max",
     "maximum",
     "mean",
@@ -527,6 +599,7 @@ __all__ = [
     "negative",
     "newaxis",
     "nextafter",
+    "nonzero",
     "not_equal",
     "ones",
     "ones_like",
@@ -562,6 +635,7 @@ __all__ = [
     "rsqrt",
     "searchsorted",
     "select",
+    "setdiff1d",
     "shape",
     "sign",
     "signbit",
@@ -592,18 +666,26 @@ __all__ = [
     "tri",
     "tril",
     "tril_indices",
+    "tril_indices_from",
     "triu",
     "triu_indices",
+    "triu_indices_from",
     "true_divide",
     "trunc",
     "uint16",
     "uint32",
     "uint64",
     "uint8",
+    "union1d",
+    "unique",
     "unravel_index",
+    "unstack",
+    "unwrap",
     "vander",
     "var",
     "vdot",
+    "vecdot",
+    "vecmat",
     "vsplit",
     "vstack",
     "where",

@@ -48,6 +48,11 @@ def zeros(shape: Any, dtype: Any = "f32") -> Array:
     return full(shape, 0, dtype)
 
 
+def empty(shape: Any, dtype: Any = "f32") -> Array:
+    """Zeros: nothing here has a value that is not decided."""
+    return zeros(shape, dtype)
+
+
 def ones(shape: Any, dtype: Any = "f32") -> Array:
     """Ones."""
     return full(shape, 1, dtype)
@@ -62,6 +67,11 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None) -> Array:
 def zeros_like(a: ArrayLike, dtype: Any = None) -> Array:
     """Zeros in the shape and dtype of `a`."""
     return full_like(a, 0, dtype)
+
+
+def empty_like(a: ArrayLike, dtype: Any = None) -> Array:
+    """Zeros in the shape and dtype of `a`."""
+    return zeros_like(a, dtype)
 
 
 def ones_like(a: ArrayLike, dtype: Any = None) -> Array:
@@ -163,6 +173,11 @@ def meshgrid(*xi: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list
         for x, place in zip(vectors, places, strict=True)
     ]
     return open_grid if sparse else broadcast_arrays(*open_grid)
+
+
+def ix_(*args: ArrayLike) -> tuple[Array, ...]:
+    """Vectors of positions, each along its own axis, to index a grid of elements."""
+    return tuple(meshgrid(*args, indexing="ij", sparse=True))
 
 
 def indices(dimensions: Any, dtype: Any = "i32", sparse: bool = False) -> Any:

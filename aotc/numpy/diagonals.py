@@ -79,6 +79,33 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     return (lift(np.arange(n, dtype="i4")),) * ndim
 
 
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
+    """`tril_indices` of a matrix of fixed sizes."""
+    return tril_indices(*_fixed_sides(arr, k))
+
+
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
+    """`triu_indices` of a matrix of fixed sizes."""
+    return triu_indices(*_fixed_sides(arr, k))
+
+
+def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
+    """`diag_indices` of an array whose axes all have one fixed size."""
+    x = lift(arr)
+    size = x.shape[0] if x.ndim > 1 else None
+    if not isinstance(size, int) or any(other != size for other in x.shape):
+        fail("shape-mismatch", f"expected axes of one fixed size; got {x.type}")
+    return diag_indices(size, x.ndim)
+
+
+def _fixed_sides(arr: ArrayLike, k: int) -> tuple[int, int, int]:
+    x = lift(arr)
+    rows, columns = x.shape if x.ndim == 2 else (None, None)
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        fail("shape-mismatch", f"expected a matrix of fixed sizes; got {x.type}")
+    return rows, k, columns
+
+
 def _indices(pair: Any) -> tuple[Array, Array]:
     rows, columns = (lift(part.astype("i4")) for part in pair)
     return rows, columns

@@ -24,6 +24,7 @@ from aotc.numpy.shaping import (
     moveaxis,
     ravel,
     reshape,
+    squeeze,
     transpose,
 )
 
@@ -143,6 +144,17 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
             "use array_split, or promise multiple_of of the size",
         )
     return [cut(x, number, part * i, part) for i in range(sections)]
+
+
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """The slices along an axis of fixed size, without that axis."""
+    array = lift(x)
+    number = one_axis(array, axis)
+    size = array.shape[number]
+    if not isinstance(size, int):
+        fail("symbolic-size", f"cannot unstack axis {axis} of {array.type}: no number")
+    parts = (narrowed(array, number, slice(i, i + 1)) for i in range(size))
+    return tuple(squeeze(part, number) for part in parts)
 
 
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift
+from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -89,3 +89,16 @@ def allclose(
 ) -> Array:
     """Whether all elements are close; see `isclose`."""
     return every(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have one shape and the same elements."""
+    x, y = one_dtype(a1, a2)
+    return _all_same(x, y, equal_nan) if x.shape == y.shape else lift(False)
+
+
+def _all_same(x: Array, y: Array, equal_nan: bool) -> Array:
+    same = equal(x, y)
+    if equal_nan and dtypes.is_float(x.dtype):
+        same = logical_or(same, logical_and(isnan(x), isnan(y)))
+    return every(same)

@@ -7,13 +7,13 @@ from typing import Any
 
 from aotc.dtypes import canonical
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, one_dtype
+from aotc.frontends.conversion import ArrayLike, lift, one_dtype
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import multiply, subtract
-from aotc.numpy.shaping import ravel, reshape, roll, squeeze
+from aotc.numpy.shaping import expand_dims, ravel, reshape, roll, squeeze
 
 AxisPair = tuple[Sequence[int], Sequence[int]]
 
@@ -104,6 +104,31 @@ def outer(a: ArrayLike, b: ArrayLike) -> Array:
 def vdot(a: ArrayLike, b: ArrayLike) -> Array:
     """Sum of products of all elements."""
     return dot(ravel(a), ravel(b))
+
+
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
+    """Sum of products along `axis`; the other axes broadcast."""
+    x, y = common(x1, x2)
+    number = one_axis(x, axis)
+    others = [i for i in range(x.ndim) if i != number]
+    return dot_general(x, y, ([number], [number]), (others, others))
+
+
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Matrices times vectors, which are the last axis of x2; the others broadcast."""
+    return squeeze(matmul(x1, expand_dims(_with_axes(x2), -1)), -1)
+
+
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Vectors, which are the last axis of x1, times matrices; the others broadcast."""
+    return squeeze(matmul(expand_dims(_with_axes(x1), -2), x2), -2)
+
+
+def _with_axes(x: ArrayLike) -> Array:
+    array = lift(x)
+    if not array.ndim:
+        fail("shape-mismatch", f"expected vectors; got {array.type}")
+    return array
 
 
 def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:

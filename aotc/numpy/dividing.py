@@ -1,0 +1,61 @@
+"""Functions of `aotc.numpy` on the divisors of integers."""
+
+from __future__ import annotations
+
+import math
+
+from aotc import dtypes
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, astype
+from aotc.frontends.places import fail
+from aotc.numpy.broadcasting import common
+from aotc.numpy.elementwise import (
+    absolute,
+    equal,
+    floor_divide,
+    maximum,
+    multiply,
+    remainder,
+    where,
+)
+
+
+def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The greatest common divisor of integers; that of 0 and x is |x|."""
+    x, y = _integers(x1, x2)
+    size = _unsigned(x.dtype)
+    divisor = _euclid(*(astype(absolute(z), size) for z in (x, y)))
+    return astype(divisor, x.dtype)
+
+
+def lcm(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The least common multiple of integers; that of 0 and x is 0."""
+    x, y = _integers(x1, x2)
+    share = floor_divide(x, maximum(gcd(x, y), 1))
+    return absolute(multiply(share, y))
+
+
+def _integers(x1: ArrayLike, x2: ArrayLike) -> list[Array]:
+    x, y = common(x1, x2)
+    if x.dtype not in dtypes.INTEGERS:
+        fail("bad-dtype", f"expected integers; got {x.type} and {y.type}")
+    return [x, y]
+
+
+def _unsigned(dtype: str) -> str:
+    """The dtype that holds the size of the least number as well."""
+    return "u" + dtype.lstrip("iu")
+
+
+def _euclid(x: Array, y: Array) -> Array:
+    """Euclid's algorithm, in as many steps as the dtype may need.
+
+    Neighbours in Fibonacci's sequence need the most (Lamé 1844): one step for each
+    factor of the golden ratio.
+    """
+    golden = (1 + math.sqrt(5)) / 2
+    for _ in range(math.ceil(dtypes.bits(x.dtype) / math.log2(golden)) + 1):
+        done = equal(y, 0)
+        rest = remainder(x, where(done, 1, y))
+        x, y = where(done, x, y), where(done, 0, rest)
+    return x

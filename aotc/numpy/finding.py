@@ -1,0 +1,219 @@
+"""Functions of `aotc.numpy` that find elements: those not 0, and the distinct ones.
+
+How many there are only the values decide, and arrays have the shape that their types
+say. So these functions take JAX's `size`: of more elements the first `size` are given,
+of fewer the rest is filled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects.types import Size, bounds
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.numpy.broadcasting import new_shape
+from aotc.numpy.creation import arange, unravel_index
+from aotc.numpy.cumulative import cumsum
+from aotc.numpy.elementwise import (
+    equal,
+    invert,
+    isnan,
+    less,
+    logical_and,
+    logical_or,
+    not_equal,
+    subtract,
+    where,
+)
+from aotc.numpy.joining import concatenate, stack
+from aotc.numpy.ordering import argsort, isin, searchsorted, taken_along
+from aotc.numpy.reducing import argmax
+from aotc.numpy.reducing import sum as total
+from aotc.numpy.shaping import ravel, reshape, roll
+
+
+def _required(size: Any) -> Size:
+    """`size`, which the caller must have given."""
+    if size is None:
+        fail(
+            "bad-size",
+            "expected size=…: how many elements are found only their values decide, "
+            "but the shape of the result must be known",
+            "give the most that you expect; the rest is filled",
+        )
+    (count,) = new_shape((size,))
+    return count
+
+
+# ---- what is true -------------------------------------------------------------------
+
+
+def nonzero(
+    a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0
+) -> tuple[Array, ...]:
+    """The positions (i32) of the elements that are not 0: an array for each axis.
+
+    Args:
+        a: the array.
+        size: how many are given.
+        fill_value: the position given for what is missing, or one for each axis.
+    """
+    x = lift(a)
+    if not x.ndim:
+        fail("shape-mismatch", f"expected an array with axes; got {x.type}")
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * x.ndim
+    if len(fills) != x.ndim:
+        fail(
+            "shape-mismatch",
+            f"expected one fill_value, or one for each axis of {x.type}; got "
+            f"{fill_value}",
+        )
+    count = _required(size)
+    mask = ravel(astype(x, "bool"))
+    found = unravel_index(_true_places(mask, count, 0), x.shape)
+    there = less(arange(count), total(mask))
+    pairs = zip(found, fills, strict=True)
+    return tuple(where(there, place, fill) for place, fill in pairs)
+
+
+def flatnonzero(
+    a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0
+) -> Array:
+    """The positions (i32) of the elements that are not 0 among all, row by row."""
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0) -> Array:
+    """`nonzero` as an array [size, axes]."""
+    return stack(nonzero(a, size=size, fill_value=fill_value), 1)
+
+
+def extract(
+    condition: ArrayLike,
+    arr: ArrayLike,
+    *,
+    size: Size | None = None,
+    fill_value: Any = 0,
+) -> Array:
+    """The elements of `arr` where `condition` is not 0, row by row."""
+    x, mask = ravel(arr), ravel(astype(condition, "bool"))
+    if x.shape != mask.shape:
+        fail(
+            "shape-mismatch",
+            f"expected a condition for each element of {x.type}; got {mask.type}",
+        )
+    return _kept(x, mask, _required(size), fill_value)
+
+
+def _true_places(mask: Array, count: Size, fill: Any) -> Array:
+    """The first `count` places where a vector is true, and `fill`."""
+    so_far = cumsum(mask, 0, "i32")
+    places = searchsorted(so_far, arange(1, count + 1))
+    return where(less(places, mask.shape[0]), places, fill)
+
+
+def _kept(x: Array, mask: Array, count: Size, fill_value: Any) -> Array:
+    """The elements of a vector where `mask` holds; None fills with the first."""
+    _require_elements(x, count)
+    found = taken_along(x, _true_places(mask, count, argmax(mask)), 0)
+    if fill_value is None:
+        return found
+    there = less(arange(count), total(mask))
+    return where(there, found, lift(fill_value, x.dtype))
+
+
+def _require_elements(x: Array, count: Size) -> None:
+    if bounds(x.size)[0] < 1 and count != 0:
+        fail("shape-mismatch", f"expected at least one element; got {x.type}")
+
+
+# ---- sets ---------------------------------------------------------------------------
+
+
+def unique(
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: None = None,
+    *,
+    equal_nan: bool = True,
+    size: Size | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The distinct elements in rising order, and what else is asked for of:
+
+    Args:
+        ar: at least one element.
+        return_index: where (i32) each of them comes first.
+        return_inverse: for each element of `ar` its number in the result; numbers that
+            are not below `size` are of those left out.
+        return_counts: how often each comes; 0 for what is filled.
+        axis: None; only single elements are compared.
+        equal_nan: whether NaN is equal to NaN.
+        size: how many are given.
+        fill_value: given for what is missing; the least element without it.
+    """
+    if axis is not None:
+        fail("bad-axis", f"expected axis None; got {axis}")
+    count, x = _required(size), ravel(ar)
+    order = argsort(x)
+    ordered = taken_along(x, order, 0)
+    first = _differs(ordered, equal_nan)
+    found: list[Array] = [_kept(ordered, first, count, fill_value)]
+    if return_index:
+        found.append(taken_along(order, _true_places(first, count, 0), 0))
+    if return_inverse:
+        group = subtract(cumsum(first, 0, "i32"), 1)
+        inverse = taken_along(group, argsort(order), 0)
+        found.append(reshape(inverse, lift(ar).shape))
+    if return_counts:
+        ends = _true_places(first, count + 1, x.shape[0])
+        found.append(subtract(ends[1:], ends[:-1]))
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _differs(ordered: Array, equal_nan: bool = True) -> Array:
+    """Whether each element of a sorted vector is not the one before it."""
+    before = roll(ordered, 1)
+    differs = not_equal(ordered, before)
+    if equal_nan and dtypes.is_float(ordered.dtype):
+        both = logical_and(isnan(ordered), isnan(before))
+        differs = logical_and(differs, invert(both))
+    return logical_or(differs, equal(arange(ordered.shape[0]), 0))
+
+
+def union1d(
+    ar1: ArrayLike, ar2: ArrayLike, *, size: Size | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct elements of two arrays, as `unique` gives them."""
+    both = [ravel(x) for x in one_dtype(ar1, ar2)]
+    found: Array = unique(concatenate(both), size=size, fill_value=fill_value)
+    return found
+
+
+def intersect1d(
+    ar1: ArrayLike, ar2: ArrayLike, *, size: Size | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct elements that both arrays have; filled as by `unique`."""
+    return _distinct_among(ar1, ar2, True, size, fill_value)
+
+
+def setdiff1d(
+    ar1: ArrayLike, ar2: ArrayLike, *, size: Size | None = None, fill_value: Any = None
+) -> Array:
+    """The distinct elements of `ar1` that `ar2` has not; filled as by `unique`."""
+    return _distinct_among(ar1, ar2, False, size, fill_value)
+
+
+def _distinct_among(
+    ar1: ArrayLike, ar2: ArrayLike, inside: bool, size: Size | None, fill_value: Any
+) -> Array:
+    count = _required(size)
+    x, others = (ravel(x) for x in one_dtype(ar1, ar2))
+    ordered = taken_along(x, argsort(x), 0)
+    wanted = isin(ordered, others, invert=not inside)
+    return _kept(ordered, logical_and(_differs(ordered), wanted), count, fill_value)

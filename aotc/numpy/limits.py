@@ -1,0 +1,30 @@
+"""Functions of `aotc.numpy` on dtypes: the limits of what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.frontends.places import fail
+
+
+def finfo(dtype: Any) -> Any:
+    """NumPy's description of a float dtype: `finfo("f32").max`, `.eps`, `.tiny`, …"""
+    name = dtypes.canonical(dtype)
+    if not dtypes.is_float(name):
+        fail("bad-dtype", f"expected a float dtype; got {name}", "use iinfo")
+    if name == "bf16":
+        from ml_dtypes import finfo as described
+
+        return described(dtypes.to_numpy(name))
+    return np.finfo(dtypes.to_numpy(name))
+
+
+def iinfo(dtype: Any) -> Any:
+    """NumPy's description of an integer dtype: `iinfo("i8").min` and `.max`."""
+    name = dtypes.canonical(dtype)
+    if name not in dtypes.INTEGERS:
+        fail("bad-dtype", f"expected an integer dtype; got {name}", "use finfo")
+    return np.iinfo(dtypes.to_numpy(name))

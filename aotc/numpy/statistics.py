@@ -1,0 +1,68 @@
+"""Functions of `aotc.numpy` on how variables go together: covariance, correlation."""
+
+from __future__ import annotations
+
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.diagonals import diagonal
+from aotc.numpy.elementwise import clip, divide, maximum, multiply, sqrt, subtract
+from aotc.numpy.joining import concatenate
+from aotc.numpy.products import matmul
+from aotc.numpy.reducing import mean
+from aotc.numpy.shaping import atleast_2d, expand_dims, reshape, transpose
+
+
+def cov(
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+) -> Array:
+    """The covariance of each two variables.
+
+    Args:
+        m: variables, observations; or a vector of observations of one variable.
+        y: more variables of the same form.
+        rowvar: False if the axes are the other way round.
+        bias: whether to divide by the number of observations; by one less otherwise.
+        ddof: what is taken off that number instead.
+    """
+    x = _variables(m, y, rowvar)
+    count = x.shape[1] - (int(not bias) if ddof is None else ddof)
+    apart = subtract(x, mean(x, 1, keepdims=True))
+    # a count that is not positive divides by 0, as in NumPy
+    products = matmul(apart, transpose(apart))
+    found = divide(products, maximum(lift(count, x.dtype), 0))
+    return reshape(found, ()) if found.shape == (1, 1) else found
+
+
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
+    """Pearson's correlation of each two variables; arguments as of `cov`."""
+    shares = cov(x, y, rowvar)
+    if not shares.ndim:
+        return divide(shares, shares)
+    deviation = sqrt(diagonal(shares))
+    across = broadcast_to(expand_dims(deviation, 1), shares.shape)
+    return clip(divide(shares, multiply(across, deviation)), -1, 1)
+
+
+def _variables(m: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Array:
+    """All variables as rows."""
+    parts = [m] if y is None else one_dtype(m, y)
+    rows = []
+    for part in parts:
+        x = as_float(part)
+        if x.ndim > 2:
+            fail("shape-mismatch", f"expected one or two axes; got {x.type}")
+        turned = not rowvar and x.ndim == 2
+        rows.append(atleast_2d(transpose(x) if turned else x))
+    if rows[0].shape[1] != rows[-1].shape[1]:
+        fail(
+            "shape-mismatch",
+            f"expected as many observations of both; got {rows[0].type} and "
+            f"{rows[-1].type}",
+        )
+    return concatenate(rows)
