@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from aotc.frontends.dims import Dim
     from aotc.frontends.entry import Spec, State, Weights, entry
     from aotc.runtime import Model, load
-    from aotc.transforms import grad, jvp, value_and_grad, vjp, vmap
+    from aotc.transforms import (
+        grad,
+        hessian,
+        hvp,
+        jacfwd,
+        jacrev,
+        jvp,
+        linearize,
+        value_and_grad,
+        vjp,
+        vmap,
+    )
 
 # name → module that defines it
 _EXPORTS = {
@@ -37,6 +48,11 @@ _EXPORTS = {
     "value_and_grad": "aotc.transforms",
     "vjp": "aotc.transforms",
     "jvp": "aotc.transforms",
+    "linearize": "aotc.transforms",
+    "jacfwd": "aotc.transforms",
+    "jacrev": "aotc.transforms",
+    "hessian": "aotc.transforms",
+    "hvp": "aotc.transforms",
     "vmap": "aotc.transforms",
     "custom_jvp": "aotc.frontends.custom",
     "custom_vjp": "aotc.frontends.custom",
@@ -56,7 +72,12 @@ __all__ = [
     "custom_vjp",
     "entry",
     "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
     "jvp",
+    "linearize",
     "load",
     "value_and_grad",
     "vjp",

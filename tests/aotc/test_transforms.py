@@ -206,6 +206,96 @@ def test_each_float_dtype_has_gradients():
         assert run(aotc.grad(lambda x: (x * x).sum()), x).dtype == dtype
 
 
+# ---- Jacobians and linear functions -------------------------------------------------
+
+
+def pair(x, y):
+    """Two results of two vectors of different lengths."""
+    return {"outer": anp.outer(x, y * y), "sum": (x**3).sum()}
+
+
+def closed_form(x, y):
+    """The Jacobian of `pair` by x and y, and its second derivatives by x of the sum."""
+    outer_x = np.einsum("ik,j->ijk", np.eye(len(x)), y * y)
+    outer_y = np.einsum("i,jk->ijk", x, np.diag(2 * y))
+    return {
+        "outer": (outer_x, outer_y),
+        "sum": (3 * x**2, np.zeros_like(y)),
+    }
+
+
+@pytest.mark.parametrize("jacobian", [aotc.jacfwd, aotc.jacrev])
+def test_jacobians_have_the_forms_of_results_and_arguments(jacobian):
+    y = Y[:2]
+    found, wanted = run(jacobian(pair, (0, 1)), X, y), closed_form(X, y)
+    for name, parts in wanted.items():
+        for got, want in zip(found[name], parts, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-6)
+    alone = run(jacobian(pair, 1), X, y)["outer"]
+    np.testing.assert_allclose(alone, wanted["outer"][1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        aotc.hessian,
+        lambda f: aotc.jacrev(aotc.jacfwd(f)),
+        lambda f: aotc.jacrev(aotc.grad(f)),
+        lambda f: aotc.jacfwd(aotc.jacfwd(f)),
+    ],
+)
+def test_hessians_are_jacobians_of_gradients_in_either_mode(twice):
+    found = run(twice(lambda x, y: (anp.outer(x, x) @ y).sum() * x[0]), X, Y)
+    s, ones, e = X.sum(), np.ones(3), np.eye(3)[0]
+    # f = x0 (sum x) (x·y)
+    wanted = (X @ Y) * (np.outer(e, ones) + np.outer(ones, e))
+    wanted = wanted + s * (np.outer(e, Y) + np.outer(Y, e))
+    wanted = wanted + X[0] * (np.outer(ones, Y) + np.outer(Y, ones))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_hvp_is_the_hessian_times_a_vector():
+    def loss(params, y):
+        return anp.sum(anp.tanh(params["x"]) * y * params["x"])
+
+    def function(x, y):
+        (product, _), whole = (
+            aotc.hvp(loss, ({"x": x}, y), ({"x": y}, anp.zeros_like(y))),
+            aotc.hessian(loss)({"x": x}, y)["x"]["x"],
+        )
+        return product["x"], whole @ y
+
+    product, wanted = run(function, X, Y)
+    np.testing.assert_allclose(product, wanted, rtol=1e-5)
+
+
+def test_linearize_gives_a_linear_function_that_may_be_batched():
+    def function(x, y):
+        value, linear = aotc.linearize(lambda a, b: anp.sin(a) * b, x, y)
+        basis = anp.eye(x.shape[0])
+        return value, linear(y, x), aotc.vmap(linear)(basis, anp.zeros_like(basis))
+
+    value, along, rows = run(function, X, Y)
+    np.testing.assert_allclose(value, np.sin(X) * Y, rtol=1e-6)
+    np.testing.assert_allclose(along, np.cos(X) * Y * Y + np.sin(X) * X, rtol=1e-5)
+    np.testing.assert_allclose(rows, np.diag(np.cos(X) * Y), atol=1e-6)
+
+
+def test_a_pullback_is_used_for_a_stack_of_cotangents():
+    def function(x, y):
+        _, pullback = aotc.vjp(lambda a: anp.outer(a, y).ravel(), x)
+        return aotc.vmap(pullback)(anp.eye(x.shape[0] * x.shape[0]))
+
+    (rows,) = run(function, X, Y)
+    np.testing.assert_allclose(rows, np.kron(np.eye(3), Y[:, None]), atol=1e-6)
+
+
+def test_jacobians_of_integers_are_refused_with_the_leaf():
+    error = refused(aotc.jacrev(lambda x: {"n": x.astype("i32"), "x": x}), X)
+    assert error.code == "not-differentiable"
+    assert "result leaf 'n' of type i32[n3]" in error.message
+
+
 # ---- what is refused ----------------------------------------------------------------
 
 

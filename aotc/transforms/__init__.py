@@ -1,0 +1,33 @@
+"""Function transformations: functions of the graph until the autodiff pass writes them.
+
+They may be nested in any order.
+"""
+
+from __future__ import annotations
+
+from aotc.frontends.calls import guard
+from aotc.transforms.derivatives import (
+    grad,
+    hvp,
+    jvp,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from aotc.transforms.jacobians import hessian, jacfwd, jacrev
+from aotc.transforms.mapping import vmap
+
+__all__ = [
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+
+guard(globals(), __all__)

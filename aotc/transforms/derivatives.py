@@ -1,0 +1,288 @@
+"""Derivatives: gradients, and products with Jacobians from both sides.
+
+Nothing is differentiated in Python: each function here traces its argument as a graph
+function, declares the transformed one and calls it. They may be nested in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.dialects.transform import Jvp, Vjp
+from aotc.frontends.array import Array
+from aotc.frontends.bodies import Body, function_name, leaves_like
+from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail
+from aotc.numpy.creation import full
+from aotc.pytree import Structure, flatten, leaf_names
+from aotc.transforms.traced import Traced, is_float
+
+Positions = int | Sequence[int]
+
+
+def grad(
+    function: Callable[..., Any], argnums: Positions = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The gradient of a function with a scalar result; see `value_and_grad`.
+
+    Returns:
+        A function of the same arguments that returns the gradient, or with `has_aux`
+        (gradient, anything).
+    """
+    with_value = value_and_grad(function, argnums, has_aux)
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, grads = with_value(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return gradient
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: Positions = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The value of a function with a scalar result, and its gradient.
+
+    Args:
+        function: returns a float scalar, or (scalar, anything) with `has_aux`.
+        argnums: the positional arguments to differentiate by; each is a pytree of float
+            arrays, and so is its gradient.
+        has_aux: whether the function returns more beside the scalar.
+
+    Returns:
+        A function of the same arguments that returns (value, gradient), where the
+        gradient is a tuple if `argnums` is.
+
+    Raises:
+        InputError: the result is no float scalar, or an argument in `argnums` has
+            leaves that are no floats.
+    """
+
+    def finished(traced: Callable[..., Any], result: Any) -> Any:
+        _require_scalar(traced, result, has_aux)
+        return result
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        traced = Traced("value_and_grad", function, *flatten((args, kwargs)), finished)
+        arguments = traced.structure.children[0]
+        wrt = leaves_in(arguments, argnums)
+        require_floats(traced.structure, traced.arrays, wrt)
+        outputs = traced.body.outputs
+        seeds = [_seed(i, y) for i, y in enumerate(outputs) if is_float(y)]
+        values, grads = traced.apply(Vjp(traced.body.name, wrt), seeds)
+        parts = by_argument(arguments, argnums, grads)
+        return traced.body.tree.unflatten(values), parts
+
+    return transformed
+
+
+def vjp(
+    function: Callable[..., Any], *primals: Any
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """The result of a function, and the product of cotangents with its Jacobian.
+
+    Args:
+        function: of pytrees of arrays; only float leaves have cotangents.
+        primals: its arguments.
+
+    Returns:
+        The result, and a function that takes cotangents in the form of the result (None
+        or zeros for leaves that are no floats) and returns one tree for each argument,
+        with None for leaves that are no floats. What the two have in common is computed
+        once.
+    """
+    traced = Traced("vjp", function, *flatten((primals, {})))
+    arguments = traced.structure.children[0]
+    wrt = [i for i, array in enumerate(traced.arrays) if is_float(array)]
+
+    def pullback(cotangents: Any) -> tuple[Any, ...]:
+        given = _matching("cotangent", traced.body, cotangents)
+        _, found = traced.apply(Vjp(traced.body.name, tuple(wrt)), given)
+        leaves = dict(zip(wrt, found, strict=True))
+        tree: tuple[Any, ...] = arguments.unflatten(
+            [leaves.get(i) for i in range(len(traced.arrays))]
+        )
+        return tree
+
+    return traced.results(), pullback
+
+
+def jvp(
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """The result of a function, and how it changes along `tangents`.
+
+    Args:
+        function: of pytrees of arrays.
+        primals: its arguments.
+        tangents: one tree for each argument, of its form; None for leaves that are no
+            floats.
+
+    Returns:
+        The result and its tangent, None for leaves that are no floats.
+    """
+    traced = Traced("jvp", function, *flatten((tuple(primals), {})))
+    return _pushed_forward(traced, tuple(tangents))
+
+
+def linearize(
+    function: Callable[..., Any], *primals: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """The result of a function, and the linear function that it is near `primals`.
+
+    Args:
+        function: of pytrees of arrays.
+        primals: its arguments.
+
+    Returns:
+        The result, and a function of tangents, as in `jvp`, that returns the tangent of
+        the result. What its calls have in common is computed once.
+    """
+    traced = Traced("linearize", function, *flatten((primals, {})))
+    return traced.results(), lambda *tangents: _pushed_forward(traced, tangents)[1]
+
+
+def hvp(
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The product of the Hessian of a function with a scalar result and a vector.
+
+    By forward mode over reverse mode, so at a few times the cost of the function and
+    without the matrix (Pearlmutter, "Fast exact multiplication by the Hessian", 1994).
+
+    Args:
+        function: of pytrees of float arrays, with a float scalar as result.
+        primals: its arguments.
+        tangents: one tree for each argument, of its form.
+
+    Returns:
+        One tree for each argument, of its form.
+    """
+    argnums = tuple(range(len(primals)))
+    product: tuple[Any, ...] = jvp(grad(function, argnums), primals, tangents)[1]
+    return product
+
+
+def _pushed_forward(traced: Traced, tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The result of a traced function, and its tangent."""
+    given = _tangents(traced, tangents)
+    derived = Jvp(traced.body.name, tuple(given))
+    values, found = traced.apply(derived, list(given.values()))
+    smooth = [i for i, output in enumerate(traced.body.outputs) if is_float(output)]
+    slopes = dict(zip(smooth, found, strict=True))
+    tree = traced.body.tree
+    return tree.unflatten(values), tree.unflatten(
+        [slopes.get(i) for i in range(len(values))]
+    )
+
+
+# ---- arguments ----------------------------------------------------------------------
+
+
+def _positions(count: int, argnums: Positions) -> list[int]:
+    """The numbers of the arguments to differentiate by, counted from the front."""
+    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    wrong = [position for position in wanted if not -count <= position < count]
+    if wrong or len({position % count for position in wanted}) != len(wanted):
+        fail(
+            "bad-argnums",
+            f"expected argnums that name each of {count} positional arguments at most "
+            f"once; got {argnums}",
+        )
+    return [position % count for position in wanted]
+
+
+def leaves_in(arguments: Structure, argnums: Positions) -> tuple[int, ...]:
+    """The numbers of the leaves of the arguments in `argnums`."""
+    ends = [0]
+    for child in arguments.children:
+        ends.append(ends[-1] + child.leaf_count)
+    positions = _positions(len(arguments.children), argnums)
+    return tuple(n for p in positions for n in range(ends[p], ends[p + 1]))
+
+
+def require_floats(
+    structure: Structure, arrays: Sequence[Array], leaves: Sequence[int]
+) -> None:
+    """Refuse to differentiate by leaves of the arguments that are no floats."""
+    for leaf in leaves:
+        if not is_float(arrays[leaf]):
+            name = leaf_names(structure)[leaf].removeprefix("0.")
+            fail(
+                "not-differentiable",
+                f"cannot differentiate by argument leaf '{name}' of type "
+                f"{arrays[leaf].type}: only floats have gradients",
+                "leave integers out of the arguments in argnums",
+            )
+
+
+def by_argument(
+    arguments: Structure, argnums: Positions, grads: Sequence[Array]
+) -> Any:
+    """The gradients in the form of the arguments that they belong to."""
+    parts, first = [], 0
+    for position in _positions(len(arguments.children), argnums):
+        child = arguments.children[position]
+        parts.append(child.unflatten(grads[first : first + child.leaf_count]))
+        first += child.leaf_count
+    return parts[0] if isinstance(argnums, int) else tuple(parts)
+
+
+def _seed(index: int, output: Array) -> Array:
+    """The cotangent of an output, when the first one is differentiated."""
+    return full(output.shape, 0.0 if index else 1.0, output.dtype)
+
+
+def _require_scalar(function: Callable[..., Any], result: Any, has_aux: bool) -> None:
+    name = function_name(function)
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
+        fail("not-a-scalar", f"with has_aux, '{name}' must return (scalar, anything)")
+    scalar = result[0] if has_aux else result
+    if isinstance(scalar, (tuple, list, dict)) or scalar is None:
+        got = type(scalar).__name__
+    else:
+        value = lift(scalar)
+        if not value.ndim and is_float(value):
+            return
+        got = str(value.type)
+    fail(
+        "not-a-scalar",
+        f"expected '{name}' to return a float scalar; got {got}",
+        "reduce the result, for instance with .mean(); return more with has_aux=True",
+    )
+
+
+def _matching(what: str, body: Body, tree: Any) -> list[Array]:
+    """The leaves of `tree`, which has the form of a body's result, for its floats."""
+    leaves = leaves_like(f"{what}s", body.tree, tree)
+    names = leaf_names(body.tree)
+    return [
+        _like(f"{what} of result leaf '{name}'", leaf, output)
+        for name, leaf, output in zip(names, leaves, body.outputs, strict=True)
+        if is_float(output)
+    ]
+
+
+def _tangents(traced: Traced, tangents: tuple[Any, ...]) -> dict[int, Array]:
+    """The tangents of the float leaves of the arguments, by number."""
+    arguments = traced.structure.children[0]
+    leaves = leaves_like("tangents", arguments, tangents)
+    names = leaf_names(arguments)
+    return {
+        number: _like(f"tangent of argument leaf '{names[number]}'", leaf, array)
+        for number, (leaf, array) in enumerate(zip(leaves, traced.arrays, strict=True))
+        if is_float(array) and leaf is not None
+    }
+
+
+def _like(what: str, leaf: Any, expected: Array) -> Array:
+    """`leaf` as an array of the type of `expected`; None means zeros."""
+    if leaf is None:
+        return full(expected.shape, 0.0, expected.dtype)
+    array = lift(leaf, expected.dtype)
+    if array.type != expected.type:
+        fail(
+            "shape-mismatch", f"expected a {what} of {expected.type}; got {array.type}"
+        )
+    return array

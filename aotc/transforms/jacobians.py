@@ -1,0 +1,130 @@
+"""Whole Jacobians and Hessians: one product with each vector of a basis, batched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc.dialects.transform import Jvp, Vjp
+from aotc.dialects.types import element_count
+from aotc.frontends.array import Array
+from aotc.frontends.places import fail
+from aotc.numpy.creation import zeros_like
+from aotc.numpy.diagonals import eye
+from aotc.numpy.shaping import moveaxis, reshape
+from aotc.pytree import flatten, leaf_names
+from aotc.transforms.derivatives import (
+    Positions,
+    by_argument,
+    leaves_in,
+    require_floats,
+)
+from aotc.transforms.mapping import vmap
+from aotc.transforms.traced import Traced, is_float
+
+# for the leaves of the arguments in `wrt`: the Jacobian of every result by each
+Rows = Callable[[Traced, tuple[int, ...]], list[list[Array]]]
+
+
+def jacrev(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
+    """The Jacobian by reverse mode: one backward pass for each element of the result.
+
+    Args:
+        function: of pytrees of arrays; its result is a pytree of float arrays.
+        argnums: the positional arguments to differentiate by.
+
+    Returns:
+        A function of the same arguments. Its result has the form of that of `function`;
+        in the place of each leaf of shape y stand arrays of shape y + x in the form of
+        the argument, a tuple of them if `argnums` is one.
+    """
+    return _jacobian("jacrev", function, argnums, _by_rows)
+
+
+def jacfwd(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
+    """The Jacobian by forward mode: one pass for each element of the arguments.
+
+    Takes and returns what `jacrev` does.
+    """
+    return _jacobian("jacfwd", function, argnums, _by_columns)
+
+
+def hessian(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
+    """The second derivatives of a function, by forward mode over reverse mode.
+
+    Takes what `jacrev` does, and returns its form within its form.
+    """
+    return jacfwd(jacrev(function, argnums), argnums)
+
+
+def _jacobian(
+    name: str, function: Callable[..., Any], argnums: Positions, rows: Rows
+) -> Callable[..., Any]:
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        traced = Traced(name, function, *flatten((args, kwargs)))
+        arguments = traced.structure.children[0]
+        wrt = leaves_in(arguments, argnums)
+        require_floats(traced.structure, traced.arrays, wrt)
+        _require_float_results(traced)
+        return traced.body.tree.unflatten(
+            [by_argument(arguments, argnums, parts) for parts in rows(traced, wrt)]
+        )
+
+    return transformed
+
+
+def _by_rows(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
+    """One cotangent of one for each element of each result."""
+    outputs, derived = traced.body.outputs, Vjp(traced.body.name, wrt)
+
+    def of_output(chosen: int) -> list[Array]:
+        def row(cotangent: Array) -> list[Array]:
+            given = [zeros_like(y) for y in outputs]
+            given[chosen] = cotangent
+            return traced.apply(derived, given)[1]
+
+        shape = outputs[chosen].shape
+        found = vmap(row)(_basis(outputs[chosen]))
+        return [
+            reshape(part, (*shape, *traced.arrays[leaf].shape))
+            for part, leaf in zip(found, wrt, strict=True)
+        ]
+
+    return [of_output(number) for number in range(len(outputs))]
+
+
+def _by_columns(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
+    """One tangent of one for each element of each argument."""
+
+    def by_leaf(leaf: int) -> list[Array]:
+        derived = Jvp(traced.body.name, (leaf,))
+
+        def column(tangent: Array) -> list[Array]:
+            return traced.apply(derived, [tangent])[1]
+
+        shape = traced.arrays[leaf].shape
+        return [
+            reshape(moveaxis(part, 0, -1), (*part.shape[1:], *shape))
+            for part in vmap(column)(_basis(traced.arrays[leaf]))
+        ]
+
+    columns = [by_leaf(leaf) for leaf in wrt]
+    return [list(parts) for parts in zip(*columns, strict=True)]
+
+
+def _basis(array: Array) -> Array:
+    """All arrays like `array` that are one at one place and zero elsewhere, stacked."""
+    count = element_count(array.shape)
+    return reshape(eye(count, dtype=array.dtype), (count, *array.shape))
+
+
+def _require_float_results(traced: Traced) -> None:
+    names = leaf_names(traced.body.tree)
+    for name, output in zip(names, traced.body.outputs, strict=True):
+        if not is_float(output):
+            fail(
+                "not-differentiable",
+                f"cannot differentiate the result leaf '{name}' of type {output.type}: "
+                "only floats have derivatives",
+                "leave integers out of what the function returns",
+            )

@@ -1,0 +1,96 @@
+"""`vmap`: functions for each element along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.dialects.transform import Batch
+from aotc.dialects.types import Size
+from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail
+from aotc.numpy.shaping import moveaxis
+from aotc.pytree import flatten, leaf_names
+from aotc.transforms.traced import Traced
+
+
+def vmap(
+    function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0
+) -> Callable[..., Any]:
+    """The function for each element along an axis of its arguments, in one go.
+
+    Args:
+        function: of pytrees of arrays.
+        in_axes: the axis of each argument that counts the elements, or None for an
+            argument that all share; one for all arguments, or a sequence with one each.
+        out_axes: where the axis goes in each result; one for all.
+
+    Returns:
+        A function of the stacked arguments.
+    """
+
+    def transformed(*args: Any) -> Any:
+        axes = _axis_of_each(args, in_axes)
+        size = _stack_size(args, axes)
+        leaves, structure = flatten((args, {}))
+        arrays = [
+            array if axis is None else moveaxis(array, axis, 0)
+            for array, axis in zip(map(lift, leaves), axes, strict=True)
+        ]
+        stacked = tuple(i for i, axis in enumerate(axes) if axis is not None)
+        traced = Traced("vmap", function, arrays, structure, stacked=stacked)
+        results, _ = traced.apply(Batch(traced.body.name, stacked, size), [])
+        return traced.body.tree.unflatten(
+            [
+                array if out_axes == 0 else moveaxis(array, 0, out_axes)
+                for array in results
+            ]
+        )
+
+    return transformed
+
+
+def _axis_of_each(args: tuple[Any, ...], in_axes: Any) -> list[int | None]:
+    """For each leaf of the arguments, the axis that counts, or None."""
+    each = [in_axes] * len(args) if in_axes is None or _is_int(in_axes) else in_axes
+    if len(each) != len(args) or not all(a is None or _is_int(a) for a in each):
+        fail(
+            "bad-axis",
+            f"expected in_axes as one axis or None for each of {len(args)} arguments; "
+            f"got {in_axes!r}",
+        )
+    return [
+        axis
+        for arg, axis in zip(args, each, strict=True)
+        for _ in range(flatten(arg)[1].leaf_count)
+    ]
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _stack_size(args: tuple[Any, ...], axes: Sequence[int | None]) -> Size:
+    """How many elements there are; the same along every axis that counts them."""
+    leaves, structure = flatten(args)
+    names = leaf_names(structure)
+    found: list[tuple[str, Size]] = []
+    for name, leaf, axis in zip(names, leaves, axes, strict=True):
+        array = lift(leaf)
+        if axis is None:
+            continue
+        if not -array.ndim <= axis < array.ndim:
+            fail(
+                "bad-axis", f"argument leaf '{name}', {array.type}, has no axis {axis}"
+            )
+        found.append((name, array.shape[axis]))
+    if not found:
+        fail("bad-axis", "vmap needs at least one argument with an axis to map over")
+    for name, size in found[1:]:
+        if size != found[0][1]:
+            fail(
+                "shape-mismatch",
+                f"vmap needs one number of elements; argument leaf '{found[0][0]}' has "
+                f"{found[0][1]} and '{name}' has {size}",
+            )
+    return found[0][1]

@@ -1,0 +1,96 @@
+"""What all transformations begin with: a function traced on its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects.functions import call
+from aotc.dialects.transform import Derived, derive
+from aotc.frontends.array import Array
+from aotc.frontends.bodies import Body, function_name, trace_bodies
+from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail, location
+from aotc.frontends.tracing import Trace, current_trace
+from aotc.mlir import ir
+from aotc.pytree import Structure
+
+
+class Traced:
+    """A function traced on its arguments, and what is called in its place.
+
+    Args:
+        transformation: what messages call it.
+        function: of pytrees of arrays.
+        leaves: of its arguments.
+        structure: the form of (args, kwargs).
+        finished: gets the function and what it returned; gives what counts as returned.
+        stacked: numbers of the leaves of which the function gets one element, along
+            the leading axis.
+    """
+
+    def __init__(
+        self,
+        transformation: str,
+        function: Callable[..., Any],
+        leaves: Sequence[Any],
+        structure: Structure,
+        finished: Callable[..., Any] = lambda _, result: result,
+        stacked: Sequence[int] = (),
+    ) -> None:
+        trace = _require_trace(f"{transformation}({function_name(function)})")
+        self.structure = structure
+        self.arrays = [lift(leaf) for leaf in leaves]
+        types = [
+            array.type.with_shape(array.shape[number in stacked :])
+            for number, array in enumerate(self.arrays)
+        ]
+        bodies, captures = trace_bodies(trace, [function], types, structure, finished)
+        self.body: Body = bodies[0]
+        self._captures = [Array(value=value, trace=trace) for value in captures]
+
+    def results(self) -> Any:
+        """What the function itself returns."""
+        return self.body.tree.unflatten(self._call(self.body.name, []))
+
+    def apply(
+        self, derived: Derived, more: Sequence[Array]
+    ) -> tuple[list[Array], list[Array]]:
+        """The outputs of a transformed function; the body's own, and what it adds.
+
+        It is called where tracing is now, which may be in a function nested in the one
+        that the arguments are of.
+        """
+        trace = _require_trace("what a transformation returned")
+        with location(), ir.InsertionPoint(trace.block):
+            name = derive(derived)
+        results = self._call(name, more)
+        count = len(self.body.outputs)
+        return results[:count], results[count:]
+
+    def _call(self, name: str, more: Sequence[Array]) -> list[Array]:
+        trace = _require_trace("what a transformation returned")
+        operands = [
+            trace.value_of(array) for array in (*self.arrays, *self._captures, *more)
+        ]
+        with location(), ir.InsertionPoint(trace.block):
+            values = call(name, operands)
+        return [Array(value=value, trace=trace) for value in values]
+
+
+def _require_trace(what: str) -> Trace:
+    trace = current_trace()
+    if trace is None:
+        fail(
+            "no-trace",
+            "gradients and other transformations are compiled, not computed in "
+            f"Python: {what} was called outside of an entry",
+            "call it in a function with @aotc.entry",
+        )
+    return trace
+
+
+def is_float(array: Array) -> bool:
+    """Whether an array can have a derivative."""
+    return dtypes.is_float(array.dtype)
