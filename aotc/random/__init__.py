@@ -3,20 +3,25 @@
 A key is an array of two u32. It is a value like any other: split it, pass it on, keep
 it in `State`. Use a key once: split it for more. The same key gives the same numbers,
 bit for bit, in the reference evaluator, on every target, and in forward and backward
-passes: see Note [Exact functions] in `aotc.random.exact`. The numbers are Threefry's
-(`aotc.random.threefry`); they are aotc's own, not those that JAX draws.
+passes: see Note [Exact functions] in `aotc.random.exact`. Only those that are products
+of matrices, `multivariate_normal` and `orthogonal`, differ in their last bits. The
+numbers are Threefry's (`aotc.random.threefry`); they are aotc's own, not those that JAX
+draws.
 
 Derivatives, by kind:
 
 - `uniform`, `truncated_normal` and the gamma family (`gamma`, `beta`, `dirichlet`,
   `chisquare`, `t`) are reparameterised: they have derivatives by their bounds and
   parameters, the latter by implicit differentiation.
-- `normal`, `exponential`, `gumbel`, `laplace`, `logistic` and `cauchy` are standard:
-  write `mean + deviation * normal(key)`, which has derivatives by both.
-- `bernoulli`, `categorical`, `choice`, `permutation`, `randint`, `rademacher` and
-  `bits` are discrete: they have no derivative. The score-function estimator (Williams,
-  Machine Learning 8 (1992) 229) is the gradient of
-  `stop_gradient(reward) * log_probability`, where the log probability of what
+- `lognormal`, `pareto`, `rayleigh`, `triangular`, `weibull_min` and
+  `multivariate_normal` are functions of standard numbers and have derivatives by their
+  parameters.
+- `normal`, `exponential`, `gumbel`, `laplace`, `logistic`, `cauchy` and `maxwell` are
+  standard: write `mean + deviation * normal(key)`, which has derivatives by both.
+- `bernoulli`, `binomial`, `categorical`, `choice`, `geometric`, `permutation`,
+  `poisson`, `rademacher`, `randint` and `bits` are discrete: they have no derivative.
+  The score-function estimator (Williams, Machine Learning 8 (1992) 229) is the gradient
+  of `stop_gradient(reward) * log_probability`, where the log probability of what
   `categorical` drew is that element of `aotc.nn.log_softmax(logits)`.
 
 Floats come in f32 and f64; f16 and bf16 are those of f32, rounded.
@@ -25,6 +30,7 @@ Floats come in f32 and f64; f16 and bf16 are those of f32, rounded.
 from __future__ import annotations
 
 from aotc.frontends.calls import guard
+from aotc.random.counts import binomial, geometric, poisson
 from aotc.random.distributions import (
     bernoulli,
     cauchy,
@@ -41,10 +47,20 @@ from aotc.random.distributions import (
 from aotc.random.drawing import categorical, choice, permutation
 from aotc.random.gammas import beta, chisquare, dirichlet, gamma, loggamma, t
 from aotc.random.threefry import bits, fold_in, key, split
+from aotc.random.transformed import (
+    lognormal,
+    maxwell,
+    pareto,
+    rayleigh,
+    triangular,
+    weibull_min,
+)
+from aotc.random.vectors import multivariate_normal, orthogonal
 
 __all__ = [
     "bernoulli",
     "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
@@ -54,19 +70,29 @@ __all__ = [
     "exponential",
     "fold_in",
     "gamma",
+    "geometric",
     "gumbel",
     "key",
     "laplace",
     "loggamma",
     "logistic",
+    "lognormal",
+    "maxwell",
+    "multivariate_normal",
     "normal",
+    "orthogonal",
+    "pareto",
     "permutation",
+    "poisson",
     "rademacher",
     "randint",
+    "rayleigh",
     "split",
     "t",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "weibull_min",
 ]
 
 

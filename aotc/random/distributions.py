@@ -1,7 +1,7 @@
 """Distributions of `aotc.random` that are functions of one uniform number.
 
 Standard ones are symmetric or nearly so, and are drawn by inverting the distribution
-from whichever end is nearer: `_tail` keeps 32 random bits (64 in f64) and all digits of
+from whichever end is nearer: `tail` keeps 32 random bits (64 in f64) and all digits of
 small probabilities, so that tails reach far.
 """
 
@@ -160,7 +160,7 @@ def _high_word(x: Array, y: Array) -> Array:
 # ---- standard distributions, by inversion -------------------------------------------
 
 
-def _tail(key: ArrayLike, shape: Shape, dtype: str) -> tuple[Array, Array]:
+def tail(key: ArrayLike, shape: Shape, dtype: str) -> tuple[Array, Array]:
     """A uniform number by its end: whether that is the lower one, and the distance.
 
     The distance is in (0, 1/2], rounded once.
@@ -184,7 +184,7 @@ def _standard(
 ) -> Array:
     """What `quantile` makes of the lower end and the distance from the end."""
     name, wide = float_dtypes(dtype)
-    return np.astype(quantile(*_tail(key, as_shape(shape), wide)), name)
+    return np.astype(quantile(*tail(key, as_shape(shape), wide)), name)
 
 
 def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:

@@ -21,7 +21,7 @@ Arguments are arrays of f32 or f64. Derivatives follow from the sums and product
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc import numpy as np
@@ -67,6 +67,26 @@ def total(x: Array, axis: int) -> Array:
         parts = parts[:half] + parts[half : 2 * half]
         parts = np.concatenate([parts, odd]) if len(odd) else parts
     return parts[0]
+
+
+def running(function: Callable[[Array, Array], Array], x: Array, unit: float) -> Array:
+    """Sums or products of all elements up to each one, along the last axis.
+
+    By doubling (Hillis and Steele 1986): scans choose their order. `unit` changes
+    nothing that `function` joins it with.
+    """
+    size, before = len(np.moveaxis(x, -1, 0)), [(0, 0)] * (x.ndim - 1)
+    for step in (1 << i for i in range((size - 1).bit_length())):
+        moved = np.pad(x, [*before, (step, 0)], constant_values=unit)[..., :size]
+        x = function(x, moved)
+    return x
+
+
+def first(x: Array, accepted: Array) -> Array:
+    """The first accepted element along the last axis; a sum with zeros is exact."""
+    first = np.argmax(np.astype(accepted, "i32"), -1)
+    place = emit("iota", shape=x.shape, axis=x.ndim - 1, dtype="i32")
+    return np.sum(np.where(place == np.expand_dims(first, -1), x, 0.0), -1)
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
@@ -161,6 +181,21 @@ def exp(x: Array) -> Array:
     terms = [1 / math.factorial(k) for k in range(form.exp - 1, -1, -1)]
     scale = _power_of_two(np.astype(n, form.bits), x.dtype)
     return product(polynomial(rest, terms), scale)
+
+
+def deviance(x: Array, mean: Array) -> Array:
+    """`x ln(x / mean) - x + mean` of positive numbers, without cancellation.
+
+    Loader, "Fast and accurate computation of binomial probabilities", 2000.
+    """
+    gap = x - mean
+    s = quotient(gap, x + mean)
+    square = product(s, s)
+    count = _FORMATS[x.dtype].artanh
+    series = polynomial(square, [1 / (2 * n + 1) for n in range(count, 0, -1)])
+    near = product(gap, s) + product(product(2.0 * x, s), product(square, series))
+    far = product(x, log(x) - log(mean)) - gap
+    return np.where(np.absolute(s) < 0.15, near, far)
 
 
 # ---- circles ------------------------------------------------------------------------

@@ -101,7 +101,10 @@ def dirichlet(
 def t(key: ArrayLike, df: ArrayLike, shape: Any = (), dtype: Any = None) -> Array:
     """Student's t with `df` degrees of freedom, with its derivative by `df`."""
     name, wide = float_dtypes(as_float(df).dtype if dtype is None else dtype)
-    (half,), wanted = parameters(as_float(df) * 0.5, shape=shape or None, dtype=wide)
+    like_df = isinstance(shape, tuple) and not shape
+    (half,), wanted = parameters(
+        as_float(df) * 0.5, shape=None if like_df else shape, dtype=wide
+    )
     first, second = split(key)
     # sqrt(df / chi-square), where half of either will do
     spread = exact.exp((exact.log(half) - _log_draw(second, half, wanted)) * 0.5)
@@ -146,14 +149,7 @@ def _marsaglia_tsang(a: Array, x: Array, log_u: Array, log_boost: Array) -> Arra
     bound = exact.product(0.5 * x, x) + exact.product(many, (1.0 - cube) + log_v)
     accepted = np.logical_and(valid, log_u < bound)
     boost = np.where(small, exact.quotient(log_boost, a), 0.0)
-    return (exact.log(d) + _first(log_v, accepted)) + boost
-
-
-def _first(x: Array, accepted: Array) -> Array:
-    """The first accepted element along the last axis; a sum with zeros is exact."""
-    first = np.argmax(np.astype(accepted, "i32"), -1)
-    place = emit("iota", shape=x.shape, axis=x.ndim - 1, dtype="i32")
-    return np.sum(np.where(place == np.expand_dims(first, -1), x, 0.0), -1)
+    return (exact.log(d) + exact.first(log_v, accepted)) + boost
 
 
 _log_gamma = custom_jvp(_marsaglia_tsang)

@@ -69,6 +69,27 @@ CUMULATIVE = {
         lambda x: 2 / np.pi * np.arcsin(np.sqrt(x)),
     ),
     "t": (lambda *a: random.t(a[0], 2, *a[1:]), student_cdf),
+    "lognormal": (
+        lambda *a: random.lognormal(a[0], 0.5, *a[1:]),
+        lambda x: normal_cdf(np.log(x) / 0.5),
+    ),
+    "pareto": (lambda *a: random.pareto(a[0], 3.0, *a[1:]), lambda x: 1 - x**-3.0),
+    "rayleigh": (
+        lambda *a: random.rayleigh(a[0], 2.0, *a[1:]),
+        lambda x: 1 - np.exp(-x * x / 8),
+    ),
+    "maxwell": (
+        random.maxwell,
+        lambda x: erf(x / 2**0.5) - np.sqrt(2 / np.pi) * x * np.exp(-x * x / 2),
+    ),
+    "weibull": (
+        lambda *a: random.weibull_min(a[0], 2.0, 1.5, *a[1:]),
+        lambda x: 1 - np.exp(-((x / 2) ** 1.5)),
+    ),
+    "triangular": (
+        lambda *a: random.triangular(a[0], -1.0, 2.0, 3.0, *a[1:]),
+        lambda x: np.where(x < 2, (x + 1) ** 2 / 12, 1 - (3 - x) ** 2 / 4),
+    ),
 }
 
 
@@ -82,6 +103,89 @@ def test_numbers_have_their_distribution(name, dtype):
     steps = np.arange(1, MANY + 1) / MANY
     # Kolmogorov and Smirnov's distance that one sample of a million exceeds
     assert abs(cumulative(sample) - steps).max() < np.sqrt(np.log(2e6) / 2 / MANY)
+
+
+def log_poisson(k, mean):
+    return k * math.log(mean) - mean - math.lgamma(k + 1)
+
+
+def log_binomial(k, n, p):
+    choices = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    return choices + k * math.log(p) + (n - k) * math.log1p(-p)
+
+
+COUNTS = {
+    **{
+        f"poisson {mean}": (
+            lambda *a, mean=mean: random.poisson(a[0], np.full(MANY, mean, a[1])),
+            lambda k, mean=mean: log_poisson(k, mean),
+        )
+        for mean in (0.1, 4.0, 9.99, 10.0, 40.0, 1000.0)
+    },
+    **{
+        f"binomial {n} {p}": (
+            lambda *a, n=n, p=p: random.binomial(a[0], n, np.full(MANY, p, a[1])),
+            lambda k, n=n, p=p: log_binomial(k, n, p) if k <= n else -math.inf,
+        )
+        for n, p in ((5, 0.3), (20, 0.5), (1000, 0.003), (30, 0.6), (1000, 0.9))
+    },
+    "geometric": (
+        lambda *a: random.geometric(a[0], np.full(MANY, 0.2, a[1])),
+        lambda k: math.log(0.2) + (k - 1) * math.log(0.8) if k else -math.inf,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_have_their_distribution(name, dtype):
+    draw, log_chance = COUNTS[name]
+    drawn = np.asarray(draw(KEY, dtype))
+    assert drawn.dtype == "i4"
+    seen = np.bincount(drawn)
+    expected = MANY * np.exp([log_chance(k) for k in range(seen.size)])
+    many = expected > 8
+    # the rest as one class, and Pearson's sum of squares with its normal limit
+    seen = np.append(seen[many], MANY - seen[many].sum())
+    expected = np.append(expected[many], MANY - expected[many].sum())
+    excess = (np.square(seen - expected) / np.maximum(expected, 8)).sum() - many.sum()
+    assert excess < 5 * math.sqrt(2 * many.sum())
+
+
+def test_counts_of_certain_outcomes_are_certain():
+    p = np.array([0, 1], "f4")
+    assert random.binomial(KEY, 9, p).tolist() == [0, 9]
+    assert random.binomial(KEY, 0, p).tolist() == [0, 0]
+    assert random.poisson(KEY, np.zeros(3, "f4")).tolist() == [0] * 3
+    assert random.geometric(KEY, np.ones(100, "f4")).tolist() == [1] * 100
+
+
+def test_large_counts_have_their_mean_and_deviation():
+    mean = 1e6
+    drawn = np.asarray(random.poisson(KEY, np.full(MANY, mean, "f4"))).astype("f8")
+    z = (drawn - mean) / math.sqrt(mean)
+    assert abs(z.mean()) < 5 / math.sqrt(MANY)
+    assert z.std() == pytest.approx(1, abs=5 / math.sqrt(2 * MANY))
+
+
+def test_normal_vectors_have_their_mean_and_covariance():
+    mean, spread = np.array([1.0, -2.0], "f4"), np.array([[2, 1], [1, 3]], "f4")
+    drawn = np.asarray(random.multivariate_normal(KEY, mean, spread, (MANY,)))
+    np.testing.assert_allclose(drawn.mean(0), mean, atol=0.03)
+    np.testing.assert_allclose(np.cov(drawn.T), spread, atol=0.08)
+    stack = random.multivariate_normal(KEY, np.zeros((4, 1, 2)), np.stack([spread] * 3))
+    assert (stack.shape, stack.dtype) == ((4, 3, 2), "f64")
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, None), (4, 2), (2, 5)])
+def test_orthogonal_matrices_are_orthogonal_and_of_all_directions(n, m):
+    q = np.asarray(random.orthogonal(KEY, n, (2000,), "f64", m))
+    assert q.shape == (2000, n, m or n)
+    thin = q if q.shape[1] >= q.shape[2] else np.swapaxes(q, 1, 2)
+    products = np.swapaxes(thin, 1, 2) @ thin
+    eye = np.broadcast_to(np.eye(min(thin.shape[1:])), products.shape)
+    np.testing.assert_allclose(products, eye, atol=1e-12)
+    assert abs(q.mean(0)).max() < 5 / math.sqrt(2000 * max(q.shape[1:]))
 
 
 def test_tails_of_normal_numbers_reach_six_deviations(monkeypatch):
@@ -154,6 +258,24 @@ def test_draws_move_with_their_bounds(draw):
         np.testing.assert_allclose(found, (after - before) / (2 * step), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda a: random.lognormal(KEY, a),
+        lambda a: random.pareto(KEY, a),
+        lambda a: random.rayleigh(KEY, a),
+        lambda a: random.weibull_min(KEY, a, a + 1.0),
+        lambda a: random.triangular(KEY, -a, 0.5, a * 2.0),
+        lambda a: random.multivariate_normal(KEY, a, anp.diag(a)),
+    ],
+)
+def test_draws_move_with_their_parameters(draw):
+    a, step = np.linspace(0.6, 3, 20), 1e-6
+    (slope,) = gradients(draw, a)
+    before, after = (np.asarray(draw(a + d)) for d in (-step, step))
+    np.testing.assert_allclose(slope, (after - before) / (2 * step), 1e-6, 1e-6)
+
+
 @pytest.mark.parametrize("a", [0.3, 1.0, 7.0])
 def test_gamma_numbers_move_with_their_parameter(a):
     # the mean of the derivatives is the derivative of the mean: of x, and of x**2
@@ -183,6 +305,12 @@ def floats(key, a, low, dtype):
         "truncated": random.truncated_normal(keys[7], low, low + 1.5, None, dtype),
         "dirichlet": random.dirichlet(keys[8], a, (2,)),
         "t": random.t(keys[9], a),
+        "lognormal": random.lognormal(keys[10], low),
+        "pareto": random.pareto(keys[10], a),
+        "rayleigh": random.rayleigh(keys[10], a),
+        "maxwell": random.maxwell(keys[10], shape, dtype),
+        "weibull": random.weibull_min(keys[11], a, a + 0.5),
+        "triangular": random.triangular(keys[11], -a, 0.0, a * 3.0),
     }
 
 
@@ -196,6 +324,9 @@ def discrete(key, a, low, dtype):
         "categorical": random.categorical(keys[4], low, shape=(40,)),
         "permutation": random.permutation(keys[5], 50),
         "choice": random.choice(keys[6], 20, (6,), replace=False, p=a[:20]),
+        "poisson": random.poisson(keys[7], a),
+        "binomial": random.binomial(keys[8], 40, a * 0.0099),
+        "geometric": random.geometric(keys[9], a * 0.0099),
     }
 
 

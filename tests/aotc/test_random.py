@@ -290,6 +290,9 @@ BAD = {
         lambda: random.normal(K, 3, "u8"),
         lambda: random.randint(K, 3, 0, 5, "f32"),
         lambda: random.gamma(K, 1.0, dtype="i32"),
+        lambda: random.poisson(K, 1.0, dtype="f32"),
+        lambda: random.binomial(K, 3, 0.5, dtype="bool"),
+        lambda: random.rayleigh(K, 1.0, dtype="i32"),
     ],
     "bad-range": [
         lambda: random.randint(K, 3, 5, 5),
@@ -300,6 +303,9 @@ BAD = {
         lambda: random.bernoulli(K, np.zeros(3, "f"), (4,)),
         lambda: random.uniform(K, (), "f32", np.zeros(3, "f"), 1.0),
         lambda: random.gamma(K, np.ones(3, "f"), (2,)),
+        lambda: random.poisson(K, np.ones(3, "f"), (2,)),
+        lambda: random.multivariate_normal(K, np.ones(3, "f"), np.eye(2)),
+        lambda: random.multivariate_normal(K, np.ones((2, 3), "f"), np.eye(3), (3,)),
         lambda: random.categorical(K, np.zeros((4, 3), "f"), shape=(3,)),
         lambda: random.choice(K, 3, p=np.ones(2, "f")),
     ],
@@ -311,6 +317,7 @@ BAD = {
     "bad-shape": [
         lambda: random.choice(K, 3, (4,), replace=False),
         lambda: random.normal(K, (2, -1)),
+        lambda: random.orthogonal(K, -1),
     ],
 }
 
