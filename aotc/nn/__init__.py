@@ -1,13 +1,15 @@
 """Layers and losses as functions: parameters are arguments, never hidden state.
 
 Images are N, spatial…, C ("NHWC"); kernels are spatial…, C / groups, F ("HWIO").
-The functions are defined by family in this folder.
+The functions are defined by family in this folder; `initializers` has the first values
+of parameters.
 """
 
 from __future__ import annotations
 
 from aotc.frontends.calls import guard
 from aotc.frontends.places import scope
+from aotc.nn import initializers
 from aotc.nn.activations import (
     celu,
     elu,
@@ -50,6 +52,16 @@ from aotc.nn.convolving import (
     conv_general_dilated,
     conv_transpose,
 )
+from aotc.nn.distances import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    hinge_loss,
+    margin_ranking_loss,
+    pairwise_distance,
+    soft_margin_loss,
+    triplet_margin_loss,
+)
 from aotc.nn.layers import (
     dense,
     dropout,
@@ -63,12 +75,9 @@ from aotc.nn.layers import (
 from aotc.nn.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    cosine_similarity,
     cross_entropy,
     focal_loss,
     gaussian_nll_loss,
-    hinge_loss,
     huber_loss,
     kl_divergence,
     l1_loss,
@@ -76,7 +85,6 @@ from aotc.nn.losses import (
     nll_loss,
     poisson_nll_loss,
     smooth_l1_loss,
-    triplet_margin_loss,
 )
 from aotc.nn.normalizing import (
     batch_norm,
@@ -165,8 +173,10 @@ __all__ = [
     "hard_silu",
     "hard_swish",
     "hard_tanh",
+    "hinge_embedding_loss",
     "hinge_loss",
     "huber_loss",
+    "initializers",
     "instance_norm",
     "kl_divergence",
     "l1_loss",
@@ -179,12 +189,14 @@ __all__ = [
     "logsumexp",
     "lp_pool",
     "lstm_cell",
+    "margin_ranking_loss",
     "max_pool",
     "mish",
     "mse_loss",
     "multi_head_attention",
     "nll_loss",
     "one_hot",
+    "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -204,6 +216,7 @@ __all__ = [
     "silu",
     "simple_rnn_cell",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "soft_shrink",
     "soft_sign",
     "softmax",

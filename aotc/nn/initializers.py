@@ -109,6 +109,22 @@ def _fans(shape: Sequence[int], in_axis: int, out_axis: int) -> tuple[int, int]:
     return inputs * field, outputs * field
 
 
+def orthogonal(scale: float = 1.0) -> Initializer:
+    """`scale` times matrices with orthonormal columns, or rows if there are fewer.
+
+    All axes but the last one are rows. Saxe, McClelland and Ganguli, ICLR 2014.
+    """
+
+    def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+        if len(shape) < 2:
+            fail("bad-shape", f"expected a shape of two axes or more; got {shape}")
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        matrix = random.orthogonal(key, rows, (), dtype, columns)
+        return np.reshape(matrix, shape) * scale
+
+    return init
+
+
 def glorot_uniform() -> Initializer:
     """Glorot and Bengio, AISTATS 2010."""
     return variance_scaling(1.0, "fan_avg", "uniform")
@@ -137,3 +153,8 @@ def lecun_uniform() -> Initializer:
 def lecun_normal() -> Initializer:
     """The same from a truncated normal distribution."""
     return variance_scaling(1.0, "fan_in", "truncated_normal")
+
+
+# PyTorch's names, of the same authors
+xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform, kaiming_normal = he_uniform, he_normal

@@ -16,10 +16,10 @@ from aotc.frontends.places import fail
 from aotc.nn.layers import is_class
 from aotc.nn.normalizing import log_softmax
 from aotc.nn.spatial import fixed
-from aotc.numpy.axes import one_axis
+from aotc.numpy.exponential import softplus
 
 
-def _reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array:
+def reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array:
     """The loss as `reduction` asks; `weights` are those of the mean."""
     if reduction == "none":
         return loss
@@ -35,7 +35,7 @@ def _reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array
     return np.divide(np.sum(loss), np.sum(weights))
 
 
-def _pair(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
+def same_shape(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
     """Two float arrays of one shape: a loss broadcasts nothing by accident."""
     first, second = one_dtype(predictions, targets)
     if first.dtype not in dtypes.FLOATS:
@@ -87,7 +87,7 @@ def cross_entropy(
         if ignore_index is not None:
             shared = np.where(np.equal(labels, ignore_index), 0.0, shared)
         loss = _mixed(loss, shared, label_smoothing)
-    return _reduced(loss, reduction, counted)
+    return reduced(loss, reduction, counted)
 
 
 def _soft_cross_entropy(
@@ -101,14 +101,14 @@ def _soft_cross_entropy(
     """The cross entropy with probabilities as labels."""
     if ignore_index is not None:
         fail("bad-index", "ignore_index needs integer labels")
-    logs, labels = _pair(logs, labels)
+    logs, labels = same_shape(logs, labels)
     if smoothing:
         classes = fixed(logs.shape[-1], "number of classes")
         labels = _mixed(labels, np.full_like(labels, 1 / max(classes, 1)), smoothing)
     # selected, not multiplied: a class of no probability may be at -infinity
     shares = np.multiply(labels, _weighted_classes(logs, weights))
     shares = np.where(np.equal(labels, 0), 0.0, shares)
-    return _reduced(np.negative(np.sum(shares, -1)), reduction)
+    return reduced(np.negative(np.sum(shares, -1)), reduction)
 
 
 def _mixed(x: Array, y: Array, share: float) -> Array:
@@ -127,7 +127,7 @@ def nll_loss(
     """Minus the logarithm of the labelled class; arguments as of `cross_entropy`."""
     logs = as_float(log_probabilities)
     loss, counted = _at_labels(logs, lift(labels), weights, ignore_index)
-    return _reduced(loss, reduction, counted)
+    return reduced(loss, reduction, counted)
 
 
 def _at_labels(
@@ -172,10 +172,10 @@ def binary_cross_entropy(
     probabilities: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
 ) -> Array:
     """-(t log p + (1 - t) log(1 - p)), where log 0 is taken as -100."""
-    p, t = _pair(probabilities, targets)
+    p, t = same_shape(probabilities, targets)
     yes = np.multiply(t, _bounded_log(p))
     no = np.multiply(np.subtract(1.0, t), _bounded_log(np.subtract(1.0, p)))
-    return _reduced(np.negative(np.add(yes, no)), reduction)
+    return reduced(np.negative(np.add(yes, no)), reduction)
 
 
 def _bounded_log(p: Array) -> Array:
@@ -195,20 +195,15 @@ def binary_cross_entropy_with_logits(
 
     `positive_weight` is a factor of the loss where the target is 1.
     """
-    x, t = _pair(logits, targets)
-    return _reduced(_logistic_loss(x, t, positive_weight), reduction)
+    x, t = same_shape(logits, targets)
+    return reduced(_logistic_loss(x, t, positive_weight), reduction)
 
 
 def _logistic_loss(x: Array, t: Array, positive_weight: ArrayLike | None) -> Array:
-    yes, no = _softplus(np.negative(x)), _softplus(x)
+    yes, no = softplus(np.negative(x)), softplus(x)
     if positive_weight is not None:
         yes = np.multiply(yes, positive_weight)
     return np.add(np.multiply(t, yes), np.multiply(np.subtract(1.0, t), no))
-
-
-def _softplus(x: Array) -> Array:
-    """log(1 + e**x)."""
-    return np.logaddexp(x, np.zeros_like(x))
 
 
 def focal_loss(
@@ -230,28 +225,16 @@ def focal_loss(
         gamma: how much less examples count that are easy.
         reduction: see the module.
     """
-    x, t = _pair(logits, targets)
+    x, t = same_shape(logits, targets)
     missed = np.subtract(1.0, t)
     signed = np.multiply(x, np.subtract(missed, t))  # the target's logit, negated
     # the probability of the wrong answer, as a power that is smooth where it vanishes
-    hard = np.exp(np.multiply(_softplus(np.negative(signed)), -gamma))
+    hard = np.exp(np.multiply(softplus(np.negative(signed)), -gamma))
     loss = np.multiply(hard, _logistic_loss(x, t, None))
     if alpha is not None:
         share = np.add(np.multiply(t, alpha), np.multiply(missed, 1 - alpha))
         loss = np.multiply(loss, share)
-    return _reduced(loss, reduction)
-
-
-def hinge_loss(
-    scores: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
-) -> Array:
-    """`max(0, 1 - score * target)`; targets are -1 or 1."""
-    s, t = _pair(scores, targets)
-    return _reduced(_positive(np.subtract(1.0, np.multiply(s, t))), reduction)
-
-
-def _positive(x: Array) -> Array:
-    return np.maximum(x, 0.0)
+    return reduced(loss, reduction)
 
 
 # ---- numbers ------------------------------------------------------------------------
@@ -261,16 +244,16 @@ def mse_loss(
     predictions: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
 ) -> Array:
     """The squared difference."""
-    x, t = _pair(predictions, targets)
-    return _reduced(np.square(np.subtract(x, t)), reduction)
+    x, t = same_shape(predictions, targets)
+    return reduced(np.square(np.subtract(x, t)), reduction)
 
 
 def l1_loss(
     predictions: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
 ) -> Array:
     """The size of the difference."""
-    x, t = _pair(predictions, targets)
-    return _reduced(np.absolute(np.subtract(x, t)), reduction)
+    x, t = same_shape(predictions, targets)
+    return reduced(np.absolute(np.subtract(x, t)), reduction)
 
 
 def huber_loss(
@@ -283,11 +266,11 @@ def huber_loss(
     """Half the squared difference, going on as a line from a difference of `delta`."""
     if not delta > 0:
         fail("bad-delta", f"expected a delta above 0; got {delta}")
-    x, t = _pair(predictions, targets)
+    x, t = same_shape(predictions, targets)
     size = np.absolute(np.subtract(x, t))
     near = np.minimum(size, delta)
     line = np.multiply(np.subtract(size, near), delta)
-    return _reduced(np.add(np.multiply(np.square(near), 0.5), line), reduction)
+    return reduced(np.add(np.multiply(np.square(near), 0.5), line), reduction)
 
 
 def smooth_l1_loss(
@@ -322,14 +305,14 @@ def kl_divergence(
         log_targets: which of the two.
         reduction: see the module.
     """
-    logs, t = _pair(log_predictions, targets)
+    logs, t = same_shape(log_predictions, targets)
     if log_targets:
         loss = np.multiply(np.exp(t), np.subtract(t, logs))
-        return _reduced(loss, reduction)
+        return reduced(loss, reduction)
     some = np.greater(t, 0)
     entropy = np.log(np.where(some, t, 1.0))
     loss = np.multiply(t, np.subtract(entropy, logs))
-    return _reduced(np.where(some, loss, 0.0), reduction)
+    return reduced(np.where(some, loss, 0.0), reduction)
 
 
 def poisson_nll_loss(
@@ -349,11 +332,11 @@ def poisson_nll_loss(
         epsilon: added to a rate before its logarithm.
         reduction: see the module.
     """
-    x, t = _pair(predictions, targets)
+    x, t = same_shape(predictions, targets)
     if log_input:
-        return _reduced(np.subtract(np.exp(x), np.multiply(t, x)), reduction)
+        return reduced(np.subtract(np.exp(x), np.multiply(t, x)), reduction)
     logs = np.log(np.add(x, epsilon))
-    return _reduced(np.subtract(x, np.multiply(t, logs)), reduction)
+    return reduced(np.subtract(x, np.multiply(t, logs)), reduction)
 
 
 def gaussian_nll_loss(
@@ -375,73 +358,10 @@ def gaussian_nll_loss(
         epsilon: the least variance.
         reduction: see the module.
     """
-    m, t = _pair(means, targets)
+    m, t = same_shape(means, targets)
     variance = np.maximum(np.broadcast_to(lift(variances, m.dtype), m.shape), epsilon)
     distance = np.divide(np.square(np.subtract(m, t)), variance)
     loss = np.multiply(np.add(np.log(variance), distance), 0.5)
     if full:
         loss = np.add(loss, 0.5 * math.log(2 * math.pi))
-    return _reduced(loss, reduction)
-
-
-# ---- distances ----------------------------------------------------------------------
-
-
-def cosine_similarity(
-    x1: ArrayLike, x2: ArrayLike, axis: int = -1, epsilon: float = 1e-8
-) -> Array:
-    """The cosine of the angle between vectors; norms are no less than `epsilon`."""
-    x1, x2 = (as_float(x) for x in one_dtype(x1, x2))
-    number = one_axis(x1, axis)
-    dot, first, second = (
-        np.sum(np.multiply(a, b), number) for a, b in ((x1, x2), (x1, x1), (x2, x2))
-    )
-    norms = (np.sqrt(np.maximum(n, epsilon * epsilon)) for n in (first, second))
-    return np.divide(dot, np.multiply(*norms))
-
-
-def cosine_embedding_loss(
-    x1: ArrayLike,
-    x2: ArrayLike,
-    targets: ArrayLike,
-    *,
-    margin: float = 0.0,
-    reduction: str = "none",
-) -> Array:
-    """1 - cosine where the target is 1, `max(0, cosine - margin)` where it is -1."""
-    cosine = cosine_similarity(x1, x2)
-    t = lift(targets, cosine.dtype)
-    if t.shape != cosine.shape:
-        fail(
-            "shape-mismatch",
-            f"expected one target per pair, {cosine.type}; got {t.type}",
-        )
-    apart = _positive(np.subtract(cosine, margin))
-    loss = np.where(np.greater(t, 0), np.subtract(1.0, cosine), apart)
-    return _reduced(loss, reduction)
-
-
-def triplet_margin_loss(
-    anchors: ArrayLike,
-    positives: ArrayLike,
-    negatives: ArrayLike,
-    *,
-    margin: float = 1.0,
-    epsilon: float = 1e-6,
-    reduction: str = "none",
-) -> Array:
-    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)`.
-
-    d is the Euclidean norm over the last axis; `epsilon` is added to each difference.
-    """
-    anchor, positive = _pair(anchors, positives)
-    _, negative = _pair(anchors, negatives)
-
-    def distance(other: Array) -> Array:
-        difference = np.add(np.subtract(anchor, other), epsilon)
-        return np.sqrt(np.sum(np.square(difference), -1))
-
-    loss = _positive(
-        np.add(np.subtract(distance(positive), distance(negative)), margin)
-    )
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)

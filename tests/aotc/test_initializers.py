@@ -41,11 +41,20 @@ def test_plain_values_are_what_they_say():
     assert 5.9 < abs(cut).max() <= 6
 
 
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (3, 2, 4)])
+def test_orthogonal_values_have_orthonormal_rows_or_columns(shape):
+    values = np.asarray(initializers.orthogonal(2.0)(KEY, shape))
+    matrix = values.reshape(-1, shape[-1]) / 2
+    thin = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
+    np.testing.assert_allclose(thin.T @ thin, np.eye(thin.shape[1]), atol=1e-5)
+
+
 def test_bad_arguments_are_refused():
     for call in (
         lambda: initializers.variance_scaling(1.0, "fan", "normal"),
         lambda: initializers.variance_scaling(1.0, "fan_in", "gamma"),
         lambda: initializers.he_normal()(KEY, (3,)),
+        lambda: initializers.orthogonal()(KEY, (3,)),
     ):
         with pytest.raises(InputError):
             call()

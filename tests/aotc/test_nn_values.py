@@ -211,6 +211,20 @@ def test_ignored_and_weighted_labels_count_in_the_mean():
     close(mean, (each[0] + each[2]) / 2)
 
 
+def test_margins_and_distances_are_what_they_say():
+    x, y, signs = drawn(5, 4), drawn(5, 4), np.sign(drawn(5, 4))
+    close(nn.hinge_loss(x, signs), np.maximum(0, 1 - x * signs))
+    close(nn.soft_margin_loss(x, signs), np.log1p(np.exp(-x * signs)))
+    ranked = nn.margin_ranking_loss(x, y, signs, margin=0.3)
+    close(ranked, np.maximum(0, 0.3 - signs * (x - y)))
+    apart = np.where(signs > 0, x, np.maximum(0, 2 - x))
+    close(nn.hinge_embedding_loss(x, signs, margin=2.0), apart)
+    close(nn.pairwise_distance(x, y), np.sqrt(np.square(x - y + 1e-6).sum(-1)))
+    near, far = (np.asarray(nn.pairwise_distance(x, z)) for z in (y, signs))
+    triplet = nn.triplet_margin_loss(x, y, signs, margin=0.5)
+    close(triplet, np.maximum(0, near - far + 0.5))
+
+
 def test_losses_stay_finite_with_their_gradients():
     logits = np.array([-1e4, 0, 1e4], "f4")
     hot = np.array([1, 1, 0], "f4")

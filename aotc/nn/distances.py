@@ -1,0 +1,129 @@
+"""Losses of distances and margins; `reduction` is that of `aotc.nn.losses`."""
+
+from __future__ import annotations
+
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.places import fail
+from aotc.nn.losses import reduced, same_shape
+from aotc.numpy.axes import one_axis
+from aotc.numpy.exponential import softplus
+
+
+def _positive(x: Array) -> Array:
+    return np.maximum(x, 0.0)
+
+
+# ---- margins ------------------------------------------------------------------------
+
+
+def hinge_loss(
+    scores: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
+) -> Array:
+    """`max(0, 1 - score * target)`; targets are -1 or 1."""
+    s, t = same_shape(scores, targets)
+    return reduced(_positive(np.subtract(1.0, np.multiply(s, t))), reduction)
+
+
+def soft_margin_loss(
+    scores: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
+) -> Array:
+    """`log(1 + e**(-score * target))`; targets are -1 or 1."""
+    s, t = same_shape(scores, targets)
+    return reduced(softplus(np.negative(np.multiply(s, t))), reduction)
+
+
+def margin_ranking_loss(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    targets: ArrayLike,
+    *,
+    margin: float = 0.0,
+    reduction: str = "none",
+) -> Array:
+    """`max(0, -target (x1 - x2) + margin)`: x1 is to be larger where the target is 1,
+    smaller where it is -1.
+    """
+    x, y = same_shape(x1, x2)
+    _, t = same_shape(x, targets)
+    ahead = np.multiply(t, np.subtract(x, y))
+    return reduced(_positive(np.subtract(margin, ahead)), reduction)
+
+
+def hinge_embedding_loss(
+    distances: ArrayLike,
+    targets: ArrayLike,
+    *,
+    margin: float = 1.0,
+    reduction: str = "none",
+) -> Array:
+    """The distance for a target of 1; `max(0, margin - distance)` for -1."""
+    x, t = same_shape(distances, targets)
+    loss = np.where(np.greater(t, 0), x, _positive(np.subtract(margin, x)))
+    return reduced(loss, reduction)
+
+
+# ---- distances ----------------------------------------------------------------------
+
+
+def cosine_similarity(
+    x1: ArrayLike, x2: ArrayLike, axis: int = -1, epsilon: float = 1e-8
+) -> Array:
+    """The cosine of the angle between vectors; norms are no less than `epsilon`."""
+    x1, x2 = (as_float(x) for x in one_dtype(x1, x2))
+    number = one_axis(x1, axis)
+    dot, first, second = (
+        np.sum(np.multiply(a, b), number) for a, b in ((x1, x2), (x1, x1), (x2, x2))
+    )
+    norms = (np.sqrt(np.maximum(n, epsilon * epsilon)) for n in (first, second))
+    return np.divide(dot, np.multiply(*norms))
+
+
+def pairwise_distance(x1: ArrayLike, x2: ArrayLike, *, epsilon: float = 1e-6) -> Array:
+    """The Euclidean norm of x1 - x2 + `epsilon` over the last axis."""
+    x, y = same_shape(x1, x2)
+    difference = np.add(np.subtract(x, y), epsilon)
+    return np.sqrt(np.sum(np.square(difference), -1))
+
+
+def cosine_embedding_loss(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    targets: ArrayLike,
+    *,
+    margin: float = 0.0,
+    reduction: str = "none",
+) -> Array:
+    """1 - cosine where the target is 1, `max(0, cosine - margin)` where it is -1."""
+    cosine = cosine_similarity(x1, x2)
+    t = lift(targets, cosine.dtype)
+    if t.shape != cosine.shape:
+        fail(
+            "shape-mismatch",
+            f"expected one target per pair, {cosine.type}; got {t.type}",
+        )
+    apart = _positive(np.subtract(cosine, margin))
+    loss = np.where(np.greater(t, 0), np.subtract(1.0, cosine), apart)
+    return reduced(loss, reduction)
+
+
+def triplet_margin_loss(
+    anchors: ArrayLike,
+    positives: ArrayLike,
+    negatives: ArrayLike,
+    *,
+    margin: float = 1.0,
+    epsilon: float = 1e-6,
+    reduction: str = "none",
+) -> Array:
+    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)`.
+
+    d is the Euclidean norm over the last axis; `epsilon` is added to each difference.
+    """
+    anchor, positive = same_shape(anchors, positives)
+    _, negative = same_shape(anchors, negatives)
+    near = pairwise_distance(anchor, positive, epsilon=epsilon)
+    far = pairwise_distance(anchor, negative, epsilon=epsilon)
+    loss = _positive(np.add(np.subtract(near, far), margin))
+    return reduced(loss, reduction)
