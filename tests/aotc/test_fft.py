@@ -106,6 +106,72 @@ def test_cosine_transforms_follow_their_definition_and_invert(type):
     assert_close(np.asarray(ortho) @ np.asarray(ortho).T, np.eye(5))
 
 
+# ---- short times --------------------------------------------------------------------
+
+
+def short_time(x, n, hop, window, centered):
+    """Frame by frame, as PyTorch defines it."""
+    if centered:
+        x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(n // 2, n // 2)], mode="reflect")
+    starts = range(0, x.shape[-1] - n + 1, hop)
+    return np.stack([np.fft.rfft(x[..., i : i + n] * window) for i in starts], -1)
+
+
+FRAMES = [(16, None, None), (16, 3, None), (15, 4, None), (16, 5, 12), (9, 2, 6)]
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize(("n", "hop", "width"), FRAMES)
+def test_short_time_transforms_are_those_of_each_frame(n, hop, width, center):
+    x, size = rng.normal(size=(2, 60)), width or n
+    weights = np.hanning(size + 2)[1:-1]
+    before = (n - size) // 2
+    whole = np.pad(weights, (before, n - size - before))
+    how = {"window": weights, "center": center}
+    z = fft.stft(x, n, hop, width, **how)
+    theirs = short_time(x, n, hop or n // 4, whole, center)
+    assert_close(z, theirs)
+    everything = fft.stft(x, n, hop, width, **how, normalized=True, onesided=False)
+    assert_close(everything[..., : n // 2 + 1, :], theirs / math.sqrt(n))
+
+    start = 0 if center else before  # what no window sees is lost
+    again = np.asarray(fft.istft(z, n, hop, width, **how))[..., start : -n or None]
+    np.testing.assert_allclose(
+        again, x[..., start : start + again.shape[-1]], 1e-9, 1e-9
+    )
+    both = fft.istft(everything, n, hop, width, **how, normalized=True, onesided=False)
+    np.testing.assert_allclose(
+        np.asarray(both)[..., start : -n or None], again, 1e-9, 1e-9
+    )
+
+
+def test_a_signal_has_the_length_that_is_asked_for():
+    x = rng.normal(size=50)
+    z = fft.stft(x, 16, 4)
+    for length in (30, 50, 80):
+        found = np.asarray(fft.istft(z, 16, 4, length=length))
+        known = min(length, 48)
+        assert found.shape == (length,)
+        np.testing.assert_allclose(found[:known], x[:known], 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fft.stft(1.0, 4),
+        lambda: fft.stft(np.zeros(9), 4, 0),
+        lambda: fft.stft(np.zeros(9), 4, 2, 5),
+        lambda: fft.stft(np.zeros(9), 4, window=np.ones(3)),
+        lambda: fft.stft(np.zeros(9), 0),
+        lambda: fft.istft(np.zeros((3, 4)), 4),
+        lambda: fft.istft(fft.stft(np.zeros(9), 4), 8),
+    ],
+)
+def test_bad_frames_are_refused(call):
+    with pytest.raises(InputError, match="expected"):
+        call()
+
+
 # ---- compiled as matrix products ----------------------------------------------------
 
 

@@ -1,0 +1,371 @@
+"""Functions of `aotc.fft`: transforms along one axis and several, and of cosines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.fft.complexes import (
+    Complex,
+    as_complex,
+    conj,
+)
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.places import fail
+from aotc.frontends.tracing import emit_all
+from aotc.numpy.axes import axis_list, one_axis
+
+ComplexLike = Any
+Norm = str | None
+
+
+# ---- one axis -----------------------------------------------------------------------
+
+
+def fft(
+    a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
+) -> Complex:
+    """The transform along an axis, cut or filled with zeros to `n` elements."""
+    z, axis, size = _prepared(a, n, axis)
+    return _scaled(_transform(z, axis, False), size, norm, False)
+
+
+def ifft(
+    a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
+) -> Complex:
+    """The inverse of `fft`."""
+    z, axis, size = _prepared(a, n, axis)
+    return _scaled(_transform(z, axis, True), size, norm, True)
+
+
+def rfft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None
+) -> Complex:
+    """Of real numbers: the n // 2 + 1 elements that say all."""
+    _require_real(a)
+    z, axis, size = _prepared(a, n, axis)
+    if size % 2:
+        half = _cut(_transform(z, axis, False), axis, size // 2 + 1)
+    else:
+        half = _packed(z.real, axis)
+    return _scaled(half, size, norm, False)
+
+
+def irfft(
+    a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
+) -> Array:
+    """The inverse of `rfft`: `n` real numbers, 2 (m - 1) for None."""
+    z = _floating(a)
+    number = one_axis(z.real, axis)
+    size = _size(z.real, number)
+    count = 2 * (size - 1) if n is None else n
+    if count < 1:
+        fail("bad-shape", f"expected n of 1 or more; got {count}")
+    whole = _mirrored(_resized(z, number, count // 2 + 1), number, count)
+    return _scaled(_transform(whole, number, True), count, norm, True).real
+
+
+def hfft(
+    a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
+) -> Array:
+    """Of half a signal that equals its mirrored conjugate: a real spectrum."""
+    return irfft(conj(_floating(a)), n, axis, _other(norm))
+
+
+def ihfft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None
+) -> Complex:
+    """The inverse of `hfft`."""
+    return conj(rfft(a, n, axis, _other(norm)))
+
+
+def _other(norm: Norm) -> Norm:
+    opposite = {None: "forward", "backward": "forward", "forward": "backward"}
+    return opposite.get(norm, norm)
+
+
+def _transform(z: Complex, axis: int, inverse: bool) -> Complex:
+    return Complex(*emit_all("fft", *z, axis=axis, inverse=inverse))
+
+
+def _scaled(z: Complex, count: int, norm: Norm, inverse: bool) -> Complex:
+    """`z` over the number of elements, its root, or 1, as `norm` and direction say."""
+    divided = {None: inverse, "backward": inverse, "forward": not inverse}
+    if norm == "ortho":
+        return z.map(lambda x: x * (1 / math.sqrt(count)))
+    if norm not in divided:
+        fail("bad-norm", f"expected norm backward, ortho or forward; got {norm!r}")
+    return z.map(lambda x: x * (1 / count)) if divided[norm] else z
+
+
+def _packed(x: Array, axis: int) -> Complex:
+    """The transform of an even number of reals as one of half as many complex ones."""
+    parts = np.moveaxis(x, axis, -1)
+    half = _size(x, axis) // 2
+    z = _transform(Complex(parts[..., ::2], parts[..., 1::2]), x.ndim - 1, False)
+    z = z.map(lambda part: np.concatenate([part, part[..., :1]], -1))
+    mirror = conj(z.map(lambda part: np.flip(part, -1)))
+    even, odd = (z + mirror) * 0.5, (z - mirror) * 0.5  # odd is of i x[1::2]
+    angles = -numpy.pi * (numpy.arange(half + 1) / half + 0.5)
+    turn = _constant(numpy.exp(1j * angles), x.dtype)
+    return (even + odd * turn).map(lambda part: np.moveaxis(part, -1, axis))
+
+
+def _mirrored(half: Complex, axis: int, count: int) -> Complex:
+    """All elements of a spectrum of reals from the first count // 2 + 1."""
+    inner = (count - 1) // 2
+    before = (slice(None),) * axis
+    rest = conj(half.map(lambda x: x[(*before, slice(1, 1 + inner))]))
+    parts = zip(half, rest, strict=True)
+    re, im = (np.concatenate([x, np.flip(y, axis)], axis) for x, y in parts)
+    # what has no mirror image is real
+    place = np.arange(count).reshape([-1] + [1] * (half.ndim - axis - 1))
+    alone = np.logical_or(place == 0, place * 2 == count)
+    return Complex(re, np.where(alone, 0.0, im))
+
+
+def _constant(values: Any, dtype: str) -> Complex:
+    target = dtypes.to_numpy(dtype)
+    return Complex(lift(values.real.astype(target)), lift(values.imag.astype(target)))
+
+
+# ---- operands -----------------------------------------------------------------------
+
+
+def _prepared(a: ComplexLike, n: int | None, axis: int) -> tuple[Complex, int, int]:
+    """The operand in a dtype that is transformed, the axis, and the size along it."""
+    z = _floating(a)
+    number = one_axis(z.real, axis)
+    size = _size(z.real, number) if n is None else n
+    return _resized(z, number, size), number, size
+
+
+def _floating(a: ComplexLike) -> Complex:
+    if getattr(getattr(a, "dtype", None), "kind", None) == "c":
+        return _constant(a, "f32" if a.dtype.itemsize == 8 else "f64")
+    z = as_complex(a)
+    return z if z.dtype in ("f32", "f64") else z.map(lambda x: astype(x, "f32"))
+
+
+def _require_real(a: ComplexLike) -> None:
+    kind = getattr(getattr(a, "dtype", None), "kind", None)
+    if isinstance(a, (Complex, complex)) or kind == "c":
+        fail("not-real", "expected real numbers; got complex ones", "use fft")
+
+
+def _size(x: Array, axis: int) -> int:
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        fail(
+            "symbolic-size",
+            f"expected a fixed size along the transformed axis {axis}; got {size}",
+            "give it in the Spec as a number",
+        )
+    return size
+
+
+def _resized(z: Complex, axis: int, n: int) -> Complex:
+    """Cut at the end, or filled with zeros."""
+    if n < 1:
+        fail("bad-shape", f"expected n of 1 or more; got {n}")
+    size = _size(z.real, axis)
+    if n <= size:
+        return z if n == size else _cut(z, axis, n)
+    widths = [(0, n - size if i == axis else 0) for i in range(z.ndim)]
+    return z.map(lambda x: np.pad(x, widths))
+
+
+def _cut(z: Complex, axis: int, n: int) -> Complex:
+    return z.map(lambda x: x[(*(slice(None),) * axis, slice(n))])
+
+
+# ---- several axes -------------------------------------------------------------------
+
+Sizes = Sequence[int] | None
+Axes = Sequence[int] | None
+Plan = list[tuple[int | None, int]]
+
+
+def _plan(z: Complex, s: Sizes, axes: Axes) -> Plan:
+    """The size and the axis of each transform, in order."""
+    if axes is None:
+        axes = range(z.ndim) if s is None else range(z.ndim - len(s), z.ndim)
+    numbers = axis_list(z.real, tuple(axes))
+    sizes = [None] * len(numbers) if s is None else list(s)
+    if len(sizes) != len(numbers):
+        fail("bad-shape", f"expected a size for each of axes {numbers}; got {s}")
+    return list(zip(sizes, numbers, strict=True))
+
+
+def _along(one: Callable[..., Any], z: Any, plan: Sequence[Any], norm: Norm) -> Any:
+    for n, axis in reversed(plan):
+        z = one(z, n, axis, norm)
+    return z
+
+
+def fftn(
+    a: ComplexLike, s: Sizes = None, axes: Axes = None, norm: Norm = None
+) -> Complex:
+    """The transform along several axes, all for None."""
+    z = _floating(a)
+    transformed: Complex = _along(fft, z, _plan(z, s, axes), norm)
+    return transformed
+
+
+def ifftn(
+    a: ComplexLike, s: Sizes = None, axes: Axes = None, norm: Norm = None
+) -> Complex:
+    """The inverse of `fftn`."""
+    z = _floating(a)
+    transformed: Complex = _along(ifft, z, _plan(z, s, axes), norm)
+    return transformed
+
+
+def _last_apart(plan: Plan) -> tuple[Plan, tuple[int | None, int]]:
+    """The last transform, which is the real one, and those before it."""
+    if not plan:
+        fail("bad-axis", "expected axes to name one or more; got none")
+    return plan[:-1], plan[-1]
+
+
+def rfftn(
+    a: ArrayLike, s: Sizes = None, axes: Axes = None, norm: Norm = None
+) -> Complex:
+    """`rfft` along the last of several axes, `fft` along the others."""
+    _require_real(a)
+    z = _floating(a)
+    others, (n, axis) = _last_apart(_plan(z, s, axes))
+    transformed: Complex = _along(fft, rfft(z.real, n, axis, norm), others, norm)
+    return transformed
+
+
+def irfftn(
+    a: ComplexLike, s: Sizes = None, axes: Axes = None, norm: Norm = None
+) -> Array:
+    """The inverse of `rfftn`."""
+    z = _floating(a)
+    others, (n, axis) = _last_apart(_plan(z, s, axes))
+    return irfft(_along(ifft, z, others, norm), n, axis, norm)
+
+
+def fft2(
+    a: ComplexLike, s: Sizes = None, axes: Axes = (-2, -1), norm: Norm = None
+) -> Complex:
+    """`fftn` along two axes."""
+    return fftn(a, s, axes, norm)
+
+
+def ifft2(
+    a: ComplexLike, s: Sizes = None, axes: Axes = (-2, -1), norm: Norm = None
+) -> Complex:
+    """`ifftn` along two axes."""
+    return ifftn(a, s, axes, norm)
+
+
+def rfft2(
+    a: ArrayLike, s: Sizes = None, axes: Axes = (-2, -1), norm: Norm = None
+) -> Complex:
+    """`rfftn` along two axes."""
+    return rfftn(a, s, axes, norm)
+
+
+def irfft2(
+    a: ComplexLike, s: Sizes = None, axes: Axes = (-2, -1), norm: Norm = None
+) -> Array:
+    """`irfftn` along two axes."""
+    return irfftn(a, s, axes, norm)
+
+
+# ---- frequencies --------------------------------------------------------------------
+
+
+def fftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Array:
+    """The frequency of each element of `fft`, for a distance d of samples."""
+    return np.asarray(numpy.fft.fftfreq(*_spacing(n, d)), dtype)
+
+
+def rfftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Array:
+    """The frequency of each element of `rfft`."""
+    return np.asarray(numpy.fft.rfftfreq(*_spacing(n, d)), dtype)
+
+
+def _spacing(n: int, d: float) -> tuple[int, float]:
+    if n < 1 or d == 0:
+        fail("bad-shape", f"expected n of 1 or more, and a d but 0; got {n} and {d}")
+    return n, d
+
+
+def fftshift(x: ComplexLike, axes: Any = None) -> Any:
+    """With frequency zero in the middle of each of the axes."""
+    return _rolled(x, axes, lambda size: size // 2)
+
+
+def ifftshift(x: ComplexLike, axes: Any = None) -> Any:
+    """The inverse of `fftshift`."""
+    return _rolled(x, axes, lambda size: -(size // 2))
+
+
+def _rolled(x: ComplexLike, axes: Any, shift: Callable[[Any], Any]) -> Any:
+    if isinstance(x, Complex):
+        return x.map(lambda part: _rolled(part, axes, shift))
+    x = lift(x)
+    for axis in axis_list(x, range(x.ndim) if axes is None else axes):
+        x = np.roll(x, shift(x.shape[axis]), axis)
+    return x
+
+
+# ---- cosine transforms --------------------------------------------------------------
+
+
+def dct(x: ArrayLike, type: int = 2, axis: int = -1, norm: Norm = None) -> Array:  # noqa: A002
+    """The discrete cosine transform of type 2, 3 or 4, scaled as SciPy does.
+
+    By its matrix: n**2 products, as suits the sizes it is used at.
+    """
+    return _by_cosines(x, type, axis, norm)
+
+
+def idct(x: ArrayLike, type: int = 2, axis: int = -1, norm: Norm = None) -> Array:  # noqa: A002
+    """The inverse of `dct` of that type."""
+    inverse = {2: 3, 3: 2, 4: 4}.get(type, type)
+    y = _by_cosines(x, inverse, axis, norm)
+    return y if norm == "ortho" else y * (1 / (2 * _size(y, axis)))
+
+
+def _by_cosines(x: ArrayLike, type: int, axis: int, norm: Norm) -> Array:  # noqa: A002
+    x = as_float(x)
+    if type not in (2, 3, 4) or norm not in (None, "backward", "ortho"):
+        fail(
+            "bad-argument",
+            f"expected type 2, 3 or 4 and norm backward or ortho; got {type} and "
+            f"{norm!r}",
+        )
+    number = one_axis(x, axis)
+    n = _size(x, number)
+    if not n:
+        fail("bad-shape", f"expected elements along axis {axis}; got {x.type}")
+    matrix = _cosines(n, type, norm == "ortho").astype(dtypes.to_numpy(x.dtype))
+    return np.moveaxis(np.moveaxis(x, number, -1) @ lift(matrix), -1, number)
+
+
+def _cosines(n: int, type: int, ortho: bool) -> Any:  # noqa: A002
+    """[from, to]; type 3 is type 2 transposed, but for the weight of element 0."""
+    j = numpy.arange(n)
+    if type == 4:
+        matrix = 2 * numpy.cos(numpy.pi / n * numpy.outer(j + 0.5, j + 0.5))
+        return matrix / math.sqrt(2 * n) if ortho else matrix
+    matrix = 2 * numpy.cos(numpy.pi / n * numpy.outer(j + 0.5, j))
+    if ortho:
+        matrix = matrix / math.sqrt(2 * n)
+        matrix[:, 0] /= math.sqrt(2)
+    if type == 2:
+        return matrix
+    if not ortho:
+        matrix[:, 0] /= 2
+    return matrix.T
