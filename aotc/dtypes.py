@@ -71,12 +71,7 @@ def canonical(dtype: Any) -> str:
     python_types: dict[Any, str] = {float: "f32", int: "i32", bool: "bool"}
     if isinstance(dtype, type) and dtype in python_types:
         return python_types[dtype]
-    try:
-        # NumPy takes None for float64
-        known = dtype is None or dtype == "bfloat16"
-        name = str(dtype) if known else np.dtype(dtype).name
-    except TypeError:
-        name = str(dtype)
+    name = _numpy_spelling(dtype)
     if name not in _FROM_NUMPY:
         raise InputError(
             "unknown-dtype",
@@ -84,6 +79,18 @@ def canonical(dtype: Any) -> str:
             hint=f"use one of {', '.join(NAMES)}",
         )
     return _FROM_NUMPY[name]
+
+
+def _numpy_spelling(dtype: Any) -> str:
+    """The name that NumPy has for a dtype; of what is none, whatever tells it best."""
+    if isinstance(dtype, str) and dtype in _FROM_NUMPY:  # bfloat16 is not NumPy's own
+        return dtype
+    if dtype is None:  # which NumPy takes for float64
+        return "None"
+    try:
+        return str(np.dtype(dtype).name)
+    except (TypeError, ValueError):
+        return dtype if isinstance(dtype, str) else type(dtype).__name__
 
 
 def numpy_name(dtype: str) -> str:

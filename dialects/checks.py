@@ -33,6 +33,14 @@ def require_equal(*tensors: Tensor) -> None:
             )
 
 
+def require_distinct(x: Tensor, axes: Sequence[int]) -> None:
+    """Refuse axes that are out of range or repeated."""
+    if len(set(axes)) != len(axes) or any(not 0 <= a < x.rank for a in axes):
+        raise InputError(
+            "bad-axis", f"expected distinct axes of {x}; got {tuple(axes)}"
+        )
+
+
 def require_axes(x: Tensor, axes: Sequence[int]) -> None:
     """Refuse axes that are out of range, repeated or not in rising order."""
     if sorted(set(axes)) != list(axes) or any(not 0 <= a < x.rank for a in axes):

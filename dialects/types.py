@@ -257,6 +257,14 @@ class Tensor:
     shape: Shape
     dtype: str
 
+    def __post_init__(self) -> None:
+        """Refuse sizes that no array has."""
+        if any(isinstance(size, int) and size < 0 for size in self.shape):
+            raise InputError(
+                "bad-shape",
+                f"expected sizes of 0 or more; got {format_shape(self.shape)}",
+            )
+
     @property
     def rank(self) -> int:
         """The number of axes."""

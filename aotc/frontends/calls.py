@@ -10,7 +10,6 @@ the way tells the call: `in sum(a=f32[2, 3], axis=5)`.
 from __future__ import annotations
 
 import inspect
-import operator
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +87,7 @@ def _static_parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _is_static(hint: Any) -> bool:
-    known = hint in _READERS or typing.get_origin(hint) in _ORIGINS
+    known = isinstance(hint, type) or typing.get_origin(hint) in _ORIGINS
     return known and Any not in _alternatives(hint)
 
 
@@ -122,7 +121,9 @@ def _as(hint: Any, value: Any) -> Any:
     origin = typing.get_origin(hint)
     if origin in _ORIGINS:
         return _ORIGINS[origin](typing.get_args(hint), value)
-    return _READERS[hint](value) if hint in _READERS else value
+    if hint in _READERS:
+        return _READERS[hint](value)
+    return _require(not isinstance(hint, type) or isinstance(value, hint), value)
 
 
 def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
@@ -136,10 +137,10 @@ def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
 
 def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
     value = _concrete(value)
-    if isinstance(value, (Array, np.ndarray)) and hints[0] is Any:
-        return value  # whoever asks for several arrays knows why one will not do
-    if isinstance(value, np.ndarray) and value.ndim:
-        value = value.tolist()
+    if isinstance(value, (Array, np.ndarray)) and value.ndim:
+        if hints[0] is Any:
+            return value  # whoever asks for several arrays knows if one will do
+        value = value.tolist() if isinstance(value, np.ndarray) else value
     _require(isinstance(value, (list, tuple, range)), value)
     read = [_as(hints[0], part) for part in value]
     return read if isinstance(value, list) else tuple(read)
@@ -158,13 +159,8 @@ def _as_function(_: Any, value: Any) -> Any:
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, Array) and value._data is not None:
-        value = value._data
-    scalar = (
-        isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iu"
-    )
-    _require(scalar or isinstance(value, (int, np.integer)), value)
-    return operator.index(value)
+    value = _scalar(value)
+    return int(_require(isinstance(value, int), value))
 
 
 def _number(value: Any) -> Any:
@@ -200,9 +196,7 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     int: _integer,
     float: _number,
     bool: _truth,
-    str: lambda value: _require(isinstance(value, str), value),
-    NoneType: lambda value: _require(value is None, value),
-    Dim: lambda value: _require(isinstance(value, Dim), value),
+    Any: lambda value: value,
 }
 _ORIGINS: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
     UnionType: _as_one_of,
@@ -215,6 +209,7 @@ _MEANINGS: dict[Any, tuple[str, str]] = {
     int: ("an integer", "integers"),
     float: ("a number", "numbers"),
     bool: ("True or False", "truth values"),
+    Any: ("a value", "values"),
     str: ("a string", "strings"),
     NoneType: ("None", "Nones"),
     Dim: ("a size", "sizes"),
@@ -226,6 +221,8 @@ def _meaning(hint: Any, several: bool = False) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _MEANINGS:
         return _MEANINGS[hint][several]
+    if hint == int | Dim:
+        return "sizes" if several else "a size"
     if origin in (UnionType, typing.Union):
         return " or ".join(_meaning(part, several) for part in inner)
     if origin is Sequence:
@@ -236,7 +233,7 @@ def _meaning(hint: Any, several: bool = False) -> str:
         return lists + _meaning(inner[0], True)
     if origin is Callable:
         return "functions" if several else "a function"
-    return "values" if several else "a value"
+    return getattr(hint, "__name__", "value") + ("s" if several else "")
 
 
 # ---- what messages show -------------------------------------------------------------

@@ -16,7 +16,7 @@ from aotc.numpy.axes import axis_list
 
 def norm(
     x: ArrayLike,
-    ord: Any = None,
+    ord: float | str | None = None,
     axis: Any = None,
     keepdims: bool = False,  # noqa: A002
 ) -> Array:
@@ -92,7 +92,7 @@ def matrix_norm(
     /,
     *,
     keepdims: bool = False,
-    ord: Any = "fro",  # noqa: A002
+    ord: float | str = "fro",  # noqa: A002
 ) -> Array:
     """A norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
 
@@ -137,7 +137,7 @@ def _number(order: Any) -> float:
 # ---- by singular values -------------------------------------------------------------
 
 
-def cond(x: ArrayLike, p: Any = None) -> Array:
+def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     """The norm of `x` times that of its inverse; None is the norm 2."""
     if p in (None, 2, -2):
         values = svdvals(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy
 
@@ -81,6 +80,10 @@ def _bias(
     return np.reshape(term, (1,) * (4 - term.ndim) + term.shape)
 
 
+# of the query, the key, the value and the output
+Biases = tuple[ArrayLike | None, ArrayLike | None, ArrayLike | None, ArrayLike | None]
+
+
 def multi_head_attention(
     x: ArrayLike,
     query: ArrayLike,
@@ -88,7 +91,7 @@ def multi_head_attention(
     value: ArrayLike,
     output: ArrayLike,
     *,
-    biases: Sequence[ArrayLike | None] = (None, None, None, None),
+    biases: Biases = (None, None, None, None),
     context: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     bias: ArrayLike | None = None,
@@ -154,6 +157,8 @@ def rotary_embedding(
             f"expected x as batch, length, heads, even depth; got {x.type}",
         )
     half = fixed(x.shape[3], "depth") // 2
+    if not base > 0:
+        fail("bad-argument", f"expected base to be above 0; got {base}")
     rates = (1 / base ** (numpy.arange(half) / max(half, 1))).astype("f4")
     places = np.arange(x.shape[1]) if positions is None else lift(positions)
     if places.ndim not in (1, 2) or places.dtype not in dtypes.INTEGERS:

@@ -86,12 +86,15 @@ def _same_total(size: Size, reach: int, stride: int) -> Size:
 
 def _explicit(padding: int | Sequence[Any], spatial: int) -> Sides:
     sides = [padding] * spatial if isinstance(padding, int) else list(padding)
-    pairs = [
-        (side, side) if isinstance(side, int | Dim) else tuple(side) for side in sides
-    ]
-    if len(pairs) != spatial or any(len(pair) != 2 for pair in pairs):
+    pairs = [(side, side) if isinstance(side, int | Dim) else side for side in sides]
+    if len(pairs) != spatial or not all(map(_is_pair, pairs)):
         fail_padding(padding)
     return tuple(number for pair in pairs for number in pair)
+
+
+def _is_pair(sides: Any) -> bool:
+    listed = isinstance(sides, (list, tuple)) and len(sides) == 2
+    return listed and all(isinstance(side, int | Dim) for side in sides)
 
 
 def fail_padding(padding: Padding) -> NoReturn:

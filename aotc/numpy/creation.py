@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def ones(shape: Any, dtype: Any = "f32") -> Array:
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None) -> Array:
     """`fill_value` in every element of an array like `a`."""
     like = lift(a)
-    return full(like.shape, fill_value, dtype or like.dtype)
+    return full(like.shape, fill_value, like.dtype if dtype is None else dtype)
 
 
 def zeros_like(a: ArrayLike, dtype: Any = None) -> Array:
@@ -79,17 +80,33 @@ def ones_like(a: ArrayLike, dtype: Any = None) -> Array:
     return full_like(a, 1, dtype)
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Array:
+def arange(
+    start: float | Dim,
+    stop: float | Dim | None = None,
+    step: float = 1,
+    dtype: Any = None,
+) -> Array:
     """`start, start + step, …` below `stop`; whole bounds may be symbolic sizes."""
     start, stop = (0, start) if stop is None else (start, stop)
-    if any(isinstance(part, (float, np.floating)) for part in (start, stop, step)):
-        values = np.arange(start, stop, step)
-        return lift(values.astype(dtypes.to_numpy(dtypes.canonical(dtype or "f32"))))
+    if step == 0 or any(not math.isfinite(part) for part in _reals(start, stop, step)):
+        fail(
+            "bad-range",
+            f"expected finite bounds and a step but 0; got {start} to {stop} in steps "
+            f"of {step}",
+        )
+    if _reals(start, stop, step):
+        if isinstance(start, Dim) or isinstance(stop, Dim):
+            fail("bad-range", f"expected whole steps for a size; got {start} to {stop}")
+        return _numbers(np.arange(*map(float, (start, stop, step))), dtype)
     count = _count(start, stop, step)
-    name = dtypes.canonical(dtype or "i32")
+    name = dtypes.canonical("i32" if dtype is None else dtype)
     line = emit("iota", shape=(count,), axis=0, dtype=name)
     scaled = line if step == 1 else multiply(line, step)
     return scaled if start == 0 else add(scaled, start)
+
+
+def _reals(*parts: Any) -> list[float]:
+    return [part for part in parts if isinstance(part, float)]
 
 
 def _count(start: Any, stop: Any, step: Any) -> Size:
@@ -146,14 +163,19 @@ def geomspace(
 
 
 def _spaced(
-    function: Any, start: Any, stop: Any, num: Any, dtype: Any, **how: Any
+    function: Any, start: float, stop: float, num: int, dtype: Any, **how: Any
 ) -> Array:
-    if not all(isinstance(end, (int, float, np.number)) for end in (start, stop)):
-        fail("bad-range", f"expected ends that are numbers; got {start!r}, {stop!r}")
-    if not isinstance(num, (int, np.integer)) or num < 0:
+    if num < 0:
         fail("bad-range", f"expected num to be an integer of 0 or more; got {num}")
-    values = function(start, stop, num, **how)
-    return lift(values.astype(dtypes.to_numpy(dtypes.canonical(dtype or "f32"))))
+    with np.errstate(all="ignore"):
+        return _numbers(function(start, stop, num, **how), dtype)
+
+
+def _numbers(values: Any, dtype: Any) -> Array:
+    """NumPy's f64 in the dtype that is wanted."""
+    name = dtypes.canonical("f32" if dtype is None else dtype)
+    with np.errstate(all="ignore"):
+        return Array(data=values.astype(dtypes.to_numpy(name)))
 
 
 # ---- grids --------------------------------------------------------------------------

@@ -24,7 +24,8 @@ def _along(name: str, x: Array, axis: Any, reverse: bool) -> Array:
 
 def _numbers(a: ArrayLike, dtype: Any) -> Array:
     x = lift(a)
-    return astype(x, dtype or ("i32" if x.dtype == "bool" else x.dtype))
+    natural = "i32" if x.dtype == "bool" else x.dtype
+    return astype(x, natural if dtype is None else dtype)
 
 
 def cumsum(

@@ -160,9 +160,9 @@ def _with(shape: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
 
 def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -> Array:
     """Each element from the choice that `a` has the number of; all broadcast."""
-    numbers, arrays = integers(a), common(*choices)
-    if not arrays:
+    if not len(choices):
         fail("shape-mismatch", "expected at least one choice; got none")
+    numbers, arrays = integers(a), common(*choices)
     shape = broadcast_shapes(numbers.shape, arrays[0].shape)
     rows = [emit("reshape", broadcast_to(x, shape), shape=(1, *shape)) for x in arrays]
     whole = rows[0]
@@ -177,7 +177,7 @@ def select(
     condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: Any = 0
 ) -> Array:
     """Each element from the choice of the first condition that holds, or `default`."""
-    if len(condlist) != len(choicelist) or not condlist:
+    if len(condlist) != len(choicelist) or not len(condlist):
         fail(
             "shape-mismatch",
             f"expected a choice for each condition; got {len(condlist)} conditions and "

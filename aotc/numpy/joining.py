@@ -16,6 +16,7 @@ from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut, narrowed
 from aotc.numpy.gathering import take
+from aotc.numpy.positions import known_integers
 from aotc.numpy.shaping import (
     atleast_1d,
     atleast_2d,
@@ -127,13 +128,15 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 
 # ---- cutting into parts -------------------------------------------------------------
 
+Cuts = int | Sequence[Size]  # a number of parts, or where they end
 
-def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+
+def split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Array]:
     """`ary` in equal parts, or cut at indices."""
     x = lift(ary)
     number = one_axis(x, axis)
-    if isinstance(indices_or_sections, (tuple, list, np.ndarray)):
-        return _cut_at(x, number, list(indices_or_sections))
+    if not isinstance(indices_or_sections, int):
+        return _cut_at(x, number, indices_or_sections)
     sections = _sections(indices_or_sections)
     size = x.shape[number]
     part = size // sections
@@ -157,12 +160,14 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(squeeze(part, number) for part in parts)
 
 
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+def array_split(
+    ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0
+) -> list[Array]:
     """`ary` in parts of nearly equal size (the first are larger), or cut at indices."""
     x = lift(ary)
     number = one_axis(x, axis)
-    if isinstance(indices_or_sections, (tuple, list, np.ndarray)):
-        return _cut_at(x, number, list(indices_or_sections))
+    if not isinstance(indices_or_sections, int):
+        return _cut_at(x, number, indices_or_sections)
     sections = _sections(indices_or_sections)
     size = x.shape[number]
     part, larger = size // sections, size % sections
@@ -171,21 +176,20 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
     return [cut(x, number, start, stop - start) for start, stop in ends]
 
 
-def _sections(count: Any) -> int:
-    number = int(count)
-    if number < 1:
+def _sections(count: int) -> int:
+    if count < 1:
         fail("shape-mismatch", f"expected 1 section or more; got {count}")
-    return number
+    return count
 
 
-def _cut_at(x: Array, axis: int, indices: list[Any]) -> list[Array]:
+def _cut_at(x: Array, axis: int, indices: Sequence[Size]) -> list[Array]:
     cuts = [0, *indices, None]
     ends = zip(cuts, cuts[1:], strict=False)
     return [narrowed(x, axis, slice(start, stop)) for start, stop in ends]
 
 
-def _split_along(axis: int) -> Callable[[ArrayLike, Any], list[Array]]:
-    def along(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+def _split_along(axis: int) -> Callable[[ArrayLike, Cuts], list[Array]]:
+    def along(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
         return split(ary, indices_or_sections, axis)
 
     along.__doc__ = f"aotc.numpy.split along axis {axis}."
@@ -195,7 +199,7 @@ def _split_along(axis: int) -> Callable[[ArrayLike, Any], list[Array]]:
 vsplit, dsplit = _split_along(0), _split_along(2)
 
 
-def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
     """aotc.numpy.split along axis 1, or 0 for vectors."""
     x = lift(ary)
     return split(x, indices_or_sections, 0 if x.ndim == 1 else 1)
@@ -211,7 +215,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     if isinstance(obj, (int, np.integer)):
         return _without_one(x, number, int(obj))
     size = _fixed(x, number)
-    places = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    places = _places(obj, size)
     _require_positions(x, number, places, size)
     kept = np.delete(np.arange(size), places.astype("i8"))
     return take(x, kept.astype("i4"), number)
@@ -231,16 +235,17 @@ def insert(
     x, number = (ravel(arr), 0) if axis is None else (lift(arr), axis)
     number = one_axis(x, number)
     x, new = one_dtype(x, values)
-    if np.size(obj) == 1 and not isinstance(obj, slice):
+    known = obj if isinstance(obj, slice) else known_integers(obj)
+    if isinstance(known, np.ndarray) and known.size == 1 and known.ndim < 2:
         new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
-        new = moveaxis(new, 0, number) if np.ndim(obj) == 0 else new
+        new = new if known.ndim else moveaxis(new, 0, number)
         new = broadcast_to(new, _with_size(x, number, new.shape[number]))
-        start = int(np.asarray(obj).item())
+        start = int(known.item())
         parts = (slice(start), slice(start, None))
         before, after = (narrowed(x, number, part) for part in parts)
         return concatenate([before, new, after], number)
     size = _fixed(x, number)
-    places = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    places = _places(known, size)
     _require_positions(x, number, places, size + 1)
     new = broadcast_to(new, _with_size(x, number, places.size))
     order = np.insert(np.arange(size), places, size + np.arange(places.size))
@@ -261,11 +266,14 @@ def _fixed(x: Array, axis: int) -> int:
     return size
 
 
+def _places(obj: Any, size: int) -> Any:
+    return np.arange(size)[obj] if isinstance(obj, slice) else known_integers(obj)
+
+
 def _require_positions(x: Array, axis: int, places: Any, end: int) -> None:
     """Refuse positions that are no integers of -size up to `end`."""
-    integers = places.dtype.kind in "iu" or not places.size
     size = x.shape[axis]
-    if not integers or ((places < -size) | (places >= end)).any():
+    if places.ndim > 1 or ((places < -size) | (places >= end)).any():
         fail(
             "bad-index",
             f"expected positions of axis {axis} of {x.type}; got {places.tolist()}",

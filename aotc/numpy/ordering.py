@@ -68,28 +68,31 @@ def sort(a: ArrayLike, axis: int | None = -1, *, descending: bool = False) -> Ar
     return taken_along(x, order, number)
 
 
-def argpartition(a: ArrayLike, kth: Any, axis: int | None = -1) -> Array:
+def argpartition(
+    a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1
+) -> Array:
     """The positions of the elements with those in place that `kth` names: all."""
     return argsort(a, _checked_axis(a, kth, axis))
 
 
-def partition(a: ArrayLike, kth: Any, axis: int | None = -1) -> Array:
+def partition(a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
     """The elements with those in place that `kth` names: all are, by `sort`."""
     return sort(a, _checked_axis(a, kth, axis))
 
 
-def _checked_axis(a: ArrayLike, kth: Any, axis: int | None) -> int | None:
+def _checked_axis(
+    a: ArrayLike, kth: int | Sequence[int], axis: int | None
+) -> int | None:
     """`axis`, after refusing a `kth` that is not along it."""
     x, number = _flattened(a, axis)
     size = x.shape[number]
-    for k in kth if isinstance(kth, (tuple, list)) else (kth,):
-        place = operator.index(k)
-        if isinstance(size, int) and not -size <= place < size:
+    for k in (kth,) if isinstance(kth, int) else kth:
+        if isinstance(size, int) and not -size <= k < size:
             fail("bad-index", f"kth {k} is out of bounds for axis {number} of {x.type}")
     return axis
 
 
-def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
+def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Array:
     """The order by several keys: by the last one first, then the one before it, …"""
     arrays = [lift(key) for key in keys]
     if not arrays or any(key.shape != arrays[0].shape for key in arrays):

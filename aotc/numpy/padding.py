@@ -27,7 +27,7 @@ def pad(
     pad_width: Any,
     mode: str = "constant",
     *,
-    constant_values: Any = 0,
+    constant_values: float = 0,
 ) -> Array:
     """`array` with elements around it, (before, after) per axis.
 
@@ -67,9 +67,7 @@ def _is_size(n: Any) -> bool:
     return isinstance(n, (int, np.integer, Dim)) and not isinstance(n, bool)
 
 
-def _constant(x: Array, widths: list[Pair], value: Any) -> Array:
-    if np.ndim(value):
-        fail("bad-padding", f"expected one number as constant_values; got {value}")
+def _constant(x: Array, widths: list[Pair], value: float) -> Array:
     return emit(
         "pad",
         x,

@@ -40,6 +40,18 @@ def integers(positions: ArrayLike) -> Array:
     return array
 
 
+def known_integers(values: ArrayLike) -> Any:
+    """Integers that are known when the model is built, as a NumPy array."""
+    array = integers(values)
+    if array._data is None:
+        fail(
+            "traced-value",
+            f"expected integers that are known when the model is built; got "
+            f"{array.type}",
+        )
+    return array._data
+
+
 def integers_or_mask(positions: ArrayLike) -> Array:
     """An array of positions or a mask; nothing at all is no positions."""
     array = lift(positions)

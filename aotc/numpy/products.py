@@ -16,6 +16,7 @@ from aotc.numpy.elementwise import multiply, subtract
 from aotc.numpy.shaping import expand_dims, ravel, reshape, roll, squeeze
 
 AxisPair = tuple[Sequence[int], Sequence[int]]
+Axes = int | Sequence[int]
 
 
 def dot_general(
@@ -131,7 +132,7 @@ def _with_axes(x: ArrayLike) -> Array:
     return array
 
 
-def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: int | tuple[Axes, Axes] = 2) -> Array:
     """Sum of products over `axes`: a count, or a pair of axis lists."""
     x, y = one_dtype(a, b)
     if isinstance(axes, int):

@@ -35,7 +35,8 @@ def _reduce(name: str, x: Array, axis: Any, keepdims: bool) -> Array:
 def _summable(a: ArrayLike, dtype: Any) -> Array:
     """In the asked dtype, or its own; bool is counted in i32."""
     x = lift(a)
-    return astype(x, dtype or ("i32" if x.dtype == "bool" else x.dtype))
+    natural = "i32" if x.dtype == "bool" else x.dtype
+    return astype(x, natural if dtype is None else dtype)
 
 
 def chosen(x: Array, where: Any, neutral: Any) -> Array:

@@ -27,6 +27,7 @@ from aotc.numpy.broadcasting import as_shape, broadcast_to
 from aotc.numpy.cutting import cut
 from aotc.numpy.elementwise import remainder, subtract
 from aotc.numpy.gathering import take
+from aotc.numpy.positions import integers, known_integers
 
 # ---- shapes -------------------------------------------------------------------------
 
@@ -245,16 +246,24 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
 
 def _rolled(x: Array, shift: Any, axis: int) -> Array:
     size = x.shape[axis]
-    if isinstance(shift, Array) and shift._data is None:
+    by = shift if isinstance(shift, Dim) else _shift(shift)
+    if isinstance(by, Array):
         line = emit("iota", shape=(size,), axis=0, dtype="i32")
         wide = astype(size, "i32") if isinstance(size, Dim) else max(size, 1)
-        return take(x, remainder(subtract(line, astype(shift, "i32")), wide), axis)
-    by = shift if isinstance(shift, Dim) else int(shift)
+        return take(x, remainder(subtract(line, astype(by, "i32")), wide), axis)
     start = -by % maximum(size, 1)
     if start == 0:
         return x
     parts = cut(x, axis, start, size - start), cut(x, axis, 0, start)
     return emit("concatenate", *parts, axis=axis)
+
+
+def _shift(shift: ArrayLike) -> int | Array:
+    """An integer; an array if only the model knows it."""
+    by = integers(shift)
+    if by.ndim:
+        fail("bad-index", f"expected a shift that is an integer; got {by.type}")
+    return by if by._data is None else int(by)
 
 
 # ---- repetition ---------------------------------------------------------------------
@@ -274,8 +283,8 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
 
 def _counts(repeats: Any) -> int | list[int]:
     """One number of 0 or more, or a list of them."""
-    numbers = np.asarray(repeats)
-    if numbers.dtype.kind not in "iu" or numbers.ndim > 1 or (numbers < 0).any():
+    numbers = known_integers(repeats)
+    if numbers.ndim > 1 or (numbers < 0).any():
         fail("bad-repeats", f"expected integers of 0 or more; got {repeats}")
     listed: list[int] = numbers.ravel().tolist()
     return listed[0] if len(listed) == 1 else listed

@@ -7,6 +7,7 @@ from typing import Any
 
 from aotc.dialects.transform import Batch
 from aotc.dialects.types import Size
+from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail
 from aotc.numpy.shaping import moveaxis
@@ -15,7 +16,9 @@ from aotc.transforms.traced import Traced
 
 
 def vmap(
-    function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0
+    function: Callable[..., Any],
+    in_axes: int | Sequence[int | None] | None = 0,
+    out_axes: int = 0,
 ) -> Callable[..., Any]:
     """The function for each element along an axis of its arguments, in one go.
 
@@ -41,19 +44,27 @@ def vmap(
         traced = Traced("vmap", function, arrays, structure, stacked=stacked)
         results, _ = traced.apply(Batch(traced.body.name, stacked, size), [])
         return traced.body.tree.unflatten(
-            [
-                array if out_axes == 0 else moveaxis(array, 0, out_axes)
-                for array in results
-            ]
+            [array if out_axes == 0 else _moved(array, out_axes) for array in results]
         )
 
     return transformed
 
 
+def _moved(array: Array, out_axes: int) -> Array:
+    if not -array.ndim <= out_axes < array.ndim:
+        fail(
+            "bad-axis",
+            f"expected out_axes to name an axis of a result, {array.type}; got "
+            f"{out_axes}",
+        )
+    return moveaxis(array, 0, out_axes)
+
+
 def _axis_of_each(args: tuple[Any, ...], in_axes: Any) -> list[int | None]:
     """For each leaf of the arguments, the axis that counts, or None."""
-    each = [in_axes] * len(args) if in_axes is None or _is_int(in_axes) else in_axes
-    if len(each) != len(args) or not all(a is None or _is_int(a) for a in each):
+    shared = in_axes is None or isinstance(in_axes, int)
+    each = [in_axes] * len(args) if shared else in_axes
+    if len(each) != len(args):
         fail(
             "bad-axis",
             f"expected in_axes as one axis or None for each of {len(args)} arguments; "
@@ -64,10 +75,6 @@ def _axis_of_each(args: tuple[Any, ...], in_axes: Any) -> list[int | None]:
         for arg, axis in zip(args, each, strict=True)
         for _ in range(flatten(arg)[1].leaf_count)
     ]
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _stack_size(args: tuple[Any, ...], axes: Sequence[int | None]) -> Size:
@@ -81,11 +88,13 @@ def _stack_size(args: tuple[Any, ...], axes: Sequence[int | None]) -> Size:
             continue
         if not -array.ndim <= axis < array.ndim:
             fail(
-                "bad-axis", f"argument leaf '{name}', {array.type}, has no axis {axis}"
+                "bad-axis",
+                f"expected in_axes to name an axis of argument leaf '{name}', "
+                f"{array.type}; got {axis}",
             )
         found.append((name, array.shape[axis]))
     if not found:
-        fail("bad-axis", "vmap needs at least one argument with an axis to map over")
+        fail("bad-axis", "expected in_axes to name an axis of an argument; got None")
     for name, size in found[1:]:
         if size != found[0][1]:
             fail(

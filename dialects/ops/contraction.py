@@ -11,7 +11,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import moved
-from aotc.dialects.checks import require_dtype
+from aotc.dialects.checks import require_distinct, require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.samples import Sample, f32, i32
@@ -81,6 +81,8 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         require_dtype(lhs, dt.NUMBERS)
         require_dtype(rhs, (lhs.dtype,))
         _require_wider(lhs, dtype)
+        for x, side in ((lhs, "lhs"), (rhs, "rhs")):
+            require_distinct(x, (*axes[f"{side}_batch"], *axes[f"{side}_contract"]))
         for kind in ("batch", "contract"):
             left, right = axes[f"lhs_{kind}"], axes[f"rhs_{kind}"]
             if [lhs.shape[a] for a in left] != [rhs.shape[a] for a in right]:

@@ -248,7 +248,7 @@ BAD = {
     "delete by floats": (
         lambda: anp.delete(x, [0.5, 1.0], 1),
         "bad-index",
-        "positions",
+        "integer indices",
     ),
     "step of 0": (lambda: anp.asarray(x)[::0], "bad-index", "a number but 0"),
     "diag of a cube": (lambda: anp.diag(cube), "shape-mismatch", "vector or a matrix"),

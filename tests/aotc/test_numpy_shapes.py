@@ -162,7 +162,7 @@ def test_pad_refuses_what_it_cannot_do():
     refused("bad-padding", anp.pad, x, ((-2, -2), (0, 0)))
     refused("bad-padding", anp.pad, x, (1, 2, 3))
     refused("bad-padding", anp.pad, x, 1.5)
-    refused("bad-padding", anp.pad, x, 1, constant_values=[1, 2])
+    refused("bad-argument", anp.pad, x, 1, constant_values=[1, 2])
     refused("bad-padding", anp.pad, numbered((0,)), 1, "edge")
 
 
