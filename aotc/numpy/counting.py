@@ -101,8 +101,8 @@ def histogram(
     if not density:
         return counts, edges
     widths = subtract(edges[1:], edges[:-1])
-    share = divide(astype(counts, edges.dtype), total(counts))
-    return divide(share, widths), edges
+    counts = astype(counts, edges.dtype)
+    return divide(divide(counts, total(counts)), widths), edges
 
 
 def histogram_bin_edges(

@@ -68,7 +68,7 @@ def percentile(
     keepdims: bool = False,
 ) -> Array:
     """`quantile`, with `q` from 0 to 100."""
-    return quantile(a, as_float(q) / 100, axis, method=method, keepdims=keepdims)
+    return quantile(a, _parts(a, q) / 100, axis, method=method, keepdims=keepdims)
 
 
 def nanpercentile(
@@ -80,7 +80,7 @@ def nanpercentile(
     keepdims: bool = False,
 ) -> Array:
     """`nanquantile`, with `q` from 0 to 100."""
-    return nanquantile(a, as_float(q) / 100, axis, method=method, keepdims=keepdims)
+    return nanquantile(a, _parts(a, q) / 100, axis, method=method, keepdims=keepdims)
 
 
 def median(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
@@ -96,7 +96,7 @@ def nanmedian(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Arra
 def _quantile(
     a: ArrayLike, q: ArrayLike, axis: Any, method: str, keepdims: bool, skip_nan: bool
 ) -> Array:
-    x, parts = as_float(a), as_float(q)
+    x, parts = as_float(a), _parts(a, q)
     _check(parts, method)
     axes = rising_axes(x, axis)
     rows = _rows(x, axes)
@@ -105,6 +105,11 @@ def _quantile(
     shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
     rest = shape if keepdims else [x.shape[i] for i in without(x, axes)]
     return reshape(moveaxis(found, -1, 0), [*parts.shape, *rest])
+
+
+def _parts(a: ArrayLike, q: ArrayLike) -> Array:
+    """`q` as floats; Python's numbers in the precision of `a`."""
+    return as_float(lift(q, as_float(a).dtype))
 
 
 def _check(parts: Array, method: str) -> None:
@@ -151,10 +156,11 @@ def _between(rows: Array, place: Array, last: Array, method: str) -> Array:
     share = subtract(place, below)
     if method == "nearest":
         even = subtract(below, multiply(floor(below / 2), 2))
-        share = where((share > 0.5) | ((share == 0.5) & (even > 0)), 1.0, 0.0)
+        up = (share > 0.5) | ((share == 0.5) & (even > 0))
+        share = astype(up, place.dtype)
     elif method != "linear":
         middle = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}[method]
-        share = where(share > 0, middle, 0.0)
+        share = multiply(astype(share > 0, place.dtype), middle)
     axis = rows.ndim - 1
     low, high = (taken_along(rows, astype(at, "i32"), axis) for at in (below, above))
     mixed = add(low, multiply(share, subtract(high, low)))

@@ -93,6 +93,16 @@ def test_quantiles_with_nan_are_nan_unless_it_is_left_out():
     same(anp.nanpercentile(x, 75, 1), np.nanpercentile(x, 75, 1), 1e-6)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_quantiles_of_doubles_keep_their_digits(method):
+    x = np.random.default_rng(0).normal(size=9)
+    same(anp.quantile(x, 0.1, method=method), np.quantile(x, 0.1, method=method), 1e-15)
+    ours = anp.percentile(x, [10, 95], method=method)
+    same(ours, np.percentile(x, [10, 95], method=method), 1e-15)
+    same(anp.median(x), np.median(x), 0)
+    same(anp.nanmedian(x), np.median(x), 0)
+
+
 # ---- searching and counting ---------------------------------------------------------
 
 
@@ -125,6 +135,9 @@ def test_bins_agree_with_numpy():
             theirs = np.histogram(x, bins, span, density)
             same(ours[0], theirs[0], 1e-6)
             same(ours[1], theirs[1], 1e-6)
+    wide = x.astype("f8")
+    ours = anp.histogram(wide, 4, (0.0, 8.0), density=True)
+    same(ours[0], np.histogram(wide, 4, (0.0, 8.0), density=True)[0], 1e-15)
     weights = np.arange(6, dtype="f")
     same(
         anp.histogram(x, edges, weights=weights)[0],
