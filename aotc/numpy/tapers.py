@@ -6,6 +6,7 @@ time Fourier transform needs, are those of one more element without the last.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,8 @@ def bartlett(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
 
 def kaiser(M: int, beta: float, *, dtype: Any = "f32") -> Array:  # noqa: N803
     """Kaiser's window of `M` elements, the narrower the larger `beta`."""
+    if not math.isfinite(beta):
+        fail("bad-argument", f"expected 'beta' to be finite; got {beta}")
     return _window(lambda count: np.kaiser(count, beta), M, dtype)
 
 
