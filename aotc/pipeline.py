@@ -39,7 +39,17 @@ class Stage:
 STAGES = (
     Stage("graph"),
     Stage("optimized", ("autodiff", "inline", "simplify", "cse", "simplify")),
-    Stage("linalg", ("decompose", "simplify", "cse", "lower-to-linalg", "cse")),
+    Stage(
+        "linalg",
+        (
+            "decompose",
+            "simplify",
+            "cse",
+            "lower-to-linalg",
+            "cse",
+            "update-in-place",
+        ),
+    ),
     Stage("vmfb"),
     Stage("bundle"),
 )

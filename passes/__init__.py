@@ -27,6 +27,7 @@ PASSES = {
     "simplify": "aotc.passes.simplify",
     "cse": "aotc.passes.cse",
     "lower-to-linalg": "aotc.passes.lower_to_linalg",
+    "update-in-place": "aotc.passes.update_in_place",
 }
 
 

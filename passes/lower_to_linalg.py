@@ -51,6 +51,9 @@ def _lower_function(function: Any, functions: dict[str, Any]) -> None:
     contracts = contracts_of(function)
     with known_contracts(contracts), ir.InsertionPoint(function), function.location:
         lowered = func.FuncOp(name_of(function), kind)
+        for side in ("arg_attrs", "res_attrs"):  # which are states, by name
+            if side in function.attributes:
+                lowered.attributes[side] = function.attributes[side]
         with ir.InsertionPoint(lowered.add_entry_block()):
             lowering = Lowering([None] * len(contracts))
             _read_symbols(lowering, inputs, lowered.arguments)

@@ -25,11 +25,14 @@ def model(tmp_path):
     return tmp_path / "small.py"
 
 
+LOWERING = ["simplify", "lower-to-linalg", "update-in-place"]
+
+
 def test_a_stage_is_printed_edited_and_fed_back(model):
     report = pipeline.build(model, stop_after="graph")
     assert report.bundle is None
     edited = report.ir.replace("graph.exp", "graph.tanh")
-    lowered = pipeline.optimize(edited, ["simplify", "lower-to-linalg"], timing=True)
+    lowered = pipeline.optimize(edited, LOWERING, timing=True)
     assert "math.tanh" in lowered
     assert "graph." not in lowered.replace("graph.symbols", "")
     assert lowered.startswith("// simplify: ")

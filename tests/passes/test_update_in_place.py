@@ -1,0 +1,99 @@
+"""update-in-place: states that change together are written in one loop."""
+
+import pytest
+
+import aotc
+from aotc import debug, optim
+from aotc import numpy as np
+from aotc.frontends.assembly import trace
+from aotc.passes import run_passes
+
+LOWERED = ["autodiff", "inline", "simplify", "cse", "lower-to-linalg", "cse"]
+
+
+def lowered(update, tree):
+    """The module of one entry that updates a state with what it is given."""
+
+    @aotc.entry(x=aotc.Spec((4, 3)), state=aotc.State(tree))
+    def step(state, x):
+        return update(state, x), x
+
+    module = trace([step], {}).module
+    run_passes(module, LOWERED)
+    return module
+
+
+def tied(module):
+    """How many dispatches write over states, and how many states they write."""
+    run_passes(module, ["update-in-place"])
+    calls = [line for line in str(module).splitlines() if "call @iree.update" in line]
+    counts = [line.partition(" = ")[0].partition(":")[2] or "1" for line in calls]
+    return len(calls), sum(map(int, counts))
+
+
+MATRIX = np.ones((4, 3))
+
+
+def moments(state, x):
+    """A step of Adam for two parameters."""
+    optimizer = optim.adam(0.1)
+    params, state = optimizer.update({"a": x, "b": x.sum(0)}, *state[::-1])
+    return params, state
+
+
+@pytest.mark.parametrize(
+    ("update", "tree", "expected"),
+    [
+        (lambda s, x: s * 2.0 + x, MATRIX, (1, 1)),
+        (lambda s, x: [s[0] + x, s[1] - x], [MATRIX, MATRIX], (1, 2)),
+        (lambda s, x: [s[0] + 1.0, s[1] - 1.0], [MATRIX, MATRIX], (2, 2)),
+        (lambda s, x: [s[0] + x, s[1] + x.sum(0)], [MATRIX, np.ones(3)], (2, 2)),
+    ],
+)
+def test_one_loop_for_states_that_read_the_same(update, tree, expected):
+    assert tied(lowered(update, tree)) == expected
+
+
+def test_parameters_and_moments_are_one_loop():
+    params = {"a": MATRIX, "b": np.ones(3)}
+    tree = (params, optim.adam(0.1).init(params))
+    assert tied(lowered(moments, tree)) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("update", "tree"),
+    [
+        (lambda s, x: s + 1.0, np.ones(())),  # a number
+        (lambda s, x: ~s, np.zeros((4, 3), "bool")),
+        (lambda s, x: x.T @ x, np.ones((3, 3))),  # no loop over elements
+        (lambda s, x: x, MATRIX),
+        (lambda s, x: s, MATRIX),
+    ],
+)
+def test_what_is_no_loop_over_elements_stays(update, tree):
+    assert tied(lowered(update, tree)) == (0, 0)
+
+
+def test_a_function_that_may_fail_stays():
+    def update(state, x):
+        debug.check(x.sum() > 0.0, "negative")
+        return state + x
+
+    assert tied(lowered(update, MATRIX)) == (0, 0)
+
+
+def test_a_value_needed_between_two_updates_keeps_them_apart():
+    def update(state, x):
+        a = state[0] - x
+        return [a, state[1] - a / np.sum(a * a)]
+
+    assert tied(lowered(update, [MATRIX, MATRIX])) == (2, 2)
+
+
+def test_running_it_again_changes_nothing():
+    module = lowered(lambda s, x: s * 2.0 + x, MATRIX)
+    (first,) = run_passes(module, ["update-in-place"])
+    before = str(module)
+    (second,) = run_passes(module, ["update-in-place"])
+    assert (first.changed, second.changed) == (True, False)
+    assert str(module) == before
