@@ -29,6 +29,9 @@ from aotc.mlir import func, ir, linalg
 
 Ties = dict[Any, Any]  # the old state of each new one
 
+# IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.
+_MOST_TENSORS = 16
+
 _SIDES = ("arg_attrs", "res_attrs")
 
 
@@ -74,7 +77,7 @@ def _groups(function: Any) -> list[Ties]:
         region = Region({new: old})
         for other in [each for each in regions if each.is_near(region)]:
             wider = Region({**other.ties, **region.ties})
-            if wider.is_closed():
+            if wider.is_closed() and wider.tensors <= _MOST_TENSORS:
                 region = wider
                 regions.remove(other)
         regions.append(region)
@@ -170,6 +173,11 @@ class Region:
         reads = dict.fromkeys(read for loop in self._loops for read in _reads(loop))
         self._reads = [read for read in reads if read[0] not in self._results]
 
+    @property
+    def tensors(self) -> int:
+        """How many tensors the loop would read or write."""
+        return len({value for value, _ in self._reads} | {*self.ties.values()})
+
     def is_near(self, other: "Region") -> bool:
         """Whether two regions over one shape read one tensor, or one another."""
         if self._shape != other._shape:
@@ -210,7 +218,8 @@ class Region:
         for new, tied in zip(self.ties, found, strict=True):
             new.replace_all_uses_with(tied)
         for loop in reversed(self._loops):
-            loop.operation.erase()
+            if not list(loop.results[0].uses):
+                loop.operation.erase()
 
     def _point(self) -> Any:
         """As early as can be: others may need the results."""
@@ -265,10 +274,19 @@ def _collected(ties: Ties) -> set[Any]:
     while True:
         reads = [read for value in results for read in _reads(value.owner)]
         made = {x for x, m in reads if _is_loop(x.owner) and m == _identity(x.owner)}
-        more = {value for value in made - results if _feeds_only(value, results)}
+        more = {
+            value
+            for value in made - results
+            if _is_spread(value) or _feeds_only(value, results)
+        }
         if not more:
             return results
         results |= more
+
+
+def _is_spread(value: Any) -> bool:
+    """Whether a tensor is made of numbers only: every region computes it for itself."""
+    return all(not read.type.rank for read, _ in _reads(value.owner))
 
 
 def _feeds_only(value: Any, results: set[Any]) -> bool:

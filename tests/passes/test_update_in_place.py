@@ -60,6 +60,19 @@ def test_parameters_and_moments_are_one_loop():
     assert tied(lowered(moments, tree)) == (2, 6)
 
 
+def test_parameters_of_one_shape_that_share_only_numbers_stay_apart():
+    def update(state, x):
+        rate = 1.0 / np.sum(x)
+        return [s * float(i) + x.sum(i % 2) * rate for i, s in enumerate(state)]
+
+    assert tied(lowered(lambda s, x: update(s, x[:3]), [np.ones(3)] * 2)) == (2, 2)
+
+
+def test_a_loop_does_not_grow_without_end():
+    found = tied(lowered(lambda s, x: [each + x for each in s], [MATRIX] * 40))
+    assert found == (3, 40)
+
+
 @pytest.mark.parametrize(
     ("update", "tree"),
     [
