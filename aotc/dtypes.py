@@ -6,6 +6,7 @@ This module is edge-safe: the loader views raw buffers through it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,14 @@ def _numpy_spelling(dtype: Any) -> str:
     if dtype is None:  # which NumPy takes for float64
         return "None"
     try:
-        return str(np.dtype(dtype).name)
+        return _spelling(np.dtype(dtype))
     except (TypeError, ValueError):
         return dtype if isinstance(dtype, str) else type(dtype).__name__
+
+
+@cache  # NumPy puts the name together each time, and every op asks for it
+def _spelling(dtype: np.dtype[Any]) -> str:
+    return str(dtype.name)
 
 
 def numpy_name(dtype: str) -> str:

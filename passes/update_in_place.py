@@ -172,6 +172,8 @@ class Region:
         self._loops = _in_order([value.owner for value in self._results])
         reads = dict.fromkeys(read for loop in self._loops for read in _reads(loop))
         self._reads = [read for read in reads if read[0] not in self._results]
+        self._tensors = {x for x, _ in self._reads if x.type.rank} | set(ties)
+        self._shape = list(next(iter(ties)).type.shape)
 
     @property
     def tensors(self) -> int:
@@ -180,17 +182,7 @@ class Region:
 
     def is_near(self, other: "Region") -> bool:
         """Whether two regions over one shape read one tensor, or one another."""
-        if self._shape != other._shape:
-            return False
-        mine, others = (
-            {x for x, _ in each._reads if x.type.rank} | set(each.ties)
-            for each in (self, other)
-        )
-        return bool(mine & others)
-
-    @property
-    def _shape(self) -> list[int]:
-        return list(next(iter(self.ties)).type.shape)
+        return self._shape == other._shape and bool(self._tensors & other._tensors)
 
     def is_closed(self) -> bool:
         """Whether nothing that uses a result has to be computed before the region."""
