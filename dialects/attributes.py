@@ -7,11 +7,14 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Tensor, element_type, shape_map, shape_of_map
+from aotc.errors import InputError
 from aotc.mlir import ir
 
 
 class Attribute:
     """How a kind of attribute is written in MLIR and read back as a Python value."""
+
+    mlir: Any  # the class of attribute in the bindings
 
     @staticmethod
     def encode(value: Any) -> Any:
@@ -24,9 +27,26 @@ class Attribute:
         raise NotImplementedError
 
 
+def read_attribute(stored: Any, name: str, codec: type[Attribute]) -> Any:
+    """The Python value of the attribute `name` of an op, or of a dictionary.
+
+    Raises:
+        InputError: it is missing, or of another kind.
+    """
+    given = stored[name] if name in stored else None  # noqa: SIM401 - no `get` in all
+    if not isinstance(given, codec.mlir):
+        raise InputError(
+            "malformed-op",
+            f"expected an attribute '{name}' of kind {codec.mlir.__name__}; got "
+            f"{given}",
+        )
+    return codec.decode(given)
+
+
 class Int(Attribute):
     """An integer."""
 
+    mlir = ir.IntegerAttr
     encode = staticmethod(
         lambda value: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
     )
@@ -36,6 +56,7 @@ class Int(Attribute):
 class Ints(Attribute):
     """A tuple of integers."""
 
+    mlir = ir.DenseI64ArrayAttr
     encode = staticmethod(lambda value: ir.DenseI64ArrayAttr.get(list(value)))
     decode = staticmethod(lambda attr: tuple(ir.DenseI64ArrayAttr(attr)))
 
@@ -43,6 +64,7 @@ class Ints(Attribute):
 class Float(Attribute):
     """A float (f64, so that no digit of the user's is lost)."""
 
+    mlir = ir.FloatAttr
     encode = staticmethod(lambda value: ir.FloatAttr.get_f64(value))
     decode = staticmethod(lambda attr: ir.FloatAttr(attr).value)
 
@@ -50,6 +72,7 @@ class Float(Attribute):
 class Str(Attribute):
     """A word out of a small vocabulary, such as a comparison's direction."""
 
+    mlir = ir.StringAttr
     encode = staticmethod(lambda value: ir.StringAttr.get(value))
     decode = staticmethod(lambda attr: ir.StringAttr(attr).value)
 
@@ -57,6 +80,7 @@ class Str(Attribute):
 class Bool(Attribute):
     """True or False."""
 
+    mlir = ir.BoolAttr
     encode = staticmethod(lambda value: ir.BoolAttr.get(value))
     decode = staticmethod(lambda attr: ir.BoolAttr(attr).value)
 
@@ -64,6 +88,7 @@ class Bool(Attribute):
 class Sizes(Attribute):
     """A shape whose sizes may be symbolic."""
 
+    mlir = ir.AffineMapAttr
     encode = staticmethod(lambda value: ir.AffineMapAttr.get(shape_map(tuple(value))))
     decode = staticmethod(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
 
@@ -71,12 +96,32 @@ class Sizes(Attribute):
 class Symbol(Attribute):
     """The name of a function."""
 
+    mlir = ir.FlatSymbolRefAttr
     encode = staticmethod(lambda value: ir.FlatSymbolRefAttr.get(value))
     decode = staticmethod(lambda attr: ir.FlatSymbolRefAttr(attr).value)
 
 
+class Symbols(Attribute):
+    """The names of several functions."""
+
+    mlir = ir.ArrayAttr
+    encode = staticmethod(
+        lambda value: ir.ArrayAttr.get([Symbol.encode(name) for name in value])
+    )
+
+    @staticmethod
+    def decode(attr: Any) -> tuple[str, ...]:
+        """The names, in order."""
+        for name in attr:
+            if not isinstance(name, ir.FlatSymbolRefAttr):
+                raise InputError("malformed-op", f"expected function names; got {attr}")
+        return tuple(str(name.value) for name in attr)
+
+
 class Array(Attribute):
     """The elements of a constant, as a NumPy array."""
+
+    mlir = ir.DenseElementsAttr
 
     @staticmethod
     def encode(value: Any) -> Any:

@@ -16,7 +16,7 @@ computed after it of the same values into one dispatch, and then refuses that as
 "circular dependency". So loops start from values behind a barrier.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +24,14 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects import functions
-from aotc.dialects.attributes import Bool, Int, Sizes, Str
+from aotc.dialects.attributes import (
+    Bool,
+    Int,
+    Sizes,
+    Str,
+    Symbols,
+    read_attribute,
+)
 from aotc.dialects.batching import all_spread
 from aotc.dialects.functions import Values, call, define, types_of
 from aotc.dialects.graph import NOT_DIFFERENTIABLE
@@ -134,6 +141,7 @@ class While:
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of condition and body."""
         (inputs, condition), (taken, returned) = parts
+        _require_count("carries", self.carries, len(inputs))
         carried = inputs[: self.carries]
         _require_same("the condition returns", [Tensor((), "bool")], condition)
         _require_same("the body takes", inputs, taken)
@@ -264,6 +272,8 @@ class Scan:
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of the body."""
         ((inputs, outputs),) = parts
+        _require_count("carries", self.carries, len(inputs))
+        _require_count("scanned", self.scanned, len(inputs) - self.carries)
         carried, each, captures = self._split(inputs)
         last, stacked = _split(outputs, self.carries)
         _require_same("the body returns", carried, last)
@@ -458,20 +468,43 @@ def control_of(function: Any) -> Control | None:
     """What `function` does with others, if it is control flow."""
     if _CONTROL not in function.attributes:
         return None
-    facts = ir.DictAttr(function.attributes[_CONTROL])
-    names = tuple(
-        str(ir.FlatSymbolRefAttr(name).value)
-        for name in ir.ArrayAttr(facts["functions"])
-    )
-    kind = Str.decode(facts["kind"])
+    facts = function.attributes[_CONTROL]
+    if not isinstance(facts, ir.DictAttr):
+        raise InputError("malformed-op", f"expected {_CONTROL} = {{…}}; got {facts}")
+    kind = read_attribute(facts, "kind", Str)
+    if kind not in _COUNTS:
+        known = ", ".join(_COUNTS)
+        raise InputError("malformed-op", f"expected a kind of {known}; got '{kind}'")
+    names = read_attribute(facts, "functions", Symbols)
+    if not names or len(names) != (_COUNTS[kind] or len(names)):
+        count = _COUNTS[kind] or "one or more"
+        raise InputError(
+            "malformed-op", f"expected {count} functions of a {kind}; got {len(names)}"
+        )
     if kind == "switch":
         return Switch(names)
-    carries = Int.decode(facts["carries"])
+    carries = _read_count(facts, "carries")
     if kind == "while":
         return While(names, carries)
-    (length,) = Sizes.decode(facts["length"])
-    scanned, reverse = Int.decode(facts["scanned"]), Bool.decode(facts["reverse"])
-    return Scan((names[0],), carries, scanned, length, reverse)
+    length = read_attribute(facts, "length", Sizes)
+    if len(length) != 1:
+        raise InputError("malformed-op", f"expected one length; got {length}")
+    scanned, reverse = (
+        _read_count(facts, "scanned"),
+        read_attribute(facts, "reverse", Bool),
+    )
+    return Scan(names, carries, scanned, length[0], reverse)
+
+
+# kind → how many functions it runs, None for any number
+_COUNTS = {"switch": None, "while": 2, "scan": 1}
+
+
+def _read_count(facts: Any, name: str) -> int:
+    count: int = read_attribute(facts, name, Int)
+    if count < 0:
+        raise InputError("malformed-op", f"expected {name} of 0 or more; got {count}")
+    return count
 
 
 def invoke(control: Control, operands: Sequence[Any]) -> Values:
@@ -480,10 +513,9 @@ def invoke(control: Control, operands: Sequence[Any]) -> Values:
     parts = [functions.signature(known[name]) for name in control.functions]
     inputs, outputs = control.signature(parts)
     _require_same(f"the {control.kind} takes", inputs, types_of(operands))
-    names = [ir.FlatSymbolRefAttr.get(name) for name in control.functions]
     facts = {
         "kind": Str.encode(control.kind),
-        "functions": ir.ArrayAttr.get(names),
+        "functions": Symbols.encode(control.functions),
         **control.facts(),
     }
     name = f"{functions.name_of(functions.current_function())}.{control.kind}"
@@ -499,22 +531,26 @@ def verify(module: Any) -> None:
     """
     known = functions.functions_of(module)
     for name, function in known.items():
-        control = control_of(function)
-        if control is None:
-            continue
-        missing = [other for other in control.functions if other not in known]
-        if missing:
-            raise InputError(
-                "unknown-function",
-                f"'{name}' runs '{missing[0]}', which the module does not have",
-            )
-        parts = [functions.signature(known[other]) for other in control.functions]
-        expected, (inputs, outputs) = (
-            control.signature(parts),
-            functions.signature(function),
+        try:
+            control = control_of(function)
+            if control is not None:
+                _require_fit(control, function, known)
+        except InputError as error:
+            raise InputError(error.code, f"'{name}': {error.message}") from error
+
+
+def _require_fit(control: Control, function: Any, known: Mapping[str, Any]) -> None:
+    missing = [other for other in control.functions if other not in known]
+    if missing:
+        raise InputError(
+            "unknown-function",
+            f"it runs '{missing[0]}', which the module does not have",
         )
-        _require_same(f"'{name}' takes", expected[0], inputs)
-        _require_same(f"'{name}' returns", expected[1], outputs)
+    parts = [functions.signature(known[other]) for other in control.functions]
+    taken, returned = control.signature(parts)
+    inputs, outputs = functions.signature(function)
+    _require_same("it takes", taken, inputs)
+    _require_same("it returns", returned, outputs)
 
 
 # ---- from Python functions ----------------------------------------------------------
@@ -595,6 +631,13 @@ def _swapped(b: Any, x: Any) -> Any:
 
 def _numbers(shape: Shape, symbols: Sequence[int]) -> tuple[int, ...]:
     return tuple(evaluate_size(size, symbols) for size in shape)
+
+
+def _require_count(name: str, count: int, most: int) -> None:
+    if count > most:
+        raise InputError(
+            "malformed-op", f"expected {name} of up to {most}; got {count}"
+        )
 
 
 def _require_same(what: str, expected: Types, got: Types) -> None:

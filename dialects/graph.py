@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Attribute, Sizes
+from aotc.dialects.attributes import Attribute, Sizes, read_attribute
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.errors import AotcError, CompileError
+from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import ext, ir, source_of
 
 Pure = ext.Pure
@@ -108,7 +108,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     def attributes_of(cls, op: Any) -> dict[str, Any]:
         """The attributes of `op` as Python values."""
         stored = op.attributes
-        return {name: codec.decode(stored[name]) for name, codec in cls.codecs.items()}
+        return {n: read_attribute(stored, n, codec) for n, codec in cls.codecs.items()}
 
     @classmethod
     def build(cls, *operands: Any, **attributes: Any) -> Any:
@@ -137,6 +137,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     @classmethod
     def _infers_its_type(cls, op: Any) -> bool:
         try:
+            cls._require_operands(op)
             operands = map(Tensor.of, op.operands)
             expected = cls.infer(*operands, **cls.attributes_of(op))
         except AotcError as error:
@@ -149,6 +150,17 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
                 f"but the result type is {_listed(actual)}"
             )
         return bool(expected == actual)
+
+    @classmethod
+    def _require_operands(cls, op: Any) -> None:
+        """Refuse another number of operands than declared; the bindings do so later."""
+        fields = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
+        single = [f for f in fields if f.variadicity == ext.Variadicity.single]
+        count = len(op.operands)
+        if count < len(single) or (count > len(single) and single == fields):
+            raise InputError(
+                "malformed-op", f"expected {len(fields)} operands; got {count}"
+            )
 
     @classmethod
     def limit(cls, op: Any) -> str | None:

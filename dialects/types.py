@@ -131,7 +131,11 @@ Shape = tuple[Size, ...]
 
 
 def _expr(size: Size) -> Any:
-    return size.expr if isinstance(size, Dim) else ir.AffineConstantExpr.get(size)
+    if isinstance(size, Dim):
+        return size.expr
+    if not -(2**63) <= size < 2**63:
+        raise InputError("bad-shape", f"expected sizes of 64 bits; got {size}")
+    return ir.AffineConstantExpr.get(size)
 
 
 def _divided(kind: Any, size: "Size", by: "Size") -> "Size":
@@ -279,7 +283,13 @@ class Tensor:
     def of(value: Any) -> "Tensor":
         """The type of an MLIR value (or the meaning of an MLIR type)."""
         mlir_type = value if isinstance(value, ir.Type) else value.type
+        if not isinstance(mlir_type, ir.RankedTensorType):
+            raise InputError("bad-type", f"expected a ranked tensor; got {mlir_type}")
         encoding = mlir_type.encoding
+        if encoding is None and not mlir_type.has_static_shape:
+            raise InputError(
+                "bad-type", f"expected {mlir_type} to say what its sizes are; see Dim"
+            )
         shape = (
             tuple(mlir_type.shape)
             if encoding is None

@@ -73,6 +73,12 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             )
         _require_channels(x, kernel, groups)
         window: Any = kernel.shape[:-2]
+        if len(padding) != 2 * len(window):
+            raise InputError(
+                "bad-attribute",
+                f"expected low and high padding for each spatial axis of {x}; got "
+                f"{tuple(padding)}",
+            )
         low, high = padding[::2], padding[1::2]
         around = zip(x.shape[1:-1], low, high, strict=True)
         padded = x.with_shape(
@@ -190,9 +196,9 @@ def _require_channels(x: Tensor, kernel: Tensor, groups: int) -> None:
     if groups < 1 or per_group * groups != channels or features % groups != 0:
         raise InputError(
             "shape-mismatch",
-            f"{x} has {channels} channels; kernel {kernel} with {groups} group(s) "
-            f"takes {per_group * groups}, and its {features} features must divide by "
-            f"{groups}",
+            f"expected groups that divide the {channels} channels of {x} into "
+            f"{per_group} each, and the {features} features of the kernel {kernel}; "
+            f"got {groups}",
         )
 
 

@@ -51,6 +51,8 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
         """i32, with `count` (of one size) elements along `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
+        if len(count) != 1:
+            raise InputError("bad-attribute", f"expected one count; got {count}")
         (wanted,), have = count, x.shape[axis]
         known = isinstance(wanted, int) and isinstance(have, int)
         if known and not 0 <= wanted <= have:

@@ -182,7 +182,8 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         ):
             raise InputError(
                 "bad-padding",
-                f"padding {x} by low {low} and high {high} leaves less than 0",
+                f"expected padding that leaves {x} no size below 0, nothing less than "
+                f"0 between its elements; got {low}, {high} and {interior}",
             )
         return x.with_shape(sizes)
 

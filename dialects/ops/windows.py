@@ -34,7 +34,11 @@ def windowed_shape(
             f"{tuple(dilation)}",
         )
     if min((*window, *strides, *dilation), default=1) < 1:
-        raise InputError("bad-window", "windows, strides and dilations start at 1")
+        raise InputError(
+            "bad-window",
+            f"expected windows, strides and dilations of 1 or more; got "
+            f"{tuple(window)}, {tuple(strides)}, {tuple(dilation)}",
+        )
     counts = [
         window_count(n, w, s, d)
         for n, w, s, d in zip(spatial, window, strides, dilation, strict=True)
