@@ -219,6 +219,8 @@ def var(
     """The mean of squared distances from the mean, with `ddof` fewer in the count."""
     x = as_float(a) if dtype is None else astype(a, dtype)
     axes = rising_axes(x, axis)
+    if where is not None:  # what is left out, NaN perhaps, has a derivative of 0
+        x = each.where(where, x, 0.0)
     centered = each.subtract(x, mean(x, axes, keepdims=True, where=where))
     total = sum(each.square(centered), axes, keepdims=keepdims, where=where)
     return each.divide(total, _count(x, axes, keepdims, where, ddof))

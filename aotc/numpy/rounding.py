@@ -10,7 +10,6 @@ from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit
 from aotc.numpy.elementwise import (
-    absolute,
     add,
     bitwise_and,
     divide,
@@ -18,11 +17,11 @@ from aotc.numpy.elementwise import (
     floor,
     floor_divide,
     greater,
+    less,
     logical_and,
     logical_or,
     multiply,
     negative,
-    sign,
     subtract,
     where,
 )
@@ -42,7 +41,7 @@ def trunc(x: ArrayLike, /) -> Array:
     array = lift(x)
     if not dtypes.is_float(array.dtype):
         return array
-    return multiply(sign(array), floor(absolute(array)))
+    return where(less(array, 0), ceil(array), floor(array))
 
 
 def rint(x: ArrayLike, /) -> Array:

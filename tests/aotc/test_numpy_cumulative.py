@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import aotc
 import aotc.numpy as anp
-from aotc import control, nn
+from aotc import control, nn, reference
 from aotc.errors import InputError
+from aotc.frontends.assembly import trace
+from aotc.passes import run_passes
 
 few = settings(max_examples=40, deadline=None)
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)
@@ -110,6 +113,19 @@ def test_nan_is_left_out_where_the_name_says_so(name, axis):
     x = np.array([[1, np.nan, 3], [-2, 5, np.nan], [0.5, 1, np.nan]], "f")
     x = x[:, :2] if name.startswith("nanarg") else x
     same(getattr(anp, name)(x, axis), getattr(np, name)(x, axis))
+
+
+def test_spreads_without_nan_have_derivatives_that_leave_it_out_too():
+    x = np.array([1.0, 2.0, np.nan, 4.0])
+
+    @aotc.entry(x=aotc.Spec((4,), "f64"))
+    def entry(x):
+        return aotc.grad(anp.nanvar)(x)
+
+    program = trace([entry], {})
+    run_passes(program.module, ["autodiff", "inline"])
+    (found,) = reference.evaluate(program.module, "entry", [x])
+    same(found, 2 / 3 * np.where(np.isnan(x), 0, x - 7 / 3), 1e-15)
 
 
 def test_the_extreme_of_nothing_but_nan_is_nan():

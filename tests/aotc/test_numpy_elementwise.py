@@ -76,6 +76,13 @@ def test_integers_give_what_numpy_gives_in_the_dtypes_of_aotc(name):
     assert getattr(anp, name)(1).dtype == ours.dtype
 
 
+def test_rounding_keeps_the_sign_of_zeros():
+    x = np.array([-0.7, -0.0, 0.0, 0.3])
+    for name in ("trunc", "fix", "rint", "round"):
+        ours, theirs = getattr(anp, name)(x), getattr(np, name)(x)
+        assert np.signbit(np.asarray(ours)).tolist() == np.signbit(theirs).tolist()
+
+
 def test_the_names_of_the_array_api_are_numpys_functions():
     for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
         assert getattr(anp, f"a{name}") is getattr(anp, f"arc{name}")
