@@ -15,7 +15,7 @@ from aotc.frontends.array import Array
 from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.frontends.places import fail
 from aotc.numpy.broadcasting import new_shape
-from aotc.numpy.creation import arange, unravel_index
+from aotc.numpy.creation import arange, full, unravel_index
 from aotc.numpy.cumulative import cumsum
 from aotc.numpy.elementwise import (
     equal,
@@ -29,10 +29,11 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.joining import concatenate, stack
-from aotc.numpy.ordering import argsort, isin, searchsorted, taken_along
+from aotc.numpy.ordering import argsort, isin, taken_along
 from aotc.numpy.reducing import argmax
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import ravel, reshape, roll
+from aotc.numpy.updating import At
 
 
 def _required(size: Any) -> Size:
@@ -110,9 +111,10 @@ def extract(
 
 def _true_places(mask: Array, count: Size, fill: Any) -> Array:
     """The first `count` places where a vector is true, and `fill`."""
-    so_far = cumsum(mask, 0, "i32")
-    places = searchsorted(so_far, arange(1, count + 1))
-    return where(less(places, mask.shape[0]), places, fill)
+    number = subtract(cumsum(mask, 0, "i32"), 1)
+    found = At(full((count,), fill, "i32"))
+    places = found[where(mask, number, count)]  # `count` is left out
+    return places.set(arange(mask.shape[0]), mode="drop")
 
 
 def _kept(x: Array, mask: Array, count: Size, fill_value: Any) -> Array:

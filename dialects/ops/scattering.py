@@ -280,7 +280,7 @@ class ScatterSet(Scatter, name="scatter"):
         if at.mode == "drop":
             numbers = np.where(inside, numbers, -1)
         last = np.full(x.shape, -1)
-        if updates.size:
+        if updates.size and x.size:
             np.maximum.at(last, where, numbers)
         y = x.copy()
         y[last >= 0] = updates.ravel()[last[last >= 0]]
