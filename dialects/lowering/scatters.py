@@ -200,18 +200,21 @@ def _body(to: Scattering, operands: Sequence[Any]) -> list[str]:
 
     The barriers keep apart what IREE 3.13 cannot compile together: two scatters that
     share a fill ("'stream.yield' op used resource not listed in explicit captures"),
-    and a scatter and what computes its updates ("exceeded stack allocation limit").
+    and a scatter and what computes its updates, or its rows from integers of 8 or 16
+    bits ("exceeded stack allocation limit").
     """
     updates, rows, table, element = (str(value.type) for value in operands)
     dims, sizes = foreign.sizes("%0", operands[0].type)
+    count = "{%size0}" if operands[1].type.is_dynamic_dim(0) else ""  # as the updates
     barrier = "iree_tensor_ext.compute_barrier.start"
     return [
         *dims,
         f"%updates = {barrier} %0 : {updates}{sizes} -> {updates}",
+        f"%rows = {barrier} %1 : {rows}{count} -> {rows}",
         f"%start = util.optimization_barrier %3 : {element}",
         f"%empty = linalg.fill ins(%start : {element}) outs(%2 : {table}) -> {table}",
         "%full = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)",
-        f"  ins(%updates, %1 : {updates}, {rows}) outs(%empty : {table}) {{",
+        f"  ins(%updates, %rows : {updates}, {rows}) outs(%empty : {table}) {{",
         f"^bb0(%new: {element}, %old: {element}):",
         f"  %both = arith.{to.combine.__name__} %old, %new : {element}",
         f"  iree_linalg_ext.yield %both : {element}",

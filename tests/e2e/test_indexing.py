@@ -59,7 +59,16 @@ def test_any_position_may_come_with_the_call(model, program, name, ids):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("at", [[0, 0], [9, 1], [-3, 2**40]])
+@pytest.mark.parametrize("ids", [[0, -4, 3], [2**63 - 1, -(2**63), 2**32], []])
+def test_positions_may_be_of_any_width(model, program, ids):
+    equal_reference(
+        model, program, "other_widths",
+        x=np.arange(12, dtype="f4").reshape(4, 3), ids=np.array(ids, "i8"),
+        bytes=np.array([255, 0, 128][: len(ids)], "u1"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("at", [[0, 0], [9, 1], [-3, 2**40], [-(2**63), 2**63 - 1]])
 def test_slices_move_to_fit(model, program, at):
     x = np.arange(20, dtype="f4").reshape(5, 4)
     equal_reference(model, program, "windows", x=x, at=np.array(at, "i8"))
