@@ -1,0 +1,78 @@
+"""Functions made of several ops give, compiled, what they give at once."""
+
+import iree.runtime as iree
+import numpy as np
+
+import aotc
+import aotc.numpy as anp
+from aotc import fft, nn, reference
+from aotc.backend import compile_targets
+from aotc.frontends.assembly import trace
+from aotc.passes import run_passes
+from aotc.pytree import flatten
+from aotc.target import Target
+
+rng = np.random.default_rng(0)
+
+
+# Functions of x: f32[n, 4], k: i32[n] and a signal s: f32[2, 40].
+FUNCTIONS = {
+    "found": lambda x, k, s: (
+        anp.nonzero(x > 0, size=7, fill_value=-1),
+        anp.argwhere(k, size=k.shape[0]),
+        anp.extract(x > 0, x, size=5, fill_value=9.0),
+    ),
+    "distinct": lambda x, k, s: anp.unique(
+        k, return_index=True, return_inverse=True, return_counts=True, size=4
+    ),
+    "lines": lambda x, k, s: (
+        anp.interp(x, anp.linspace(0, 2, 4), [1.0, 0.0, 2.0, 5.0], left=-3.0),
+        anp.interp(x, [0.4, 0.1], [1.0, 2.0], period=0.7),
+        anp.unwrap(x * 4, axis=0),
+    ),
+    "together": lambda x, k, s: (
+        anp.cov(x, rowvar=False),
+        anp.corrcoef(x, rowvar=False),
+        anp.vecdot(x, x, axis=0),
+        anp.matvec(x.T @ x, x),
+        anp.unstack(x, axis=1),
+    ),
+    "short times": lambda x, k, s: (
+        fft.stft(s, 8, 4, window=anp.hanning(9)[:-1]),
+        fft.istft(fft.stft(s, 8, 4), 8, 4),
+    ),
+    "margins": lambda x, k, s: (
+        nn.soft_margin_loss(x, anp.sign(x)),
+        nn.triplet_margin_loss(x, -x, x + 1),
+    ),
+}
+
+
+def test_functions_of_symbolic_sizes_compile_to_what_they_are_at_once():
+    inputs = [
+        rng.normal(size=(6, 4)).astype("f4"),
+        np.array([3, 0, 3, -2, 5, 0], "i4"),
+        rng.normal(size=(2, 40)).astype("f4"),
+    ]
+    n = aotc.Dim("n", min=2)
+
+    @aotc.entry(x=aotc.Spec((n, 4)), k=aotc.Spec((n,), "i32"), s=aotc.Spec((2, 40)))
+    def entry(x, k, s):
+        return {name: function(x, k, s) for name, function in FUNCTIONS.items()}
+
+    program = trace([entry], {})
+    run_passes(program.module, ["inline"])
+    wanted = reference.evaluate(program.module, "entry", inputs)
+    names = [port.name for port in program.entries[0].results]
+    arrays = [anp.asarray(x) for x in inputs]
+    at_once = {name: function(*arrays) for name, function in FUNCTIONS.items()}
+    for name, one, other in zip(names, wanted, flatten(at_once)[0], strict=True):
+        np.testing.assert_allclose(one, np.asarray(other), 1e-4, 1e-4, err_msg=name)
+
+    run_passes(program.module, ["simplify", "cse", "decompose", "lower-to-linalg"])
+    (compiled,) = compile_targets(program, [Target.parse("cpu")])
+    config = iree.Config("local-sync")
+    code = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)
+    found = iree.load_vm_module(code, config).entry(*inputs)
+    for name, one, other in zip(names, found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(one), other, 1e-4, 1e-4, err_msg=name)
