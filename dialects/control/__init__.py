@@ -1,0 +1,123 @@
+"""Control flow: functions without a body that say which others run, and how often.
+
+    func.func private @rnn.scan(%h, %xs, %w) -> (…)
+        attributes {graph.control = {kind = "scan", functions = [@rnn.body], …}}
+    %h_last, %ys = call @rnn.scan(%h0, %xs, %w)
+
+What a loop or branch reads from outside is an argument like any other (captures come
+last), so every function stays a flat list of ops that each pass can walk; Note
+[variadic ops] in transform.py says why they are not ops with regions. Each kind has
+the rules that an op has: `evaluate`, `jvp`, `vjp`, `batch`, `lower`.
+
+The functions `switch`, `while_loop` and `scan` build them from Python functions.
+
+Note [what loops start from]: IREE 3.13 may put what a loop starts from and what is
+computed after it of the same values into one dispatch, and then refuses that as a
+"circular dependency". So loops start from values behind a barrier.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aotc.dialects import functions
+from aotc.dialects.attributes import (
+    Bool,
+    Int,
+    Sizes,
+    Str,
+    Symbols,
+    read_attribute,
+)
+from aotc.dialects.control.parts import CONTROL, invoke, require_same
+from aotc.dialects.control.repeating import While, while_loop
+from aotc.dialects.control.scanning import Scan, scan
+from aotc.dialects.control.switching import Switch
+from aotc.errors import InputError
+from aotc.mlir import ir
+
+__all__ = [
+    "Control",
+    "Scan",
+    "Switch",
+    "While",
+    "control_of",
+    "invoke",
+    "scan",
+    "verify",
+    "while_loop",
+]
+
+Control = Switch | While | Scan
+
+
+def control_of(function: Any) -> Control | None:
+    """What `function` does with others, if it is control flow."""
+    if CONTROL not in function.attributes:
+        return None
+    facts = function.attributes[CONTROL]
+    if not isinstance(facts, ir.DictAttr):
+        raise InputError("malformed-op", f"expected {CONTROL} = {{…}}; got {facts}")
+    kind = read_attribute(facts, "kind", Str)
+    if kind not in _COUNTS:
+        known = ", ".join(_COUNTS)
+        raise InputError("malformed-op", f"expected a kind of {known}; got '{kind}'")
+    names = read_attribute(facts, "functions", Symbols)
+    if not names or len(names) != (_COUNTS[kind] or len(names)):
+        count = _COUNTS[kind] or "one or more"
+        raise InputError(
+            "malformed-op", f"expected {count} functions of a {kind}; got {len(names)}"
+        )
+    if kind == "switch":
+        return Switch(names)
+    carries = _read_count(facts, "carries")
+    if kind == "while":
+        return While(names, carries)
+    length = read_attribute(facts, "length", Sizes)
+    if len(length) != 1:
+        raise InputError("malformed-op", f"expected one length; got {length}")
+    scanned, reverse = (
+        _read_count(facts, "scanned"),
+        read_attribute(facts, "reverse", Bool),
+    )
+    return Scan(names, carries, scanned, length[0], reverse)
+
+
+# kind → how many functions it runs, None for any number
+_COUNTS = {"switch": None, "while": 2, "scan": 1}
+
+
+def _read_count(facts: Any, name: str) -> int:
+    count: int = read_attribute(facts, name, Int)
+    if count < 0:
+        raise InputError("malformed-op", f"expected {name} of 0 or more; got {count}")
+    return count
+
+
+def verify(module: Any) -> None:
+    """Refuse control flow whose functions are missing or do not fit.
+
+    Raises:
+        InputError: it names the function and what it should take or return.
+    """
+    known = functions.functions_of(module)
+    for name, function in known.items():
+        try:
+            control = control_of(function)
+            if control is not None:
+                _require_fit(control, function, known)
+        except InputError as error:
+            raise InputError(error.code, f"'{name}': {error.message}") from error
+
+
+def _require_fit(control: Control, function: Any, known: Mapping[str, Any]) -> None:
+    missing = [other for other in control.functions if other not in known]
+    if missing:
+        raise InputError(
+            "unknown-function",
+            f"it runs '{missing[0]}', which the module does not have",
+        )
+    parts = [functions.signature(known[other]) for other in control.functions]
+    taken, returned = control.signature(parts)
+    inputs, outputs = functions.signature(function)
+    require_same("it takes", taken, inputs)
+    require_same("it returns", returned, outputs)

@@ -1,0 +1,103 @@
+"""What all control flow is made with: its call, and the parts of its operands."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects import functions
+from aotc.dialects.attributes import (
+    Str,
+    Symbols,
+)
+from aotc.dialects.functions import Values, call, types_of
+from aotc.dialects.types import Shape, Tensor, evaluate_size
+from aotc.errors import InputError
+from aotc.mlir import ir
+
+CONTROL = "graph.control"
+
+Call = Callable[[str, Values], Values]
+Types = list[Tensor]
+
+
+def invoke(control: Any, operands: Sequence[Any]) -> Values:
+    """Call `control` at the insertion point; returns its results."""
+    known = functions.functions_of(functions.current_module())
+    parts = [functions.signature(known[name]) for name in control.functions]
+    inputs, outputs = control.signature(parts)
+    require_same(f"the {control.kind} takes", inputs, types_of(operands))
+    facts = {
+        "kind": Str.encode(control.kind),
+        "functions": Symbols.encode(control.functions),
+        **control.facts(),
+    }
+    name = f"{functions.name_of(functions.current_function())}.{control.kind}"
+    attributes = {CONTROL: ir.DictAttr.get(facts)}
+    return call(functions.declare(name, inputs, outputs, attributes), operands)
+
+
+def split(values: Sequence[Any], *ends: int) -> list[list[Any]]:
+    """`values` cut at `ends`, which rise."""
+    bounds = [0, *ends, len(values)]
+    return [list(values[a:z]) for a, z in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def positions(marks: Sequence[bool], first: int = 0) -> tuple[int, ...]:
+    """Where the marks are, counted from `first`."""
+    return tuple(first + index for index, mark in enumerate(marks) if mark)
+
+
+def float_positions(kinds: Types) -> list[int]:
+    """Which of the types have derivatives."""
+    return [i for i, kind in enumerate(kinds) if dtypes.is_float(kind.dtype)]
+
+
+def active(tangents: Values, first: int = 0) -> tuple[tuple[int, ...], Values]:
+    """The positions of those that are not zero, counted from `first`, and them."""
+    wrt = positions([d is not None for d in tangents], first)
+    return wrt, [d for d in tangents if d is not None]
+
+
+def tangent_or_zero(b: Any, value: Any, tangent: Any) -> Any:
+    """The tangent of `value`; zeros for None."""
+    return b.full_like(value, 0.0) if tangent is None else tangent
+
+
+def select_each(b: Any, mask: Any, taken: Values, other: Values) -> Values:
+    """Rows of `taken` where the mask of the leading axis holds, else of `other`."""
+    chosen = []
+    for x, y in zip(taken, other, strict=True):
+        shape = Tensor.of(x).shape
+        wide = b.broadcast(mask, shape=shape, axes=(0,))
+        chosen.append(b.select(wide, x, y))
+    return chosen
+
+
+def swap_axes(b: Any, x: Any) -> Any:
+    """The first two axes in the other order."""
+    rank = Tensor.of(x).rank
+    return b.transpose(x, permutation=(1, 0, *range(2, rank)))
+
+
+def shape_of(shape: Shape, symbols: Sequence[int]) -> tuple[int, ...]:
+    """The shape, with numbers for its symbols."""
+    return tuple(evaluate_size(size, symbols) for size in shape)
+
+
+def require_count(name: str, count: int, most: int) -> None:
+    if count > most:
+        raise InputError(
+            "malformed-op", f"expected {name} of up to {most}; got {count}"
+        )
+
+
+def require_same(what: str, expected: Types, got: Types) -> None:
+    if expected != got:
+        raise InputError(
+            "control-mismatch",
+            f"{what} {listed(got)}; expected {listed(expected)}",
+        )
+
+
+def listed(kinds: Types) -> str:
+    return f"({', '.join(map(str, kinds))})"

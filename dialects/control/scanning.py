@@ -1,0 +1,262 @@
+"""`Scan`: a function for each element along the leading axis of its operands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects import functions
+from aotc.dialects.attributes import (
+    Bool,
+    Int,
+    Sizes,
+)
+from aotc.dialects.batching import all_spread
+from aotc.dialects.control.parts import (
+    Call,
+    Types,
+    active,
+    float_positions,
+    invoke,
+    positions,
+    require_count,
+    require_same,
+    shape_of,
+    split,
+    swap_axes,
+    tangent_or_zero,
+)
+from aotc.dialects.functions import Values, call, define, types_of
+from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.stacks import Stack
+from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
+from aotc.dialects.types import Size, evaluate_size
+from aotc.mlir import arith, ir, scf
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The body for each element along the leading axis of the scanned values.
+
+    Takes the carried values, the scanned values, then captures. The body takes the
+    carried values, one element of each scanned value and the captures; it returns the
+    carried values and what is to be stacked. Returns the last carried values and the
+    stacks. With `reverse`, elements come and are stacked from the last to the first.
+    """
+
+    kind: ClassVar[str] = "scan"
+    functions: tuple[str]
+    carries: int
+    scanned: int
+    length: Size
+    reverse: bool
+
+    def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
+        """The types that it takes and returns, given those of the body."""
+        ((inputs, outputs),) = parts
+        require_count("carries", self.carries, len(inputs))
+        require_count("scanned", self.scanned, len(inputs) - self.carries)
+        carried, each, captures = self._split(inputs)
+        last, stacked = split(outputs, self.carries)
+        require_same("the body returns", carried, last)
+        whole = [with_leading(kind, self.length) for kind in each]
+        stacks = [with_leading(kind, self.length) for kind in stacked]
+        return [*carried, *whole, *captures], [*last, *stacks]
+
+    def _split(self, values: Sequence[Any]) -> list[list[Any]]:
+        return split(values, self.carries, self.carries + self.scanned)
+
+    def evaluate(
+        self, run: Call, arrays: Values, symbols: Sequence[int], results: Types
+    ) -> Values:
+        """A Python loop."""
+        carried, whole, captures = self._split(arrays)
+        count = evaluate_size(self.length, symbols)
+        stacks = [
+            np.zeros(shape_of(kind.shape, symbols), dtypes.to_numpy(kind.dtype))
+            for kind in results[self.carries :]
+        ]
+        for number in reversed(range(count)) if self.reverse else range(count):
+            each = [x[number] for x in whole]
+            found = run(self.functions[0], [*carried, *each, *captures])
+            carried, stacked = split(found, self.carries)
+            for stack, element in zip(stacks, stacked, strict=True):
+                stack[number] = element
+        return [*carried, *stacks]
+
+    def jvp(self, b: Any, op: Any, tangents: Values) -> Values:
+        """Tangents are carried, scanned and captured beside their values."""
+        body = self.functions[0]
+        inputs, outputs = functions.signature(functions.find(body))
+        carried, each, captures = self._split(inputs)
+        smooth = float_positions(carried)
+        known = self._split(tangents)
+        xs, xs_given = active(known[1], self.carries)
+        captured, captured_given = active(known[2], self.carries + self.scanned)
+        slopes = [tangent_or_zero(b, op.operands[i], tangents[i]) for i in smooth]
+        parts = [
+            carried,
+            [inputs[i] for i in smooth],
+            each,
+            [inputs[i] for i in xs],
+            captures,
+            [inputs[i] for i in captured],
+        ]
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        order = [0, 2, 4, 1, 3, 5]
+
+        def step(values: Values) -> Values:
+            groups = split(values, *ends[:-1])
+            derivative = derive(Jvp(body, (*smooth, *xs, *captured)))
+            found = call(derivative, [v for i in order for v in groups[i]])
+            primal, tangent = split(found, len(outputs))
+            last, stacked = split(primal, self.carries)
+            dlast, dstacked = split(tangent, len(smooth))
+            return [*last, *dlast, *stacked, *dstacked]
+
+        kinds = [kind for part in parts for kind in part]
+        loop = Scan(
+            (define(f"{body}.step", kinds, step),),
+            self.carries + len(smooth),
+            self.scanned + len(xs),
+            self.length,
+            self.reverse,
+        )
+        first, whole, rest = self._split(list(op.operands))
+        operands = [*first, *slopes, *whole, *xs_given, *rest, *captured_given]
+        _, dlast, stacks = split(invoke(loop, operands), self.carries, loop.carries)
+        return [*dlast, *stacks[len(outputs) - self.carries :]]
+
+    def vjp(self, b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+        """A scan backwards, over the carried values that each step began with.
+
+        They are saved by a scan that takes the place of `op`; each step is computed
+        again for its derivative. The cotangents of captures add up along the way.
+        """
+        saved = self._saving(op)
+        body = self.functions[0]
+        inputs, outputs = functions.signature(functions.find(body))
+        carried, each, captures = self._split(inputs)
+        smooth = float_positions(carried)
+        xs = [i for i in wanted if self.carries <= i < self.carries + self.scanned]
+        captured = [i for i in wanted if i >= self.carries + self.scanned]
+        stacked = floats(outputs[self.carries :])
+        parts = [
+            [inputs[i] for i in smooth],
+            [inputs[i] for i in captured],
+            carried,
+            each,
+            stacked,
+            captures,
+        ]
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+
+        def step(values: Values) -> Values:
+            dcarried, totals, before, element, dstacked, rest = split(
+                values, *ends[:-1]
+            )
+            derivative = derive(Vjp(body, (*smooth, *xs, *captured)))
+            found = call(derivative, [*before, *element, *rest, *dcarried, *dstacked])
+            found = found[len(outputs) :]
+            new, dxs, more = split(found, len(smooth), len(smooth) + len(xs))
+            return [*new, *map(b.add, totals, more), *dxs]
+
+        kinds = [kind for part in parts for kind in part]
+        loop = Scan(
+            (define(f"{body}.back", kinds, step),),
+            len(smooth) + len(captured),
+            self.carries + self.scanned + len(stacked),
+            self.length,
+            not self.reverse,
+        )
+        dlast, dstacks = split([dy for dy in dys if dy is not None], len(smooth))
+        _, whole, rest = self._split(list(op.operands))
+        zeros = [b.full(inputs[i], 0.0) for i in captured]
+        results = invoke(loop, [*dlast, *zeros, *saved, *whole, *dstacks, *rest])
+        found = dict(zip([*smooth, *captured, *xs], results, strict=True))
+        return [found[i] for i in wanted]
+
+    def _saving(self, op: Any) -> Values:
+        """Replace `op` by a scan that also stacks the values each step begins with."""
+        body = self.functions[0]
+        inputs, outputs = functions.signature(functions.find(body))
+
+        def step(values: Values) -> Values:
+            return [*call(body, values), *values[: self.carries]]
+
+        with functions.before(op):
+            name = define(f"{body}.saving", inputs, step)
+            loop = Scan((name,), self.carries, self.scanned, self.length, self.reverse)
+            results = invoke(loop, list(op.operands))
+        for old, new in zip(op.results, results, strict=False):
+            old.replace_all_uses_with(new)
+        return results[len(outputs) :]
+
+    def batch(
+        self, b: Any, op: Any, operands: Values, batched: Sequence[bool], size: Size
+    ) -> Values:
+        """Over a batched body; what is scanned keeps its axis in front."""
+        body = self.functions[0]
+        carried, whole, captures = self._split(operands)
+        kept = [True] * self.carries + list(batched[self.carries :])
+        each = derive(Batch(body, positions(kept), size))
+        loop = Scan((each,), self.carries, self.scanned, self.length, self.reverse)
+        first = all_spread(b, carried, batched[: self.carries], size)
+        swapped = [
+            swap_axes(b, x) if has else x
+            for x, has in zip(whole, kept[self.carries :], strict=False)
+        ]
+        last, stacks = split(invoke(loop, [*first, *swapped, *captures]), self.carries)
+        return [*last, *(swap_axes(b, stack) for stack in stacks)]
+
+    def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
+        """scf.for over slices, which writes the stacks; Note [loop buffers]."""
+        carried, whole, captures = self._split(operands)
+        _, xs, _ = self._split(types_of(op.operands))
+        stacks = types_of(op.results)[self.carries :]
+        count = low.size(self.length)
+        built = [Stack(low, kind) for kind in stacks]
+        start = [foreign.apart(x) for x in carried]  # Note [what loops start from]
+        loop = scf.ForOp(low.index(0), count, low.index(1), start)
+        with ir.InsertionPoint(loop.body):
+            place = loop.induction_variable
+            if self.reverse:
+                place = arith.subi(low.size(self.length - 1), place)
+            now = list(loop.inner_iter_args)
+            each = [
+                low.element(x, kind, place) for x, kind in zip(whole, xs, strict=True)
+            ]
+            found = inline(self.functions[0], [*now, *each, *captures])
+            new, stacked = split(found, self.carries)
+            for stack, part in zip(built, stacked, strict=True):
+                stack.write(part, place)
+            scf.YieldOp(new)
+        return [*loop.results, *(stack.end() for stack in built)]
+
+    def facts(self) -> dict[str, Any]:
+        """How the arguments are divided, how long it is and in which direction."""
+        return {
+            "carries": Int.encode(self.carries),
+            "scanned": Int.encode(self.scanned),
+            "length": Sizes.encode((self.length,)),
+            "reverse": Bool.encode(self.reverse),
+        }
+
+
+def scan(
+    body: functions.Body,
+    carried: Values,
+    scanned: Values,
+    captures: Values,
+    length: Size,
+    reverse: bool = False,
+) -> Values:
+    """A `Scan` whose body is written by a Python function of its operands."""
+    each = [kind.with_shape(kind.shape[1:]) for kind in types_of(scanned)]
+    kinds = [*types_of(carried), *each, *types_of(captures)]
+    here = functions.name_of(functions.current_function())
+    name = define(f"{here}.body", kinds, body)
+    loop = Scan((name,), len(carried), len(scanned), length, reverse)
+    return invoke(loop, [*carried, *scanned, *captures])

@@ -1,0 +1,97 @@
+"""`Switch`: one of several functions, by an index."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from aotc.dialects.control.parts import (
+    Call,
+    Types,
+    active,
+    invoke,
+    positions,
+    require_same,
+    select_each,
+)
+from aotc.dialects.functions import Values, call, types_of
+from aotc.dialects.transform import Batch, Jvp, Vjp, derive
+from aotc.dialects.types import Size, Tensor, lowered_type
+from aotc.mlir import arith, ir, scf, tensor
+
+
+@dataclass(frozen=True)
+class Switch:
+    """The branch that the index names; the first or last one if it is out of range.
+
+    Takes an i32 scalar, then what every branch takes; returns what they return.
+    """
+
+    kind: ClassVar[str] = "switch"
+    functions: tuple[str, ...]
+
+    def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
+        """The types that it takes and returns, given those of the branches."""
+        inputs, outputs = parts[0]
+        for number, part in enumerate(parts[1:], 1):
+            require_same(f"branch {number} takes", inputs, part[0])
+            require_same(f"branch {number} returns", outputs, part[1])
+        return [Tensor((), "i32"), *inputs], outputs
+
+    def evaluate(self, run: Call, arrays: Values, *_: Any) -> Values:
+        """One branch."""
+        index = min(max(int(arrays[0]), 0), len(self.functions) - 1)
+        return run(self.functions[index], arrays[1:])
+
+    def jvp(self, b: Any, op: Any, tangents: Values) -> Values:
+        """A switch over the tangents of the branches."""
+        wrt, given = active(tangents[1:])
+        branches = [derive(Jvp(name, wrt)) for name in self.functions]
+        results = invoke(Switch(tuple(branches)), [*op.operands, *given])
+        return results[len(op.results) :]
+
+    def vjp(self, b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+        """A switch over the cotangents of the branches."""
+        wrt = tuple(index - 1 for index in wanted)
+        branches = tuple(derive(Vjp(name, wrt)) for name in self.functions)
+        given = [dy for dy in dys if dy is not None]
+        results = invoke(Switch(branches), [*op.operands, *given])
+        return results[len(op.results) :]
+
+    def batch(
+        self, b: Any, op: Any, operands: Values, batched: Sequence[bool], size: Size
+    ) -> Values:
+        """Over batched branches; with an index for each, all branches and a choice."""
+        index, *rest = operands
+        wrt = positions(batched[1:])
+        branches = tuple(derive(Batch(name, wrt, size)) for name in self.functions)
+        if not batched[0]:
+            return invoke(Switch(branches), operands)
+        chosen = call(branches[0], rest)
+        for number, branch in enumerate(branches[1:], 1):
+            reached = b.compare(index, b.full_like(index, number), direction="ge")
+            chosen = select_each(b, reached, call(branch, rest), chosen)
+        return chosen
+
+    def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
+        """A chain of scf.if, one for each branch but the last."""
+        index = tensor.extract(operands[0], [])
+        return self._lower_from(0, low, op, index, operands[1:], inline)
+
+    def _lower_from(
+        self, number: int, low: Any, op: Any, index: Any, rest: Values, inline: Call
+    ) -> Values:
+        if number == len(self.functions) - 1:
+            return inline(self.functions[number], rest)
+        bound = low.scalar("i32", number)
+        here = arith.cmpi(arith.CmpIPredicate.sle, index, bound)
+        results = [lowered_type(kind) for kind in types_of(op.results)]
+        branch = scf.IfOp(here, results, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            scf.YieldOp(inline(self.functions[number], rest))
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(self._lower_from(number + 1, low, op, index, rest, inline))
+        return list(branch.results)
+
+    def facts(self) -> dict[str, Any]:
+        """Attributes beside the functions: none."""
+        return {}
