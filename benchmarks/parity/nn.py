@@ -1,28 +1,20 @@
-"""How many functions of aotc.nn agree with PyTorch's and JAX's, on many settings.
+"""aotc.nn against PyTorch, JAX and Optax, on many settings.
 
-    pip install -e '.[compiler]' torch jax optax && python benchmarks/nn_parity.py
-
-Both sides get the same random f32 arrays. Two results agree when no element differs by
-more than 2e-5 of the larger of 1 and the peer's. One row per function: how many
-settings agree, and the largest difference. Exits with 1 if any does not.
+Both sides get the same random f32 arrays.
 """
 
-import argparse
 import itertools
-import sys
-from collections import defaultdict
+from collections.abc import Iterator
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
+from agreement import Compared
 
-import aotc.numpy as anp
 from aotc import nn
 
-TOLERANCE = 2e-5
 rng = np.random.default_rng(0)
 t = torch.from_numpy
 
@@ -404,38 +396,13 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def difference(ours, theirs):
-    """The largest difference, relative to the larger of 1 and the peer's element."""
-    if isinstance(theirs, torch.Tensor):
-        theirs = theirs.detach().numpy()
-    ours = np.asarray(anp.asarray(ours), "f8")
-    theirs = np.asarray(theirs, "f8")
-    if ours.shape != theirs.shape:
-        return np.inf
-    error = np.abs(ours - theirs) / np.maximum(1, np.abs(theirs))
-    return np.max(np.where(ours == theirs, 0, error), initial=0)
-
-
-def main():
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="functions whose name contains this")
-    only = parser.parse_args().only
-    found = defaultdict(list)
-    with jax.default_matmul_precision("highest"):
-        for name, ours, theirs in itertools.chain(*(family() for family in FAMILIES)):
-            if only in name:
-                found[name].append(difference(ours, theirs))
-    print(f"{'function':34}{'agree':>6}{'of':>6}{'largest difference':>22}")
-    for name, errors in found.items():
-        agree = sum(error <= TOLERANCE for error in errors)
-        print(f"{name:34}{agree:6}{len(errors):6}{max(errors):22.1e}")
-    total = list(itertools.chain(*found.values()))
-    agree = sum(error <= TOLERANCE for error in total)
-    print(f"{'all ' + str(len(found)):34}{agree:6}{len(total):6}{max(total):22.1e}")
-    return int(agree < len(total))
-
-
-if __name__ == "__main__":
-    assert jnp.ones(1).dtype == np.float32
-    sys.exit(main())
+def compared() -> Iterator[Compared]:
+    """All settings, one after the other."""
+    for family in FAMILIES:
+        for number, (name, ours, theirs) in enumerate(family()):
+            library = type(theirs).__module__.partition(".")[0]
+            peer = "jax" if library.startswith("jax") else "torch"
+            setting = f"{family.__name__} {number}"
+            yield Compared(
+                "function", f"nn.{name}", setting, peer, "network", ours, theirs
+            )

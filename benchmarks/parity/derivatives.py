@@ -1,0 +1,169 @@
+"""Derivatives of the public functions, and vmap, against JAX's, in f64.
+
+Each smooth setting becomes a scalar function of its f64 arguments: the sum of its float
+results, each element with a weight of its own. Reverse mode gives the gradient by every
+argument, forward mode the derivative along one direction. Both are functions of the
+graph, which the reference evaluates: nothing is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from agreement import Compared, asked, leaves
+from functions import all_settings, full_name, ours_of, peer_of
+from settings import Setting
+
+import aotc
+import aotc.numpy as anp
+from aotc import dtypes, reference
+from aotc.fft import Complex
+from aotc.frontends.assembly import trace
+from aotc.passes import run_passes
+
+# How many settings of each function are differentiated and mapped.
+MOST = 3
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A setting as a function of its f64 arguments alone."""
+
+    setting: Setting
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The f64 arguments."""
+        return [x for x in self._parts[0] if _is_double(x)]
+
+    @property
+    def _parts(self) -> tuple[list[Any], Any]:
+        given = (self.setting.args, self.setting.kwargs)
+        return jax.tree.flatten(given, is_leaf=lambda x: x is None)
+
+    def results(self, function: Callable[..., Any], inputs: Any) -> Any:
+        """What a function gives of other inputs."""
+        parts, structure = self._parts
+        rest = iter(inputs)
+        parts = [next(rest) if _is_double(x) else x for x in parts]
+        args, kwargs = jax.tree.unflatten(structure, parts)
+        return function(*args, **kwargs)
+
+    def weighted(self, of: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The sum of the float results, weighted; `of` is the library to compute in."""
+
+        def scalar(*inputs):
+            parts = [
+                part for y in _flat(self.results(function, inputs)) for part in _real(y)
+            ]
+            floats = [part for part in parts if _is_float(part)]
+            terms = (of.sum(y * _weights(y.shape)) for y in floats)
+            return sum(terms, start=of.zeros((), np.float64))
+
+        return scalar
+
+
+def _is_double(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype == np.float64
+
+
+def _is_float(y: Any) -> bool:
+    return dtypes.is_float(dtypes.canonical(y.dtype))
+
+
+def _flat(tree: Any) -> list[Any]:
+    if isinstance(tree, (tuple, list)) and not isinstance(tree, Complex):
+        return [leaf for part in tree for leaf in _flat(part)]
+    return [tree]
+
+
+def _real(y: Any) -> list[Any]:
+    is_complex = (
+        isinstance(y, Complex) or isinstance(y, jax.Array) and jnp.iscomplexobj(y)
+    )
+    return [y.real, y.imag] if is_complex else [y]
+
+
+def _weights(shape: tuple[int, ...]) -> Any:
+    return np.random.default_rng(len(shape)).uniform(0.5, 1.5, shape)
+
+
+def evaluated(function: Callable[..., Any], inputs: list[Any]) -> Any:
+    """The results of a traced function, transformations and all, by the reference."""
+
+    @aotc.entry(xs=[aotc.Spec(x.shape, x.dtype) for x in inputs])
+    def entry(xs):
+        return function(*xs)
+
+    program = trace([entry], {})
+    run_passes(program.module, ["autodiff", "inline"])
+    results = reference.evaluate(program.module, "entry", inputs)
+    return program.entries[0].output_tree.unflatten(results)
+
+
+def compared() -> Iterator[Compared]:
+    """The first settings of every function that JAX has, too."""
+    seen: dict[str, int] = {}
+    for setting in all_settings():
+        name = full_name(setting)
+        scalar = Scalar(setting)
+        found = peer_of(setting, "jax")
+        if found is None or not setting.smooth or not scalar.inputs:
+            continue
+        if not any(x.size for x in scalar.inputs) or not _has_floats(setting):
+            continue
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] <= MOST:
+            yield from _derivatives(scalar, name, found[1])
+        if seen[name] == 1:
+            yield from _mapped(scalar, name, found[1])
+
+
+def _has_floats(setting: Setting) -> bool:
+    ours = ours_of(setting)(*setting.args, **setting.kwargs)
+    return any(y.dtype.kind in "fc" for y in map(np.asarray, leaves(ours)))
+
+
+def _derivatives(scalar: Scalar, name: str, theirs: Any) -> Iterator[Compared]:
+    setting, inputs = scalar.setting, scalar.inputs
+    places = tuple(range(len(inputs)))
+    tangents = [_weights(x.shape) - 1 for x in inputs]
+    ours = scalar.weighted(anp, ours_of(setting))
+    theirs = scalar.weighted(jnp, theirs)
+    kind = "iterated" if setting.kind == "iterated" else "accumulated"
+
+    def rules(library, function):
+        return lambda *xs: (
+            library.grad(function, places)(*xs),
+            library.jvp(function, xs, tuple(tangents))[1],
+        )
+
+    found = evaluated(rules(aotc, ours), inputs)
+    wanted, refusal = asked("jax", jax.jit(rules(jax, theirs)), *inputs)
+    wanted = wanted or (None, None)
+    for part, mine, other in zip(("grad", "jvp"), found, wanted, strict=True):
+        yield Compared(part, name, str(setting), "jax", kind, mine, other, refusal)
+
+
+def _mapped(scalar: Scalar, name: str, theirs: Any) -> Iterator[Compared]:
+    """Each element of a stack of inputs; the second is the first, a little larger."""
+    setting = scalar.setting
+    stacks = [np.stack([x, 1.01 * x]) for x in scalar.inputs]
+
+    def each(library, function):
+        def results(*xs):
+            found = _flat(scalar.results(function, xs))
+            return [part for y in found for part in _real(y)]
+
+        return library.vmap(results)
+
+    found = evaluated(each(aotc, ours_of(setting)), stacks)
+    wanted, refusal = asked("jax", jax.jit(each(jax, theirs)), *stacks)
+    yield Compared(
+        "vmap", name, str(setting), "jax", setting.kind, found, wanted, refusal
+    )

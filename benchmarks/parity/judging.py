@@ -1,0 +1,53 @@
+"""Runs a part of the comparison, and judges its results by limits and exceptions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import derivatives
+import functions
+import nn
+import ops
+import transformations
+from accepted import reason
+from agreement import Compared
+
+PARTS: dict[str, Callable[[], Iterator[Compared]]] = {
+    "functions": functions.compared,  # the longest first: parts run side by side
+    "ops": ops.compared,
+    "derivatives": derivatives.compared,
+    "transformations": transformations.compared,
+    "nn": nn.compared,
+}
+VERDICTS = ("agree", "accepted", "differ", "refused")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a comparison, without its arrays."""
+
+    part: str
+    name: str
+    setting: str
+    peer: str
+    kind: str
+    refusal: str
+    verdict: str
+    difference: float
+
+
+def judge(part: str, only: str) -> list[Judged]:
+    """The verdicts on all settings of a part whose names contain `only`."""
+    warnings.simplefilter("ignore")
+    return [_judged(each) for each in PARTS[part]() if only in each.name]
+
+
+def _judged(each: Compared) -> Judged:
+    verdict, difference = "refused", 0.0
+    if not each.refusal:
+        why, difference = reason(each), each.difference
+        verdict = "differ" if why is None else "accepted" if why else "agree"
+    told = (each.part, each.name, each.setting, each.peer, each.kind, each.refusal)
+    return Judged(*told, verdict, difference)
