@@ -7,6 +7,7 @@ sides, and quotients within a sum also by the fractions that they are rounded fr
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from aotc.dialects.affine import (
@@ -18,7 +19,7 @@ from aotc.dialects.affine import (
     is_number,
     simplified,
 )
-from aotc.dialects.symbols import symbol_bounds
+from aotc.dialects.symbols import Contract, current_contracts, symbol_bounds
 from aotc.mlir import ir
 
 Number = int | float | Fraction
@@ -31,6 +32,11 @@ def bounds(expr: Expr) -> Bounds:
 
 
 def _least(expr: Expr) -> Number:
+    return _least_under(expr, current_contracts())
+
+
+@lru_cache(maxsize=1 << 14)  # quotients within quotients are asked for again and again
+def _least_under(expr: Expr, _: tuple[Contract, ...]) -> Number:
     found = extremum(expr)
     if found is not None:
         kind, a, b = found

@@ -51,9 +51,14 @@ def known_contracts(contracts: Sequence[Contract]) -> Iterator[None]:
         _known.pop()
 
 
+def current_contracts() -> tuple[Contract, ...]:
+    """The contracts of the symbols, as far as they are known."""
+    return tuple(_known[-1]) if _known else ()
+
+
 def contract_of(position: int) -> Contract | None:
     """The contract of symbol number `position`, where it is known."""
-    known = _known[-1] if _known else ()
+    known = current_contracts()
     return known[position] if position < len(known) else None
 
 
