@@ -53,10 +53,14 @@ def refused(model, body, lines=1):
             "use aotc.numpy.mean",
         ),
         ("return numpy.stack([x, x])", "own 'stack'", "use aotc.numpy.stack"),
-        ("return numpy.unique(x)", "own 'unique'", "aotc.numpy has no such function"),
         (
-            "return numpy.union1d(x, x)",
-            "own 'union1d'",
+            "return numpy.setxor1d(x, x)",
+            "own 'setxor1d'",
+            "aotc.numpy has no such function",
+        ),
+        (
+            "return numpy.packbits(x)",
+            "own 'packbits'",
             "aotc.numpy has no such function",
         ),
         ("return numpy.add.reduce(x)", "own 'add'", "use aotc.numpy.add"),
