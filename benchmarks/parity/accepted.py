@@ -47,11 +47,11 @@ ACCEPTED = [
     Accepted("lgamma|special.(gammaln|betaln)", "jax", "fewer digits", 32),
     Accepted("polygamma|special.(digamma|psi)", "jax", "fewer digits", 16),
     Accepted(
-        "special.(digamma|psi)", "scipy|torch", "fewer digits close to poles", 32
+        "special.(digamma|psi)", "scipy|torch", "loses digits close to poles", 512
     ),
     Accepted("special.polygamma", "torch", "f64 trigamma to 9 digits", 2e6),
     Accepted("special.log_ndtr", "jax", "a logarithm of almost 1 above 0", 256),
-    Accepted("special.ndtr", "torch", "1 + erf cancels below 0", 128),
+    Accepted("special.ndtr", "torch|jax", "1 + erf cancels below 0", 128),
     Accepted("remainder", "jax", "XLA flushes denormals", settings="^2_f32"),
     # ---- ours is less exact
     Accepted("special.log_ndtr", "scipy", "log1p of a rounded ndtr at 3, in f32", 5),

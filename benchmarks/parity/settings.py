@@ -180,7 +180,7 @@ def several() -> Iterator[Setting]:
         values = edges({"f4": "f32", "f8": "f64"}[dtype])
         yield Setting("numpy", "nan_to_num", (values,), smooth=False)
         instead = {"nan": 1.0, "posinf": 2.0, "neginf": -3.0}
-        yield Setting("numpy", "nan_to_num", (values,), instead, smooth=False)  # fmt: skip
+        yield Setting("numpy", "nan_to_num", (values,), instead, smooth=False)
         x1, x2 = (part.ravel() for part in np.meshgrid(values, values))
         for name, equal_nan in itertools.product(
             ("isclose", "allclose"), (False, True)
