@@ -17,7 +17,8 @@ def ops(form: str) -> None:
     """List the ops of the graph dialect and the rules that each has.
 
     A rule is `yes`, or the reason why the op has none. The targets are `all`, or those
-    that are known not to compile the op on some of its dtypes.
+    that are known not to compile the op on some of its dtypes. In mixed precision an op
+    computes in the lower one, in f32, or follows its operands.
     """
     from aotc import dialects
 
@@ -34,11 +35,12 @@ def _cells(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
             row["family"],
             *(row["rules"].get(rule, "") for rule in rules),
             _targets(row["missing"]),
+            row["precision"],
             " ".join(row["dtypes"]),
         ]
         for row in rows
     ]
-    return ["op", "family", *rules, "targets", "dtypes"], lines
+    return ["op", "family", *rules, "targets", "precision", "dtypes"], lines
 
 
 def _targets(missing: dict[str, list[str]]) -> str:
@@ -54,7 +56,7 @@ def _text(rows: list[dict[str, Any]]) -> str:
     header, lines = _cells(rows)
     notes: dict[str, int] = {}
     for line in lines:
-        for column in range(2, len(header) - 1):
+        for column in range(2, len(header) - 2):
             if line[column] not in ("yes", "all", ""):
                 number = notes.setdefault(line[column], len(notes) + 1)
                 line[column] = f"[{number}]"

@@ -56,6 +56,7 @@ def _row(name: str, op: type[GraphOp]) -> dict[str, Any]:
         "family": op.family,
         "formula": " ".join(doc.split()),
         "why": op.why,
+        "precision": op.precision,
         "dtypes": list(op.dtypes),
         "missing": {family: list(ops) for family, ops in limits_of(name).items()},
         "rules": rules,

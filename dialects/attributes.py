@@ -93,6 +93,14 @@ class Sizes(Attribute):
     decode = staticmethod(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
 
 
+class OneSize(Attribute):
+    """A size that may be symbolic."""
+
+    mlir = ir.AffineMapAttr
+    encode = staticmethod(lambda value: Sizes.encode((value,)))
+    decode = staticmethod(lambda attr: Sizes.decode(attr)[0])
+
+
 class Symbol(Attribute):
     """The name of a function."""
 

@@ -76,6 +76,11 @@ def NOT_DIFFERENTIABLE(why: str) -> Reason:  # noqa: N802 - reads like the const
     return Reason("not-differentiable", why)
 
 
+# What mixed precision does with the f32 operands of an op: computes in the cheaper
+# dtype; keeps f32, for range or digits; or does what the op before did.
+LOW, WIDE, FOLLOWS = "low", "f32", "follows"
+
+
 class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     """Base of every op: building, typed attributes, and the generic verifier."""
 
@@ -86,6 +91,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     family = ""
     why = ""
     is_constant = False  # whether differentiation takes the results as constants
+    precision = FOLLOWS  # what mixed precision does with it
     dtypes = dt.FLOATS
     codecs = {}
 

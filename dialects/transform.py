@@ -4,7 +4,8 @@
         attributes {graph.vjp = {of = @loss, wrt = [0]}}
     %loss, %dparams = call @loss.vjp(%params, %x, %dloss)
 
-`Vjp` and `Jvp` are derivatives, `Batch` is the function for each of a stack of inputs.
+`Vjp` and `Jvp` are derivatives, `Batch` is the function for each of a stack of inputs,
+`Precision` the function with cheaper numbers inside.
 
 Note [variadic ops]: IRDL gives one constraint variable to all operands of a variadic
 field and requires them to be of one type. An op over the arguments of another function
@@ -17,7 +18,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from aotc import dtypes
 from aotc.dialects import functions
-from aotc.dialects.attributes import Ints, Sizes
+from aotc.dialects.attributes import (
+    Attribute,
+    Ints,
+    OneSize,
+    Str,
+    Symbol,
+    read_attribute,
+)
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import ir
 
@@ -75,8 +83,33 @@ class Batch(NamedTuple):
         return taken, [with_leading(tensor, self.size) for tensor in outputs]
 
 
-Derived = Vjp | Jvp | Batch
-_KINDS: dict[str, Any] = {"graph.vjp": Vjp, "graph.jvp": Jvp, "graph.batch": Batch}
+class Precision(NamedTuple):
+    """The function `of` with its f32 values in the float dtype `compute` where it may.
+
+    What it takes and returns stays f32; which ops may, they say themselves.
+    """
+
+    of: str
+    compute: str
+
+    def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
+        """The types that it takes and returns: those of `of`."""
+        return inputs, outputs
+
+
+Derived = Vjp | Jvp | Batch | Precision
+_KINDS: dict[str, Any] = {
+    "graph.vjp": Vjp,
+    "graph.jvp": Jvp,
+    "graph.batch": Batch,
+    "graph.precision": Precision,
+}
+_FACTS: dict[str, type[Attribute]] = {
+    "of": Symbol,
+    "wrt": Ints,
+    "size": OneSize,
+    "compute": Str,
+}
 
 
 def floats(types: Sequence[Tensor]) -> Types:
@@ -102,11 +135,8 @@ def derive(derived: Derived) -> str:
     taken, returned = derived.signature(inputs, outputs)
     kind = _kind_of(derived)
     facts = {
-        "of": ir.FlatSymbolRefAttr.get(derived.of),
-        "wrt": Ints.encode(derived.wrt),
+        name: _FACTS[name].encode(value) for name, value in derived._asdict().items()
     }
-    if isinstance(derived, Batch):
-        facts["size"] = Sizes.encode((derived.size,))
     name = f"{derived.of}{kind.removeprefix('graph')}"
     return functions.declare(name, taken, returned, {kind: ir.DictAttr.get(facts)})
 
@@ -124,9 +154,8 @@ def _facts_of(function: Any) -> Derived | None:
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
             facts = ir.DictAttr(function.attributes[kind])
-            of = str(ir.FlatSymbolRefAttr(facts["of"]).value)
-            size = Sizes.decode(facts["size"]) if "size" in facts else ()
-            found: Derived = cls(of, Ints.decode(facts["wrt"]), *size)
+            read = (read_attribute(facts, name, _FACTS[name]) for name in cls._fields)
+            found: Derived = cls(*read)
             return found
     return None
 

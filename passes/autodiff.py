@@ -22,18 +22,23 @@ from aotc.dialects.transform import (
     Batch,
     Derived,
     Jvp,
+    Precision,
     Vjp,
     custom_of,
     derived_of,
 )
 from aotc.mlir import func, ir
 from aotc.passes.inline import clone_body
-from aotc.passes.sweeps import batch, forward, reverse
+from aotc.passes.sweeps import batch, forward, precision, reverse
 
 # writes the body of a transformed function: given the block that begins with the
 # primal function's ops, its arguments and its results
 Sweep = Callable[[Any, Any, list[Any], list[Any]], Sequence[Any]]
 _SWEEPS: dict[type, Sweep] = {Vjp: reverse.sweep, Jvp: forward.sweep}
+
+# the same where the primal function's ops are written anew: given it and the block
+Rewrite = Callable[[Any, Any, Any], Sequence[Any]]
+_REWRITES: dict[type, Rewrite] = {Batch: batch.sweep, Precision: precision.sweep}
 
 
 def run(module: Any) -> bool:
@@ -70,8 +75,8 @@ def _define(module: Any, name: str) -> None:
 
 def _body(derived: Derived, primal: Any, block: Any) -> Sequence[Any]:
     """Write the ops of a transformed function; returns what it returns."""
-    if isinstance(derived, Batch):
-        return batch.sweep(derived, primal, block)
+    if type(derived) in _REWRITES:
+        return _REWRITES[type(derived)](derived, primal, block)
     count = len(primal.entry_block.arguments)
     inputs, given = list(block.arguments)[:count], list(block.arguments)[count:]
     # the return holds the outputs while rules replace the ops that compute them

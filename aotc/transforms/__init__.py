@@ -16,6 +16,7 @@ from aotc.transforms.derivatives import (
 )
 from aotc.transforms.jacobians import hessian, jacfwd, jacrev
 from aotc.transforms.mapping import vmap
+from aotc.transforms.precision import mixed_precision
 
 __all__ = [
     "grad",
@@ -25,6 +26,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "mixed_precision",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -13,7 +13,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Float
 from aotc.dialects.batching import spread
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.samples import Sample, f32
@@ -32,6 +32,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     """
 
     why = "its scores need not be kept for the derivative; kept whole until lowering"
+    precision = LOW
 
     query: Operand[Any]
     key: Operand[Any]

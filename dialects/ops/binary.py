@@ -8,7 +8,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype, require_equal
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.patterns import neutral, splat_of
@@ -174,6 +174,7 @@ class Power(Binary, name="power"):
     """
 
     why = "C's special cases; two partial derivatives that are safe at 0"
+    precision = WIDE
 
     @staticmethod
     def ref(lhs: Any, rhs: Any) -> Any:
@@ -216,6 +217,7 @@ class Hypot(Binary, name="hypot"):
     """y = sqrt(lhs**2 + rhs**2), without overflow; the derivative at 0 is 0."""
 
     why = "no overflow of the squares; a derivative from its own value"
+    precision = WIDE
 
     dtypes = dt.FLOATS
     ref = staticmethod(np.hypot)

@@ -8,7 +8,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
@@ -102,6 +102,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     """y = the same bits as another dtype of equal width."""
 
     why = "bits of a float as an integer, and back"
+    precision = WIDE
 
     x: Operand[Any]
     dtype: Str

@@ -12,7 +12,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import moved
 from aotc.dialects.checks import require_distinct, require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count
@@ -59,6 +59,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     """
 
     why = "all products of matrices; its adjoints are again one"
+    precision = LOW
 
     lhs: Operand[Any]
     rhs: Operand[Any]

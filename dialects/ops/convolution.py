@@ -18,7 +18,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
 from aotc.dialects.batching import all_spread
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.ops.contraction import bilinear_jvp
@@ -39,6 +39,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     """
 
     why = "two adjoints that are convolutions; lowered by its kind"
+    precision = LOW
 
     x: Operand[Any]
     kernel: Operand[Any]

@@ -9,7 +9,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Int
 from aotc.dialects.batching import leading, moved
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.lowering.scans import Monoid, Scan
@@ -35,6 +35,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
         "the common form of running sums and products with a derivative that is "
         "again one"
     )
+    precision = WIDE
 
     a: Operand[Any]
     x: Operand[Any]
@@ -173,6 +174,7 @@ class Cumsum(Cumulative, name="cumsum"):
     """y[i] = the sum of x[j] over j <= i along `axis`; over j >= i if `reverse`."""
 
     why = "log n steps instead of n; its adjoint runs the other way"
+    precision = WIDE
 
     accumulate = staticmethod(np.add.accumulate)
     start, combine = staticmethod(ReduceSum.start), ReduceSum.combine
@@ -198,6 +200,7 @@ class Cumprod(Cumulative, name="cumprod"):
     """y[i] = the product of x[j] over j <= i along `axis`; j >= i if `reverse`."""
 
     why = "log n steps instead of n; a derivative that is right where elements are zero"
+    precision = WIDE
 
     accumulate = staticmethod(np.multiply.accumulate)
     start, combine = staticmethod(ReduceProd.start), ReduceProd.combine
@@ -275,6 +278,7 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
     """y[i] = ln(the sum of e**x[j] over j <= i along `axis`); j >= i if `reverse`."""
 
     why = "no overflow; log n steps instead of n"
+    precision = WIDE
 
     dtypes = dt.FLOATS
     accumulate = staticmethod(np.logaddexp.accumulate)

@@ -9,7 +9,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Float, Int, Ints
 from aotc.dialects.batching import leading, moved
 from aotc.dialects.checks import require_axes, require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.samples import Sample, f32
@@ -99,6 +99,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
     """y = x - max x - ln(the sum of e**(x - max x)) along `axis`."""
 
     why = "no overflow or underflow; a derivative from its own value"
+    precision = WIDE
 
     @staticmethod
     def ref(x: Any, *, axis: int) -> Any:

@@ -9,7 +9,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
 from aotc.dialects.batching import leading, moved
 from aotc.dialects.checks import require_axes, require_dtype
-from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import comparison, is_nan
 from aotc.dialects.samples import Sample, f32, i32
@@ -85,6 +85,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
     """y = the sum over `axes`; 0 for no elements."""
 
     why = "the adjoint of broadcast"
+    precision = WIDE
 
     @staticmethod
     def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
@@ -107,6 +108,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
     """y = the product over `axes`; 1 for no elements."""
 
     why = "a derivative that is right where elements are zero"
+    precision = WIDE
 
     @staticmethod
     def ref(x: Any, *, axes: tuple[int, ...]) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 from aotc.dialects.attributes import Int
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import by_kind
 from aotc.dialects.lowering import error_functions as functions
 from aotc.dialects.lowering import gamma_functions as gamma
@@ -21,6 +21,7 @@ class Erf(Unary, name="erf"):
     """y = erf x, the Gauss error function."""
 
     why = "no elementary form; its derivative is elementary"
+    precision = WIDE
 
     ref = staticmethod(functions.erf_numpy)
 
@@ -36,6 +37,7 @@ class Erfc(Unary, name="erfc"):
     """y = 1 - erf x, exact for large x."""
 
     why = "keeps its digits where 1 - erf(x) has none"
+    precision = WIDE
 
     ref = staticmethod(functions.erfc_numpy)
 
@@ -57,6 +59,7 @@ class Erfinv(Unary, name="erfinv"):
     """y = the inverse of erf on [-1, 1]; NaN outside."""
 
     why = "an inverse; its derivative uses its own value"
+    precision = WIDE
 
     ref = staticmethod(functions.erfinv_numpy)
 
@@ -77,6 +80,7 @@ class Lgamma(Unary, name="lgamma"):
     """y = ln |gamma(x)|; infinite at 0, -1, -2, …"""
 
     why = "no elementary form; reflection belongs inside"
+    precision = WIDE
 
     ref = staticmethod(gamma.lgamma_numpy)
 
@@ -101,6 +105,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
     """
 
     why = "the derivatives of lgamma, of every order"
+    precision = WIDE
 
     x: Operand[Any]
     order: Int

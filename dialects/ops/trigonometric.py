@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
+from aotc.dialects.graph import WIDE
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind
 from aotc.dialects.ops.binary import Binary
@@ -16,6 +17,7 @@ class Sin(Unary, name="sin"):
     """y = sin x (x in radians)."""
 
     why = "elementary function; argument reduction belongs inside"
+    precision = WIDE
 
     ref = staticmethod(np.sin)
 
@@ -31,6 +33,7 @@ class Cos(Unary, name="cos"):
     """y = cos x (x in radians)."""
 
     why = "elementary function; argument reduction belongs inside"
+    precision = WIDE
 
     ref = staticmethod(np.cos)
 
@@ -61,6 +64,7 @@ class Asinh(Unary, name="asinh"):
     """y = arsinh x = ln(x + sqrt(x**2 + 1))."""
 
     why = "no cancellation for negative or large x; a rational derivative"
+    precision = WIDE
 
     ref = staticmethod(np.arcsinh)
 
@@ -82,6 +86,7 @@ class Atan2(Binary, name="atan2"):
         "the quadrant needs both operands; a rational derivative for all inverse "
         "functions"
     )
+    precision = WIDE
 
     dtypes = dt.FLOATS
     ref = staticmethod(np.arctan2)

@@ -7,7 +7,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.patterns import made_by
@@ -119,6 +119,7 @@ class Exp(Unary, name="exp"):
     """y = e**x."""
 
     why = "elementary function; its derivative is its own value"
+    precision = WIDE
 
     ref = staticmethod(np.exp)
 
@@ -134,6 +135,7 @@ class Exp2(Unary, name="exp2"):
     """y = 2**x, exact for whole x."""
 
     why = "exact at whole numbers, which exp(x ln 2) is not"
+    precision = WIDE
 
     ref = staticmethod(np.exp2)
 
@@ -149,6 +151,7 @@ class Expm1(Unary, name="expm1"):
     """y = e**x - 1, exact near 0."""
 
     why = "exact near 0, where exp(x) - 1 has no digits left"
+    precision = WIDE
 
     ref = staticmethod(np.expm1)
 
@@ -164,6 +167,7 @@ class Log(Unary, name="log"):
     """y = ln x; NaN for x < 0."""
 
     why = "elementary function"
+    precision = WIDE
 
     ref = staticmethod(np.log)
 
@@ -184,6 +188,7 @@ class Log1p(Unary, name="log1p"):
     """y = ln(1 + x), exact near 0."""
 
     why = "exact near 0, where log(1 + x) has no digits left"
+    precision = WIDE
 
     ref = staticmethod(np.log1p)
 
@@ -243,6 +248,7 @@ class Cbrt(Unary, name="cbrt"):
     """y = the cube root of x."""
 
     why = "defined for negative x, where a power is not; its derivative uses its value"
+    precision = WIDE
 
     ref = staticmethod(np.cbrt)
 
@@ -263,6 +269,7 @@ class Rsqrt(Unary, name="rsqrt"):
     """y = 1 / sqrt x."""
 
     why = "one instruction on GPUs; the derivative needs no division by a root"
+    precision = WIDE
 
     @staticmethod
     def ref(x: Any) -> Any:

@@ -1,0 +1,42 @@
+"""Mixed precision: cheaper numbers inside of a function, f32 around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc.dialects.transform import Precision
+from aotc.frontends.places import fail
+from aotc.pytree import flatten
+from aotc.transforms.traced import Traced
+
+_CHEAPER = ("bf16", "f16")
+
+
+def mixed_precision(
+    function: Callable[..., Any], compute: str = "bf16"
+) -> Callable[..., Any]:
+    """The function, computed in a cheaper float dtype where that does little harm.
+
+    Products of matrices, convolutions and attention, and what follows from them, are
+    computed in `compute`; exponentials, logarithms, sums and the like in f32: `aotc
+    ops` has the table. Arguments and results keep their dtypes, and so do gradients by
+    them: put it inside of `aotc.grad`. Values of other dtypes than f32 are left alone.
+
+    Args:
+        function: of pytrees of arrays.
+        compute: `bf16` or `f16`; the latter has little range, see
+            `aotc.optim.dynamic_scale`.
+
+    Returns:
+        A function of the same arguments.
+    """
+    if compute not in _CHEAPER:
+        fail("bad-dtype", f"expected compute to be bf16 or f16; got {compute!r}")
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        traced = Traced("mixed_precision", function, *flatten((args, kwargs)))
+        results, _ = traced.apply(Precision(traced.body.name, compute), [])
+        return traced.body.tree.unflatten(results)
+
+    return transformed

@@ -1,0 +1,115 @@
+"""The precision sweep: a function that computes in a cheaper float dtype where it may.
+
+Every op says what it does (`precision`): products of matrices compute in the cheaper
+dtype, ops that need range or digits keep f32, and all others follow their operands.
+Arguments may be rounded, constants take the dtype that they meet, and what an op kept
+in f32 stays so until a product rounds it. (Micikevicius et al., "Mixed precision
+training", 2018, and the op lists of automatic mixed precision since then.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects import functions
+from aotc.dialects.builder import Builder
+from aotc.dialects.control import control_of, invoke
+from aotc.dialects.graph import FOLLOWS, LOW, WIDE, several
+from aotc.dialects.transform import Checkpoint, Precision, annotate, custom_of, derive
+from aotc.dialects.types import Tensor
+from aotc.mlir import func
+
+
+def sweep(derived: Precision, primal: Any, block: Any) -> list[Any]:
+    """Write the ops of `primal` at the insertion point; returns the results.
+
+    Args:
+        derived: which dtype is the cheaper one.
+        primal: the function.
+        block: whose arguments are those of the function being written.
+    """
+    values = _Values(derived.compute)
+    for old, new in zip(primal.entry_block.arguments, block.arguments, strict=True):
+        values.define(old, new, LOW)
+    for op in primal.entry_block.operations:
+        if isinstance(op, func.ReturnOp):
+            return [values.read(value, WIDE) for value in op.operands]
+        with op.location:
+            if isinstance(op, func.CallOp):
+                operands = [values.read(value, WIDE) for value in op.operands]
+                results, kind = _called(op, operands, derived.compute), LOW
+            else:
+                results, kind = _written(op, values)
+        for old, new in zip(op.results, results, strict=True):
+            values.define(old, new, kind)
+    raise AssertionError("a function ends in a return")
+
+
+class _Values:
+    """What stands for each value of the function, in the dtypes it was wanted in."""
+
+    def __init__(self, compute: str) -> None:
+        self.compute = compute
+        self._build = Builder()
+        self._known: dict[tuple[Any, str], Any] = {}
+        self._kinds: dict[Any, str] = {}
+
+    def define(self, old: Any, new: Any, kind: str) -> None:
+        """`new` stands for `old`; the kind says how ops that follow take it."""
+        self._known[old, Tensor.of(new).dtype] = new
+        self._kinds[old] = kind
+
+    def kind(self, old: Any) -> str:
+        """LOW: may be rounded; WIDE: not; FOLLOWS: a constant, takes any dtype."""
+        return self._kinds[old]
+
+    def read(self, old: Any, kind: str) -> Any:
+        """The value for an op that computes in f32, or in the cheaper dtype."""
+        wanted = Tensor.of(old).dtype
+        if wanted == "f32" and kind == LOW:
+            wanted = self.compute
+        if (old, wanted) not in self._known:
+            known = next(new for (of, _), new in self._known.items() if of == old)
+            self._known[old, wanted] = self._build.cast(known, dtype=wanted)
+        return self._known[old, wanted]
+
+
+def _written(op: Any, values: _Values) -> tuple[Sequence[Any], str]:
+    """The op on what stands for its operands; the results, and their kind."""
+    kind = _kind_of(op, values)
+    taken = LOW if kind == LOW else WIDE
+    operands = [values.read(value, taken) for value in op.operands]
+    cls = type(op)
+    return several(cls.build(*operands, **cls.attributes_of(op))), kind
+
+
+def _kind_of(op: Any, values: _Values) -> str:
+    """How an op takes its operands, and others its results."""
+    f32 = [value for value in op.operands if Tensor.of(value).dtype == "f32"]
+    kinds = {values.kind(value) for value in f32}
+    if not f32:  # made of integers, or of nothing; or widened by the model
+        floats = any(dtypes.is_float(Tensor.of(value).dtype) for value in op.operands)
+        return WIDE if floats else LOW if op.operands else FOLLOWS
+    if values.compute not in op.dtypes or op.precision == WIDE:
+        return WIDE
+    if op.precision == LOW:
+        return LOW
+    if kinds == {FOLLOWS}:
+        return FOLLOWS
+    return WIDE if WIDE in kinds else LOW
+
+
+def _called(call: Any, operands: list[Any], compute: str) -> Sequence[Any]:
+    """Control flow and checkpoints of cheaper functions; others' rules stay theirs."""
+    name = functions.callee_of(call)
+    callee = functions.find(name)
+    control = control_of(callee)
+    if control is not None:
+        names = [derive(Precision(each, compute)) for each in control.functions]
+        cheaper: Any = control
+        return invoke(replace(cheaper, functions=tuple(names)), operands)
+    if isinstance(custom_of(callee), Checkpoint):
+        name = derive(Precision(name, compute))
+        annotate(functions.find(name), Checkpoint())
+    return functions.call(name, operands)
