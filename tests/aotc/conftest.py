@@ -305,6 +305,7 @@ CALLS = {
     "transforms.hvp": given(anp.sum, (x,), (y,)),
     "transforms.linearize": given(anp.sin, x),
     "transforms.vmap": given(anp.sin),
+    "transforms.mixed_precision": given(anp.sin),
     "optim.sgd": given(0.1),
     "optim.adam": given(0.1),
 }  # fmt: skip

@@ -137,6 +137,7 @@ def two_ops(monkeypatch: pytest.MonkeyPatch) -> None:
             "rules": {"verify": "yes", "vjp": "yes"},
             "dtypes": ["f32", "f64"],
             "missing": {"vulkan": ["f64"], "vmvx": ["f16", "f64->i32"]},
+            "precision": "f32",
         },
         {
             "op": "graph.iota",
@@ -144,6 +145,7 @@ def two_ops(monkeypatch: pytest.MonkeyPatch) -> None:
             "rules": {"verify": "yes", "vjp": "integer result"},
             "dtypes": ["i32"],
             "missing": {},
+            "precision": "follows",
         },
     ]
     stand_in: Any = SimpleNamespace(matrix=lambda: rows)
@@ -158,9 +160,9 @@ def test_ops_as_text_moves_reasons_into_notes(
     assert main(["ops"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        ["OP", "FAMILY", "VERIFY", "VJP", "TARGETS", "DTYPES"],
-        ["graph.exp", "elementwise", "yes", "yes", "[1]", "f32", "f64"],
-        ["graph.iota", "creation", "yes", "[2]", "all", "i32"],
+        ["OP", "FAMILY", "VERIFY", "VJP", "TARGETS", "PRECISION", "DTYPES"],
+        ["graph.exp", "elementwise", "yes", "yes", "[1]", "f32", "f32", "f64"],
+        ["graph.iota", "creation", "yes", "[2]", "all", "follows", "i32"],
         ["[1]", "vulkan", "without", "f64;", "vmvx", "without", "f16,", "f64->i32"],
         ["[2]", "integer", "result"],
     ]
@@ -174,7 +176,7 @@ def test_ops_as_json_and_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["ops"][1]["rules"]["vjp"] == "integer result"
     assert main(["ops", "--format", "markdown"]) == 0
     assert capsys.readouterr().out.splitlines()[1:3] == [
-        "| --- | --- | --- | --- | --- | --- |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
         "| graph.exp | elementwise | yes | yes "
-        "| vulkan without f64; vmvx without f16, f64->i32 | f32 f64 |",
+        "| vulkan without f64; vmvx without f16, f64->i32 | f32 | f32 f64 |",
     ]
