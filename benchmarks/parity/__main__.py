@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from agreement import LIMITS
 from judging import PARTS, VERDICTS, Judged, judge
+from ops import NO_PEER
 
 
 def main() -> int:
@@ -39,6 +40,8 @@ def main() -> int:
         for found in pool.map(judge, parts, [asked.only] * len(parts)):
             rows.take(found)
     rows.print(asked.refusals)
+    for name, why in NO_PEER.items():
+        print(f"no peer has the op {name}: {why}")
     print(f"{time.perf_counter() - start:.0f} s")
     if asked.json:
         with open(asked.json, "w", encoding="utf-8") as file:
