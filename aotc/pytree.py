@@ -8,7 +8,7 @@ are visited in sorted order, so that equal trees have equal structures.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.errors import InputError
@@ -147,3 +147,39 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
             )
         columns.append(more)
     return structure.unflatten([function(*row) for row in zip(*columns, strict=True)])
+
+
+def subtrees(tree: Any, prefix: Structure) -> list[Any]:
+    """The branches of `tree` at the leaves of a structure that it starts with.
+
+    ``prefix.unflatten(subtrees(tree, prefix)) == tree``
+
+    Raises:
+        InputError: the tree is of another form.
+    """
+    leaves, structure = flatten(tree)
+    remaining = iter(leaves)
+    branches = _branches(structure, prefix)
+    if branches is None:
+        raise InputError(
+            "tree-mismatch",
+            f"expected a tree that starts with {prefix}; got {structure}",
+        )
+    return [branch._build(remaining) for branch in branches]
+
+
+def _branches(structure: Structure, prefix: Structure) -> list[Structure] | None:
+    """What stands at the leaves of `prefix`; None if it is no prefix."""
+    if prefix.kind == "leaf":
+        return [structure]
+    if replace(structure, children=()) != replace(prefix, children=()):
+        return None
+    if len(structure.children) != len(prefix.children):
+        return None
+    found: list[Structure] = []
+    for child, wanted in zip(structure.children, prefix.children, strict=True):
+        below = _branches(child, wanted)
+        if below is None:
+            return None
+        found += below
+    return found

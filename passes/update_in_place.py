@@ -75,13 +75,23 @@ def _groups(function: Any) -> list[Ties]:
     regions: list[Region] = []
     for new, old in _updates(function).items():
         region = Region({new: old})
-        for other in [each for each in regions if each.is_near(region)]:
-            wider = Region({**other.ties, **region.ties})
-            if wider.is_closed() and wider.tensors <= _MOST_TENSORS:
-                region = wider
-                regions.remove(other)
+        while found := _joined(region, regions):
+            region, other = found  # which may be near more of them
+            regions.remove(other)
         regions.append(region)
     return [region.ties for region in regions]
+
+
+def _joined(
+    region: "Region", others: list["Region"]
+) -> tuple["Region", "Region"] | None:
+    """A region that holds another one as well, and that other one."""
+    for other in others:
+        if other.is_near(region):
+            wider = Region({**other.ties, **region.ties})
+            if wider.is_closed() and wider.tensors <= _MOST_TENSORS:
+                return wider, other
+    return None
 
 
 def _updates(function: Any) -> dict[Any, Any]:
@@ -91,7 +101,8 @@ def _updates(function: Any) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for name, position in results.items():
         new, old = returned.operands[position], function.arguments[arguments[name]]
-        if _is_loop(new.owner) and new.type == old.type and new not in found:
+        fits = _is_loop(new.owner) and new.type == old.type
+        if fits and new not in found and not _is_bool(new):
             found[new] = old
     return found
 
@@ -119,12 +130,15 @@ def _is_loop(op: Any) -> bool:
     return (
         kind.has_static_shape
         and kind.rank > 0
-        and kind.element_type != ir.IntegerType.get_signless(1)
         and all("parallel" in str(each) for each in op.attributes["iterator_types"])
         and _maps(op)[-1] == _identity(op)
         and not list(body.arguments[len(op.inputs)].uses)
         and all(_is_local(value, body) for each in body for value in each.operands)
     )
+
+
+def _is_bool(value: Any) -> bool:
+    return bool(value.type.element_type == ir.IntegerType.get_signless(1))
 
 
 def _is_local(value: Any, body: Any) -> bool:

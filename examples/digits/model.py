@@ -65,7 +65,9 @@ image = aotc.Spec((batch, 8, 8, 1), "f32")
 def train_step(state, images, labels):
     """One step of Adam; keeps the new parameters and returns the loss."""
     value, grads = aotc.value_and_grad(loss)(state["params"], images, labels)
-    params, moments = optimizer.update(grads, state["moments"], state["params"])
+    params = state["params"]
+    updates, moments = optimizer.update(grads, state["moments"], params)
+    params = optim.apply_updates(params, updates)
     return {"params": params, "moments": moments}, value
 
 

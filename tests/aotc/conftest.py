@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aotc import collectives, fft
+from aotc import collectives, fft, optim
 from aotc import numpy as anp
 
 
@@ -29,6 +29,7 @@ mask = x > 0.5
 key = np.array([0, 7], "u4")
 z = fft.Complex(anp.asarray(x), anp.asarray(y))
 devices = collectives.Axis("data", 2)
+descent, schedule = optim.sgd(0.1), optim.linear_schedule(0.1, 0.0, 10)
 
 
 def each(family, names, *args, **kwargs):
@@ -56,6 +57,15 @@ BINARY = """
     isclose isin kron less less_equal linear_recurrence logaddexp logaddexp2 logical_and
     logical_or logical_xor maximum meshgrid minimum mod multiply nextafter not_equal
     outer pow power remainder subtract true_divide vdot inner
+"""
+OPTIMIZERS = """
+    adadelta adafactor adagrad adam adamax adamaxw adamw lamb lion nadam nadamw rmsprop
+    sgd
+"""
+SCALED = """
+    scale_by_adadelta scale_by_adam scale_by_adamax scale_by_factored_rms scale_by_lion
+    scale_by_param_block_norm scale_by_param_block_rms scale_by_rms scale_by_rss
+    scale_by_stddev scale_by_trust_ratio
 """
 ACTIVATIONS = """
     celu elu geglu gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh
@@ -306,8 +316,32 @@ CALLS = {
     "transforms.linearize": given(anp.sin, x),
     "transforms.vmap": given(anp.sin),
     "transforms.mixed_precision": given(anp.sin),
-    "optim.sgd": given(0.1),
-    "optim.adam": given(0.1),
+    **each("optim", OPTIMIZERS, 0.1),
+    **each("optim", "identity set_to_zero"),
+    **each("optim", "clip clip_by_block_rms clip_by_global_norm", 1.0),
+    **each("optim", "ema trace", 0.9),
+    "optim.add_decayed_weights": given(1e-4, mask=[True, False]),
+    "optim.apply_if_finite": given(descent, 3),
+    "optim.apply_updates": given(x, y),
+    "optim.chain": given(descent, descent),
+    "optim.constant_schedule": given(0.1),
+    "optim.cosine_decay_schedule": given(0.1, 10),
+    "optim.exponential_decay": given(0.1, 10, 0.5),
+    "optim.global_norm": given({"a": x}),
+    "optim.incremental_update": given(x, y, 0.1),
+    "optim.join_schedules": given([schedule, schedule], [5]),
+    "optim.linear_schedule": given(0.1, 0.0, 10),
+    "optim.masked": given(descent, {"a": True}),
+    "optim.piecewise_constant_schedule": given(0.1, {5: 0.5}),
+    "optim.polynomial_schedule": given(0.1, 0.0, 2, 10),
+    "optim.scale": given(0.1),
+    "optim.scale_by_learning_rate": given(0.1),
+    "optim.scale_by_schedule": given(schedule),
+    "optim.stateless": given(lambda updates, params: updates),
+    "optim.warmup_constant_schedule": given(0.0, 0.1, 5),
+    "optim.warmup_cosine_decay_schedule": given(0.0, 0.1, 5, 10),
+    "optim.warmup_exponential_decay_schedule": given(0.0, 0.1, 5, 10, 0.5),
+    **each("optim", SCALED),
 }  # fmt: skip
 
 

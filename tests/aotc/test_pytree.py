@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc.errors import InputError
-from aotc.pytree import flatten, leaf_names, tree_map
+from aotc.pytree import flatten, leaf_names, subtrees, tree_map
 
 
 class Point(NamedTuple):
@@ -92,3 +92,14 @@ def test_mapping_over_trees_of_different_forms_is_refused():
     with pytest.raises(InputError, match=r"got \[\*\] and \(\*\)") as caught:
         tree_map(max, [1], (1,))
     assert caught.value.code == "tree-mismatch"
+
+
+def test_a_tree_is_cut_where_a_structure_ends():
+    tree = {"a": [1, 2], "p": Point(3, None), "z": {}}
+    for form in (tree, {"a": 0, "p": Point(0, 0), "z": 0}, 0):
+        _, prefix = flatten(form)
+        assert prefix.unflatten(subtrees(tree, prefix)) == tree
+    assert subtrees(tree, flatten({"a": 0, "p": 0, "z": 0})[1]) == list(tree.values())
+    for form in ({"a": 0}, {"a": [0], "p": 0, "z": 0}, {"a": 0, "p": (0, 0), "z": 0}):
+        with pytest.raises(InputError, match="expected a tree that starts with"):
+            subtrees(tree, flatten(form)[1])

@@ -90,5 +90,6 @@ def trained(model, x):
         return np.mean((x @ params["w"] + params["b"] - 2 * x) ** 2)
 
     value, grads = aotc.value_and_grad(loss)(model["params"])
-    params, moments = optimizer.update(grads, model["moments"], model["params"])
+    updates, moments = optimizer.update(grads, model["moments"], model["params"])
+    params = optim.apply_updates(model["params"], updates)
     return {"params": params, "moments": moments}, value

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import aotc as package
+from aotc.pytree import flatten
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"
@@ -44,7 +45,8 @@ def test_the_compiled_step_trains_and_shares_its_state(release, keys):
     ]
     assert losses[-1] < 0.5 * losses[0]
     assert (model.evaluate(images=test_x) == test_y).mean() > 0.9
-    assert model.read_state("state")["moments"]["count"] == 63
+    count, *_ = model.read_state("state")["moments"][0]  # Adam's, then the rate's
+    assert count == 63
     model.write_state(start, "state")
     assert (model.evaluate(images=test_x) == test_y).mean() < 0.5
 
@@ -69,19 +71,10 @@ def test_the_compiled_step_equals_the_reference(release, keys):
     expected = reference.evaluate(program.module, "train_step", values)
     model = package.load(release, trust=keys / "release.pub", target="x86_64-v3")
     loss = model.train_step(**inputs)
-    after = {}
-    _flatten("state", model.read_state("state"), after)
+    after = iter(flatten(model.read_state("state"))[0])
     for port, value in zip(entry.results, expected, strict=True):
-        got = loss if port.kind == "output" else after[port.name]
+        got = loss if port.kind == "output" else next(after)
         assert np.allclose(got, value, rtol=1e-4, atol=1e-5), port.name
-
-
-def _flatten(name, tree, into):
-    if isinstance(tree, dict):
-        for key, child in tree.items():
-            _flatten(f"{name}.{key}", child, into)
-    else:
-        into[name] = tree
 
 
 def test_two_builds_in_different_folders_give_identical_bytes(

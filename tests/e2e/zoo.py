@@ -58,7 +58,8 @@ cnn_state = aotc.State({"params": cnn, "moments": sgd.init(cnn)})
 def cnn_step(cnn_state, x, y):
     """One step of SGD with momentum."""
     value, grads = aotc.value_and_grad(cnn_loss)(cnn_state["params"], x, y)
-    params, moments = sgd.update(grads, cnn_state["moments"], cnn_state["params"])
+    updates, moments = sgd.update(grads, cnn_state["moments"], cnn_state["params"])
+    params = optim.apply_updates(cnn_state["params"], updates)
     return {"params": params, "moments": moments}, value
 
 
@@ -119,7 +120,8 @@ def gpt_step(gpt_state, ids):
     key, dropout_key = random.split(gpt_state["key"])
     loss = aotc.value_and_grad(gpt_loss)
     value, grads = loss(gpt_state["params"], ids, dropout_key)
-    params, moments = adam.update(grads, gpt_state["moments"], gpt_state["params"])
+    updates, moments = adam.update(grads, gpt_state["moments"], gpt_state["params"])
+    params = optim.apply_updates(gpt_state["params"], updates)
     return {"params": params, "moments": moments, "key": key}, value
 
 

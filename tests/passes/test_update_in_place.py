@@ -34,11 +34,16 @@ def tied(module):
 MATRIX = np.ones((4, 3))
 
 
-def moments(state, x):
-    """A step of Adam for two parameters."""
-    optimizer = optim.adam(0.1)
-    params, state = optimizer.update({"a": x, "b": x.sum(0)}, *state[::-1])
-    return params, state
+def stepped(optimizer):
+    """A step of an optimizer for two parameters."""
+
+    def update(state, x):
+        params, moments = state
+        grads = {"a": x, "b": x.sum(0)}
+        updates, moments = optimizer.update(grads, moments, params)
+        return optim.apply_updates(params, updates), moments
+
+    return update
 
 
 @pytest.mark.parametrize(
@@ -54,10 +59,30 @@ def test_one_loop_for_states_that_read_the_same(update, tree, expected):
     assert tied(lowered(update, tree)) == expected
 
 
-def test_parameters_and_moments_are_one_loop():
+RATE = optim.cosine_decay_schedule(0.1, 100)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "states"),
+    [
+        (optim.sgd(RATE), 1),
+        (optim.sgd(0.1, momentum=0.9, nesterov=True), 2),
+        (optim.adam(0.1), 3),
+        (optim.adamw(RATE, mask={"a": True, "b": False}), 3),
+        (optim.nadam(0.1), 3),
+        (optim.lion(RATE), 2),
+        (optim.adagrad(0.1), 2),
+        (optim.rmsprop(RATE, centered=True, momentum=0.9, bias_correction=True), 4),
+        (optim.adadelta(0.1), 3),
+        (optim.chain(optim.clip_by_global_norm(1.0), optim.adam(0.1)), 3),
+        (optim.apply_if_finite(optim.adam(0.1), 5), 3),
+        (optim.MultiSteps(optim.adam(0.1), 4), 4),
+    ],
+)
+def test_a_parameter_and_its_moments_are_one_loop(optimizer, states):
     params = {"a": MATRIX, "b": np.ones(3)}
-    tree = (params, optim.adam(0.1).init(params))
-    assert tied(lowered(moments, tree)) == (2, 6)
+    module = lowered(stepped(optimizer), (params, optimizer.init(params)))
+    assert tied(module) == (2, 2 * states)
 
 
 def test_parameters_of_one_shape_that_share_only_numbers_stay_apart():

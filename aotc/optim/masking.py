@@ -1,0 +1,85 @@
+"""Transformations of some parameters only."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy
+
+from aotc.errors import InputError
+from aotc.frontends.calls import shown
+from aotc.frontends.places import fail
+from aotc.optim.transformation import GradientTransformation, stateful
+from aotc.optim.trees import Tree
+from aotc.pytree import flatten, subtrees
+
+
+class MaskedNode(NamedTuple):
+    """Stands where a masked transformation sees nothing."""
+
+
+class MaskedState(NamedTuple):
+    """The state of the transformation that is masked."""
+
+    inner_state: Any
+
+
+def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
+    """`inner` of some updates; the others stay as they are.
+
+    Args:
+        inner: any transformation.
+        mask: a pytree of True, where updates are transformed, and False; of the form of
+            the parameters, or with one for a whole branch of them. Or a function that
+            returns it for parameters or updates.
+    """
+
+    def init(params: Tree) -> Tree:
+        return MaskedState(inner.init(Mask(mask, params).kept(params)))
+
+    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+        chosen = Mask(mask, updates)
+        kept = None if params is None else chosen.kept(params)
+        found, new = inner.update(chosen.kept(updates), state.inner_state, kept)
+        return chosen.merged(found, updates), MaskedState(new)
+
+    return stateful(MaskedState, init, update)
+
+
+class Mask:
+    """Which branches of a tree are meant.
+
+    Args:
+        mask: what `masked` takes.
+        tree: what a function is asked about.
+    """
+
+    def __init__(self, mask: Any, tree: Tree) -> None:
+        flags, self._structure = flatten(mask(tree) if callable(mask) else mask)
+        self._flags = [_flag(each) for each in flags]
+
+    def kept(self, tree: Tree) -> Tree:
+        """The tree without the branches that are not meant."""
+        pairs = zip(self._flags, self._branches(tree), strict=True)
+        return self._structure.unflatten([x if on else MaskedNode() for on, x in pairs])
+
+    def merged(self, new: Tree, old: Tree) -> Tree:
+        """The meant branches of one tree, and the others of another one."""
+        rows = zip(self._flags, self._branches(new), self._branches(old), strict=True)
+        return self._structure.unflatten([x if on else y for on, x, y in rows])
+
+    def _branches(self, tree: Tree) -> list[Tree]:
+        try:
+            return subtrees(tree, self._structure)
+        except InputError:
+            fail(
+                "tree-mismatch",
+                "expected a mask of the form of the parameters, or of the upper part "
+                f"of it; got {self._structure} for {flatten(tree)[1]}",
+            )
+
+
+def _flag(x: Any) -> bool:
+    if not isinstance(x, bool | numpy.bool_):
+        fail("bad-mask", f"expected a mask of True and False; got {shown(x)}")
+    return bool(x)

@@ -1,0 +1,116 @@
+"""Numbers that whole trees share: rates, counts of steps, and what follows from them.
+
+They stay scalars, so that an update is one loop over the elements of each parameter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.dialects.types import Dim
+from aotc.frontends.array import Array
+from aotc.frontends.calls import shown
+from aotc.frontends.conversion import astype, is_weak, lift
+from aotc.frontends.places import fail
+
+# a number, a float scalar, or a schedule: a function of the number of steps so far
+Rate = Any
+Schedule = Callable[[Any], Any]
+
+_LAST = 2**31 - 1  # counts stay there
+
+
+# ---- rates --------------------------------------------------------------------------
+
+
+def number(name: str, x: Any) -> Any:
+    """A number of Python's or a scalar array of floats, as it is."""
+    if is_weak(x) and not isinstance(x, Dim):
+        return x
+    array = lift(x)
+    if array.ndim or not dtypes.is_float(array.dtype):
+        fail(
+            "bad-number",
+            f"expected '{name}' to be a number or a float scalar; got {shown(x)}",
+        )
+    return array
+
+
+def rate(name: str, x: Rate) -> Rate:
+    """What `number` takes, or a schedule."""
+    return x if callable(x) else number(name, x)
+
+
+def scheduled(name: str, schedule: Schedule, count: Array) -> Any:
+    """What a schedule says for a number of steps."""
+    return number(f"{name}(count)", schedule(count))
+
+
+def in_dtype(x: Any, dtype: str) -> Array:
+    """A number beside arrays of a dtype."""
+    return astype(lift(x, dtype), dtype)
+
+
+def fraction(name: str, x: float) -> float:
+    """How much of an average is kept from step to step: at least 0, and below 1."""
+    if not 0 <= x < 1:
+        fail("bad-number", f"expected '{name}' to be at least 0 and below 1; got {x}")
+    return x
+
+
+def natural(name: str, x: int, least: int = 0) -> int:
+    """A number of steps."""
+    if x < least:
+        fail("bad-number", f"expected '{name}' to be {least} or more; got {x}")
+    return x
+
+
+# ---- counts -------------------------------------------------------------------------
+
+
+def no_steps() -> Array:
+    """The count to start with."""
+    return np.zeros((), "i32")
+
+
+def increment(count: Any) -> Array:
+    """One step more."""
+    return np.minimum(count, _LAST - 1) + 1
+
+
+def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
+    """A number that beside f64 is computed in f64, and in f32 beside other floats.
+
+    Args:
+        compute: the number in f32 or f64.
+
+    Returns:
+        What it is for an array, in the dtype of that.
+    """
+    computed = cache(compute)
+
+    def beside(x: Array) -> Array:
+        return astype(computed("f64" if x.dtype == "f64" else "f32"), x.dtype)
+
+    return beside
+
+
+def corrected(decay: float, count: Array) -> Callable[[Array], Array]:
+    """Averages that began with 0, divided by what the weights so far add up to.
+
+    That is 1 - decay ** count, without the cancellation that the formula suffers while
+    `count` is small.
+    """
+    if decay == 0:
+        return lambda average: average
+
+    def scale(dtype: str) -> Array:
+        return -1.0 / np.expm1(astype(count, dtype) * math.log(decay))
+
+    beside = in_each_dtype(scale)
+    return lambda average: average * beside(average)

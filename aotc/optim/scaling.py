@@ -1,0 +1,197 @@
+"""Transformations that multiply updates by numbers, and that add to them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.optim.masking import masked
+from aotc.optim.numbers import (
+    Rate,
+    Schedule,
+    in_dtype,
+    increment,
+    no_steps,
+    number,
+    rate,
+    scheduled,
+)
+from aotc.optim.transformation import (
+    GradientTransformation,
+    identity,
+    required,
+    stateful,
+    stateless,
+)
+from aotc.optim.trees import Tree, leafwise
+
+# ---- by rates -----------------------------------------------------------------------
+
+
+class ScaleByScheduleState(NamedTuple):
+    """How many steps there were: an i32 scalar."""
+
+    count: Any
+
+
+def scale(step_size: Any) -> GradientTransformation:
+    """step_size * updates.
+
+    Args:
+        step_size: a number or a float scalar.
+    """
+    size = number("step_size", step_size)
+    return stateless(lambda updates, params: _scaled(size, updates))
+
+
+def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
+    """step_size_fn(count) * updates.
+
+    Args:
+        step_size_fn: gets the number of steps so far, an i32 scalar; returns a number
+            or a float scalar.
+    """
+
+    def init(params: Tree) -> Tree:
+        return ScaleByScheduleState(no_steps())
+
+    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+        size = scheduled("step_size_fn", step_size_fn, state.count)
+        new = ScaleByScheduleState(increment(state.count))
+        return _scaled(size, updates), new
+
+    return stateful(ScaleByScheduleState, init, update)
+
+
+def scale_by_learning_rate(
+    learning_rate: Rate = None, *, flip_sign: bool = True
+) -> GradientTransformation:
+    """-learning_rate * updates.
+
+    Args:
+        learning_rate: a number, a float scalar, or a schedule; None leaves updates as
+            they are.
+        flip_sign: False for learning_rate * updates.
+    """
+    if learning_rate is None:
+        return identity()
+    found = rate("learning_rate", learning_rate)
+    sign = -1 if flip_sign else 1
+    if not callable(found):
+        return scale(sign * found)
+    return scale_by_schedule(
+        lambda count: sign * scheduled("learning_rate", found, count)
+    )
+
+
+def _scaled(size: Any, updates: Tree) -> Tree:
+    return leafwise(lambda u: in_dtype(size, u.dtype) * u, updates)
+
+
+# ---- by norms of each array ---------------------------------------------------------
+
+
+def scale_by_trust_ratio(
+    min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
+) -> GradientTransformation:
+    """Each array times trust_coefficient |parameters| / (|updates| + eps).
+
+    Where one of the norms is 0, updates stay. You, Gitman and Ginsburg, "Large batch
+    training of convolutional networks", arXiv:1708.03888 (2017).
+
+    Args:
+        min_norm: what smaller norms count as.
+        trust_coefficient: how much of the ratio.
+        eps: against division by 0.
+    """
+
+    def scaled(update: Array, param: Array) -> Array:
+        of_param = np.maximum(norm(param), min_norm)
+        of_update = np.maximum(norm(update), min_norm)
+        ratio = trust_coefficient * of_param / (of_update + eps)
+        unknown = np.logical_or(np.equal(of_param, 0.0), np.equal(of_update, 0.0))
+        return update * in_dtype(np.where(unknown, 1.0, ratio), update.dtype)
+
+    return stateless(lambda updates, ps: leafwise(scaled, updates, required(ps)))
+
+
+def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation:
+    """Each array times the norm of its parameters, or `min_scale` if that is larger."""
+
+    def scaled(update: Array, param: Array) -> Array:
+        return update * in_dtype(np.maximum(norm(param), min_scale), update.dtype)
+
+    return stateless(lambda updates, ps: leafwise(scaled, updates, required(ps)))
+
+
+def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
+    """Each array times the root mean square of its parameters, or `min_scale`."""
+
+    def scaled(update: Array, param: Array) -> Array:
+        size = np.maximum(root_mean_square(param), min_scale)
+        return update * in_dtype(size, update.dtype)
+
+    return stateless(lambda updates, ps: leafwise(scaled, updates, required(ps)))
+
+
+def norm(x: Array) -> Array:
+    """The square root of the sum of squares, in f32 or f64."""
+    return np.sqrt(np.sum(np.square(wide(x))))
+
+
+def root_mean_square(x: Array) -> Array:
+    """The square root of the mean of squares, in f32 or f64."""
+    return np.sqrt(np.mean(np.square(wide(x))))
+
+
+def wide(x: Array) -> Array:
+    """In f32, or f64 if it is: sums of squares leave the range of f16."""
+    return x if x.dtype == "f64" else x.astype("f32")
+
+
+# ---- weight decay -------------------------------------------------------------------
+
+
+class WeightDecaySchedule(NamedTuple):
+    """How many steps there were: an i32 scalar."""
+
+    count: Any
+
+
+def add_decayed_weights(
+    weight_decay: Rate = 0.0, mask: Any = None
+) -> GradientTransformation:
+    """What is added to updates is weight_decay * parameters.
+
+    Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+
+    Args:
+        weight_decay: a number, a float scalar, or a schedule.
+        mask: which parameters decay; see `masked`. All by default.
+    """
+    decay = rate("weight_decay", weight_decay)
+    added = _scheduled_decay(decay) if callable(decay) else _decay(decay)
+    return added if mask is None else masked(added, mask)
+
+
+def _decay(decay: Any) -> GradientTransformation:
+    if not isinstance(decay, Array) and decay == 0:
+        return identity()
+    return stateless(lambda updates, ps: _with_weights(updates, decay, required(ps)))
+
+
+def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
+    def init(params: Tree) -> Tree:
+        return WeightDecaySchedule(no_steps())
+
+    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+        decay = scheduled("weight_decay", schedule, state.count)
+        new = WeightDecaySchedule(increment(state.count))
+        return _with_weights(updates, decay, required(params)), new
+
+    return stateful(WeightDecaySchedule, init, update)
+
+
+def _with_weights(updates: Tree, decay: Any, params: Tree) -> Tree:
+    return leafwise(lambda u, p: u + in_dtype(decay, u.dtype) * p, updates, params)

@@ -1,0 +1,259 @@
+"""Schedules: functions of the number of steps so far, computed in f32.
+
+A learning rate may be one of them, or any other function from an i32 scalar to a number
+or a float scalar.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.calls import shown
+from aotc.frontends.conversion import astype, lift
+from aotc.frontends.places import fail
+from aotc.optim.numbers import Schedule, natural
+
+
+def constant_schedule(value: float) -> Schedule:
+    """`value` at every step."""
+    return lambda count: value
+
+
+def polynomial_schedule(
+    init_value: float,
+    end_value: float,
+    power: float,
+    transition_steps: int,
+    transition_begin: int = 0,
+) -> Schedule:
+    """From one value to another: (init - end) (1 - t)^power + end, where t goes to 1.
+
+    Args:
+        init_value: before, and forever if there are no steps.
+        end_value: afterwards.
+        power: 1 for a straight line.
+        transition_steps: how many steps it takes.
+        transition_begin: the step to start at.
+    """
+    natural("transition_steps", transition_steps)
+    natural("transition_begin", transition_begin)
+    if transition_steps == 0:
+        return constant_schedule(init_value)
+
+    def schedule(count: Any) -> Array:
+        steps = np.clip(_float(count) - transition_begin, 0, transition_steps)
+        left = 1.0 - steps / transition_steps
+        return (init_value - end_value) * left**power + end_value
+
+    return schedule
+
+
+def linear_schedule(
+    init_value: float,
+    end_value: float,
+    transition_steps: int,
+    transition_begin: int = 0,
+) -> Schedule:
+    """From one value to another along a straight line; see `polynomial_schedule`."""
+    return polynomial_schedule(
+        init_value, end_value, 1, transition_steps, transition_begin
+    )
+
+
+def cosine_decay_schedule(
+    init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
+) -> Schedule:
+    """From `init_value` to alpha * init_value along half a period of the cosine.
+
+    Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR
+    2017.
+
+    Args:
+        init_value: at the first step.
+        decay_steps: how many steps it takes, at least 1.
+        alpha: the last value, as a part of the first one.
+        exponent: to which (1 + cos) / 2 is raised.
+    """
+    natural("decay_steps", decay_steps, least=1)
+
+    def schedule(count: Any) -> Array:
+        steps = np.minimum(_float(count), decay_steps)
+        wave = 0.5 * (1.0 + np.cos(math.pi * steps / decay_steps))
+        return init_value * ((1.0 - alpha) * wave**exponent + alpha)
+
+    return schedule
+
+
+def exponential_decay(
+    init_value: float,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """init_value * decay_rate ** (steps / transition_steps).
+
+    Args:
+        init_value: before, and forever if `transition_steps` or `decay_rate` is 0.
+        transition_steps: how many steps multiply by `decay_rate` once.
+        decay_rate: at least 0.
+        transition_begin: the step to start at.
+        staircase: whether to multiply only when all these steps are done.
+        end_value: the least value, or the largest if `decay_rate` is 1 or more.
+    """
+    natural("transition_steps", transition_steps)
+    natural("transition_begin", transition_begin)
+    if decay_rate < 0:
+        fail("bad-number", f"expected 'decay_rate' to be 0 or more; got {decay_rate}")
+    if transition_steps == 0 or decay_rate == 0:
+        return constant_schedule(init_value)
+    bounded = np.maximum if decay_rate < 1 else np.minimum
+
+    def schedule(count: Any) -> Array:
+        steps = np.maximum(_float(count) - transition_begin, 0)
+        times = steps / transition_steps
+        times = np.floor(times) if staircase else times
+        value = init_value * np.power(decay_rate, times)
+        return value if end_value is None else bounded(value, end_value)
+
+    return schedule
+
+
+def piecewise_constant_schedule(
+    init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
+) -> Schedule:
+    """`init_value`, multiplied by another scale from each of some steps on.
+
+    Args:
+        init_value: before the first of these steps.
+        boundaries_and_scales: {step: scale}.
+    """
+    scales = _scales({} if boundaries_and_scales is None else boundaries_and_scales)
+
+    def schedule(count: Any) -> Any:
+        value: Any = init_value
+        for step, scale in scales:
+            value = np.where(np.less(_float(count), step), value, value * scale)
+        return value
+
+    return schedule
+
+
+def join_schedules(
+    schedules: Sequence[Callable[..., Any]], boundaries: Sequence[int]
+) -> Schedule:
+    """One schedule after the other.
+
+    Args:
+        schedules: each gets the number of steps since it began.
+        boundaries: the steps at which all but the first begin.
+    """
+    if len(schedules) != len(boundaries) + 1:
+        fail(
+            "bad-schedules",
+            f"expected one of 'schedules' more than 'boundaries'; got {len(schedules)} "
+            f"and {len(boundaries)}",
+        )
+    if any(later < earlier for earlier, later in pairwise([0, *boundaries])):
+        fail(
+            "bad-schedules",
+            f"expected 'boundaries' in order, of 0 or more; got {shown(boundaries)}",
+        )
+
+    def schedule(count: Any) -> Any:
+        value = schedules[0](count)
+        for start, later in zip(boundaries, schedules[1:], strict=True):
+            value = np.where(np.less(count, start), value, later(count - start))
+        return value
+
+    return schedule
+
+
+def warmup_constant_schedule(
+    init_value: float, peak_value: float, warmup_steps: int
+) -> Schedule:
+    """Along a straight line to `peak_value`, which stays."""
+    return linear_schedule(init_value, peak_value, warmup_steps)
+
+
+def warmup_cosine_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    decay_steps: int,
+    end_value: float = 0.0,
+    exponent: float = 1.0,
+) -> Schedule:
+    """Along a straight line to the peak, then along a cosine to the end.
+
+    Args:
+        init_value: at the first step.
+        peak_value: after `warmup_steps`.
+        warmup_steps: how many steps the line takes.
+        decay_steps: how many steps both take; more than `warmup_steps`.
+        end_value: afterwards.
+        exponent: of the cosine; see `cosine_decay_schedule`.
+    """
+    natural("warmup_steps", warmup_steps)
+    natural("decay_steps", decay_steps, least=warmup_steps + 1)
+    alpha = end_value / peak_value if peak_value else 0.0
+    line = linear_schedule(init_value, peak_value, warmup_steps)
+    wave = cosine_decay_schedule(
+        peak_value, decay_steps - warmup_steps, alpha, exponent
+    )
+    return join_schedules([line, wave], [warmup_steps])
+
+
+def warmup_exponential_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """Along a straight line to the peak, then as `exponential_decay` has it.
+
+    Args:
+        init_value: at the first step.
+        peak_value: after `warmup_steps`.
+        warmup_steps: how many steps the line takes.
+        transition_steps: and the others: see `exponential_decay`.
+        decay_rate: of the decay.
+        transition_begin: counted from the peak.
+        staircase: of the decay.
+        end_value: of the decay.
+    """
+    natural("warmup_steps", warmup_steps)
+    decay = exponential_decay(
+        peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value
+    )
+    line = linear_schedule(init_value, peak_value, warmup_steps)
+    return join_schedules([line, decay], [warmup_steps])
+
+
+def _float(count: Any) -> Array:
+    return astype(lift(count), "f32")
+
+
+def _scales(given: Any) -> list[tuple[int, float]]:
+    """Steps with their scales, in order."""
+    fits = isinstance(given, Mapping) and all(
+        isinstance(step, int) and isinstance(scale, int | float) and scale >= 0
+        for step, scale in given.items()
+    )
+    if not fits:
+        fail(
+            "bad-schedules",
+            "expected 'boundaries_and_scales' to have a scale of 0 or more for each "
+            f"step; got {shown(given)}",
+        )
+    return sorted(given.items())

@@ -1,0 +1,119 @@
+"""Pytrees of parameters, gradients and moments: functions of their leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import dtypes
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import astype, lift
+from aotc.frontends.places import fail
+from aotc.numpy.creation import full
+from aotc.pytree import Structure, flatten, leaf_names, tree_map
+
+Tree = Any
+
+
+def leafwise(function: Callable[..., Array], tree: Tree, *others: Tree) -> Tree:
+    """`function` of the arrays at each leaf of trees of one form; a tree of results.
+
+    The arrays of one leaf have one shape, and meet in the widest of their dtypes.
+
+    Raises:
+        InputError: the trees differ in form or shapes, or hold something else than
+            floats.
+    """
+    columns, structure = _columns([tree, *others])
+    rows = list(zip(*columns, strict=True))
+    for position, row in enumerate(rows):
+        _require_alike(row, structure, position)
+    return structure.unflatten([function(*in_widest(row)) for row in rows])
+
+
+def float_leaves(tree: Tree) -> list[Array]:
+    """The arrays of a tree of floats."""
+    return flatten(leafwise(lambda x: x, tree))[0]
+
+
+def severally(
+    function: Callable[..., Sequence[Array]], count: int, *trees: Tree
+) -> list[Tree]:
+    """As many trees as `function` has results, of arrays of any shapes."""
+    columns, structure = _columns(trees)
+    rows = [function(*row) for row in zip(*columns, strict=True)]
+    return [structure.unflatten([row[i] for row in rows]) for i in range(count)]
+
+
+def _columns(trees: Sequence[Tree]) -> tuple[list[list[Array]], Structure]:
+    flat = [flatten(tree) for tree in trees]
+    structure = flat[0][1]
+    for _, found in flat:
+        if found != structure:
+            fail(
+                "tree-mismatch",
+                "expected parameters, gradients and moments of one form; got "
+                f"{structure} and {found}",
+            )
+    return [[lift(leaf) for leaf in leaves] for leaves, _ in flat], structure
+
+
+def _require_alike(row: Sequence[Array], structure: Structure, position: int) -> None:
+    if not all(dtypes.is_float(array.dtype) for array in row):
+        found = next(array for array in row if not dtypes.is_float(array.dtype))
+        fail(
+            "not-differentiable",
+            f"expected arrays of floats{_at(structure, position)}; got {found.type}",
+            "keep what is not trained apart from the parameters",
+        )
+    if len({array.shape for array in row}) > 1:
+        fail(
+            "shape-mismatch",
+            f"expected arrays of one shape{_at(structure, position)}; got "
+            + " and ".join(dict.fromkeys(str(array.type) for array in row)),
+        )
+
+
+def _at(structure: Structure, position: int) -> str:
+    name = leaf_names(structure)[position]
+    return f" at '{name}'" if name else ""
+
+
+# ---- dtypes -------------------------------------------------------------------------
+
+
+def in_widest(arrays: Sequence[Array]) -> list[Array]:
+    """Float arrays in the narrowest dtype that holds the values of all."""
+    found = {array.dtype for array in arrays}
+    widest = max(found, key=dtypes.bits)
+    if found == {"f16", "bf16"}:
+        widest = "f32"
+    return [astype(array, widest) for array in arrays]
+
+
+def like(new: Tree, old: Tree) -> Tree:
+    """The arrays of a tree in the dtypes that those of another one have."""
+    return tree_map(lambda x, kept: astype(x, lift(kept).dtype), new, old)
+
+
+def float_dtype(dtype: Any) -> str | None:
+    """The name of a float type; None stays None."""
+    if dtype is None:
+        return None
+    name = dtypes.canonical(dtype)
+    if not dtypes.is_float(name):
+        fail("unknown-dtype", f"expected a float type for moments; got {name}")
+    return name
+
+
+# ---- new ones -----------------------------------------------------------------------
+
+
+def full_like(tree: Tree, value: float, dtype: str | None = None) -> Tree:
+    """A tree of arrays of one value, of the shapes of float arrays."""
+    return leafwise(lambda x: full(x.shape, value, dtype or x.dtype), tree)
+
+
+def zeros_like(tree: Tree, dtype: str | None = None) -> Tree:
+    """A tree of zeros, of the shapes of float arrays."""
+    return full_like(tree, 0.0, dtype)

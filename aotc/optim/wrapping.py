@@ -1,0 +1,209 @@
+"""Optimizers that step only when enough gradients have come, or finite ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, NamedTuple, NoReturn
+
+import numpy
+
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.calls import shown
+from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail
+from aotc.optim.numbers import in_each_dtype, increment, natural, no_steps
+from aotc.optim.transformation import GradientTransformation, expected, stateful
+from aotc.optim.trees import Tree, float_dtype, float_leaves, leafwise, like, zeros_like
+from aotc.pytree import tree_map
+
+
+def chosen(flag: Array, new: Tree, old: Tree) -> Tree:
+    """One of two trees; both are computed, so that states can be written over."""
+    return tree_map(lambda x, y: np.where(flag, x, y), new, old)
+
+
+# ---- gradients of several steps -----------------------------------------------------
+
+
+class MultiStepsState(NamedTuple):
+    """How far an optimizer of `MultiSteps` is.
+
+    Args:
+        mini_step: how many gradients were added since the last step (i32).
+        gradient_step: the number of steps (i32).
+        inner_opt_state: the state of the optimizer.
+        acc_grads: the mean or the sum of these gradients.
+    """
+
+    mini_step: Any
+    gradient_step: Any
+    inner_opt_state: Any
+    acc_grads: Any
+
+
+class MultiSteps:
+    """An optimizer that adds up gradients, and steps when it has enough of them.
+
+    Updates between the steps are zeros. It has `init` and `update` of its own, and is a
+    part of other transformations by `gradient_transformation()`.
+
+    Args:
+        opt: what the mean of gradients is given to.
+        every_k_schedule: how many gradients make a step: an integer, or a function of
+            the number of steps that returns an i32 scalar.
+        use_grad_mean: False for the sum of gradients.
+        accumulator_dtype: of their mean or sum.
+    """
+
+    def __init__(
+        self,
+        opt: GradientTransformation,
+        every_k_schedule: int | Callable[[Any], Any],
+        use_grad_mean: bool = True,
+        *,
+        accumulator_dtype: Any = "f32",
+    ) -> None:
+        if not isinstance(opt, GradientTransformation):
+            fail("bad-argument", f"expected 'opt' to be an optimizer; got {shown(opt)}")
+        self._opt = opt
+        self._every = _every(every_k_schedule)
+        self._mean = use_grad_mean
+        self._dtype = float_dtype(accumulator_dtype)
+
+    def init(self, params: Tree) -> MultiStepsState:
+        """The state before the first gradient."""
+        return MultiStepsState(
+            mini_step=no_steps(),
+            gradient_step=no_steps(),
+            inner_opt_state=self._opt.init(params),
+            acc_grads=zeros_like(params, self._dtype),
+        )
+
+    def update(
+        self, updates: Tree, state: Any, params: Tree = None
+    ) -> tuple[Tree, MultiStepsState]:
+        """Zeros, or at every k-th call the optimizer's updates; and the new state."""
+        old = expected(MultiStepsState, state)
+        total = leafwise(self._added(old.mini_step), updates, old.acc_grads)
+        found, inner = self._opt.update(
+            like(total, updates), old.inner_opt_state, params
+        )
+        full = np.equal(old.mini_step, self._every(old.gradient_step) - 1)
+        new = MultiStepsState(
+            mini_step=np.where(full, 0, increment(old.mini_step)),
+            gradient_step=np.where(
+                full, increment(old.gradient_step), old.gradient_step
+            ),
+            inner_opt_state=chosen(full, inner, old.inner_opt_state),
+            acc_grads=chosen(
+                full, zeros_like(old.acc_grads), like(total, old.acc_grads)
+            ),
+        )
+        return chosen(full, found, zeros_like(found)), new
+
+    def has_updated(self, state: Any) -> Array:
+        """Whether the last update was a step: a bool scalar."""
+        state = expected(MultiStepsState, state)
+        return np.logical_and(
+            np.equal(state.mini_step, 0), np.greater(state.gradient_step, 0)
+        )
+
+    def gradient_transformation(self) -> GradientTransformation:
+        """The same as a pair of functions."""
+        return GradientTransformation(self.init, self.update)
+
+    def _added(self, count: Any) -> Callable[[Array, Array], Array]:
+        if not self._mean:
+            return lambda update, total: update + total
+        # the mean of the first ones moves towards the next one, and never overflows
+        weight = in_each_dtype(lambda dtype: 1.0 / (np.astype(count, dtype) + 1.0))
+        return lambda update, mean: mean + (update - mean) * weight(mean)
+
+
+def _every(k: Any) -> Callable[[Any], Any]:
+    """The number of gradients that make a step, by the number of steps."""
+    if callable(k):
+        return lambda count: _whole(k(count))
+    number = _whole(k)
+    if not isinstance(number, int) or number < 1:
+        _fail_to_count(k)
+    return lambda count: number
+
+
+def _whole(k: Any) -> Any:
+    """An integer, or an i32 scalar."""
+    if isinstance(k, int | numpy.integer) and not isinstance(k, bool):
+        return int(k)
+    array = lift(k)
+    if array.ndim or array.dtype != "i32":
+        _fail_to_count(k)
+    return array
+
+
+def _fail_to_count(k: Any) -> NoReturn:
+    fail(
+        "bad-number",
+        "expected 'every_k_schedule' to be 1 or more, or a function that returns an "
+        f"i32 scalar; got {shown(k)}",
+    )
+
+
+# ---- finite gradients ---------------------------------------------------------------
+
+
+class ApplyIfFiniteState(NamedTuple):
+    """How often gradients were not finite.
+
+    Args:
+        notfinite_count: how often in a row (i32).
+        last_finite: whether the last ones were (bool).
+        total_notfinite: how often in all (i32).
+        inner_state: the state of the optimizer.
+    """
+
+    notfinite_count: Any
+    last_finite: Any
+    total_notfinite: Any
+    inner_state: Any
+
+
+def apply_if_finite(
+    inner: GradientTransformation, max_consecutive_errors: int
+) -> GradientTransformation:
+    """`inner`, but no step at all where a gradient is infinite or NaN.
+
+    Args:
+        inner: any optimizer.
+        max_consecutive_errors: after so many such gradients in a row, the next one is
+            taken as it is, so that the failure is seen.
+    """
+    natural("max_consecutive_errors", max_consecutive_errors)
+
+    def init(params: Tree) -> Tree:
+        return ApplyIfFiniteState(
+            no_steps(), np.asarray(True), no_steps(), inner.init(params)
+        )
+
+    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+        finite = all_finite(updates)
+        in_a_row = np.where(finite, 0, increment(state.notfinite_count))
+        total = state.total_notfinite
+        taken = np.logical_or(finite, np.greater(in_a_row, max_consecutive_errors))
+        found, inner_state = inner.update(updates, state.inner_state, params)
+        new = ApplyIfFiniteState(
+            notfinite_count=in_a_row,
+            last_finite=finite,
+            total_notfinite=np.where(finite, total, increment(total)),
+            inner_state=chosen(taken, inner_state, state.inner_state),
+        )
+        return chosen(taken, found, zeros_like(found)), new
+
+    return stateful(ApplyIfFiniteState, init, update)
+
+
+def all_finite(tree: Tree) -> Array:
+    """Whether no element of a tree of floats is infinite or NaN: a bool scalar."""
+    parts = [np.all(np.isfinite(x)) for x in float_leaves(tree)]
+    return reduce(np.logical_and, parts, np.asarray(True))
