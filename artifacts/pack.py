@@ -22,6 +22,7 @@ from aotc.artifacts import schema, sign, strict_json
 from aotc.artifacts.keys import Signer
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
 from aotc.artifacts.trust import Trust
+from aotc.artifacts.writing import flush_directory
 from aotc.errors import InputError, VerificationError
 
 SUFFIX = ".aotc"
@@ -236,7 +237,7 @@ def write_bundle(
             _write(folder / SIGNATURE_FILE, iter([signature]))
         for path in [*folder.rglob("*"), folder]:
             if path.is_dir():
-                _flush_directory(path)
+                flush_directory(path)
         _put_in_place(folder, target)
     return target
 
@@ -326,14 +327,6 @@ def _write(path: Path, chunks: Iterator[bytes]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _flush_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _put_in_place(folder: Path, target: Path) -> None:
     """Give the finished folder its final name, replacing an old bundle, or undo it."""
     old = target.with_name(f".{target.name}.old-{secrets.token_hex(8)}")
@@ -341,7 +334,7 @@ def _put_in_place(folder: Path, target: Path) -> None:
         if os.path.lexists(target):
             os.rename(target, old)
         os.rename(folder, target)
-        _flush_directory(target.parent)
+        flush_directory(target.parent)
     except BaseException:
         if not folder.exists():
             os.rename(target, folder)

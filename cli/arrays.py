@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import secrets
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotc import dtypes
+from aotc.artifacts.writing import written_aside
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
@@ -138,17 +137,12 @@ def _kind(dtype: str) -> str:
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write `arrays` as an `.npz` file that appears complete or not at all."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
+    with written_aside(path) as aside, zipfile.ZipFile(aside, "x") as archive:
         # Not np.savez: an array called `file` would clash with its parameter, and the
         # dates in its archive make equal content differ.
-        with zipfile.ZipFile(aside, "x") as archive:
-            for name, array in arrays.items():
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def render(arrays: Mapping[str, Array], leaves: Sequence[Leaf]) -> str:

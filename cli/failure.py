@@ -33,7 +33,6 @@ _EXTRAS = {
     "iree.compiler": "compiler",
     "torch_mlir": "compiler",
     "ml_dtypes": "compiler",
-    "safetensors": "compiler",
     "torch": "torch",
     "onnx": "onnx",
     "jax": "jax",
@@ -41,6 +40,7 @@ _EXTRAS = {
     "iree": "",
     "numpy": "",
     "cryptography": "",
+    "safetensors": "",
 }
 
 # The user's disk or folder, not our mistake.

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from aotc.errors import SetupError
 from aotc.frontends.places import fail
 
 
@@ -27,22 +26,14 @@ def load_arrays(file: Path) -> dict[str, Any]:
         fail("no-such-file", f"there are no weights at '{file}'")
     try:
         flat = _READERS[file.suffix](file)
-    except SetupError:
-        raise
     except Exception as error:  # whatever the reader finds wrong with the bytes
         fail("bad-file", f"'{file}' cannot be read as {file.suffix}: {error}")
     return nested(flat)
 
 
 def _read_safetensors(file: Path) -> dict[str, Any]:
-    try:
-        from safetensors.numpy import load_file
-    except ModuleNotFoundError:
-        raise SetupError(
-            "missing-extra",
-            "reading .safetensors needs the 'safetensors' package",
-            hint="pip install 'aotc[compiler]'",
-        ) from None
+    from safetensors.numpy import load_file
+
     return dict(load_file(file))
 
 

@@ -90,6 +90,22 @@ def _names(
     )
 
 
+def known(kind: str, table: Mapping[str, Any], name: str) -> Any:
+    """`table[name]`, or an error that says what there is.
+
+    Raises:
+        InputError: `entry-unknown` or `state-unknown`.
+    """
+    if name in table:
+        return table[name]
+    names = ", ".join(table) or "none"
+    raise InputError(
+        f"{kind}-unknown",
+        f"expected one of the model's {kind} names ({names}), got {name!r}",
+        hint=suggestion(name, table),
+    )
+
+
 def suggestion(name: str, known: Iterable[str]) -> str | None:
     """A question that names what is spelled most like `name`, if anything is."""
     folded = {candidate.lower(): candidate for candidate in known}

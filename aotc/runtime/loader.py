@@ -15,7 +15,8 @@ from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError, VerificationError
 from aotc.runtime import engine, prints
-from aotc.runtime.model import Model, Module
+from aotc.runtime.function import Module
+from aotc.runtime.model import Model
 from aotc.target import Target
 
 _MODULE_NAME = "aotc"

@@ -1,0 +1,106 @@
+"""What a module exports, as functions of arrays that check their inputs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import iree.runtime as iree
+
+from aotc.artifacts.manifest import Leaf
+from aotc.errors import AotcError, SetupError, VerificationError
+from aotc.printing import failed_assertion
+from aotc.runtime import buffers
+from aotc.runtime.contract import Array, Contract
+
+_BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
+_FAILURES = (RuntimeError, ValueError, MemoryError)
+
+
+class Module:
+    """The running code of a variant: what all functions of a model share."""
+
+    def __init__(self, context: Any, module: Any, device: Any, on_cpu: bool) -> None:
+        self.context = context
+        self.module = module
+        self.device = device
+        self.on_cpu = on_cpu
+        # A VM context runs one call at a time; who holds the lock may make several.
+        self.lock = threading.RLock()
+
+
+class Function:
+    """One exported function: flat arrays in, flat arrays out, all of them checked.
+
+    Args:
+        owner: how messages call the function.
+        pure: it neither reads nor changes a state. Then large inputs are used in place
+            and results are views; otherwise both are copied, because a later call may
+            write to memory that the module still holds.
+    """
+
+    def __init__(
+        self,
+        code: Module,
+        owner: str,
+        export: str,
+        contract: Contract,
+        outputs: Sequence[Leaf],
+        pure: bool,
+    ) -> None:
+        self._owner = owner
+        self._contract = contract
+        self._pure = pure
+        self._lock = code.lock
+        self._invoke = code.context.invoke
+        self._function = code.module.lookup_function(export)
+        if self._function is None:
+            raise VerificationError(
+                "entry-missing", f"the module does not export {export!r}", where=owner
+            )
+        leaves = [spec.leaf for spec in contract.inputs]
+        reader = buffers.viewer if code.on_cpu else buffers.fetcher
+        self._senders = [buffers.sender(code.device, x) for x in leaves]
+        readers = [reader(code.device, leaf) for leaf in outputs]
+        self._readers = list(enumerate(readers))
+
+    def __call__(self, values: Sequence[Any]) -> list[Array]:
+        """Check `values`, run, and return the results.
+
+        Raises:
+            InputError: an input breaks the contract, and nothing has run; or one of the
+                model's own assertions failed.
+            SetupError: `run-failed`, if the device gives up.
+        """
+        return self.invoke(self.prepare(values))
+
+    def prepare(self, values: Sequence[Any]) -> Any:
+        """The arguments of a call: checked, and copied to the device."""
+        arrays = self._contract.arrays(values)
+        arguments = _VariantList(len(arrays))
+        try:
+            for send, array in zip(self._senders, arrays, strict=True):
+                arguments.push_ref(send(array))
+        except _FAILURES as error:
+            raise self._diagnose(error) from error
+        return arguments
+
+    def invoke(self, arguments: Any) -> list[Array]:
+        """Run with arguments that are prepared."""
+        results = _VariantList(len(self._readers))
+        try:
+            with self._lock:
+                self._invoke(self._function, arguments, results)
+                get = results.get_as_object
+                arrays = [read(get(i, _BufferView)) for i, read in self._readers]
+                # The next call may overwrite what a stateful function returned.
+                return arrays if self._pure else [array.copy() for array in arrays]
+        except _FAILURES as error:
+            raise self._diagnose(error) from error
+
+    def _diagnose(self, error: Exception) -> AotcError:
+        first_line = str(error).partition("\n")[0]
+        return failed_assertion(str(error)) or SetupError(
+            "run-failed", f"{self._owner}: {first_line}"
+        )

@@ -1,0 +1,197 @@
+"""Files of states: .safetensors, with a key for every leaf and a note of their origin.
+
+The key of a leaf is its dotted path, `state.params.dense.kernel`. The metadata holds
+
+    format    aotc.state/1
+    model     the name of the model, and
+    version   its version
+    schema    the SHA-256 of names, dtypes and shapes of the file's leaves
+
+A file appears complete or not at all, and `load(save(arrays)) == arrays` to the bit.
+Nothing of a file is believed: `load` compares all of it with what the model declares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotc.artifacts import strict_json
+from aotc.artifacts.manifest import Leaf, Manifest, State
+from aotc.artifacts.writing import cannot_write, written_aside
+from aotc.errors import InputError
+from aotc.runtime.arguments import suggestion
+from aotc.runtime.contract import Array
+
+_FORMAT = "aotc.state/1"
+_LISTED = 5
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a file of states of a model holds."""
+
+    model: str
+    version: str
+    leaves: Mapping[str, Leaf]
+
+    @classmethod
+    def of(cls, manifest: Manifest, states: Sequence[State]) -> Layout:
+        """The layout of a file with these states."""
+        leaves = {key(state, leaf): leaf for state in states for leaf in state.leaves}
+        return cls(manifest.name, manifest.version, leaves)
+
+
+def key(state: State, leaf: Leaf) -> str:
+    """The name of a leaf in a file."""
+    return f"{state.name}.{leaf.name}" if leaf.name else state.name
+
+
+def save(
+    path: Path, layout: Layout, arrays: Mapping[str, Array], notes: Mapping[str, str]
+) -> None:
+    """Write `arrays` by key, with `notes` as further metadata.
+
+    Raises:
+        InputError: `cannot-write`; a file that was there is still there then.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    origin = {
+        "format": _FORMAT,
+        "model": layout.model,
+        "version": layout.version,
+        "schema": _digest(layout.leaves),
+    }
+    with written_aside(path) as aside:
+        aside.touch(exist_ok=False)
+        mode = aside.stat().st_mode
+        try:
+            save_file(dict(arrays), aside, metadata={**notes, **origin})
+        except SafetensorError as error:  # also what the disk says
+            raise cannot_write(path, str(error)) from error
+        aside.chmod(mode)  # safetensors leaves it to its owner alone
+
+
+def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
+    """The arrays of a file by key; with `prefix` those of one state alone.
+
+    Raises:
+        InputError: `no-such-file`, `bad-state-file`, `other-model`, `state-leaves`,
+            `state-dtype` or `state-shape`.
+    """
+    with _opened(path) as file:
+        origin = file.metadata() or {}
+        _check_origin(origin, layout, path)
+        found = {name: _leaf(file, name) for name in file.keys()}  # noqa: SIM118
+        wanted = {
+            name: leaf
+            for name, leaf in found.items()
+            if prefix is None or name == prefix or name.startswith(f"{prefix}.")
+        }
+        _check_leaves(wanted, layout.leaves, path)
+        if origin.get("schema") != _digest(found):
+            raise _bad(path, "its leaves are not those that it was written with")
+        return {name: file.get_tensor(name) for name in layout.leaves}
+
+
+def notes(path: Path) -> dict[str, str]:
+    """The metadata of a file of states.
+
+    Raises:
+        InputError: `no-such-file` or `bad-state-file`.
+    """
+    with _opened(path) as file:
+        return dict(file.metadata() or {})
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise InputError("no-such-file", "there is no file of states", where=str(path))
+    try:
+        # Not mapped: a file that is cut off meanwhile would end the process.
+        with safe_open(path, framework="np", backend="pread") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise _bad(path, str(error)) from error
+
+
+def _digest(leaves: Mapping[str, Leaf]) -> str:
+    rows = [
+        [name, leaves[name].dtype, [*leaves[name].shape]] for name in sorted(leaves)
+    ]
+    return hashlib.sha256(strict_json.dump(rows)).hexdigest()
+
+
+def _leaf(file: Any, name: str) -> Leaf:
+    """What the header says of an array; its spelling of dtypes is ours in capitals."""
+    found = file.get_slice(name)
+    return Leaf(name, found.get_dtype().lower(), tuple(found.get_shape()))
+
+
+def _check_origin(found: Mapping[str, str], layout: Layout, path: Path) -> None:
+    if found.get("format") != _FORMAT:
+        got = found.get("format", "a file of another kind")
+        raise _bad(path, f"expected the format {_FORMAT}, got {got}")
+    if found.get("model") != layout.model:
+        raise InputError(
+            "other-model",
+            f"expected states of the model {layout.model!r}, got those of "
+            f"{found.get('model')!r}, version {found.get('version')}",
+            where=str(path),
+            hint="values from elsewhere are put into a model by write_state",
+        )
+
+
+def _check_leaves(
+    found: Mapping[str, Leaf], expected: Mapping[str, Leaf], path: Path
+) -> None:
+    missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()
+    if missing or extra:
+        said = [f"{_listed(missing)} missing"] if missing else []
+        said += [f"{_listed(extra)} not in the model"] if extra else []
+        close = suggestion(min(extra), missing) if missing and extra else None
+        raise InputError(
+            "state-leaves",
+            f"expected the {len(expected)} arrays of the model's states, got "
+            f"{len(found)}: {'; '.join(said)}",
+            where=str(path),
+            hint=f"{min(extra)}: {close}" if close else _states_hint(found, expected),
+        )
+    for name, leaf in expected.items():
+        got = found[name]
+        if (got.dtype, got.shape) != (leaf.dtype, leaf.shape):
+            code = "state-dtype" if got.dtype != leaf.dtype else "state-shape"
+            raise InputError(
+                code, f"{name}: expected {leaf}, got {got}", where=str(path)
+            )
+
+
+def _states_hint(found: Mapping[str, Leaf], expected: Mapping[str, Leaf]) -> str | None:
+    """Perhaps the file holds fewer states than are asked for."""
+    states = {name.partition(".")[0] for name in found}
+    if states and states < {name.partition(".")[0] for name in expected}:
+        return f"the file holds {', '.join(sorted(states))} alone; name that state"
+    return "save the state again with this version of the model"
+
+
+def _listed(names: set[str]) -> str:
+    some = sorted(names)[:_LISTED]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(some) + more
+
+
+def _bad(path: Path, reason: str) -> InputError:
+    return InputError(
+        "bad-state-file",
+        f"expected a file that save_state wrote: {reason}",
+        where=str(path),
+    )

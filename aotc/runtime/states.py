@@ -1,0 +1,101 @@
+"""The states of a loaded model: read, written, saved and restored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aotc.artifacts import trees
+from aotc.artifacts.manifest import Manifest, State
+from aotc.errors import InputError
+from aotc.runtime import state_files
+from aotc.runtime.arguments import flattener, known
+from aotc.runtime.contract import Contract
+from aotc.runtime.function import Function, Module
+
+
+class _Access:
+    """Reads and writes one state as a whole."""
+
+    def __init__(self, code: Module, state: State) -> None:
+        owner = f"state {state.name}"
+        self.state = state
+        self.keys = [state_files.key(state, leaf) for leaf in state.leaves]
+        self._flatten = flattener(owner, state.tree)
+        self.build = trees.builder(state.tree)
+        empty, full = Contract(owner, (), {}), Contract(owner, state.leaves, {})
+        self.reader = Function(code, owner, state.read, empty, state.leaves, False)
+        self.writer = Function(code, owner, state.write, full, (), False)
+
+    def flat(self, tree: Any) -> list[Any]:
+        """The leaves of a pytree that has the form of the state."""
+        leaves = [None] * len(self.state.leaves)
+        self._flatten(tree, leaves, "")
+        return leaves
+
+
+class States:
+    """All states of a model, by name."""
+
+    def __init__(self, code: Module, manifest: Manifest) -> None:
+        self._lock = code.lock
+        self._manifest = manifest
+        self._all = {
+            name: _Access(code, state) for name, state in manifest.states.items()
+        }
+
+    def read(self, name: str) -> Any:
+        """A copy of the state `name`, as a pytree."""
+        access = self._find(name)
+        return access.build(access.reader(()))
+
+    def write(self, name: str, tree: Any) -> None:
+        """Replace the state `name`."""
+        access = self._find(name)
+        access.writer(access.flat(tree))
+
+    def save(
+        self,
+        path: Path | str | os.PathLike[str],
+        name: str | None,
+        notes: Mapping[str, str],
+    ) -> None:
+        """Write one state, or all of them as they are at one moment, to a file."""
+        chosen = self._choose(name)
+        with self._lock:
+            arrays = {
+                key: array
+                for access in chosen
+                for key, array in zip(access.keys, access.reader(()), strict=True)
+            }
+        state_files.save(Path(path), self._layout(chosen), arrays, notes)
+
+    def load(self, path: Path | str | os.PathLike[str], name: str | None) -> None:
+        """Replace one state, or all of them, by what a file holds."""
+        chosen = self._choose(name)
+        arrays = state_files.load(Path(path), self._layout(chosen), name)
+        # What can fail, such as getting the memory, comes before the first write.
+        prepared = [
+            access.writer.prepare([arrays[key] for key in access.keys])
+            for access in chosen
+        ]
+        with self._lock:
+            for access, arguments in zip(chosen, prepared, strict=True):
+                access.writer.invoke(arguments)
+
+    def _choose(self, name: str | None) -> Sequence[_Access]:
+        if name is not None:
+            return [self._find(name)]
+        if not self._all:
+            raise InputError("no-states", f"{self._manifest.name} keeps no states")
+        return list(self._all.values())
+
+    def _layout(self, chosen: Sequence[_Access]) -> state_files.Layout:
+        states = [access.state for access in chosen]
+        return state_files.Layout.of(self._manifest, states)
+
+    def _find(self, name: str) -> _Access:
+        access: _Access = known("state", self._all, name)
+        return access

@@ -1,0 +1,54 @@
+"""Files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from aotc.errors import InputError
+
+
+@contextmanager
+def written_aside(target: Path) -> Iterator[Path]:
+    """A path beside `target` to write a file at, which replaces `target` at the end.
+
+    The file is flushed to the disk before it gets its name. If the block or anything
+    after it fails, `target` is what it was and nothing is left behind.
+
+    Raises:
+        InputError: `cannot-write`.
+    """
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        yield aside
+        _flush(aside, os.O_RDONLY)
+        os.replace(aside, target)
+        flush_directory(target.parent)
+    except OSError as error:
+        raise cannot_write(target, error.strerror or str(error)) from error
+    finally:
+        with suppress(OSError):  # after a success it has its final name
+            aside.unlink()
+
+
+def cannot_write(target: Path, reason: str) -> InputError:
+    """An error about a file of the user's choice."""
+    return InputError(
+        "cannot-write", f"the file cannot be written: {reason}", where=str(target)
+    )
+
+
+def flush_directory(path: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    _flush(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _flush(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
