@@ -27,6 +27,23 @@ def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
     Raises:
         InputError: an input is unknown, missing, given twice or unreadable.
     """
+    found = read_some_inputs(texts, leaves)
+    missing = [leaf.name for leaf in leaves if leaf.name not in found]
+    if missing:
+        raise InputError(
+            "missing-input",
+            f"no value for the input {', '.join(missing)}",
+            hint=" ".join(f"--input {name}=@{name}.npy" for name in missing),
+        )
+    return [found[leaf.name] for leaf in leaves]
+
+
+def read_some_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> dict[str, Array]:
+    """Arrays for those of `leaves` that the texts name.
+
+    Raises:
+        InputError: an input is unknown, given twice or unreadable.
+    """
     known = {leaf.name: leaf for leaf in leaves}
     found: dict[str, Array] = {}
     for text in texts:
@@ -42,14 +59,7 @@ def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
         if name in found:
             raise InputError("repeated-input", f"the input {name!r} is given twice")
         found[name] = _read(value, known[name])
-    missing = [name for name in known if name not in found]
-    if missing:
-        raise InputError(
-            "missing-input",
-            f"no value for the input {', '.join(missing)}",
-            hint=" ".join(f"--input {name}=@{name}.npy" for name in missing),
-        )
-    return [found[leaf.name] for leaf in leaves]
+    return found
 
 
 def _unknown(name: str, known: Mapping[str, Leaf]) -> InputError:
@@ -63,7 +73,7 @@ def _unknown(name: str, known: Mapping[str, Leaf]) -> InputError:
 
 def _read(value: str, leaf: Leaf) -> Array:
     if value.startswith("@"):
-        return _as_stored(_load(value[1:]), leaf)
+        return as_stored(_load(value[1:]), leaf)
     return _literal(value, leaf)
 
 
@@ -97,8 +107,11 @@ def _key(keys: Sequence[str], key: str, path: str) -> str:
     )
 
 
-def _as_stored(array: Array, leaf: Leaf) -> Array:
-    """NumPy files keep the bytes of a bf16 array but forget its type."""
+def as_stored(array: Array, leaf: Leaf) -> Array:
+    """An array of a file in the dtype that it was written in.
+
+    NumPy files keep the bytes of a bf16 array but forget its type.
+    """
     wanted = dtypes.to_numpy(leaf.dtype)
     opaque = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
     return array.view(wanted) if opaque else array
@@ -157,26 +170,31 @@ def render(arrays: Mapping[str, Array], leaves: Sequence[Leaf]) -> str:
 def to_json(
     arrays: Mapping[str, Array], leaves: Sequence[Leaf]
 ) -> list[dict[str, Any]]:
-    """The arrays for scripts. JSON has no NaN and no infinity, so those are strings."""
+    """The arrays for scripts."""
     return [
         {
             "name": leaf.name,
             "dtype": leaf.dtype,
             "shape": list(arrays[leaf.name].shape),
-            "values": _plain(_widen(arrays[leaf.name]).tolist()),
+            "values": spelled(numbers(arrays[leaf.name])),
         }
         for leaf in leaves
     ]
 
 
-def _widen(array: Array) -> Array:
-    """`tolist` of bf16 gives objects that JSON does not know."""
-    return array if array.dtype.kind in "biuf" else array.astype(np.float64)
+def numbers(array: Array) -> Any:
+    """The elements as Python's own numbers, in nested lists."""
+    # `tolist` of bf16 gives objects that JSON does not know.
+    own = array if array.dtype.kind in "biuf" else array.astype(np.float64)
+    return own.tolist()
 
 
-def _plain(value: Any) -> Any:
+def spelled(value: Any) -> Any:
+    """`value` for JSON, which has no NaN and no infinity: those become strings."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [spelled(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: spelled(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -8,7 +8,7 @@
 | 4    | verification failed                                 |
 | 5    | environment: missing extra, toolchain, driver       |
 | 70   | a bug in aotc                                       |
-| 130  | interrupted                                         |
+| 130  | interrupted (143: told to end by SIGTERM)           |
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import click
 
 from aotc import options
 from aotc.cli import output
+from aotc.cli.interrupts import Interrupted
 from aotc.errors import AotcError, InputError, SetupError
 
 INTERRUPTED = 130
@@ -61,6 +62,9 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
     With ``--format json`` standard output gets the error as its one JSON document.
     """
+    if isinstance(error, Interrupted):
+        click.echo(output.printable(str(error)), err=True)
+        return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
         click.echo("interrupted", err=True)
         return INTERRUPTED

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
+
+from aotc.cli.output import printable
 
 
 class Reporter:
@@ -82,6 +84,56 @@ class _LiveLine:
     def print_above(self, text: str) -> None:
         """Print a line that stays."""
         self._status.console.print(self._text(text))
+
+
+class Bar:
+    """Steps of a known number, with what was measured last.
+
+    Args:
+        total: the number of steps.
+        live: draw the bar; otherwise nothing is shown.
+    """
+
+    def __init__(self, total: int, *, live: bool) -> None:
+        self._progress = _bar() if live else None
+        self._task = None
+        if self._progress:
+            self._task = self._progress.add_task("", total=total, metrics="")
+
+    def __enter__(self) -> Bar:
+        if self._progress:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress:
+            self._progress.stop()
+
+    def show(self, done: int, metrics: Mapping[str, Any]) -> None:
+        """So many steps are done, and this was measured in the last one."""
+        if self._progress:
+            text = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
+            self._progress.update(self._task, completed=done, metrics=printable(text))
+
+
+def _bar() -> Any:
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+        # Not markup: the names are the model's.
+        progress.TextColumn("{task.fields[metrics]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def bar(total: int) -> Bar:
+    """The bar that suits where standard error goes."""
+    return Bar(total, live=_is_live(sys.stderr, os.environ))
 
 
 def reporter(*, verbose: bool = False) -> Reporter:

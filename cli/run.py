@@ -1,4 +1,4 @@
-"""`aotc run`: call one entry of a bundle."""
+"""`aotc run`: call one entry of a bundle, once or in a loop over data."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import output
+from aotc.cli.interrupts import Interrupted
+from aotc.cli.loop_options import loop_options
 from aotc.cli.verb import OutputFile, format_option, trust, trust_option, verb
-from aotc.errors import InputError
 
 if TYPE_CHECKING:
-    from aotc.artifacts.manifest import EntryPoint, Manifest
+    from signal import Signals
+
+    from aotc.artifacts.manifest import EntryPoint
+    from aotc.cli.loop_options import Settings
+    from aotc.runtime import Model
 
 
 @verb(
     "aotc run digits-1.aotc --input x=@images.npy",
     "aotc run digits-1.aotc --input x=@data.npz:images --output out.npz",
     "aotc run adder-1.aotc --entry add --input a=1.5 --input b=[1,2,3]",
+    "aotc run digits-1.aotc --loop data.npz --epochs 5 --save-state s.safetensors",
+    "aotc run digits-1.aotc --loop data.npz --steps 9000 --checkpoint ck --every 500",
 )
 @click.argument("bundle", type=click.Path())
 @click.option("--entry", help="Entry to call; needed if there are several.")
@@ -37,6 +44,17 @@ if TYPE_CHECKING:
     type=OutputFile(),
     help="Write the outputs to this .npz file instead of printing them.",
 )
+@click.option(
+    "--load-state",
+    type=click.Path(path_type=Path),
+    help="Begin with the states in this .safetensors file.",
+)
+@click.option(
+    "--save-state",
+    type=OutputFile(),
+    help="Write the states to this .safetensors file at the end.",
+)
+@loop_options()
 @trust_option()
 @click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
 @click.option("--target", help="Use this variant, not the best one for the machine.")
@@ -47,6 +65,9 @@ def run(
     entry: str | None,
     inputs: tuple[str, ...],
     file: Path | None,
+    load_state: Path | None,
+    save_state: Path | None,
+    loop: Settings | None,
     keys: tuple[str, ...],
     target: str | None,
     form: str,
@@ -54,14 +75,46 @@ def run(
 ) -> None:
     """Verify BUNDLE, call one of its entries and show the outputs.
 
-    State that an entry updates lasts until the command ends.
+    State that an entry updates lasts until the command ends, unless --save-state keeps
+    it. With --loop the entry, by default the one that trains, is called with one batch
+    of the data after the other.
     """
+    if loop and file:
+        raise click.UsageError("--output and --loop exclude each other")
+    if loop and loop.resume and load_state:
+        raise click.UsageError("--resume and --load-state exclude each other")
     from aotc import runtime
-    from aotc.cli import arrays
+    from aotc.cli import entries
+    from aotc.cli.checkpoints import check_states
 
     model = runtime.load(bundle, trust=trust(keys), target=target, **choices)
-    point = _choose(model.manifest, entry)
-    outputs = _call(model, point, arrays.read_inputs(inputs, point.inputs))
+    point = entries.choose(model.manifest, entry, training=bool(loop))
+    if save_state:
+        check_states(model)
+    if load_state:
+        model.load_state(load_state)
+    if loop:
+        document, text, stopped = _loop(model, point, inputs, loop)
+    else:
+        document, text, stopped = *_once(model, point, inputs, file), None
+    if save_state:
+        model.save_state(save_state)
+        text += f"\nwrote the states to {save_state}"
+    document["state_file"] = str(save_state) if save_state else None
+    output.emit(document, text, form)
+    if stopped:
+        steps = document["steps"]
+        raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
+
+
+def _once(
+    model: Model, point: EntryPoint, inputs: tuple[str, ...], file: Path | None
+) -> tuple[dict[str, Any], str]:
+    """Call the entry; the answer as a document and as text."""
+    from aotc.cli import arrays
+    from aotc.cli.entries import Call
+
+    outputs = Call(model, point)(arrays.read_inputs(inputs, point.inputs))
     if file:
         arrays.write_npz(file, outputs)
         text = f"wrote {', '.join(outputs)} to {file}"
@@ -73,37 +126,16 @@ def run(
         "file": str(file) if file else None,
         "outputs": None if file else arrays.to_json(outputs, point.outputs),
     }
-    output.emit(document, text, form)
+    return document, text
 
 
-def _choose(manifest: Manifest, name: str | None) -> EntryPoint:
-    entries = manifest.entry_points
-    if name is None and len(entries) == 1:
-        return next(iter(entries.values()))
-    if name in entries:
-        return entries[name]
-    said = f"there is no entry {name!r}" if name else "the bundle has several entries"
-    raise InputError("unknown-entry", said, hint=f"--entry {' | '.join(entries)}")
+def _loop(
+    model: Model, point: EntryPoint, inputs: tuple[str, ...], settings: Settings
+) -> tuple[dict[str, Any], str, Signals | None]:
+    """Call the entry over data; the answer, and the signal that ended it early."""
+    from aotc.cli import arrays, loop
 
-
-def _call(model: Any, point: EntryPoint, leaves: list[Any]) -> dict[str, Any]:
-    """Call with the leaves in the form of the entry's arguments; outputs by name."""
-    import numpy as np
-
-    from aotc.artifacts import trees
-
-    arguments = trees.builder(point.arguments)(leaves)
-    result = model.entry(point.name)(**arguments)
-    flat: dict[int, Any] = {}
-    _flatten(point.result, result, flat)
-    return {leaf.name: np.asarray(flat[i]) for i, leaf in enumerate(point.outputs)}
-
-
-def _flatten(tree: Any, value: Any, into: dict[int, Any]) -> None:
-    """Collect the leaves of `value`, which has the form of `tree`, by their index."""
-    if isinstance(tree, int):
-        into[tree] = value
-    elif tree is not None:
-        ((kind, body),) = tree.items()
-        for key, child in body.items() if kind == "dict" else enumerate(body):
-            _flatten(child, value[key], into)
+    constants = arrays.read_some_inputs(inputs, point.inputs)
+    result = loop.run(model, point, constants, settings)
+    document = {"schema": "aotc.loop/1", **result.to_json()}
+    return document, result.to_text(), result.stopped

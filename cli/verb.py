@@ -33,7 +33,7 @@ class Verb(click.Command):
 
 
 class OutputFile(click.Path):
-    """A file to write, whose folder exists: checked before the work and not after."""
+    """A file to write, whose folder takes it: checked before the work and not after."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False)
@@ -45,6 +45,8 @@ class OutputFile(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"there is no folder {str(path.parent)!r}", param, ctx)
+        if not os.access(path.parent, os.W_OK):
+            self.fail(f"cannot write into {str(path.parent)!r}", param, ctx)
         return path
 
 

@@ -1,0 +1,190 @@
+"""Batches of the arrays in a file, in an order that is drawn for every epoch.
+
+An input of shape (64, 8, 8, 1) takes its batches from the array of its name, of shape
+(N, 8, 8, 1): all rows are shuffled and cut into batches of 64, and the N % 64 rows
+that are left over wait for the order of the next epoch. The order depends on the seed
+and the number of the epoch alone, so a run can go on anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.artifacts.manifest import Leaf
+from aotc.cli.arrays import Array, as_stored
+from aotc.errors import InputError
+
+
+class Batches:
+    """Rows of arrays of one length, `size` at a time."""
+
+    def __init__(self, arrays: Mapping[str, Array], size: int, seed: int) -> None:
+        self.size = size
+        self._arrays = arrays
+        self._seed = seed
+        self._count = len(next(iter(arrays.values())))
+        self.per_epoch = self._count // size
+        self._epoch, self._order = -1, np.empty(0, int)
+
+    def epoch(self, step: int) -> int:
+        """The epoch that a step is in; both count from 0."""
+        return step // self.per_epoch
+
+    def at(self, step: int) -> dict[str, Array]:
+        """The batch of a step by name of the input."""
+        epoch, index = divmod(step, self.per_epoch)
+        if epoch != self._epoch:
+            rng = np.random.default_rng((self._seed, epoch))
+            self._epoch, self._order = epoch, rng.permutation(self._count)
+        rows = self._order[index * self.size : (index + 1) * self.size]
+        return {name: array.take(rows, axis=0) for name, array in self._arrays.items()}
+
+    def digest(self) -> str:
+        """The SHA-256 of the arrays with their names, dtypes and shapes."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._arrays.items()):
+            head = json.dumps([name, str(array.dtype), array.shape])
+            digest.update(head.encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+def read(file: Path, leaves: Sequence[Leaf], size: int | None, seed: int) -> Batches:
+    """The batches of a file for these inputs.
+
+    Raises:
+        InputError: the file cannot be read, or its arrays do not fit the inputs.
+    """
+    rows = _batch_size(leaves, size)
+    arrays = _read(file, leaves)
+    for leaf in leaves:
+        _check(arrays[leaf.name], leaf, file)
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise InputError(
+            "unequal-arrays",
+            f"expected arrays with the same number of rows, got {found}",
+            where=str(file),
+        )
+    count = min(lengths.values())
+    if count < rows:
+        raise InputError(
+            "too-few-rows",
+            f"expected at least one batch of {rows} rows, got {count}",
+            where=str(file),
+        )
+    return Batches(arrays, rows, seed)
+
+
+def _batch_size(leaves: Sequence[Leaf], size: int | None) -> int:
+    """How many rows a step takes: what the inputs say, or what was asked for."""
+    if not leaves:
+        raise InputError(
+            "no-batches", "the entry has no input that batches could be taken for"
+        )
+    for leaf in leaves:
+        if not leaf.shape:
+            raise InputError(
+                "no-batches",
+                f"the input {leaf.name!r} is a scalar, which has no rows",
+                hint=f"the same value for all steps: --input {leaf.name}=VALUE",
+            )
+    fixed = {leaf.name: leaf.shape[0] for leaf in leaves if type(leaf.shape[0]) is int}
+    sizes = set(fixed.values())
+    if size is not None:
+        sizes.add(size)
+    if not sizes:
+        raise InputError(
+            "batch-size",
+            "the entry takes batches of any size, and none is given",
+            hint="--batch-size 32",
+        )
+    if len(sizes) > 1 or min(sizes) < 1:
+        found = [f"{rows} for {name!r}" for name, rows in fixed.items()]
+        found += [f"{size} by --batch-size"] if size is not None else []
+        raise InputError(
+            "batch-size", f"expected one size for all batches, got {', '.join(found)}"
+        )
+    return sizes.pop()
+
+
+def _read(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
+    """The array of every input."""
+    if file.suffix not in _READERS:
+        raise InputError(
+            "unknown-format",
+            f"expected data in {' or '.join(_READERS)}, got {file.name!r}",
+            where=str(file),
+        )
+    if not file.is_file():
+        raise InputError("no-such-file", "there is no data", where=str(file))
+    try:
+        found, there = _READERS[file.suffix](file, [leaf.name for leaf in leaves])
+    except Exception as error:  # whatever the reader finds wrong with the bytes
+        raise InputError(
+            "bad-file",
+            f"expected arrays in a {file.suffix} file: {error or type(error).__name__}",
+            where=str(file),
+        ) from error
+    missing = [leaf.name for leaf in leaves if leaf.name not in found]
+    if missing:
+        raise InputError(
+            "missing-array",
+            f"no array for the input {', '.join(missing)}; there are "
+            f"{', '.join(sorted(there)) or 'none'}",
+            where=str(file),
+            hint=f"name the arrays like the inputs, or give --input {missing[0]}=VALUE",
+        )
+    return {leaf.name: as_stored(found[leaf.name], leaf) for leaf in leaves}
+
+
+# the arrays of these names, and the names of all that are there
+_Read = Callable[[Path, Collection[str]], tuple[dict[str, Array], Collection[str]]]
+
+
+def _read_npz(
+    file: Path, names: Collection[str]
+) -> tuple[dict[str, Array], Collection[str]]:
+    with np.load(file, allow_pickle=False) as archive:
+        return {n: archive[n] for n in names if n in archive.files}, archive.files
+
+
+def _read_safetensors(
+    file: Path, names: Collection[str]
+) -> tuple[dict[str, Array], Collection[str]]:
+    from safetensors import safe_open
+
+    with safe_open(file, framework="np", backend="pread") as archive:
+        there = set(archive.keys())
+        return {n: archive.get_tensor(n) for n in names if n in there}, there
+
+
+_READERS: dict[str, _Read] = {".npz": _read_npz, ".safetensors": _read_safetensors}
+
+
+def _check(array: Array, leaf: Leaf, file: Path) -> None:
+    """Refuse an array whose rows are not what the input takes."""
+    wanted: tuple[Any, ...] = leaf.shape[1:]
+    same = len(array.shape) == len(leaf.shape) and all(
+        isinstance(dim, str) or dim == size
+        for dim, size in zip(wanted, array.shape[1:], strict=True)
+    )
+    dtype = dtypes.to_numpy(leaf.dtype)
+    if same and array.dtype == dtype:
+        return
+    shape = ", ".join(map(str, array.shape))
+    raise InputError(
+        "array-mismatch",
+        f"the array {leaf.name!r}: expected {Leaf('', leaf.dtype, ('rows', *wanted))}, "
+        f"got {array.dtype}[{shape}]",
+        where=str(file),
+        hint=f"convert it: {leaf.name}.astype({dtype.name!r})" if same else None,
+    )

@@ -1,0 +1,146 @@
+"""Checkpoints of a loop: all states and the position, in one file.
+
+`checkpoint.safetensors` is a file of `Model.save_state` whose metadata holds the
+position too, so the two cannot come apart. A new one takes the place of the old one in
+one step.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts.writing import cannot_write
+from aotc.cli.entries import flat
+from aotc.errors import InputError
+from aotc.runtime import state_files
+
+_FILE = "checkpoint.safetensors"
+_NOTE = "loop"
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a loop is, and what its order of batches depends on.
+
+    Args:
+        data: digest of the data.
+        step: steps that are done; `epoch` is the one that the next step is in, from 0.
+        seconds: how long the steps took.
+    """
+
+    entry: str
+    seed: int
+    batch_size: int
+    data: str
+    step: int
+    epoch: int
+    seconds: float
+
+
+class Checkpoints:
+    """The checkpoint in a folder, which is made if it is not there.
+
+    Args:
+        every: after how many steps to write.
+        allow_nan: write states that hold NaN, too.
+
+    Raises:
+        InputError: `no-states`, `checkpoint-exists` or `cannot-write`.
+    """
+
+    def __init__(
+        self, model: Any, folder: Path, every: int, *, replace: bool, allow_nan: bool
+    ) -> None:
+        self.path = folder / _FILE
+        self._model = model
+        self._every = every
+        self._allow_nan = allow_nan
+        self._last = -1
+        check_states(model)
+        if self.path.exists() and not replace:
+            raise InputError(
+                "checkpoint-exists",
+                "there is a checkpoint of another run",
+                where=str(self.path),
+                hint=f"go on with it: --resume {folder}, or choose another folder",
+            )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Better to learn now that nothing can be written than after hours.
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise cannot_write(self.path, error.strerror or str(error)) from error
+
+    def due(self, step: int) -> bool:
+        """Whether one is to be written after so many steps."""
+        return step % self._every == 0
+
+    def save(self, position: Position) -> None:
+        """Write the states as they are, unless that has been done already.
+
+        Raises:
+            InputError: `not-finite`, or `cannot-write`; the old one is kept then.
+        """
+        if position.step == self._last:
+            return
+        if not self._allow_nan:
+            self._check(position)
+        note = json.dumps(asdict(position))
+        self._model.save_state(self.path, notes={_NOTE: note})
+        self._last = position.step
+
+    def _check(self, position: Position) -> None:
+        """A state with NaN must not take the place of one that can be trained on."""
+        for state in self._model.manifest.states.values():
+            leaves = flat(state.tree, self._model.read_state(state.name))
+            for index, leaf in enumerate(state.leaves):
+                if leaves[index].dtype.kind in "fV" and np.isnan(leaves[index]).any():
+                    raise InputError(
+                        "not-finite",
+                        f"{state_files.key(state, leaf)} holds NaN after step "
+                        f"{position.step}; the checkpoint before it is kept",
+                        where=str(self.path),
+                        hint="--allow-nan goes on and keeps such states",
+                    )
+
+
+def check_states(model: Any) -> None:
+    """Raise `no-states` unless the model has something to keep."""
+    if not model.manifest.states:
+        raise InputError("no-states", f"{model.manifest.name} keeps no states")
+
+
+def restore(model: Any, folder: Path) -> Position:
+    """Put the states of the checkpoint in `folder` into the model.
+
+    Raises:
+        InputError: there is none, it is damaged, or it is of another model.
+    """
+    path = folder / _FILE
+    if not path.exists():
+        raise InputError(
+            "no-checkpoint", f"expected {_FILE} in the folder", where=str(folder)
+        )
+    position = _position(state_files.notes(path).get(_NOTE), path)
+    model.load_state(path)
+    return position
+
+
+def _position(note: str | None, path: Path) -> Position:
+    try:
+        return Position(**json.loads(note or ""))
+    except (ValueError, TypeError):
+        raise InputError(
+            "bad-checkpoint",
+            "expected states with the position of a loop, got states alone"
+            if note is None
+            else "the position of the loop cannot be read",
+            where=str(path),
+            hint="--load-state begins a loop with the states of a file",
+        ) from None

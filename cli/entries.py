@@ -1,0 +1,69 @@
+"""One entry of a model: chosen by name, called with flat inputs, outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aotc.artifacts import trees
+from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.artifacts.manifest import EntryPoint, Manifest
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def choose(manifest: Manifest, name: str | None, *, training: bool) -> EntryPoint:
+    """The entry `name`, or the only one there is (of those that train).
+
+    Raises:
+        InputError: `unknown-entry`.
+    """
+    entries = manifest.entry_points
+    if name in entries:
+        return entries[name]
+    kinds = {"train-step"} if training else {"train-step", "infer"}
+    fitting = [entry for entry in entries.values() if entry.kind in kinds]
+    if name is None and len(fitting) == 1:
+        return fitting[0]
+    count = "several entries" if fitting else "no entry"
+    said = f"there is no entry {name!r}" if name else f"the bundle has {count}"
+    if training and not name:
+        said += " to train with"
+    raise InputError("unknown-entry", said, hint=f"--entry {' | '.join(entries)}")
+
+
+class Call:
+    """Calls an entry with its inputs in the order of the manifest."""
+
+    def __init__(self, model: Any, point: EntryPoint) -> None:
+        self._point = point
+        self._build = trees.builder(point.arguments)
+        self._entry = model.entry(point.name)
+
+    def __call__(self, inputs: Sequence[Array]) -> dict[str, Array]:
+        """The outputs by name."""
+        result = self._entry(**self._build(inputs))
+        leaves = flat(self._point.result, result)
+        return {
+            x.name: np.asarray(leaves[i]) for i, x in enumerate(self._point.outputs)
+        }
+
+
+def flat(tree: Any, value: Any) -> dict[int, Any]:
+    """The leaves of `value`, which has the form of `tree`, by their index."""
+    leaves: dict[int, Any] = {}
+    _flatten(tree, value, leaves)
+    return leaves
+
+
+def _flatten(tree: Any, value: Any, into: dict[int, Any]) -> None:
+    if isinstance(tree, int):
+        into[tree] = value
+    elif tree is not None:
+        ((kind, body),) = tree.items()
+        for key, child in body.items() if kind == "dict" else enumerate(body):
+            _flatten(child, value[key], into)

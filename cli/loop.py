@@ -1,0 +1,217 @@
+"""The loop of `aotc run --loop`: an entry over batches, measured and kept safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import Signals
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from aotc.cli import batches, checkpoints, metrics, progress
+from aotc.cli.arrays import Array, spelled
+from aotc.cli.batches import Batches
+from aotc.cli.checkpoints import Checkpoints, Position
+from aotc.cli.entries import Call
+from aotc.cli.interrupts import Interrupts
+from aotc.cli.loop_options import Settings
+from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.artifacts.manifest import EntryPoint
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a loop ended: where it is, what it measured last, and what stopped it."""
+
+    position: Position
+    began_at: int
+    per_epoch: int
+    metrics: Mapping[str, Any]
+    checkpoint: Path | None
+    stopped: Signals | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as part of a document."""
+        return {
+            "entry": self.position.entry,
+            "steps": self.position.step,
+            "began_at": self.began_at,
+            "steps_per_epoch": self.per_epoch,
+            "batch_size": self.position.batch_size,
+            "seed": self.position.seed,
+            "seconds": self.position.seconds,
+            "metrics": spelled(self.metrics),
+            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
+            "stopped": self.stopped.name if self.stopped else None,
+        }
+
+    def to_text(self) -> str:
+        """The result in a few lines."""
+        at = self.position
+        epochs = at.step / self.per_epoch
+        lines = [
+            f"{at.entry}: {at.step} steps of {at.batch_size} rows, "
+            f"{epochs:.4g} epochs, {at.seconds:.1f} s",
+            *(f"{name} = {value:.6g}" for name, value in self.metrics.items()),
+        ]
+        if self.began_at:
+            lines[0] += f" (resumed after step {self.began_at})"
+        if self.checkpoint:
+            lines.append(f"checkpoint: {self.checkpoint}")
+        return "\n".join(lines)
+
+
+def run(
+    model: Any, point: EntryPoint, constants: Mapping[str, Array], settings: Settings
+) -> Result:
+    """Call an entry with one batch after the other.
+
+    Args:
+        model: the loaded model.
+        point: the entry to call.
+        constants: the inputs that are the same in every step.
+        settings: everything else.
+
+    Raises:
+        InputError: data, settings or checkpoint do not fit; or `not-finite`, if a
+            metric became NaN or infinite.
+    """
+    before = checkpoints.restore(model, settings.resume) if settings.resume else None
+    leaves = [leaf for leaf in point.inputs if leaf.name not in constants]
+    size = settings.batch_size
+    seed = settings.seed
+    if before:
+        size = before.batch_size if size is None else size
+        seed = before.seed if seed is None else seed
+    data = batches.read(settings.data, leaves, size, seed or 0)
+    start = _start(point, data, seed or 0, before, settings)
+    return _Loop(model, point, constants, data, settings).run(start)
+
+
+def _start(
+    point: EntryPoint,
+    data: Batches,
+    seed: int,
+    before: Position | None,
+    settings: Settings,
+) -> Position:
+    """Where the loop begins: at the first step, or where the checkpoint is."""
+    kept = settings.checkpoint or settings.resume
+    digest = data.digest() if kept else ""
+    fresh = Position(point.name, seed, data.size, digest, 0, 0, 0.0)
+    if before is None:
+        return fresh
+    for field in ("entry", "seed", "batch_size", "data"):
+        wanted, got = getattr(before, field), getattr(fresh, field)
+        if wanted != got:
+            name = field.replace("_", " ")
+            raise InputError(
+                "other-loop",
+                f"expected the {name} that the checkpoint was made with ({wanted}), "
+                f"got {got}",
+                where=str(settings.resume),
+                hint="--load-state begins a new loop with the states of a file",
+            )
+    return before
+
+
+class _Loop:
+    """The steps of a run and what is done after each."""
+
+    def __init__(
+        self,
+        model: Any,
+        point: EntryPoint,
+        constants: Mapping[str, Array],
+        data: Batches,
+        settings: Settings,
+    ) -> None:
+        self._call = Call(model, point)
+        self._names = [leaf.name for leaf in point.inputs]
+        self._constants = constants
+        self._data = data
+        self._settings = settings
+        self._checkpoints = self._make_checkpoints(model)
+        self._metrics: dict[str, Any] = {}
+
+    def run(self, start: Position) -> Result:
+        """All steps from `start` on, or those until a signal."""
+        total = self._total()
+        at = start
+        resumed_at = start.step if self._settings.resume else None
+        with (
+            metrics.opened(self._settings.metrics, resumed_at) as log,
+            progress.bar(total) as bar,
+            Interrupts() as signals,
+        ):
+            began = perf_counter() - start.seconds
+            while at.step < total and not signals.received:
+                self._step(at.step)
+                at = replace(
+                    at,
+                    step=at.step + 1,
+                    epoch=self._data.epoch(at.step + 1),
+                    seconds=perf_counter() - began,
+                )
+                self._record(at, log)
+                bar.show(at.step, self._metrics)
+                if self._checkpoints and self._checkpoints.due(at.step):
+                    log.sync()
+                    self._checkpoints.save(at)
+            if self._checkpoints and at.step > start.step:
+                log.sync()
+                self._checkpoints.save(at)
+        path = self._checkpoints.path if self._checkpoints else None
+        per_epoch = self._data.per_epoch
+        return Result(at, start.step, per_epoch, self._metrics, path, signals.received)
+
+    def _total(self) -> int:
+        """The step to end after; one epoch, if nothing is said."""
+        epochs, steps = self._settings.epochs, self._settings.steps
+        if epochs is None and steps is None:
+            epochs = 1
+        limits = [] if epochs is None else [epochs * self._data.per_epoch]
+        return min([*limits, steps] if steps is not None else limits)
+
+    def _step(self, step: int) -> None:
+        given = {**self._constants, **self._data.at(step)}
+        outputs = self._call([given[name] for name in self._names])
+        self._metrics = metrics.scalars(outputs)
+
+    def _record(self, at: Position, log: metrics.Log) -> None:
+        """Log what the last step measured, and stop if it makes no sense."""
+        epoch = self._data.epoch(at.step - 1) + 1
+        log.write(
+            {
+                "step": at.step,
+                "epoch": epoch,
+                "seconds": round(at.seconds, 6),
+                "metrics": self._metrics,
+            }
+        )
+        name = metrics.not_finite(self._metrics)
+        if name and not self._settings.allow_nan:
+            value = self._metrics[name]
+            raise InputError(
+                "not-finite",
+                f"{at.entry}: {name} is {value} in step {at.step} (epoch {epoch})",
+                hint="the last checkpoint is from before; --allow-nan goes on anyway"
+                if self._checkpoints
+                else "--allow-nan goes on anyway",
+            )
+
+    def _make_checkpoints(self, model: Any) -> Checkpoints | None:
+        resumed = self._settings.resume
+        folder = self._settings.checkpoint or resumed
+        if folder is None:
+            return None
+        return Checkpoints(
+            model,
+            folder,
+            self._settings.every or self._data.per_epoch,
+            replace=resumed is not None and folder.resolve() == resumed.resolve(),
+            allow_nan=self._settings.allow_nan,
+        )

@@ -1,0 +1,102 @@
+"""The options of `aotc run` that belong to `--loop`, and what they say together."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from aotc.cli.verb import OutputFile
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says of a loop; None is what was not said."""
+
+    data: Path
+    epochs: int | None
+    steps: int | None
+    batch_size: int | None
+    seed: int | None
+    metrics: Path | None
+    checkpoint: Path | None
+    every: int | None
+    resume: Path | None
+    allow_nan: bool
+
+
+_COUNT = click.IntRange(min=1)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_OPTIONS = (
+    click.option(
+        "--loop",
+        "data",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Call the entry with batches of the arrays in this .npz or .safetensors "
+        "file, which are named like its inputs.",
+    ),
+    click.option("--epochs", type=_COUNT, help="Passes over the data. [default: 1]"),
+    click.option("--steps", type=_COUNT, help="End after this step."),
+    click.option(
+        "--batch-size", type=_COUNT, help="Rows a step, if the entry takes any number."
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        help="Seed of the order of the rows, new in each epoch. [default: 0]",
+    ),
+    click.option(
+        "--metrics",
+        type=OutputFile(),
+        help="Write the scalar outputs of each step to this .jsonl file.",
+    ),
+    click.option(
+        "--checkpoint", type=_FOLDER, help="Keep states and position in this folder."
+    ),
+    click.option(
+        "--every", type=_COUNT, help="Steps between checkpoints. [default: an epoch]"
+    ),
+    click.option(
+        "--resume",
+        type=_FOLDER,
+        help="Go on from the checkpoint in this folder, and keep the next ones there "
+        "unless --checkpoint names another.",
+    ),
+    click.option(
+        "--allow-nan", is_flag=True, help="Go on when a metric is NaN or infinite."
+    ),
+)
+
+
+def loop_options() -> Callable[[_Function], _Function]:
+    """All of them, as one argument `loop`: `Settings`, or None without `--loop`."""
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def collected(**given: Any) -> Any:
+            said = {name: given.pop(name) for name in Settings.__annotations__}
+            return function(loop=_settings(said), **given)
+
+        for option in reversed(_OPTIONS):
+            collected = option(collected)
+        return collected  # type: ignore[return-value]
+
+    return decorate
+
+
+def _settings(said: dict[str, Any]) -> Settings | None:
+    if said["data"] is None:
+        for name, value in said.items():
+            if value is not None and value is not False:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --loop")
+        return None
+    if said["every"] and not (said["checkpoint"] or said["resume"]):
+        raise click.UsageError("--every needs --checkpoint")
+    return Settings(**said)

@@ -1,0 +1,99 @@
+"""Metrics of a loop: one JSON object a step, in a file that a resumed run goes on with.
+
+    {"step": 1, "epoch": 1, "seconds": 0.01, "metrics": {"loss": 2.33}}
+
+Steps and epochs count from 1; seconds from the start, breaks of resumed runs left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from aotc.artifacts.writing import cannot_write
+from aotc.cli.arrays import Array, numbers, spelled
+from aotc.errors import InputError
+
+
+def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
+    """What an entry measures: its outputs without dimensions, as Python numbers."""
+    return {name: numbers(array) for name, array in outputs.items() if not array.shape}
+
+
+def not_finite(metrics: Mapping[str, Any]) -> str | None:
+    """The first of the metrics that is not a number or infinite."""
+    for name, value in metrics.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            return name
+    return None
+
+
+class Log:
+    """Writes records; without a file it does nothing."""
+
+    def __init__(self, file: BinaryIO | None) -> None:
+        self._file = file
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Add a line, at once, for whoever follows the file."""
+        if self._file:
+            self._file.write(json.dumps(spelled(record)).encode() + b"\n")
+            self._file.flush()
+
+    def sync(self) -> None:
+        """Wait until the records are on the disk."""
+        if self._file:
+            os.fsync(self._file.fileno())
+
+
+@contextmanager
+def opened(path: Path | None, resumed_at: int | None) -> Iterator[Log]:
+    """The log at `path`: a new one, or what a resumed run has of it up to its step.
+
+    Raises:
+        InputError: `output-exists`, `bad-metrics` or `cannot-write`.
+    """
+    if path is None:
+        yield Log(None)
+        return
+    try:
+        with open(path, "a+b") as file:
+            file.truncate(_kept(file, path, resumed_at))
+            yield Log(file)
+    except OSError as error:
+        raise cannot_write(path, error.strerror or str(error)) from error
+
+
+def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> int:
+    """How many bytes of an earlier run's records stay."""
+    file.seek(0)
+    size = 0
+    for line in file:
+        if resumed_at is None:
+            raise InputError(
+                "output-exists",
+                "the metrics of another run are here",
+                where=str(path),
+                hint="choose another file, remove it, or go on with --resume",
+            )
+        step = _step(line)
+        if step is None and line.endswith(b"\n"):
+            raise InputError(
+                "bad-metrics", "expected the metrics of a loop", where=str(path)
+            )
+        if step is None or step > resumed_at:  # a torn line, or to be done again
+            break
+        size += len(line)
+    return size
+
+
+def _step(line: bytes) -> int | None:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        return None
