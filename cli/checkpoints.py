@@ -61,7 +61,6 @@ class Checkpoints:
         self._model = model
         self._every = every
         self._allow_nan = allow_nan
-        self._last = -1
         check_states(model)
         if self.path.exists() and not replace:
             raise InputError(
@@ -82,18 +81,15 @@ class Checkpoints:
         return step % self._every == 0
 
     def save(self, position: Position) -> None:
-        """Write the states as they are, unless that has been done already.
+        """Write the states as they are, and the position.
 
         Raises:
             InputError: `not-finite`, or `cannot-write`; the old one is kept then.
         """
-        if position.step == self._last:
-            return
         if not self._allow_nan:
             self._check(position)
         note = json.dumps(asdict(position))
         self._model.save_state(self.path, notes={_NOTE: note})
-        self._last = position.step
 
     def _check(self, position: Position) -> None:
         """A state with NaN must not take the place of one that can be trained on."""

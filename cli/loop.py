@@ -148,7 +148,8 @@ class _Loop:
             Interrupts() as signals,
         ):
             began = perf_counter() - start.seconds
-            while at.step < total and not signals.received:
+            ended = at.step >= total
+            while not ended:
                 self._step(at.step)
                 at = replace(
                     at,
@@ -158,12 +159,11 @@ class _Loop:
                 )
                 self._record(at, log)
                 bar.show(at.step, self._metrics)
-                if self._checkpoints and self._checkpoints.due(at.step):
+                # Asked once: a signal from here on ends the next step, with its own.
+                ended = at.step == total or signals.received is not None
+                if self._checkpoints and (ended or self._checkpoints.due(at.step)):
                     log.sync()
                     self._checkpoints.save(at)
-            if self._checkpoints and at.step > start.step:
-                log.sync()
-                self._checkpoints.save(at)
         path = self._checkpoints.path if self._checkpoints else None
         per_epoch = self._data.per_epoch
         return Result(at, start.step, per_epoch, self._metrics, path, signals.received)
@@ -171,10 +171,10 @@ class _Loop:
     def _total(self) -> int:
         """The step to end after; one epoch, if nothing is said."""
         epochs, steps = self._settings.epochs, self._settings.steps
-        if epochs is None and steps is None:
-            epochs = 1
-        limits = [] if epochs is None else [epochs * self._data.per_epoch]
-        return min([*limits, steps] if steps is not None else limits)
+        limits = [steps] if steps else []
+        if epochs or not steps:
+            limits.append((epochs or 1) * self._data.per_epoch)
+        return min(limits)
 
     def _step(self, step: int) -> None:
         given = {**self._constants, **self._data.at(step)}

@@ -128,6 +128,7 @@ def _bar() -> Any:
         progress.TextColumn("{task.fields[metrics]}", markup=False),
         console=Console(stderr=True),
         transient=True,
+        refresh_per_second=4,  # drawing takes time from the steps
     )
 
 

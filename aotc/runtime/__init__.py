@@ -7,7 +7,8 @@
 maps anything; every call checks its inputs against the manifest before anything runs.
 IREE checks none of this, and meets a wrong file, CPU or shape with a crash.
 
-Needs numpy, cryptography and iree.runtime, and nothing of the compiler.
+Needs numpy, cryptography and iree.runtime (for files of states safetensors too), and
+nothing of the compiler.
 """
 
 from __future__ import annotations

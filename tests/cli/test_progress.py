@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from aotc.cli import progress
-from aotc.cli.progress import Reporter, reporter
+from aotc.cli.progress import Bar, Reporter, bar, reporter
 
 
 class Terminal(io.StringIO):
@@ -73,3 +73,26 @@ def test_live_line_names_the_stage_and_is_cleared(
         shown.step("cpu")
     assert "compile [/x] › cpu" in terminal.getvalue()
     assert capsys.readouterr().out == ""
+
+
+def test_bar_counts_steps_and_shows_metrics_as_they_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with Bar(8, live=True) as shown:
+        shown.show(3, {"[red]\x1b": 0.5})
+    assert "3/8" in terminal.getvalue()
+    assert r"[red]\x1b 0.5" in terminal.getvalue()
+    assert capsys.readouterr().out == ""
+
+
+def test_bar_is_silent_when_not_on_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with bar(8) as shown:
+        shown.show(3, {"loss": 0.5})
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "")
