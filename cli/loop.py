@@ -198,10 +198,14 @@ class _Loop:
             raise InputError(
                 "not-finite",
                 f"{at.entry}: {name} is {value} in step {at.step} (epoch {epoch})",
-                hint="the last checkpoint is from before; --allow-nan goes on anyway"
-                if self._checkpoints
-                else "--allow-nan goes on anyway",
+                hint="--allow-nan goes on anyway" + self._kept(),
             )
+
+    def _kept(self) -> str:
+        """What an error says of the checkpoint from before it, if there is one."""
+        if self._checkpoints and self._checkpoints.path.exists():
+            return f"; {self._checkpoints.path} is from before"
+        return ""
 
     def _make_checkpoints(self, model: Any) -> Checkpoints | None:
         resumed = self._settings.resume

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,16 @@ def test_output_into_a_missing_folder_is_refused_before_the_run(
 ) -> None:
     assert main([*bundle, "--entry", "scale", "--output", "no/out.npz"]) == 2
     assert "there is no folder 'no'" in capsys.readouterr().err
+
+
+def test_output_into_a_folder_that_takes_no_files_is_refused_before_the_run(
+    bundle: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert main([*bundle, "--entry", "scale", "--save-state", "s.safetensors"]) == 2
+    assert "cannot write into '.'" in capsys.readouterr().err
 
 
 def test_equal_arrays_give_equal_files(tmp_path: Path) -> None:
