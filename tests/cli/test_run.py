@@ -145,7 +145,7 @@ def test_output_into_a_folder_that_takes_no_files_is_refused_before_the_run(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
     assert main([*bundle, "--entry", "scale", "--save-state", "s.safetensors"]) == 2
     assert "cannot write into '.'" in capsys.readouterr().err
 
