@@ -3,7 +3,7 @@
     pip install -e '.[compiler]' torch jax optax scipy && python benchmarks/parity
 
 Compared are the NumPy references of all ops of the dialect, the public functions of
-aotc.numpy, special, linalg, fft, control and nn, and derivatives and vmap of them. One
+aotc.numpy, special, linalg, fft, control, nn and optim, and derivatives and vmap. One
 row per function and peer: how many settings agree, of how many, how many the peer
 refuses, and the largest difference in ulps. What counts as agreement is in
 `agreement.LIMITS`; differences that were examined and stay are in `accepted.ACCEPTED`,

@@ -10,6 +10,7 @@ import derivatives
 import functions
 import nn
 import ops
+import optim
 import transformations
 from accepted import reason
 from agreement import Compared
@@ -20,6 +21,7 @@ PARTS: dict[str, Callable[[], Iterator[Compared]]] = {
     "derivatives": derivatives.compared,
     "transformations": transformations.compared,
     "nn": nn.compared,
+    "optim": optim.compared,
 }
 VERDICTS = ("agree", "accepted", "differ", "refused")
 
