@@ -92,6 +92,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     why = ""
     is_constant = False  # whether differentiation takes the results as constants
     precision = FOLLOWS  # what mixed precision does with it
+    reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS
     codecs = {}
 

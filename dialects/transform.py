@@ -5,7 +5,7 @@
     %loss, %dparams = call @loss.vjp(%params, %x, %dloss)
 
 `Vjp` and `Jvp` are derivatives, `Batch` is the function for each of a stack of inputs,
-`Precision` the function with cheaper numbers inside.
+`Precision` is the function with cheaper numbers inside, `Widened` with f64 everywhere.
 
 Note [variadic ops]: IRDL gives one constraint variable to all operands of a variadic
 field and requires them to be of one type. An op over the arguments of another function
@@ -97,12 +97,23 @@ class Precision(NamedTuple):
         return inputs, outputs
 
 
-Derived = Vjp | Jvp | Batch | Precision
+class Widened(NamedTuple):
+    """The function `of` with every float in f64, also those it takes and returns."""
+
+    of: str
+
+    def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
+        """The types that it takes and returns, given those of `of`."""
+        return list(map(widened, inputs)), list(map(widened, outputs))
+
+
+Derived = Vjp | Jvp | Batch | Precision | Widened
 _KINDS: dict[str, Any] = {
     "graph.vjp": Vjp,
     "graph.jvp": Jvp,
     "graph.batch": Batch,
     "graph.precision": Precision,
+    "graph.widened": Widened,
 }
 _FACTS: dict[str, type[Attribute]] = {
     "of": Symbol,
@@ -115,6 +126,11 @@ _FACTS: dict[str, type[Attribute]] = {
 def floats(types: Sequence[Tensor]) -> Types:
     """Those of `types` that have derivatives."""
     return [tensor for tensor in types if dtypes.is_float(tensor.dtype)]
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """The type with f64 in the place of any float."""
+    return tensor.with_dtype("f64") if dtypes.is_float(tensor.dtype) else tensor
 
 
 def with_leading(tensor: Tensor, size: Size) -> Tensor:

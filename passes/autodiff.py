@@ -24,12 +24,13 @@ from aotc.dialects.transform import (
     Jvp,
     Precision,
     Vjp,
+    Widened,
     custom_of,
     derived_of,
 )
 from aotc.mlir import func, ir
 from aotc.passes.inline import clone_body
-from aotc.passes.sweeps import batch, forward, precision, reverse
+from aotc.passes.sweeps import batch, forward, precision, reverse, widen
 
 # writes the body of a transformed function: given the block that begins with the
 # primal function's ops, its arguments and its results
@@ -38,7 +39,11 @@ _SWEEPS: dict[type, Sweep] = {Vjp: reverse.sweep, Jvp: forward.sweep}
 
 # the same where the primal function's ops are written anew: given it and the block
 Rewrite = Callable[[Any, Any, Any], Sequence[Any]]
-_REWRITES: dict[type, Rewrite] = {Batch: batch.sweep, Precision: precision.sweep}
+_REWRITES: dict[type, Rewrite] = {
+    Batch: batch.sweep,
+    Precision: precision.sweep,
+    Widened: widen.sweep,
+}
 
 
 def run(module: Any) -> bool:

@@ -103,6 +103,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     why = "bits of a float as an integer, and back"
     precision = WIDE
+    reads_bits = True
 
     x: Operand[Any]
     dtype: Str

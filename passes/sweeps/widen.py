@@ -1,0 +1,84 @@
+"""The widening sweep: a function with every float in f64.
+
+Derivatives are checked on it, where rounding is far below what a wrong rule changes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects import functions
+from aotc.dialects.builder import Builder
+from aotc.dialects.control import control_of, invoke
+from aotc.dialects.graph import several
+from aotc.dialects.transform import Widened, annotate, custom_of, derive
+from aotc.dialects.types import Tensor
+from aotc.mlir import func
+
+
+def sweep(_: Widened, primal: Any, block: Any) -> list[Any]:
+    """Write the ops of `primal` at the insertion point; returns the results.
+
+    Args:
+        primal: the function.
+        block: whose arguments are those of the function being written.
+    """
+    values = dict(zip(primal.entry_block.arguments, block.arguments, strict=True))
+    for op in primal.entry_block.operations:
+        operands = [values[value] for value in op.operands]
+        if isinstance(op, func.ReturnOp):
+            return operands
+        with op.location:
+            results = _called(op, operands) if _is_call(op) else _written(op, operands)
+        values.update(zip(op.results, results, strict=True))
+    raise AssertionError("a function ends in a return")
+
+
+def _is_call(op: Any) -> bool:
+    return isinstance(op, func.CallOp)
+
+
+def _written(op: Any, operands: list[Any]) -> Sequence[Any]:
+    cls, build = type(op), Builder()
+    attributes = cls.attributes_of(op)
+    if not op.reads_bits:
+        attributes = {name: _wide(value) for name, value in attributes.items()}
+        return several(cls.build(*operands, **attributes))
+    given = [
+        build.cast(new, dtype=Tensor.of(old).dtype)
+        for old, new in zip(op.operands, operands, strict=True)
+    ]
+    found = several(cls.build(*given, **attributes))
+    return [build.cast(y, dtype=_wide(Tensor.of(y).dtype)) for y in found]
+
+
+def _wide(attribute: Any) -> Any:
+    """An attribute with f64 in the place of a float dtype, or of an array's."""
+    if isinstance(attribute, str) and attribute in dtypes.FLOATS:
+        return "f64"
+    if isinstance(attribute, np.ndarray) and dtypes.is_float(
+        dtypes.canonical(attribute.dtype)
+    ):
+        return attribute.astype(np.float64)
+    return attribute
+
+
+def _called(call: Any, operands: list[Any]) -> Sequence[Any]:
+    """The call with widened functions in the place of all that it names."""
+    name = functions.callee_of(call)
+    callee = functions.find(name)
+    control: Any = control_of(callee)
+    if control is not None:
+        names = tuple(derive(Widened(each)) for each in control.functions)
+        return invoke(replace(control, functions=names), operands)
+    custom: Any = custom_of(callee)
+    wide = derive(Widened(name))
+    if custom_of(functions.find(wide)) is None:
+        rules = {
+            f.name: derive(Widened(getattr(custom, f.name))) for f in fields(custom)
+        }
+        annotate(functions.find(wide), replace(custom, **rules))
+    return functions.call(wide, operands)
