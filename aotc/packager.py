@@ -18,6 +18,7 @@ import numpy as np
 import aotc
 from aotc.artifacts import vmfb
 from aotc.backend import SCOPE, Compiled, reader_name, writer_name
+from aotc.certificate import Certificate
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -34,6 +35,7 @@ def manifest(
     passes: Sequence[str],
     name: str,
     version: str,
+    certificates: Sequence[Certificate] = (),
 ) -> dict[str, Any]:
     """The manifest without `files` and `channel`, which writing the bundle adds."""
     head = {
@@ -53,6 +55,8 @@ def manifest(
             "parameter_bytes": sum(a.nbytes for a in program.parameters.values())
         },
     }
+    if certificates:
+        head["gradient_certificates"] = [each.to_json() for each in certificates]
     created = _created()
     return {**head, "created": created} if created else head
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from aotc import frontends, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.backend import Compiled, compile_targets, require_compiler
+from aotc.certificate import Certificate, certify
 from aotc.dialects import context, control
 from aotc.dialects.limits import require_supported
 from aotc.dialects.printer import format_module
@@ -80,6 +81,7 @@ class BuildReport:
         stages: wall time in seconds by stage.
         passes: what each pass did.
         variants: the compiled targets.
+        certificates: of the gradients, if they were asked for.
         signer: id of the key that signed, or None.
         channel: development, release or unsigned.
     """
@@ -89,6 +91,7 @@ class BuildReport:
     stages: dict[str, float] = field(default_factory=dict)
     passes: list[PassRecord] = field(default_factory=list)
     variants: list[Compiled] = field(default_factory=list)
+    certificates: list[Certificate] = field(default_factory=list)
     signer: str | None = None
     channel: str | None = None
 
@@ -103,6 +106,7 @@ class BuildReport:
             "peak_bytes": _peak_bytes(),
             "passes": [record.to_json() for record in self.passes],
             "variants": [_variant_json(variant) for variant in self.variants],
+            "gradient_certificates": [each.to_json() for each in self.certificates],
         }
 
     def to_text(self) -> str:
@@ -115,6 +119,7 @@ class BuildReport:
             f"  {variant.seconds:6.1f} s"
             for variant in self.variants
         ]
+        lines += [str(certificate) for certificate in self.certificates]
         if self.bundle:
             lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
         if self.channel == "unsigned":
@@ -126,6 +131,17 @@ class BuildReport:
 
     def _signed_by(self) -> str:
         return f"signed by {self.signer[:16]}" if self.signer else "not signed"
+
+
+def _certificates(program: Program) -> list[Certificate]:
+    found = certify(program)
+    if not found:
+        raise InputError(
+            "no-gradients",
+            "there are no gradients to certify: no entry takes one by reverse mode",
+            hint="leave out --certify-gradients",
+        )
+    return found
 
 
 def _peak_bytes() -> int:
@@ -159,6 +175,7 @@ def build(
     dump: Path | None = None,
     stop_after: str | None = None,
     readable: bool = False,
+    certify_gradients: bool = False,
     reporter: Reporter | None = None,
 ) -> BuildReport:
     """Compile a model for `targets` and write its bundle into the folder `output`.
@@ -177,6 +194,8 @@ def build(
         dump: folder for the IR of every stage.
         stop_after: a name out of `STAGE_NAMES`, to get the IR of that stage.
         readable: give that IR in the form for people, if it is the graph's.
+        certify_gradients: check every derivative on compiled code, and put the figures
+            into the manifest; see `aotc.certificate`.
         reporter: is told of each stage.
 
     Raises:
@@ -195,7 +214,7 @@ def build(
     signer = _signer(signing_key, sign) if packs else None
     if packs:
         _check_output(output, f"{name}-{version}", force)
-    program = run.front(path, tuple(entries), stop_after)
+    program = run.front(path, tuple(entries), stop_after, certify_gradients)
     if program is None:
         return run.report
     with run.stage("vmfb"):
@@ -224,12 +243,15 @@ class _Run:
         self.report.stages[name] = time.perf_counter() - start
 
     def front(
-        self, path: Path, entries: tuple[str, ...], stop: str | None
+        self, path: Path, entries: tuple[str, ...], stop: str | None, certify: bool
     ) -> Program | None:
         """The program lowered to linalg; None if the build stops before."""
         with self.stage("graph"):
             program = frontends.load(path, entries)
             self._dump_ir("graph", program)
+        if certify:
+            with self.stage("certificate"):
+                self.report.certificates = _certificates(program)
         for stage in STAGES:
             if stage.name == "linalg":
                 require_supported(program.module, self.targets)
@@ -258,7 +280,9 @@ class _Run:
         with self.stage("bundle"), tempfile.TemporaryDirectory(prefix="aotc-") as work:
             report.bundle = write_bundle(
                 output,
-                packager.manifest(program, variants, PASS_NAMES, *title),
+                packager.manifest(
+                    program, variants, PASS_NAMES, *title, report.certificates
+                ),
                 packager.files(program, variants, Path(work), *title),
                 signer,
                 force=force,

@@ -6,7 +6,7 @@ comparing the compiled result with this one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from aotc.dialects.graph import evaluate as evaluate_op
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import func
+
+Step = tuple[Any, list[Any]]
 
 
 def evaluate(module: Any, name: str, inputs: Sequence[Any]) -> list[Any]:
@@ -39,6 +41,22 @@ def evaluate(module: Any, name: str, inputs: Sequence[Any]) -> list[Any]:
     with module.context, np.errstate(all="ignore"):
         types, _ = signature(functions[name])
         return _Evaluation(functions, bind_symbols(types, arrays)).call(name, arrays)
+
+
+def steps(module: Any, name: str, inputs: Sequence[Any]) -> Iterator[Step]:
+    """The ops of function `name` in order, each with the arrays that it is given.
+
+    Takes what `evaluate` does.
+    """
+    functions = functions_of(module)
+    arrays = [np.asarray(array) for array in inputs]
+    with module.context, np.errstate(all="ignore"):
+        types, _ = signature(functions[name])
+        block = functions[name].entry_block
+        values = dict(zip(block.arguments, arrays, strict=True))
+        yield from _Evaluation(functions, bind_symbols(types, arrays)).steps(
+            block, values
+        )
 
 
 def evaluate_devices(
@@ -79,16 +97,23 @@ class _Evaluation:
 
     def _run(self, block: Any, arrays: list[Any]) -> list[Any]:
         values = dict(zip(block.arguments, arrays, strict=True))
+        for _ in self.steps(block, values):
+            pass
+        *_, returned = block.operations
+        return [values[value] for value in returned.operands]
+
+    def steps(self, block: Any, values: dict[Any, Any]) -> Iterator[Step]:
+        """Evaluate the ops of a block one by one, into `values`."""
         for op in block.operations:
             operands = [values[value] for value in op.operands]
             if isinstance(op, func.ReturnOp):
-                return operands
+                return
             if isinstance(op, func.CallOp):
                 results = self.call(callee_of(op), operands)
             else:
                 results = evaluate_op(op, operands, self.symbols)
             values.update(zip(op.results, results, strict=True))
-        raise AssertionError("a function ends in a return")
+            yield op, operands
 
 
 def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:

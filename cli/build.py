@@ -27,6 +27,7 @@ def _complete_target(
     "aotc build model.py --sign release.key",
     "aotc build model.py --dump ir --verbose",
     "aotc build model.py --stop-after graph --readable",
+    "aotc build model.py --certify-gradients",
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
 @click.option(
@@ -69,6 +70,11 @@ def _complete_target(
     help="Stop there and print the IR of that stage; nothing is packed.",
 )
 @click.option("--readable", is_flag=True, help="Print that IR in the form for people.")
+@click.option(
+    "--certify-gradients",
+    is_flag=True,
+    help="Check every gradient on compiled code first; the figures go into the bundle.",
+)
 @click.option(
     "--report",
     type=OutputFile(),

@@ -45,14 +45,18 @@ def drop_uncalled(module: Any) -> bool:
         name = rest.pop()
         if name not in reached:
             reached.add(name)
-            rest += _reached_from(functions[name])
+            rest += reached_from(functions[name])
     unused = [name for name in functions if name not in reached]
     for name in unused:
         functions[name].operation.erase()
     return bool(unused)
 
 
-def _reached_from(function: Any) -> list[str]:
+def reached_from(function: Any) -> list[str]:
+    """The functions that a function calls, runs or is made from."""
+    derived = derived_of(function)
+    if derived is not None:
+        return [derived.of]
     control = control_of(function)
     if control is not None:
         return list(control.functions)

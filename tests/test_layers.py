@@ -40,9 +40,13 @@ ALLOWED = {
     "reference": MODEL | {"passes"},
     "backend": MODEL | {"frontends", "backend_worker"},
     "backend_worker": set(),
+    "certificate": MODEL
+    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
     "provenance": MODEL | {"frontends", "backend"},
-    "packager": MODEL | {"frontends", "backend", "artifacts", "provenance"},
-    "pipeline": MODEL | {"frontends", "passes", "backend", "packager", "artifacts"},
+    "packager": MODEL
+    | {"frontends", "backend", "artifacts", "provenance", "certificate"},
+    "pipeline": MODEL
+    | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"},
     "cli": EDGE | {"runtime", "pipeline", "dialects"},
 }
 

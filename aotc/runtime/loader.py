@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import iree.runtime as iree
 
 from aotc.artifacts.compat import select
+from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
@@ -102,20 +104,10 @@ def _variant_id(manifest: Manifest, target: str) -> str:
 
 
 def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
-    instance = engine.instance()
-    on_cpu = variant.backend in engine.CPU_BACKENDS
-    code = bundle.load(variant.file)
     scopes = _parameters(bundle, variant)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
     try:
-        module = iree.VmModule.copy_buffer(instance, code)
-        if module.name != _MODULE_NAME:
-            raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")
-        sink = prints.sink(device, on_cpu)
-        modules = [iree.create_hal_module(instance, device, debug_sink=sink)]
-        if providers:
-            modules.append(iree.create_io_parameters_module(instance, *providers))
-        context = iree.VmContext(instance, modules=[*modules, module])
+        return start(bundle.load(variant.file), variant.backend, device, providers)
     except (RuntimeError, ValueError, IndexError) as error:
         first_line = str(error).partition("\n")[0]
         raise VerificationError(
@@ -123,6 +115,29 @@ def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
             f"IREE rejects the module: {first_line}",
             where=variant.file,
         ) from error
+
+
+def start(
+    code: Buffer, backend: str, device: Any, providers: Sequence[Any] = ()
+) -> Module:
+    """The code of a variant, running on a device of `engine.device`.
+
+    Args:
+        code: the .vmfb, which nobody has verified here.
+        backend: that it is for.
+        device: what runs it.
+        providers: of its parameters.
+    """
+    instance = engine.instance()
+    on_cpu = backend in engine.CPU_BACKENDS
+    module = iree.VmModule.copy_buffer(instance, code)
+    if module.name != _MODULE_NAME:
+        raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")
+    sink = prints.sink(device, on_cpu)
+    modules = [iree.create_hal_module(instance, device, debug_sink=sink)]
+    if providers:
+        modules.append(iree.create_io_parameters_module(instance, *providers))
+    context = iree.VmContext(instance, modules=[*modules, module])
     return Module(context, module, device, on_cpu)
 
 

@@ -82,7 +82,13 @@ def reduced(
 
 
 class ReduceSum(Reduction, name="reduce_sum"):
-    """y = the sum over `axes`; 0 for no elements."""
+    """y = the sum over `axes`; 0 for no elements.
+
+    Note [sums of products]: IREE 3.13 makes a contraction of a sum of products, and
+    refuses its own ("'vector.contract' op invalid accumulator/result vector shape") when
+    it sums over several axes of which one factor has only the last, as in
+    `(x * scale).sum()`. So sums run over one axis after the other, innermost first.
+    """
 
     why = "the adjoint of broadcast"
     precision = WIDE
@@ -98,6 +104,17 @@ class ReduceSum(Reduction, name="reduce_sum"):
     def weights(b: Any, op: Any) -> Any:
         """1 everywhere."""
         return
+
+    @classmethod
+    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+        """One generic for each axis; see Note [sums of products]."""
+        source = Tensor.of(op.x)
+        kind = source.with_dtype(accumulator(source.dtype))
+        x = low.convert(x, source, kind.dtype)
+        for axis in sorted(op.axes, reverse=True):
+            kind = kind.with_shape(kind.shape[:axis] + kind.shape[axis + 1 :])
+            x = reduced(cls, low, x, kind, (axis,))
+        return low.convert(x, kind, source.dtype)
 
     start = staticmethod(lambda dtype: 0)
     combine = {"f": arith.addf, "i": arith.addi, "u": arith.addi}

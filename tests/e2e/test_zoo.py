@@ -45,6 +45,9 @@ def inputs(name, rng):
         return {"x": rng.normal(size=3)}
     if name == "scan_gradient":
         return {"xs": rng.normal(size=(6, 4, 8)).astype("f4")}
+    if name == "sums":
+        x, b = rng.normal(size=(3, 5, 4)), rng.normal(size=4)
+        return {"x": x.astype("f4"), "b": b.astype("f4")}
     if name == "branches":
         return {"x": rng.normal(size=5).astype("f4")}
     shape = (3, 8) if name == "gpt_step" else (2, 5)
@@ -63,7 +66,10 @@ def expected(program, name, values, stored):
     return [value for p, value in pairs if p.kind == "output"]
 
 
-@pytest.mark.parametrize("name", ["gpt_predict", "lstm_gradient", "second_derivative"])
+PURE = ["gpt_predict", "lstm_gradient", "second_derivative", "sums"]
+
+
+@pytest.mark.parametrize("name", PURE)
 def test_a_pure_entry_equals_the_reference(model, program, name):
     values = inputs(name, np.random.default_rng(1))
     wanted = expected(program, name, values, dict(program.parameters))

@@ -170,16 +170,16 @@ def second_derivative(x):
 recurrent = aotc.Weights(normal(8, 8))
 
 
-@aotc.entry(xs=aotc.Spec(("time", 4, 8)))
+@aotc.entry(xs=aotc.Spec(("time", "batch", 8)))
 def scan_gradient(recurrent, xs):
-    """A recurrent network over any number of steps: its states, and a gradient."""
+    """A recurrent network over any number of steps and examples: states, a gradient."""
 
     def states(w):
         def step(h, x):
             h = np.tanh(h @ w + x)
             return h, h
 
-        last, every = control.scan(step, np.zeros((4, 8)), xs)
+        last, every = control.scan(step, np.zeros(xs.shape[1:]), xs)
         return np.sum(every**2.0), (last, every)
 
     return aotc.value_and_grad(states, has_aux=True)(recurrent)
@@ -199,3 +199,11 @@ def branches(x):
     curved = control.cond(np.sum(x) > 0.0, np.sin, lambda v: v * v, x)
     scales = np.asarray([0.1, 1.0, 10.0])
     return chosen, curved, doubled(x), aotc.vmap(lambda s: doubled(s * x))(scales)
+
+
+@aotc.entry(x=aotc.Spec(("batch", 5, 4)), b=aotc.Spec((4,)))
+def sums(x, b):
+    """Sums of products over all sets of axes, with factors that have some of them."""
+    axes = [(0, 1), (0, 2), (1, 2), (0, 1, 2)]
+    factors = [b, np.exp(b), x[0], x[:, :1], x[:, :, :1]]
+    return [np.sum(x * factor, axis) for factor in factors for axis in axes]
