@@ -145,8 +145,8 @@ def derive(derived: Derived) -> str:
     """
     known = functions.functions_of(functions.current_module())
     for name, function in known.items():
-        declared = _facts_of(function)
-        if type(declared) is type(derived) and declared == derived:  # tuples of one content
+        declared = _facts_of(function)  # tuples of other classes may be equal to it
+        if type(declared) is type(derived) and declared == derived:
             return name
     inputs, outputs = functions.signature(known[derived.of])
     taken, returned = derived.signature(inputs, outputs)

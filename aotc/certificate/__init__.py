@@ -41,8 +41,8 @@ from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.runtime import engine
 from aotc.runtime.contract import Contract
+from aotc.runtime.function import Function, Module
 from aotc.runtime.loader import start
-from aotc.runtime.model import Function, Module
 from aotc.target import Target
 
 DOT_PRODUCT = 1e-9  # the largest difference that is rounding

@@ -43,6 +43,7 @@ from aotc.numpy.counting import (
 from aotc.numpy.creation import (
     arange,
     asarray,
+    copy,
     empty,
     empty_like,
     fromfunction,
@@ -356,7 +357,6 @@ bitwise_invert = invert
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 around = round
 concat = concatenate
-copy = asarray
 degrees, radians = rad2deg, deg2rad
 pow = power
 permute_dims = transpose

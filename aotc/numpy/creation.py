@@ -28,6 +28,11 @@ def asarray(a: ArrayLike, dtype: Any = None) -> Array:
     return made if wanted is None else astype(made, wanted)
 
 
+def copy(a: ArrayLike) -> Array:
+    """`a` as an array; arrays never change, so nothing is copied."""
+    return asarray(a)
+
+
 def _stacked(parts: Sequence[ArrayLike]) -> Array:
     """A list that holds arrays somewhere; numbers in it adapt to them."""
     return stack([part if is_weak(part) else asarray(part) for part in parts])

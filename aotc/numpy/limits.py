@@ -22,9 +22,9 @@ def finfo(dtype: Any) -> Any:
     return np.finfo(dtypes.to_numpy(name))
 
 
-def iinfo(dtype: Any) -> Any:
+def iinfo(int_type: Any) -> Any:
     """NumPy's description of an integer dtype: `iinfo("i8").min` and `.max`."""
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical(int_type)
     if name not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected an integer dtype; got {name}", "use finfo")
     return np.iinfo(dtypes.to_numpy(name))

@@ -25,8 +25,7 @@ def mixed_precision(
 
     Args:
         function: of pytrees of arrays.
-        compute: `bf16` or `f16`; the latter has little range, see
-            `aotc.optim.dynamic_scale`.
+        compute: `bf16` or `f16`; the latter has little range, so scale the loss.
 
     Returns:
         A function of the same arguments.

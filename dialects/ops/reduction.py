@@ -84,10 +84,10 @@ def reduced(
 class ReduceSum(Reduction, name="reduce_sum"):
     """y = the sum over `axes`; 0 for no elements.
 
-    Note [sums of products]: IREE 3.13 makes a contraction of a sum of products, and
-    refuses its own ("'vector.contract' op invalid accumulator/result vector shape") when
-    it sums over several axes of which one factor has only the last, as in
-    `(x * scale).sum()`. So sums run over one axis after the other, innermost first.
+    Note [sums of products]: IREE 3.13 makes a contraction of a sum of products and then
+    refuses it ("'vector.contract' op invalid accumulator/result vector shape") when it
+    sums over several axes of which one factor has only the last, as in
+    `(x * scale).sum()`. So sums run over one axis after the other, from the last.
     """
 
     why = "the adjoint of broadcast"

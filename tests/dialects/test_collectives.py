@@ -294,7 +294,7 @@ def test_a_build_says_that_no_target_has_several_devices(tmp_path):
         (lambda x, a: Axis("", 2), "bad-axis"),
         (lambda x, a: Axis("data", 0), "bad-size"),
         (lambda x, a: Axis("data", 2.0), "bad-size"),
-        (lambda x, a: collectives.all_reduce(x, "data"), "bad-axis"),
+        (lambda x, a: collectives.all_reduce(x, "data"), "bad-argument"),
         (lambda x, a: collectives.all_reduce(x, a, "product"), "bad-kind"),
         (lambda x, a: collectives.all_reduce(x > 0, a), "dtype-mismatch"),
         (lambda x, a: collectives.all_reduce([1, 2], a, "mean"), "dtype-mismatch"),
@@ -303,7 +303,7 @@ def test_a_build_says_that_no_target_has_several_devices(tmp_path):
         (lambda x, a: collectives.all_to_all(x, a, split_axis=1), "shape-mismatch"),
         (lambda x, a: collectives.permute(x, a, [(0, 1), (0, 0)]), "bad-pairs"),
         (lambda x, a: collectives.permute(x, a, [(0, 2)]), "bad-pairs"),
-        (lambda x, a: collectives.permute(x, a, [0, 1]), "bad-pairs"),
+        (lambda x, a: collectives.permute(x, a, [0, 1]), "bad-argument"),
     ],
 )  # fmt: skip
 def test_what_no_collective_can_do_is_refused(call, code):

@@ -183,7 +183,7 @@ def test_effects_outside_of_a_trace_happen_at_once(capsys):
     ("call", "code", "said"),
     [
         (lambda: debug.check(ONES, "m"), "dtype-mismatch", "f32\\[2, 2\\]"),
-        (lambda: debug.check(True, 3), "bad-argument", "message to be a text; got 3"),
+        (lambda: debug.check(True, 3), "bad-argument", "to be a string; got 3"),
         (lambda: debug.check(True, ""), "bad-argument", "message"),
         (lambda: debug.print("{} {}", ONES), "bad-format", r"\(2\).*got 1"),
         (lambda: debug.print("nothing"), "bad-format", r"\(0\).*got 0"),
@@ -191,7 +191,7 @@ def test_effects_outside_of_a_trace_happen_at_once(capsys):
         (lambda: debug.print("{!r}", ONES), "bad-format", "plain"),
         (lambda: debug.print("{", ONES), "bad-format", "no format"),
         (lambda: debug.print("{:d}", ONES), "bad-format", "cannot show f32"),
-        (lambda: debug.print(3, ONES), "bad-argument", "format to be a text"),
+        (lambda: debug.print(3, ONES), "bad-argument", "to be a string"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_checked_or_printed_is_refused(call, code, said):
