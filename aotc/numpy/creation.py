@@ -75,9 +75,9 @@ def zeros_like(a: ArrayLike, dtype: Any = None) -> Array:
     return full_like(a, 0, dtype)
 
 
-def empty_like(a: ArrayLike, dtype: Any = None) -> Array:
-    """Zeros in the shape and dtype of `a`."""
-    return zeros_like(a, dtype)
+def empty_like(prototype: ArrayLike, dtype: Any = None) -> Array:
+    """Zeros in the shape and dtype of `prototype`."""
+    return zeros_like(prototype, dtype)
 
 
 def ones_like(a: ArrayLike, dtype: Any = None) -> Array:
