@@ -32,6 +32,7 @@ from aotc.optim.factored import (
     FactoredState,
     scale_by_factored_rms,
 )
+from aotc.optim.loss_scaling import DynamicLossScaleState, dynamic_loss_scale
 from aotc.optim.masking import (
     MaskedNode,
     MaskedState,
@@ -111,6 +112,7 @@ from aotc.optim.wrapping import (
 
 __all__ = [
     "ApplyIfFiniteState",
+    "DynamicLossScaleState",
     "EmaState",
     "EmptyState",
     "FactoredState",
@@ -147,6 +149,7 @@ __all__ = [
     "clip_by_global_norm",
     "constant_schedule",
     "cosine_decay_schedule",
+    "dynamic_loss_scale",
     "ema",
     "exponential_decay",
     "global_norm",

@@ -25,7 +25,8 @@ def mixed_precision(
 
     Args:
         function: of pytrees of arrays.
-        compute: `bf16` or `f16`; the latter has little range, so scale the loss.
+        compute: `bf16` or `f16`; the latter has little range, see
+            `aotc.optim.dynamic_loss_scale`.
 
     Returns:
         A function of the same arguments.

@@ -322,6 +322,7 @@ CALLS = {
     **each("optim", "ema trace", 0.9),
     "optim.add_decayed_weights": given(1e-4, mask=[True, False]),
     "optim.apply_if_finite": given(descent, 3),
+    "optim.dynamic_loss_scale": given(descent, 8.0, 3, 2.0, 1.0),
     "optim.apply_updates": given(x, y),
     "optim.chain": given(descent, descent),
     "optim.constant_schedule": given(0.1),

@@ -273,6 +273,19 @@ def test_how_many_gradients_make_a_step_may_follow_a_schedule():
     assert stepped == [True, False, True, False, False, True]
 
 
+def test_the_loss_scale_finds_its_size_and_leaves_out_steps_that_overflow():
+    optimizer = optim.dynamic_loss_scale(optim.sgd(0.5), 8.0, growth_interval=2)
+    params = {"w": np.array([1.0, 2.0], "f4")}
+    state, scales = optimizer.init(params), []
+    for gradient in (1.0, np.inf, 1.0, 1.0, 1.0, np.nan):
+        grads = {"w": gradient * np.asarray(state.scale) * np.ones(2, "f4")}
+        updates, state = optimizer.update(grads, state, params)
+        step = 0.0 if not np.isfinite(gradient) else -0.5 * gradient
+        np.testing.assert_array_equal(updates["w"], [step, step])
+        scales.append(float(np.asarray(state.scale)))
+    assert scales == [8.0, 4.0, 4.0, 8.0, 8.0, 4.0]
+
+
 def test_gradients_that_are_not_finite_change_nothing():
     optimizer = optim.apply_if_finite(optim.adam(0.1), 1)
     bad = np.where(START > 1.9, np.inf, START)
