@@ -27,10 +27,11 @@ from aotc import options
 from aotc.backend_worker import IO_ERROR as WORKER_IO_ERROR
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.blocks import to_blocks
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError, SetupError
 from aotc.frontends.program import Entry, Program, StateSpec
-from aotc.mlir import func, ir, passmanager
+from aotc.mlir import func, ir
 from aotc.target import Target
 
 SCOPE = "model"  # of the parameters in the weights archive
@@ -152,15 +153,10 @@ def require_upstream_only(module: Any) -> None:
 
 
 def crossing(program: Program) -> tuple[bytes, str]:
-    """The graph functions as bytecode (made private), and IREE's frame around them.
-
-    Loops and branches cross as blocks: IREE 3.13 passes the sizes of a tensor on with
-    it in calls, but forgets those calls that stand in a region of `scf`.
-    """
+    """The graph functions as bytecode (made private), and IREE's frame around them."""
     with program.module.context, ir.Location.unknown():
         copy = ir.Module.parse(program.module.operation.get_asm(enable_debug_info=True))
-        blocks = passmanager.PassManager.parse("builtin.module(convert-scf-to-cf)")
-        blocks.run(copy.operation)
+        to_blocks(copy)
         for function in copy.body.operations:
             if isinstance(function, func.FuncOp) and not function.is_external:
                 name = ir.StringAttr(function.attributes["sym_name"]).value

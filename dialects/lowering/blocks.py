@@ -1,0 +1,117 @@
+"""Loops and branches of a function as blocks that jump to one another.
+
+IREE 3.13 passes the sizes of a tensor on with it where a function is called, but
+forgets calls that stand in a region of `scf`; it finds those in blocks. Upstream's pass
+for this also rewrites loops within the bodies of linalg ops, which cannot have blocks.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.mlir import arith, cf, func, ir, scf
+
+Values = Sequence[Any]
+
+
+def to_blocks(module: Any) -> None:
+    """Rewrite what stands in functions themselves; bodies of other ops keep theirs."""
+    for function in module.body.operations:
+        if isinstance(function, func.FuncOp) and not function.is_external:
+            rest = [function.entry_block]
+            while rest:
+                rest += _rewritten(rest.pop())
+
+
+def _rewritten(block: Any) -> list[Any]:
+    """Rewrite the first loop or branch of a block; the blocks that came of it."""
+    for op in block.operations:
+        rewrite = _REWRITES.get(op.name)
+        if rewrite is not None:
+            with op.location:
+                return _apart(block, op, rewrite)
+    return []
+
+
+def _apart(block: Any, op: Any, rewrite: Callable[..., list[Any]]) -> list[Any]:
+    """Cut a block behind `op`, which becomes blocks in between."""
+    kinds = [value.type for value in op.results]
+    behind = _block_after(block, kinds)
+    following = list(block.operations)
+    for other in following[following.index(op) + 1 :]:
+        behind.append(other)
+    for old, new in zip(op.results, behind.arguments, strict=True):
+        old.replace_all_uses_with(new)
+    made = rewrite(op, block, behind)
+    op.operation.erase()
+    return [*made, behind]
+
+
+def _block_after(block: Any, kinds: Values) -> Any:
+    return block.create_after(*kinds, arg_locs=[ir.Location.current] * len(kinds))
+
+
+def _moved(source: Any, target: Any, arguments: Values) -> list[Any]:
+    """Move the ops of a block but its end, whose operands are returned."""
+    for old, new in zip(source.arguments, arguments, strict=True):
+        old.replace_all_uses_with(new)
+    *ops, end = source.operations
+    for op in ops:
+        target.append(op)
+    returned = list(end.operands)
+    end.operation.erase()
+    return returned
+
+
+def _if(op: Any, block: Any, behind: Any) -> list[Any]:
+    """The block jumps to one of two, and both go on behind."""
+    made = []
+    for region in op.regions:
+        made.append(_block_after(block, []) if len(region.blocks) else behind)
+        if made[-1] is not behind:
+            values = _moved(region.blocks[0], made[-1], [])
+            with ir.InsertionPoint(made[-1]):
+                cf.BranchOp(values, behind)
+    with ir.InsertionPoint(block):
+        cf.CondBranchOp(op.operands[0], [], [], *made)
+    return [each for each in made if each is not behind]
+
+
+def _while(op: Any, block: Any, behind: Any) -> list[Any]:
+    """A block that decides, and one that goes on and back to it."""
+    before, after = (region.blocks[0] for region in op.regions)
+    head = _block_after(block, [value.type for value in before.arguments])
+    body = _block_after(head, [value.type for value in after.arguments])
+    with ir.InsertionPoint(block):
+        cf.BranchOp(list(op.operands), head)
+    condition, *values = _moved(before, head, head.arguments)
+    with ir.InsertionPoint(head):
+        cf.CondBranchOp(condition, values, values, body, behind)
+    again = _moved(after, body, body.arguments)
+    with ir.InsertionPoint(body):
+        cf.BranchOp(again, head)
+    return [head, body]
+
+
+def _for(op: Any, block: Any, behind: Any) -> list[Any]:
+    """A block that counts, and one that goes on and back to it."""
+    start, end, step, *carried = op.operands
+    inner = op.regions[0].blocks[0]
+    head = _block_after(block, [value.type for value in inner.arguments])
+    body = _block_after(head, [])
+    with ir.InsertionPoint(block):
+        cf.BranchOp([start, *carried], head)
+    index, *values = head.arguments
+    with ir.InsertionPoint(head):
+        more = arith.cmpi(arith.CmpIPredicate.slt, index, end)
+        cf.CondBranchOp(more, [], values, body, behind)
+    again = _moved(inner, body, head.arguments)
+    with ir.InsertionPoint(body):
+        cf.BranchOp([arith.addi(index, step), *again], head)
+    return [head, body]
+
+
+_REWRITES = {
+    scf.IfOp.OPERATION_NAME: _if,
+    scf.WhileOp.OPERATION_NAME: _while,
+    scf.ForOp.OPERATION_NAME: _for,
+}
