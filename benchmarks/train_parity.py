@@ -1,0 +1,76 @@
+"""Loss curves of the example models against the same models in JAX with Optax.
+
+    pip install -e '.[compiler]' jax optax && python benchmarks/train_parity.py
+
+Same parameters, batches and optimizer, f32. One row per model: the largest relative
+difference of the losses over the first 20 steps, and over `--steps`.
+"""
+
+import argparse
+import runpy
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import models_jax
+import numpy as np
+import optax
+
+import aotc
+from aotc.pipeline import build
+from aotc.pytree import flatten
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+LIMIT, COMPARED = 1e-4, 20
+jax.config.update("jax_default_matmul_precision", "highest")
+
+# what to build of the example, its state, and the optimizer
+MODELS = {
+    "mlp": ("train_mlp", "mlp", optax.adam(5e-3)),
+    "lstm": (
+        "train_step", "state",
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-3)),
+    ),
+    "gpt": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
+}  # fmt: skip
+
+
+def main():
+    """Run the models asked for and print one row each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=[*MODELS])
+    parser.add_argument("--steps", type=int, default=40)
+    options = parser.parse_args()
+    worst = 0.0
+    for name in options.models:
+        ours, theirs = curves(name, options.steps)
+        apart = np.abs(ours / theirs - 1)
+        worst = max(worst, apart[:COMPARED].max())
+        print(
+            f"{name:8} first {COMPARED} steps {apart[:COMPARED].max():.1e}  all "
+            f"{options.steps} {apart.max():.1e}  loss {ours[0]:.4f} → {ours[-1]:.4f}"
+        )
+    return int(worst > LIMIT)
+
+
+def curves(name, steps):
+    """The losses of both."""
+    entry, state, optimizer = MODELS[name]
+    source = EXAMPLES / name / "model.py"
+    batch = runpy.run_path(str(source.with_name("train.py")))["batch"]
+    with tempfile.TemporaryDirectory() as folder:
+        report = build(source, entries=(entry,), output=Path(folder))
+        bundle = aotc.load(report.bundle)
+    leaves, tree = flatten(bundle.read_state(state)["params"])
+    params = tree.unflatten([np.asarray(leaf) for leaf in leaves])
+    theirs = models_jax.stepper(models_jax.LOSSES[name], optimizer, params)
+    batches = [batch(seed) for seed in range(steps)]
+    return tuple(
+        np.array([float(step(**batch)) for batch in batches])
+        for step in (bundle.entry(entry), theirs)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
