@@ -46,6 +46,30 @@ def lstm_layer(p, xs):
     return lax.scan(step, (zeros, zeros), xs)[1]
 
 
+def resnet(params, images, labels):
+    """examples/resnet in training."""
+    x = nn.relu(convolve(params["stem"], images, 1))
+    for p in params["blocks"]:
+        stride, shortcut = 1, x
+        if "shortcut" in p:
+            stride = 2
+            shortcut = convolve(p["shortcut"], x, stride)
+        h = nn.relu(convolve(p["first"], x, stride))
+        x = nn.relu(convolve(p["second"], h, 1) + shortcut)
+    return cross_entropy(dense(x.mean((1, 2)), **params["head"]), labels)
+
+
+def convolve(p, x, stride):
+    """A convolution, and batch norm by the batch."""
+    dims = ("NHWC", "HWIO", "NHWC")
+    x = lax.conv_general_dilated(
+        x, p["kernel"], (stride, stride), "SAME", dimension_numbers=dims
+    )
+    centered = x - x.mean((0, 1, 2))
+    variance = jnp.square(centered).mean((0, 1, 2))
+    return centered * lax.rsqrt(variance + 1e-5) * p["scale"] + p["bias"]
+
+
 def layer_norm(x, scale, bias):
     """Over the last axis."""
     centered = x - x.mean(-1, keepdims=True)
@@ -74,7 +98,7 @@ def attention(x, query, key, value, output):
     return jnp.einsum("bthk,hkd->btd", y, output)
 
 
-LOSSES = {"mlp": mlp, "lstm": lstm, "gpt": gpt}
+LOSSES = {"mlp": mlp, "lstm": lstm, "resnet": resnet, "gpt": gpt}
 
 
 def stepper(loss, optimizer, params):

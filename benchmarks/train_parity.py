@@ -32,6 +32,7 @@ MODELS = {
         "train_step", "state",
         optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-3)),
     ),
+    "resnet": ("train_step", "state", optax.sgd(0.05, 0.9, nesterov=True)),
     "gpt": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
 }  # fmt: skip
 

@@ -40,5 +40,9 @@ def test_an_lstm_adds_numbers_that_are_far_apart(trained):
     assert trained("lstm") < 0.03  # 0.17 for always saying 1
 
 
+def test_a_residual_network_keeps_the_statistics_that_it_predicts_by(trained):
+    assert trained("resnet") > 0.95
+
+
 def test_a_gpt_learns_more_of_a_text_than_pairs_of_characters(trained):
     assert trained("gpt") < 1.75  # single characters 2.9, pairs 2.2
