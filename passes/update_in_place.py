@@ -8,8 +8,13 @@
       %p1, %m1 = call @iree.update(%p, %m, %g) // one loop over all, tied to %p and %m
 
 IREE 3.13 gives every result a buffer of its own, so a step would hold all states twice;
-only a dispatch that is tied to an operand writes over it. The tie keeps value
-semantics: where an old value is still read afterwards, IREE copies it first.
+only a dispatch that is tied to an operand writes over it.
+
+Note [readers]: IREE may run what reads an old value and what writes over it at the same
+time, unless one depends on the other; a copy for a later reader, too. So only a state
+that nobody reads is written over, or which is read only by what the new value is
+computed from. The moments of an optimizer are, parameters mostly not: the gradient of
+the layer before is computed from them as well.
 
 A function with assertions is left alone, because a call that fails must leave the
 states as they were.
@@ -65,7 +70,8 @@ def _tie(function: Any) -> bool:
     groups = _groups(function)
     for ties in groups:
         region = Region(ties)  # of what the ones before have left
-        if region.is_closed():
+        sure = {new: old for new, old in ties.items() if region.comes_last(old)}
+        if sure and (region := Region(sure)).is_closed():
             region.outline()
     return bool(groups)
 
@@ -205,6 +211,14 @@ class Region:
         others = [user for user in users if not _is_any_of(user, self._results)]
         return anchor is None or all(map(anchor.operation.is_before_in_block, others))
 
+    def comes_last(self, old: Any) -> bool:
+        """Whether all others that read an old state run before; see Note [readers]."""
+        block = old.owner
+        users = [_in_block(use.owner, block) for use in old.uses]
+        others = [user for user in users if not _is_any_of(user, self._results)]
+        reads = [value for value, _ in self._reads]
+        return all(_depends_on(reads, user, block) for user in others)
+
     def _anchor(self) -> Any:
         """The op after which all that the region reads is known; None for the start."""
         owners = [value.owner for value, _ in self._reads]
@@ -297,6 +311,35 @@ def _is_spread(value: Any) -> bool:
 
 def _feeds_only(value: Any, results: set[Any]) -> bool:
     return all(_is_any_of(use.owner, results) for use in value.uses)
+
+
+def _depends_on(values: Sequence[Any], op: Any, block: Any) -> bool:
+    """Whether values of a block are computed from results of one of its ops."""
+    rest, seen = list(values), set()
+    while rest:
+        value = rest.pop()
+        if value in seen or isinstance(value.owner, ir.Block):
+            continue
+        seen.add(value)
+        owner = _in_block(value.owner, block)
+        if owner == op:
+            return True
+        if op.operation.is_before_in_block(owner.operation):
+            rest += _operands(owner)
+    return False
+
+
+def _operands(op: Any) -> list[Any]:
+    """What an op reads, in its regions too."""
+    nested = [o for region in op.regions for body in region for o in body.operations]
+    return [*op.operands, *(value for each in nested for value in _operands(each))]
+
+
+def _in_block(op: Any, block: Any) -> Any:
+    """The op of a block that an op is, or stands in."""
+    while op.operation.block != block:
+        op = op.operation.parent.opview
+    return op
 
 
 def _is_any_of(op: Any, results: set[Any]) -> bool:

@@ -85,3 +85,12 @@ def test_a_call_that_fails_leaves_the_states_as_they_were(bundle, monkeypatch, h
         model.checked(x=X + 1e7)
     for name, array in model.read_state("pair").items():
         np.testing.assert_array_equal(array, before[name])
+
+
+def test_old_values_are_read_before_they_are_written_over(bundle, monkeypatch, home):
+    monkeypatch.setenv("AOTC_HOME", str(home))
+    model = aotc.load(bundle)
+    old = model.read_state("pair")["a"]
+    for _ in range(500):  # IREE runs independent ops at once, so it shows now and then
+        np.testing.assert_array_equal(model.kept(x=X), old)
+        old = old + X

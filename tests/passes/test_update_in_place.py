@@ -11,12 +11,12 @@ from aotc.passes import run_passes
 LOWERED = ["autodiff", "inline", "simplify", "cse", "lower-to-linalg", "cse"]
 
 
-def lowered(update, tree):
+def lowered(update, tree, result=False):
     """The module of one entry that updates a state with what it is given."""
 
     @aotc.entry(x=aotc.Spec((4, 3)), state=aotc.State(tree))
     def step(state, x):
-        return update(state, x), x
+        return update(state, x) if result else (update(state, x), x)
 
     module = trace([step], {}).module
     run_passes(module, LOWERED)
@@ -110,6 +110,15 @@ def test_a_loop_does_not_grow_without_end():
 )
 def test_what_is_no_loop_over_elements_stays(update, tree):
     assert tied(lowered(update, tree)) == (0, 0)
+
+
+def test_a_state_that_others_read_is_written_over_only_after_them():
+    def update(state, x):
+        return [state[0] + x, state[1] + x], state[1] @ x.T
+
+    assert tied(lowered(update, [MATRIX, MATRIX], result=True)) == (1, 1)
+    after = lowered(lambda s, x: (s + (s @ x.T) @ x, x), MATRIX, result=True)
+    assert tied(after) == (1, 1)  # the product is a part of the new value
 
 
 def test_a_function_that_may_fail_stays():
