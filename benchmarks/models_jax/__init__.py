@@ -1,0 +1,31 @@
+"""The losses of the example models in JAX, on the same parameters."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .convolutional import resnet
+from .dense import mlp
+from .recurrent import lstm
+from .transformers import gpt
+
+LOSSES = {"mlp": mlp, "lstm": lstm, "resnet": resnet, "gpt": gpt}
+
+
+def stepper(loss, optimizer, params):
+    """`step(**batch)`: a jitted step with donated state; returns the loss."""
+    params = jax.tree.map(lambda x: jnp.array(x, copy=True), params)
+    state = [params, optimizer.init(params)]
+
+    def update(params, moments, batch):
+        value, grads = jax.value_and_grad(loss)(params, **batch)
+        updates, moments = optimizer.update(grads, moments, params)
+        return optax.apply_updates(params, updates), moments, value
+
+    compiled = jax.jit(update, donate_argnums=(0, 1))
+
+    def step(**batch):
+        *state[:], value = compiled(*state, batch)
+        return float(value)
+
+    return step

@@ -1,0 +1,46 @@
+"""What several models are made of."""
+
+import jax.numpy as jnp
+from jax import lax, nn
+
+
+def dense(x, kernel, bias):
+    """`x @ kernel + bias`."""
+    return x @ kernel + bias
+
+
+def conv(x, kernel, stride=1):
+    """As large as x / stride."""
+    dims = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(
+        x, kernel, (stride, stride), "SAME", dimension_numbers=dims
+    )
+
+
+def layer_norm(x, scale=1.0, bias=0.0):
+    """Over the last axis."""
+    centered = x - x.mean(-1, keepdims=True)
+    variance = jnp.square(centered).mean(-1, keepdims=True)
+    return centered * lax.rsqrt(variance + 1e-5) * scale + bias
+
+
+def attention(x, query, key, value, output, causal=False):
+    """Of many heads."""
+    q, k, v = (jnp.einsum("btd,dhk->bthk", x, w) for w in (query, key, value))
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
+    if causal:
+        seen = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+        scores = jnp.where(seen, scores, -jnp.inf)
+    y = jnp.einsum("bhqk,bkhd->bqhd", nn.softmax(scores), v)
+    return jnp.einsum("bthk,hkd->btd", y, output)
+
+
+def feed_forward(p, x):
+    """Two dense layers around the exact GELU."""
+    return dense(nn.gelu(dense(x, **p["up"]), approximate=False), **p["down"])
+
+
+def cross_entropy(logits, labels):
+    """Mean over all labels."""
+    logs = nn.log_softmax(logits)
+    return -jnp.take_along_axis(logs, labels[..., None], -1).mean()
