@@ -25,13 +25,14 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 LIMIT, COMPARED = 1e-4, 20
 jax.config.update("jax_default_matmul_precision", "highest")
 
+CLIPPED = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-3))
+
 # what to build of the example, its state, and the optimizer
 MODELS = {
     "mlp": ("train_mlp", "mlp", optax.adam(5e-3)),
-    "lstm": (
-        "train_step", "state",
-        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-3)),
-    ),
+    "lstm": ("train_step", "state", CLIPPED),
+    "gru": ("train_step", "state", CLIPPED),
+    "bilstm": ("train_step", "state", CLIPPED),
     "resnet": ("train_step", "state", optax.sgd(0.05, 0.9, nesterov=True)),
     "gpt": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
 }  # fmt: skip

@@ -24,7 +24,7 @@ ALLOWED = {
     # numpy, nn, … are the frontend's vocabulary, so they are of its layer
     "frontends": MODEL | {"numpy", "nn", "random", "optim", "transforms", "control"},
     "numpy": MODEL | {"frontends"},
-    "nn": MODEL | {"frontends", "numpy", "random", "special"},
+    "nn": MODEL | {"frontends", "numpy", "random", "special", "control"},
     "random": MODEL | {"frontends", "numpy"},
     "fft": MODEL | {"frontends", "numpy"},
     "optim": MODEL | {"frontends", "numpy"},

@@ -66,10 +66,7 @@ from aotc.nn.layers import (
     dense,
     dropout,
     embedding,
-    gru_cell,
-    lstm_cell,
     one_hot,
-    simple_rnn_cell,
     stop_gradient,
 )
 from aotc.nn.losses import (
@@ -119,6 +116,13 @@ from aotc.nn.quantizing import (
     quantized_conv,
     quantized_matmul,
 )
+from aotc.nn.recurrent import (
+    gru,
+    gru_cell,
+    lstm,
+    lstm_cell,
+    simple_rnn_cell,
+)
 from aotc.nn.resizing import (
     depth_to_space,
     grid_sample,
@@ -166,6 +170,7 @@ __all__ = [
     "glu",
     "grid_sample",
     "group_norm",
+    "gru",
     "gru_cell",
     "gumbel_softmax",
     "hard_shrink",
@@ -188,6 +193,7 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "lp_pool",
+    "lstm",
     "lstm_cell",
     "margin_ranking_loss",
     "max_pool",

@@ -6,10 +6,17 @@ import optax
 
 from .convolutional import resnet
 from .dense import mlp
-from .recurrent import lstm
+from .recurrent import bilstm, gru, lstm
 from .transformers import gpt
 
-LOSSES = {"mlp": mlp, "lstm": lstm, "resnet": resnet, "gpt": gpt}
+LOSSES = {
+    "mlp": mlp,
+    "lstm": lstm,
+    "gru": gru,
+    "bilstm": bilstm,
+    "resnet": resnet,
+    "gpt": gpt,
+}
 
 
 def stepper(loss, optimizer, params):

@@ -9,7 +9,7 @@ to say the sum of the marked ones (the adding problem of Hochreiter and Schmidhu
 
 import aotc
 import aotc.numpy as np
-from aotc import control, nn, optim, random
+from aotc import nn, optim, random
 
 LAYERS = 1
 WIDTH = 64
@@ -20,19 +20,8 @@ def network(params, sequences):
     """A number for each of the sequences [batch, length, 2]."""
     xs = np.swapaxes(sequences, 0, 1)
     for p in params["layers"]:
-        xs = lstm(p, xs)
+        xs, _ = nn.lstm(xs, **p)
     return nn.dense(xs[-1], **params["head"])[:, 0]
-
-
-def lstm(p, xs):
-    """The hidden states [length, batch, width] that follow the inputs xs."""
-    zeros = np.zeros((xs.shape[1], p["recurrent"].shape[0]))
-
-    def step(carried, x):
-        hidden, cell = nn.lstm_cell(x, *carried, **p)
-        return (hidden, cell), hidden
-
-    return control.scan(step, (zeros, zeros), xs)[1]
 
 
 def init(seed=0):

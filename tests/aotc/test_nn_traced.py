@@ -27,6 +27,15 @@ def line(x):
     return anp.asarray(LINE, x.dtype)
 
 
+def gates(x, count):
+    """Kernels of recurrent layers from 8 to 2 units."""
+    shapes = [(8, 2 * count), (2, 2 * count)]
+    return [
+        anp.reshape(anp.linspace(-1, 1, a * b, dtype=x.dtype), (a, b))
+        for a, b in shapes
+    ]
+
+
 # Functions of an image f32[n, h, w, 4], at least 4×4.
 IMAGES = {
     "same": lambda x: nn.conv(x, kernel(x), padding="SAME", strides=2, groups=2),
@@ -79,6 +88,8 @@ SEQUENCES = {
     "loss": lambda s: nn.cross_entropy(
         s, anp.argmax(s, -1), label_smoothing=0.1, ignore_index=2, reduction="mean"
     ),
+    "lstm": lambda s: nn.lstm(anp.swapaxes(s, 0, 1), *gates(s, 4), reverse=True)[0],
+    "gru": lambda s: nn.gru(anp.swapaxes(s, 0, 1), *gates(s, 3))[0],
     "focal": lambda s: nn.focal_loss(s, nn.sigmoid(s), reduction="sum"),
 }
 
