@@ -17,7 +17,8 @@ import numpy as np
 
 import aotc
 from aotc.artifacts import vmfb
-from aotc.backend import SCOPE, Compiled, reader_name, writer_name
+from aotc.backend import Compiled
+from aotc.backend.crossing import SCOPE, reader_name, writer_name
 from aotc.certificate import Certificate
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
@@ -161,6 +162,7 @@ def _variant(number: int, variant: Compiled) -> dict[str, Any]:
         "flags": list(variant.flags),
         "runtime_abi": {**abi, "runtime_tested": [release]},
         "statistics": variant.statistics,
+        "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
     }
 
 

@@ -158,6 +158,7 @@ def _variant_json(variant: Compiled) -> dict[str, Any]:
         "seconds": variant.seconds,
         "peak_bytes": variant.peak_bytes,
         "statistics": variant.statistics,
+        "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
     }
 
 

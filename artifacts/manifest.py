@@ -92,6 +92,7 @@ class Variant:
     target: Mapping[str, Any]
     flags: tuple[str, ...]
     runtime_abi: Mapping[str, Any]
+    memory: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,7 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
         target=variant["target"],
         flags=tuple(variant.get("flags", ())),
         runtime_abi=variant["runtime_abi"],
+        memory=variant.get("memory", {}),
     )
 
 

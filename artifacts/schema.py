@@ -109,6 +109,13 @@ _runtime_abi = record(
         "runtime_tested": listing(_string),
     },
 )
+_memory = record(
+    {
+        "sizes": mapping(_identifier, integer(0)),
+        "resident_bytes": integer(0),
+        "peak_bytes": integer(0),
+    }
+)
 _variant = record(
     {
         "id": _name,
@@ -117,7 +124,11 @@ _variant = record(
         "target": _target,
         "runtime_abi": _runtime_abi,
     },
-    {"priority": integer(-(2**31)), "flags": listing(_string)},
+    {
+        "priority": integer(-(2**31)),
+        "flags": listing(_string),
+        "memory": mapping(_identifier, _memory),
+    },
 )
 _file = record(
     {

@@ -75,6 +75,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         _section("SIZES", _symbols(manifest)),
         _section("STATES", _states(manifest)),
         _variants(manifest),
+        _memory(manifest),
         _files(manifest),
     ]
     return "\n\n".join(section for section in sections if section)
@@ -131,6 +132,22 @@ def _variants(manifest: Manifest) -> str:
         for variant in manifest.variants.values()
     ]
     return output.table(("VARIANT", "BACKEND", "SIZE", "FORMAT"), rows)
+
+
+def _memory(manifest: Manifest) -> str:
+    rows = [
+        (
+            variant.id,
+            entry,
+            ", ".join(f"{name} {size}" for name, size in plan["sizes"].items()),
+            output.size(plan["resident_bytes"]),
+            output.size(plan["peak_bytes"]),
+        )
+        for variant in manifest.variants.values()
+        for entry, plan in variant.memory.items()
+    ]
+    head = ("MEMORY", "ENTRY", "AT SIZES", "BETWEEN CALLS", "PEAK")
+    return output.table(head, rows) if rows else ""
 
 
 def _files(manifest: Manifest) -> str:

@@ -38,8 +38,8 @@ ALLOWED = {
     "cases": MODEL | {"frontends", "passes"},
     "passes": MODEL,
     "reference": MODEL | {"passes"},
-    "backend": MODEL | {"frontends", "backend_worker"},
-    "backend_worker": set(),
+    "backend": MODEL | {"frontends", "worker"},
+    "worker": set(),
     "certificate": MODEL
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
     "provenance": MODEL | {"frontends", "backend"},

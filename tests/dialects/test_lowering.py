@@ -10,7 +10,8 @@ import pytest
 
 from aotc import dtypes, nn, reference, special
 from aotc import numpy as anp
-from aotc.backend import compile_targets, require_upstream_only
+from aotc.backend import compile_targets
+from aotc.backend.crossing import require_upstream_only
 from aotc.cases import edges
 from aotc.dialects import context
 from aotc.dialects.symbols import Contract

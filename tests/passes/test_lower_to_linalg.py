@@ -4,7 +4,7 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc.backend import require_upstream_only
+from aotc.backend.crossing import require_upstream_only
 from aotc.errors import CompileError
 
 

@@ -1,13 +1,8 @@
-"""The process in which IREE compiles one module for one target.
-
-    python -m aotc.backend_worker FOLDER
-
-FOLDER holds `graph.mlirbc` (linalg), `frame.mlir` (IREE's side) and `flags.json`; the
-worker adds `module.vmfb` and, last, `report.json`. Diagnostics go to standard error.
-"""
+"""Do one job of compiling: see `aotc.worker`."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import resource
 import sys
@@ -15,17 +10,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-IO_ERROR = 74  # EX_IOERR of sysexits.h: files could not be read or written
+from aotc.worker import IO_ERROR, memory
 
 
 def main(folder: Path) -> int:
-    """Compile what is in `folder`; 0 if a module was written."""
+    """Do the job in `folder`; 0 if it was done."""
     start = time.perf_counter()
-    from iree.compiler import api, ir, version
-    from iree.compiler.api import Output, Session
+    from iree.compiler import api, version
+    from iree.compiler.api import Session
 
     statistics = folder / "statistics.json"
-    flags = json.loads((folder / "flags.json").read_text(encoding="utf-8"))
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    flags = job["flags"]
     api._initializeGlobalCL("aotc", *filter(is_process_flag, flags))
     session = Session()
     session.set_flags(
@@ -33,29 +29,79 @@ def main(folder: Path) -> int:
         "--iree-scheduling-dump-statistics-format=json",
         f"--iree-scheduling-dump-statistics-file={statistics}",
     )
-    with session.context, ir.Location.unknown():
-        graph = ir.Module.parse((folder / "graph.mlirbc").read_bytes())
-        module = ir.Module.parse((folder / "frame.mlir").read_text(encoding="utf-8"))
-        merge(module, graph)
+    module = imported(session, folder)
     invocation = session.invocation()
     invocation.enable_console_diagnostics()
     invocation.import_module(module.operation)
-    if not invocation.execute():
+    if not run_phases(invocation, "start", "stream"):
         return 1
-    output = Output.open_membuffer()
-    invocation.output_vm_bytecode(output)
-    (folder / "module.vmfb").write_bytes(bytes(output.map_memory()))
-    report = {
-        "compiler": {
-            "version": version.VERSION,
-            "revision": version.REVISIONS["IREE"],
-        },
-        "statistics": summary(json.loads(statistics.read_text(encoding="utf-8"))),
+    plans, is_mapped = job["plans"], job["is_mapped"]
+    report: dict[str, Any] = {
+        "memory": {
+            name: planned(module, name, plans[name], is_mapped) for name in plans
+        }
+    }
+    if not job["only_plans"]:
+        if not run_phases(invocation, "stream", "end"):
+            return 1
+        write_module(invocation, folder / "module.vmfb")
+        report |= {
+            "compiler": {
+                "version": version.VERSION,
+                "revision": version.REVISIONS["IREE"],
+            },
+            "statistics": summary(json.loads(statistics.read_text(encoding="utf-8"))),
+        }
+    report |= {
         "seconds": time.perf_counter() - start,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
     return 0
+
+
+def imported(session: Any, folder: Path) -> Any:
+    """The graph and IREE's side of it as one module."""
+    from iree.compiler import ir
+
+    with session.context, ir.Location.unknown():
+        graph = ir.Module.parse((folder / "graph.mlirbc").read_bytes())
+        module = ir.Module.parse((folder / "frame.mlir").read_text(encoding="utf-8"))
+        merge(module, graph)
+        return module
+
+
+def run_phases(invocation: Any, after: str, last: str) -> bool:
+    """Compile from the phase after `after` up to `last`; whether it went well.
+
+    The wheel's Python classes leave out these two functions of the C interface.
+    """
+    from iree.compiler.api import ctypes_dl
+
+    library, handle = ctypes_dl._dylib, ctypes.c_void_p(invocation._inv_p)
+    library.ireeCompilerInvocationSetCompileFromPhase(handle, after.encode())
+    library.ireeCompilerInvocationSetCompileToPhase(handle, last.encode())
+    return bool(invocation.execute())
+
+
+def planned(
+    module: Any, entry: str, shapes: list[list[int]], is_mapped: bool
+) -> dict[str, int] | None:
+    """The memory of an entry; None where it depends on what that computes."""
+    try:
+        found = memory.plan(module, entry, shapes, is_mapped=is_mapped)
+    except memory.UnknownMemory:
+        return None
+    return {"resident_bytes": found.resident, "peak_bytes": found.peak}
+
+
+def write_module(invocation: Any, file: Path) -> None:
+    """Write what was compiled."""
+    from iree.compiler.api import Output
+
+    output = Output.open_membuffer()
+    invocation.output_vm_bytecode(output)
+    file.write_bytes(bytes(output.map_memory()))
 
 
 def is_process_flag(flag: str) -> bool:

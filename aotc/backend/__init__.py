@@ -1,0 +1,299 @@
+"""The one crossing to IREE: a linalg module in, a `.vmfb` and what it cost out.
+
+The linalg module crosses as MLIR bytecode of upstream dialects. What only IREE knows is
+written as text and added on its side, in a worker process (`aotc.worker`), one
+per target: globals for weights and state, and the exported functions around the graph
+functions. IREE's compiler can crash on odd input; in a worker that is a diagnosed
+failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aotc import options
+from aotc.backend.crossing import crossing, require_upstream_only
+from aotc.dialects.types import evaluate_size
+from aotc.errors import CompileError, SetupError
+from aotc.frontends.program import Port, Program
+from aotc.target import Target
+from aotc.worker import IO_ERROR as WORKER_IO_ERROR
+
+Running = set[subprocess.Popen[str]]
+
+# For every target. The defaults of IREE drop assertions, change f64 to f32 in public
+# signatures and leave reductions unvectorised; source paths would make builds differ.
+# Aggressive fusion, part of O2, fails on reductions that share an operand ("operand #0
+# does not dominate this use", IREE 3.13).
+COMMON_FLAGS = (
+    "--iree-opt-level=O2",
+    "--iree-dispatch-creation-enable-aggressive-fusion=false",
+    "--iree-opt-strip-assertions=false",
+    "--iree-input-demote-f64-to-f32=false",
+    "--iree-vm-bytecode-module-strip-source-map",
+    "--iree-vm-bytecode-module-strip-debug-ops",
+    "--iree-llvmcpu-debug-symbols=false",
+)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a device that an entry needs, as IREE lays it out.
+
+    Args:
+        sizes: of the symbolic dimensions, the largest allowed ones.
+        resident_bytes: between calls: weights (where they are copied to the device, not
+            mapped from their file), states and constants.
+        peak_bytes: at most, in a call: these, inputs, outputs and what is in between.
+    """
+
+    sizes: dict[str, int]
+    resident_bytes: int
+    peak_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One compiled variant.
+
+    Args:
+        target: what it was compiled for.
+        vmfb: the module.
+        flags: flags of the compiler, in order.
+        compiler: version and revision of IREE's compiler.
+        statistics: dispatches, transient bytes and the like, as IREE counts them.
+        memory: of each entry that has a plan.
+        seconds: wall time of the worker.
+        peak_bytes: largest resident set of the worker.
+    """
+
+    target: Target
+    vmfb: bytes
+    flags: tuple[str, ...]
+    compiler: dict[str, str]
+    statistics: dict[str, int]
+    memory: dict[str, Memory]
+    seconds: float
+    peak_bytes: int
+
+
+def compile_targets(
+    program: Program, targets: Sequence[Target], *, dump: Path | None = None
+) -> list[Compiled]:
+    """Compile a program, lowered to linalg, for each target; in parallel.
+
+    Raises:
+        CompileError: the compiler refused the module, or died.
+        SetupError: the compiler is not installed.
+    """
+    require_compiler()
+    require_upstream_only(program.module)
+    crossed = crossing(program)
+    if dump is not None:
+        (dump / "linalg.mlir").write_text(f"{program.module}\n", encoding="utf-8")
+        (dump / "iree-frame.mlir").write_text(crossed[1], encoding="utf-8")
+    with _workers(len(targets)) as (pool, running):
+        work = [
+            pool.submit(_compile, program, crossed, target, running)
+            for target in targets
+        ]
+        return [future.result() for future in work]
+
+
+def plan_memory(program: Program, target: Target) -> dict[str, Memory]:
+    """The memory that each entry would need if the program were compiled.
+
+    Entries without a plan are left out: those that take a symbolic size without limit,
+    and those whose memory depends on what they compute.
+
+    Raises:
+        CompileError: the compiler refused the module, or died.
+    """
+    crossed = crossing(program)
+    with _workers(1) as (pool, running):
+        job = pool.submit(_job, program, crossed, target, running, only_plans=True)
+        report, _ = job.result()
+        return _memory(program, report)
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, Running]]:
+    """Threads that wait for compilers; an interrupt, too, leaves no compiler behind."""
+    jobs = options.get("AOTC_JOBS") or os.cpu_count() or 1
+    running: Running = set()
+    with ThreadPoolExecutor(max_workers=min(jobs, count)) as pool:
+        try:
+            yield pool, running
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in tuple(running):
+                process.kill()
+            raise
+
+
+def require_compiler() -> None:
+    """Refuse to go on where IREE's compiler is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("iree") is None or find_spec("iree.compiler") is None:
+        raise SetupError(
+            "missing-extra",
+            "compiling needs 'iree-base-compiler', which is not installed",
+            hint="pip install 'aotc[compiler]'",
+        )
+
+
+# ---- the worker ---------------------------------------------------------------------
+
+
+def target_flags(target: Target) -> tuple[str, ...]:
+    """All flags that the compiler gets for a target, in order."""
+    return (*target.flags, *COMMON_FLAGS)
+
+
+def _plans(program: Program) -> dict[str, list[list[int]]]:
+    """The largest shapes of the inputs of each entry that has such."""
+    return {
+        entry.name: [_sizes(port, largest) for port in entry.ports("input")]
+        for entry in program.entries
+        if None not in (largest := [contract.max for contract in entry.symbols])
+    }
+
+
+def _sizes(port: Port, symbols: Sequence[Any]) -> list[int]:
+    return [evaluate_size(size, symbols) for size in port.type.shape]
+
+
+def _memory(program: Program, report: dict[str, Any]) -> dict[str, Memory]:
+    return {
+        entry.name: Memory({c.name: c.max or 0 for c in entry.symbols}, **found)
+        for entry in program.entries
+        if (found := report["memory"].get(entry.name))
+    }
+
+
+def _compile(
+    program: Program,
+    crossed: tuple[bytes, str],
+    target: Target,
+    running: Running,
+) -> Compiled:
+    report, vmfb = _job(program, crossed, target, running, only_plans=False)
+    return Compiled(
+        target=target,
+        vmfb=vmfb,
+        flags=target_flags(target),
+        compiler=report["compiler"],
+        statistics=report["statistics"],
+        memory=_memory(program, report),
+        seconds=report["seconds"],
+        peak_bytes=report["peak_bytes"],
+    )
+
+
+def _job(
+    program: Program,
+    crossed: tuple[bytes, str],
+    target: Target,
+    running: Running,
+    *,
+    only_plans: bool,
+) -> tuple[dict[str, Any], bytes]:
+    """What the worker reports; and the module, if it is to compile one."""
+    bytecode, frame = crossed
+    job = {
+        "flags": target_flags(target),
+        "plans": _plans(program),
+        "is_mapped": target.device == "local",
+        "only_plans": only_plans,
+    }
+    with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
+        root = Path(folder)
+        (root / "graph.mlirbc").write_bytes(bytecode)
+        (root / "frame.mlir").write_text(frame, encoding="utf-8")
+        (root / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        code, log = _run_worker(folder, running)
+        if code == WORKER_IO_ERROR:
+            raise SetupError(
+                "no-space",
+                f"the compiler could not write its files: {log.strip()}",
+                where=folder,
+                hint="free some space, or set TMPDIR to a folder that has it",
+            )
+        if code != 0 or not (root / "report.json").is_file():
+            raise _compile_failure(target, code, log)
+        report = json.loads((root / "report.json").read_text(encoding="utf-8"))
+        return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
+
+
+def _run_worker(folder: str, running: Running) -> tuple[int, str]:
+    """Exit code and diagnostics of the compiler on the files in `folder`."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "aotc.worker", folder],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        running.add(process)
+        try:
+            _, log = process.communicate()
+        finally:
+            running.discard(process)
+    return process.returncode, log
+
+
+# `loc(callsite("model.py":48:0 at …)): error: what is wrong`
+_DIAGNOSTIC = re.compile(r"^(?P<place>.*?): error: (?P<message>.*)$", re.MULTILINE)
+_PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
+
+
+def _compile_failure(target: Target, code: int, log: str) -> CompileError:
+    """One message out of the compiler's output; the whole of it is kept in a file."""
+    kept = _keep(target, log)
+    if code < 0:
+        cause = f"IREE's compiler died of {_signal_name(-code)}"
+        return CompileError(
+            "compiler-crashed", f"{cause} for target '{target}'", hint=f"log: {kept}"
+        )
+    found = _DIAGNOSTIC.search(log)
+    place = _PLACE.search(found["place"]) if found else None
+    message = (
+        found["message"] if found else (log.strip().splitlines() or ["no output"])[-1]
+    )
+    return CompileError(
+        "compile-failed",
+        f"IREE could not compile for target '{target}': {message[:400]}",
+        where=f"{place['file']}:{place['line']}" if place else None,
+        hint=f"log: {kept}",
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _keep(target: Target, log: str) -> Path:
+    file = Path(tempfile.mkdtemp(prefix="aotc-log-")) / f"{target.id}.log"
+    file.write_text(log, encoding="utf-8")
+    return file

@@ -1,0 +1,187 @@
+"""What crosses to IREE: the graph functions in upstream dialects, and a frame around.
+
+Only upstream dialects cross, as bytecode. What only IREE knows is written as text:
+globals for weights and state, and the exported functions around the graph functions.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.dialects.functions import functions_of
+from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.blocks import to_blocks
+from aotc.dialects.types import Tensor, lowered_type
+from aotc.errors import CompileError
+from aotc.frontends.program import Entry, Program, StateSpec
+from aotc.mlir import func, ir
+
+SCOPE = "model"  # of the parameters in the weights archive
+
+_CROSSING = {
+    "affine",
+    "arith",
+    "builtin",
+    "cf",
+    "func",
+    "linalg",
+    "math",
+    "scf",
+    "tensor",
+}
+
+
+def require_upstream_only(module: Any) -> None:
+    """Refuse ops that IREE does not know: one of them crashes its compiler."""
+    names: list[str] = []
+
+    def visit(op: Any) -> Any:  # an error raised here would lose its type
+        names.append(op.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for name in names:
+        if name.partition(".")[0] not in _CROSSING:
+            raise CompileError(
+                "not-lowered",
+                f"op '{name}' is left in the module that goes to IREE",
+                hint="run the pass 'lower-to-linalg' first",
+            )
+
+
+def crossing(program: Program) -> tuple[bytes, str]:
+    """The graph functions as bytecode (made private), and IREE's frame around them."""
+    with program.module.context, ir.Location.unknown():
+        copy = ir.Module.parse(program.module.operation.get_asm(enable_debug_info=True))
+        to_blocks(copy)
+        for function in copy.body.operations:
+            if isinstance(function, func.FuncOp) and not function.is_external:
+                name = ir.StringAttr(function.attributes["sym_name"]).value
+                function.attributes["sym_name"] = ir.StringAttr.get(inner_name(name))
+                function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        buffer = io.BytesIO()
+        copy.operation.write_bytecode(buffer)
+        return buffer.getvalue(), frame_text(program)
+
+
+def inner_name(entry: str) -> str:
+    """The name of the graph function behind an entry."""
+    return f"{entry}.graph"
+
+
+def frame_text(program: Program) -> str:
+    """IREE's side of the module: globals, entries, and access to states.
+
+    The functions behind the entries are declared here and defined by the bytecode; for
+    the bodies that only IREE can read it is the other way round.
+    """
+    mutable = {leaf for state in program.states for leaf in state.leaves}
+    types = {
+        port.name: _mlir(port.type)
+        for entry in program.entries
+        for port in entry.arguments
+        if port.kind != "input"
+    }
+    lines = [_global(name, kind, name in mutable) for name, kind in types.items()]
+    for entry in program.entries:
+        lines += _declaration(entry) + _exported(entry)
+    for state in program.states:
+        lines += _reader(state) + _writer(state)
+    for function in functions_of(program.module).values():
+        if foreign.body_of(function) is not None:
+            lines += foreign.definition(function)
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"module @aotc {{\n{body}\n}}\n"
+
+
+def _mlir(tensor: Tensor) -> str:
+    return str(lowered_type(tensor))
+
+
+def _global(name: str, kind: str, mutable: bool) -> str:
+    access = "private mutable" if mutable else "private"
+    initial = f'#flow.parameter.named<"{SCOPE}"::"{name}">'
+    return f'util.global {access} @"{name}" = {initial} : {kind}'
+
+
+def _declaration(entry: Entry) -> list[str]:
+    operands = ", ".join(_mlir(port.type) for port in entry.arguments)
+    results = ", ".join(_mlir(port.type) for port in entry.results)
+    name = inner_name(entry.name)
+    return [f'func.func private @"{name}"({operands}) -> ({results})']
+
+
+def _exported(entry: Entry) -> list[str]:
+    """The function that callers see: inputs in, outputs out, state in globals."""
+    inputs = [
+        f'%{i}: {_mlir(port.type)} {{iree.abi.name = "{port.name}"}}'
+        for i, port in enumerate(entry.arguments)
+        if port.kind == "input"
+    ]
+    outputs = [
+        f"%r{i}" for i, port in enumerate(entry.results) if port.kind == "output"
+    ]
+    output_types = [_mlir(port.type) for port in entry.ports("output")]
+    signature = f"({', '.join(inputs)}) -> ({', '.join(output_types)})"
+    lines = [f"func.func @{entry.name}{signature} {{"]
+    lines += [
+        f'  %{i} = util.global.load @"{port.name}" : {_mlir(port.type)}'
+        for i, port in enumerate(entry.arguments)
+        if port.kind != "input"
+    ]
+    operands = ", ".join(f"%{i}" for i in range(len(entry.arguments)))
+    operand_types = ", ".join(_mlir(port.type) for port in entry.arguments)
+    results = ", ".join(f"%r{i}" for i in range(len(entry.results)))
+    result_types = ", ".join(_mlir(port.type) for port in entry.results)
+    name = inner_name(entry.name)
+    assigned = f"{results} = " if results else ""
+    lines.append(
+        f'  {assigned}func.call @"{name}"({operands}) : '
+        f"({operand_types}) -> ({result_types})"
+    )
+    lines += [
+        f'  util.global.store %r{i}, @"{port.name}" : {_mlir(port.type)}'
+        for i, port in enumerate(entry.results)
+        if port.kind == "state"
+    ]
+    return [*lines, f"  {_return(outputs, output_types)}", "}"]
+
+
+def _return(values: Sequence[str], types: Sequence[str]) -> str:
+    if not values:
+        return "return"
+    return f"return {', '.join(values)} : {', '.join(types)}"
+
+
+def reader_name(state: str) -> str:
+    """The exported function that returns the leaves of a state."""
+    return f"{state}__read"
+
+
+def writer_name(state: str) -> str:
+    """The exported function that replaces the leaves of a state."""
+    return f"{state}__write"
+
+
+def _reader(state: StateSpec) -> list[str]:
+    types = [_mlir(tensor) for tensor in state.types]
+    loads = [
+        f'  %{i} = util.global.load @"{leaf}" : {kind}'
+        for i, (leaf, kind) in enumerate(zip(state.leaves, types, strict=True))
+    ]
+    values = [f"%{i}" for i in range(len(types))]
+    head = f"func.func @{reader_name(state.name)}() -> ({', '.join(types)}) {{"
+    return [head, *loads, f"  {_return(values, types)}", "}"]
+
+
+def _writer(state: StateSpec) -> list[str]:
+    pairs = list(zip(state.leaves, map(_mlir, state.types), strict=True))
+    arguments = ", ".join(f"%{i}: {kind}" for i, (_, kind) in enumerate(pairs))
+    stores = [
+        f'  util.global.store %{i}, @"{leaf}" : {kind}'
+        for i, (leaf, kind) in enumerate(pairs)
+    ]
+    head = f"func.func @{writer_name(state.name)}({arguments}) {{"
+    return [head, *stores, "  return", "}"]

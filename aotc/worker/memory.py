@@ -1,0 +1,423 @@
+"""The memory that a compiled entry will hold: a dry run of its host code.
+
+IREE's stream phase leaves code that computes the sizes of buffers from those of the
+inputs, allocates them, and submits work. A dry run computes the sizes, branches and
+loops of that code and no tensors, and adds up the buffers that are alive. A buffer is
+given back where the code says so, or after the last use of it.
+
+A branch that depends on what the entry computes, such as the end of a while loop, ends
+the run: no plan can be made.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Shapes = Sequence[Sequence[int]]
+
+
+class UnknownMemory(Exception):
+    """The memory depends on the values that the entry computes."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes that a model holds on the device.
+
+    Args:
+        resident: between calls: weights, states and constants.
+        peak: at most, during calls of the entry: these, its inputs, its outputs, and
+            all that it computes on the way. The second call counts as well as the
+            first, because states may then be in other places.
+    """
+
+    resident: int
+    peak: int
+
+
+def plan(module: Any, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPlan:
+    """Run the host code of an entry twice, after the model's initializers.
+
+    Args:
+        module: in the stream phase.
+        entry: its name.
+        inputs: the shape of each input.
+        is_mapped: whether weights are used where the file of them is mapped, and take
+            no memory of the device.
+
+    Raises:
+        UnknownMemory: it depends on what the entry computes.
+    """
+    run, resident = _Run(module, is_mapped), 0
+    for _ in range(2):
+        results = run.call(entry, [_View(tuple(shape)) for shape in inputs])
+        for buffer in (*results, *run.imported):
+            run.free(buffer)
+        resident = max(resident, run.bytes)
+    return MemoryPlan(resident, run.peak)
+
+
+# ---- a run --------------------------------------------------------------------------
+
+
+class _View(NamedTuple):
+    """An input, by its shape."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class _Buffer:
+    size: int
+
+
+Known = int | _View | _Buffer | None  # None: read from a tensor, or not a number
+
+
+class _Jump(NamedTuple):
+    """Where to go on, and with what; `target` is the number of a block, or a return."""
+
+    target: int | None
+    passed: Sequence[Known]
+
+
+class _Run:
+    """A model: its globals, and the buffers that something holds."""
+
+    def __init__(self, module: Any, is_mapped: bool) -> None:
+        self.is_mapped = is_mapped
+        self.globals: dict[str, Known] = {}
+        self.imported: list[_Buffer] = []  # which the caller holds until the end
+        self.bytes = self.peak = 0
+        self._holders: Counter[_Buffer] = Counter()
+        self._functions: dict[str, _Function] = {}
+        for op in module.body.operations:
+            kind = op.operation.name
+            if kind == "util.func":
+                self._functions[op.attributes["sym_name"].value] = _Function(op)
+        for op in module.body.operations:
+            if op.operation.name == "util.initializer":
+                self._interpret(_Function(op), [])
+
+    def call(self, name: str, given: Sequence[Known]) -> Sequence[Known]:
+        """What a function returns; nothing holds it yet."""
+        return self._interpret(self._functions[name], given)
+
+    def allocated(self, size: Known) -> _Buffer:
+        """A new buffer, which counts from now."""
+        if not isinstance(size, int):
+            raise UnknownMemory
+        self.bytes += size
+        self.peak = max(self.peak, self.bytes)
+        return _Buffer(size)
+
+    def free(self, buffer: Known) -> None:
+        """Give a buffer back, whoever holds it."""
+        if isinstance(buffer, _Buffer):
+            self.bytes -= buffer.size
+            buffer.size = 0
+
+    def store(self, name: str, value: Known) -> None:
+        """Let a global hold a value."""
+        self.hold(value)
+        self.drop(self.globals.get(name))
+        self.globals[name] = value
+
+    def hold(self, value: Known) -> None:
+        """Count one more that holds a value."""
+        if isinstance(value, _Buffer):
+            self._holders[value] += 1
+
+    def drop(self, value: Known, *, freed: bool = True) -> None:
+        """Count one less; a buffer that nobody holds is given back."""
+        if isinstance(value, _Buffer):
+            self._holders[value] -= 1
+            if not self._holders[value]:
+                del self._holders[value]
+                if freed:
+                    self.free(value)
+
+    def _interpret(
+        self, function: _Function, given: Sequence[Known]
+    ) -> Sequence[Known]:
+        values: dict[int, Known] = {}
+        jump = _Jump(0, given)
+        while jump.target is not None:
+            jump = self._block(function.blocks[jump.target], values, jump.passed)
+        for value in jump.passed:
+            self.hold(value)
+        self._forget(values, [*values])
+        for value in jump.passed:
+            self.drop(value, freed=False)
+        return jump.passed
+
+    def _block(
+        self, block: _Block, values: dict[int, Known], passed: Sequence[Known]
+    ) -> _Jump:
+        self._bind(values, block.arguments, passed)
+        self._forget(values, block.dead)
+        for step in block.steps:
+            found = step.act(self, step, [values.get(name) for name in step.operands])
+            if isinstance(found, _Jump):
+                return found
+            self._bind(values, step.results, found)
+            self._forget(values, step.dead)
+        raise AssertionError("a block ends in a jump")
+
+    def _bind(
+        self, values: dict[int, Known], names: Sequence[int], found: Sequence[Known]
+    ) -> None:
+        for value in found:
+            self.hold(value)
+        self._forget(values, [name for name in names if name in values])
+        values.update(zip(names, found, strict=True))
+
+    def _forget(self, values: dict[int, Known], names: Sequence[int]) -> None:
+        for name in names:
+            self.drop(values.pop(name, None))
+
+
+# ---- the code -----------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """An op, with numbers in the place of its values."""
+
+    act: Callable[[_Run, _Step, list[Known]], Sequence[Known] | _Jump]
+    op: Any
+    operands: list[int]
+    results: list[int]
+    targets: list[int]  # the blocks that it may jump to
+    dead: list[int]  # what is not used after it
+
+
+class _Block(NamedTuple):
+    arguments: list[int]
+    steps: list[_Step]
+    dead: list[int]  # what other ways to here left, and arguments without a use
+
+
+class _Function:
+    """The body of a function, with the last use of every value."""
+
+    def __init__(self, function: Any) -> None:
+        self._names: dict[Any, int] = {}
+        self._blocks = list(function.regions[0].blocks)
+        self._after = self._live_after()
+        self.blocks = [self._read(block) for block in self._blocks]
+
+    def _name(self, value: Any) -> int:
+        return self._names.setdefault(value, len(self._names))
+
+    def _live_before(self, block: Any, live: set[int]) -> set[int]:
+        """What is alive before a block, given what is after it."""
+        for op in reversed(list(block.operations)):
+            live = live - {self._name(value) for value in op.results}
+            live |= {self._name(value) for value in op.operands}
+        return live - {self._name(value) for value in block.arguments}
+
+    def _live_after(self) -> list[set[int]]:
+        """What is alive after each block: the least solution of the flow equations."""
+        after: list[set[int]] = [set() for _ in self._blocks]
+        changed = True
+        while changed:
+            changed = False
+            before = [
+                self._live_before(block, live)
+                for block, live in zip(self._blocks, after, strict=True)
+            ]
+            for block, live in zip(self._blocks, after, strict=True):
+                for target in self._targets(list(block.operations)[-1]):
+                    changed |= not before[target] <= live
+                    live |= before[target]
+        return after
+
+    def _targets(self, op: Any) -> list[int]:
+        return [self._blocks.index(block) for block in op.operation.successors]
+
+    def _read(self, block: Any) -> _Block:
+        live, steps = set(self._after[self._blocks.index(block)]), []
+        for op in reversed(list(block.operations)):
+            operands = [self._name(value) for value in op.operands]
+            results = [self._name(value) for value in op.results]
+            dead = list({*operands, *results} - live)
+            live = live - {*results} | {*operands}
+            act = _ACTS.get(op.operation.name, _unknown)
+            targets = self._targets(op)
+            steps.append(_Step(act, op.operation, operands, results, targets, dead))
+        arguments = [self._name(value) for value in block.arguments]
+        dead = [name for name in self._names.values() if name not in live]
+        return _Block(arguments, steps[::-1], dead)
+
+
+# ---- the ops ------------------------------------------------------------------------
+
+
+def _unknown(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    """An op whose results are no sizes, or come from a tensor."""
+    return [None] * len(step.results)
+
+
+def _arithmetic(compute: Callable[..., int]) -> Any:
+    """An op on integers; IREE's indices are of 64 bits and never overflow."""
+
+    def act(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+        if not all(isinstance(value, int) for value in operands):
+            return [None]
+        return [int(compute(*operands))]
+
+    return act
+
+
+def _same(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    """An op that gives on what it gets, one for one."""
+    return operands[: len(step.results)]
+
+
+def _awaited(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    return [value for value in operands if isinstance(value, _Buffer)]
+
+
+def _constant(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    value = getattr(step.op.attributes["value"], "value", None)
+    return [int(value) if isinstance(value, int) else None]
+
+
+_COMPARED: list[Callable[[int, int], bool]] = [
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+    operator.lt, operator.le, operator.gt, operator.ge,
+]  # fmt: skip
+
+
+def _compared(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    compare = _COMPARED[step.op.attributes["predicate"].value]
+    found = _arithmetic(compare)(run, step, operands)
+    return list(found)
+
+
+def _selected(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    condition, yes, no = operands
+    return [None if condition is None else (yes if condition else no)]
+
+
+def _loaded(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    return [run.globals.get(step.op.attributes["global"].value)]
+
+
+def _stored(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    run.store(step.op.attributes["global"].value, operands[0])
+    return []
+
+
+def _called(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    return run.call(step.op.attributes["callee"].value, operands)
+
+
+def _returned(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+    return _Jump(None, operands)
+
+
+def _branched(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+    return _Jump(step.targets[0], operands)
+
+
+def _branched_either(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+    condition, *passed = operands
+    if not isinstance(condition, int):
+        raise UnknownMemory
+    first = list(step.op.attributes["operandSegmentSizes"])[1]
+    if condition:
+        return _Jump(step.targets[0], passed[:first])
+    return _Jump(step.targets[1], passed[first:])
+
+
+def _size_of_view(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    view, axis = operands[0], step.op.attributes["index"].value
+    return [view.shape[axis] if isinstance(view, _View) else None]
+
+
+def _imported(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    buffer = run.allocated(operands[-1])
+    run.hold(buffer)
+    run.imported.append(buffer)
+    return [buffer]
+
+
+def _allocated(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    """A buffer; and when it is there, which is no number."""
+    return [run.allocated(operands[0]), None][: len(step.results)]
+
+
+def _constants(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    """Buffers of the sizes that come first, and when they are there."""
+    sizes = [size for size in operands if isinstance(size, int)]
+    return [*map(run.allocated, sizes[: len(step.results) - 1]), None]
+
+
+def _parameters(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    """Buffers with weights, of the sizes that are the fourth group of operands."""
+    *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
+    sizes = operands[sum(before) :][:count]
+    found = [run.allocated(0 if run.is_mapped else size) for size in sizes]
+    return [*found, None]
+
+
+def _given_back(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    run.free(operands[0])
+    return [None]
+
+
+def _sized(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    buffer = operands[0]
+    return [buffer.size if isinstance(buffer, _Buffer) else None]
+
+
+_ACTS: dict[str, Any] = {
+    "arith.constant": _constant,
+    "arith.addi": _arithmetic(operator.add),
+    "arith.subi": _arithmetic(operator.sub),
+    "arith.muli": _arithmetic(operator.mul),
+    "arith.divsi": _arithmetic(lambda x, y: x // y),
+    "arith.divui": _arithmetic(lambda x, y: x // y),
+    "arith.ceildivsi": _arithmetic(lambda x, y: -(-x // y)),
+    "arith.ceildivui": _arithmetic(lambda x, y: -(-x // y)),
+    "arith.remsi": _arithmetic(operator.mod),
+    "arith.remui": _arithmetic(operator.mod),
+    "arith.maxsi": _arithmetic(max),
+    "arith.maxui": _arithmetic(max),
+    "arith.minsi": _arithmetic(min),
+    "arith.minui": _arithmetic(min),
+    "arith.andi": _arithmetic(operator.and_),
+    "arith.ori": _arithmetic(operator.or_),
+    "arith.xori": _arithmetic(operator.xor),
+    "arith.cmpi": _compared,
+    "arith.select": _selected,
+    "arith.index_cast": _same,
+    "arith.index_castui": _same,
+    "arith.extsi": _same,
+    "arith.extui": _same,
+    "util.align": _arithmetic(lambda value, to: -(-value // to) * to),
+    "util.assume.int": _same,
+    "util.optimization_barrier": _same,
+    "util.global.load": _loaded,
+    "util.global.store": _stored,
+    "util.call": _called,
+    "util.return": _returned,
+    "cf.br": _branched,
+    "cf.cond_br": _branched_either,
+    "hal.buffer_view.dim": _size_of_view,
+    "stream.tensor.import": _imported,
+    "stream.tensor.export": _same,
+    "stream.resource.alloc": _allocated,
+    "stream.resource.alloca": _allocated,
+    "stream.resource.constants": _constants,
+    "stream.cmd.parameter.load": _parameters,
+    "stream.resource.dealloca": _given_back,
+    "stream.resource.subview": _same,
+    "stream.resource.size": _sized,
+    "stream.timepoint.await": _awaited,
+}
