@@ -6,7 +6,7 @@ comparing the compiled result with this one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +22,20 @@ from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import func
 
-Step = tuple[Any, list[Any]]
+Watch = Callable[[Any, list[Any], list[Any]], None]
 
 
-def evaluate(module: Any, name: str, inputs: Sequence[Any]) -> list[Any]:
+def evaluate(
+    module: Any, name: str, inputs: Sequence[Any], watch: Watch | None = None
+) -> list[Any]:
     """The results of function `name` of a graph module.
 
     Args:
         module: MLIR module whose functions hold graph ops and calls.
         name: of the function.
         inputs: one array per argument, of its dtype and a shape that its type allows.
+        watch: gets each op when it is done, with its operands and results. Those that a
+            loop or branch runs come before it, once for each time that they are run.
 
     Raises:
         InputError: an input does not fit its type.
@@ -40,23 +44,8 @@ def evaluate(module: Any, name: str, inputs: Sequence[Any]) -> list[Any]:
     arrays = [np.asarray(array) for array in inputs]
     with module.context, np.errstate(all="ignore"):
         types, _ = signature(functions[name])
-        return _Evaluation(functions, bind_symbols(types, arrays)).call(name, arrays)
-
-
-def steps(module: Any, name: str, inputs: Sequence[Any]) -> Iterator[Step]:
-    """The ops of function `name` in order, each with the arrays that it is given.
-
-    Takes what `evaluate` does.
-    """
-    functions = functions_of(module)
-    arrays = [np.asarray(array) for array in inputs]
-    with module.context, np.errstate(all="ignore"):
-        types, _ = signature(functions[name])
-        block = functions[name].entry_block
-        values = dict(zip(block.arguments, arrays, strict=True))
-        yield from _Evaluation(functions, bind_symbols(types, arrays)).steps(
-            block, values
-        )
+        symbols = bind_symbols(types, arrays)
+        return Evaluation(functions, symbols, watch).call(name, arrays)
 
 
 def evaluate_devices(
@@ -79,12 +68,19 @@ def evaluate_devices(
     return group.run(lambda number: evaluate(module, name, inputs[number]))
 
 
-@dataclass(frozen=True)
-class _Evaluation:
-    """One call from outside: what it reaches shares the values of its symbols."""
+@dataclass
+class Evaluation:
+    """One call from outside: what it reaches shares the values of its symbols.
+
+    Args:
+        functions: of the module, by name.
+        symbols: their values.
+        watch: as for `evaluate`.
+    """
 
     functions: dict[str, Any]
     symbols: list[int]
+    watch: Watch | None = None
 
     def call(self, name: str, arrays: list[Any]) -> list[Any]:
         """The results of a function."""
@@ -97,23 +93,18 @@ class _Evaluation:
 
     def _run(self, block: Any, arrays: list[Any]) -> list[Any]:
         values = dict(zip(block.arguments, arrays, strict=True))
-        for _ in self.steps(block, values):
-            pass
-        *_, returned = block.operations
-        return [values[value] for value in returned.operands]
-
-    def steps(self, block: Any, values: dict[Any, Any]) -> Iterator[Step]:
-        """Evaluate the ops of a block one by one, into `values`."""
         for op in block.operations:
             operands = [values[value] for value in op.operands]
             if isinstance(op, func.ReturnOp):
-                return
+                return operands
             if isinstance(op, func.CallOp):
                 results = self.call(callee_of(op), operands)
             else:
                 results = evaluate_op(op, operands, self.symbols)
+            if self.watch is not None:
+                self.watch(op, operands, results)
             values.update(zip(op.results, results, strict=True))
-            yield op, operands
+        raise AssertionError("a function ends in a return")
 
 
 def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:

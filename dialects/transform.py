@@ -20,6 +20,7 @@ from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.attributes import (
     Attribute,
+    Bool,
     Ints,
     OneSize,
     Str,
@@ -98,9 +99,13 @@ class Precision(NamedTuple):
 
 
 class Widened(NamedTuple):
-    """The function `of` with every float in f64, also those it takes and returns."""
+    """The function `of` with every float in f64, also those it takes and returns.
+
+    Without `checkpoints` it keeps for its derivative what `of` computes again.
+    """
 
     of: str
+    checkpoints: bool = True
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of `of`."""
@@ -120,6 +125,7 @@ _FACTS: dict[str, type[Attribute]] = {
     "wrt": Ints,
     "size": OneSize,
     "compute": Str,
+    "checkpoints": Bool,
 }
 
 

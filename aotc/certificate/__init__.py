@@ -1,12 +1,14 @@
 """Gradient certificates: proof, before a bundle is written, that derivatives are right.
 
-Every derivative that an entry takes is compiled once more, with f64 in the place of all
-floats, and run at the point that the entry reaches with its initial states and random
-inputs. For random directions v of the arguments and w of the results,
+Every derivative that an entry takes, itself or in what it calls and runs, is compiled
+once more, with f64 in the place of all floats, and run at the point that the entry
+first reaches with its initial states and random inputs. For random directions v of the
+arguments and w of the results,
 
 - the dot-product test compares ⟨w, J v⟩, by forward mode, with ⟨Jᵀ w, v⟩, by reverse
   mode: two sets of rules (Claerbout, "Earth Soundings Analysis", 1992);
-- the directional test compares ⟨Jᵀ w, v⟩ with a central difference of the function.
+- the directional test compares ⟨Jᵀ w, v⟩ with a central difference of the function;
+- where the function has checkpoints, Jᵀ w is compared with what it is without them.
 
 When one fails, every op that the function is made of is tested in the same way on the
 values it has there, and the first one that fails is named with its line.
@@ -14,7 +16,8 @@ values it has there, and the first one that fails is named with its line.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +27,14 @@ from aotc.artifacts.manifest import Leaf
 from aotc.backend import Compiled, compile_targets
 from aotc.certificate.blame import wrong_op
 from aotc.certificate.check import Arrays, Check, Run
-from aotc.certificate.points import (
-    Point,
+from aotc.certificate.modules import (
+    Modes,
     copied,
-    has_both_modes,
+    has_checkpoints,
     keep_only,
-    points_of,
+    reached,
 )
+from aotc.certificate.points import Point, points_of
 from aotc.dialects import context
 from aotc.dialects.functions import functions_of
 from aotc.dialects.transform import Widened, derive
@@ -68,39 +72,59 @@ class Certificate:
         function: the graph function that is differentiated.
         where: the line that asks for it.
         seed: of the random inputs and directions.
-        dot_product: relative difference of ⟨w, J v⟩ and ⟨Jᵀ w, v⟩; None where a rule
-            of the model's is for reverse mode only.
-        difference: of ⟨Jᵀ w, v⟩ and the nearest central difference; None where the
+        reached: whether the entry gets there; nothing is measured if not.
+        dot_product: relative difference of ⟨w, J v⟩ and ⟨Jᵀ w, v⟩; None where the model
+            has rules for one mode only.
+        difference: of the slope and the nearest central difference; None where the
             model stops gradients, so that they are no differences on purpose.
+        remat: of the gradients with and without checkpoints; None where there are none.
+        missed: the branches of the function that are not taken, so not measured.
     """
 
     entry: str
     function: str
     where: str | None
     seed: int
-    dot_product: float | None
-    difference: float | None
+    reached: bool = False
+    dot_product: float | None = None
+    difference: float | None = None
+    remat: float | None = None
+    missed: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
-        """Whether both are as small as rounding."""
-        return (self.dot_product or 0) <= DOT_PRODUCT and (
-            self.difference or 0
-        ) <= DIFFERENCE
+        """Whether all figures are as small as rounding."""
+        return (
+            (self.dot_product or 0) <= DOT_PRODUCT
+            and (self.difference or 0) <= DIFFERENCE
+            and (self.remat or 0) <= DOT_PRODUCT
+        )
+
+    @property
+    def figures(self) -> str:
+        """What was measured, in words."""
+        found = [
+            f"dot product {_shown(self.dot_product)}",
+            f"finite differences {_shown(self.difference)}",
+        ]
+        if self.remat is not None:
+            found.append(f"with and without checkpoints {_shown(self.remat)}")
+        return ", ".join(found)
 
     def __str__(self) -> str:
-        return (
-            f"gradient in {self.entry} ({self.where}): dot product "
-            f"{_shown(self.dot_product)}, finite differences {_shown(self.difference)}"
-        )
+        title = f"gradient in {self.entry} ({self.where}): "
+        if not self.reached:
+            return title + "NOT CHECKED, the random inputs do not lead there"
+        missed = f"; not taken: {', '.join(self.missed)}" if self.missed else ""
+        return title + self.figures + missed
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest holds it."""
-        return asdict(self)
+        return {**asdict(self), "missed": list(self.missed)}
 
 
 def certify(program: Program, seed: int = 0) -> list[Certificate]:
-    """Check every derivative that the entries of a program take by reverse mode.
+    """Check every derivative that the entries of a program take.
 
     Args:
         program: as a frontend made it; no pass has run.
@@ -114,58 +138,88 @@ def certify(program: Program, seed: int = 0) -> list[Certificate]:
         points = [
             p for entry in program.entries for p in points_of(program, entry, rng)
         ]
-        if not points:
-            return []
-        module = copied(program.module)
-        checks = [_declared(module, *each) for each in enumerate(points)]
-        keep_only(module, [check.name for check in checks])
-        run_passes(module, ("autodiff",))
-        graph = copied(module)
-        run_passes(module, _LOWERING)
-        program = Program(module, [check.entry() for check in checks])
-        (variant,) = compile_targets(program, [Target.parse("cpu")])
-        code = _started(variant)
+        measured = _measured(program, [p for p in points if p.arrays is not None], seed)
         return [
-            _certified(graph, code, check, point, seed)
-            for check, point in zip(checks, points, strict=True)
+            Certificate(point.entry, point.function, point.where, seed)
+            if point.arrays is None
+            else next(measured)
+            for point in points
         ]
 
 
-def _declared(module: Any, number: int, point: Point) -> Check:
+def _measured(
+    program: Program, points: Sequence[Point], seed: int
+) -> Iterator[Certificate]:
+    """The certificates of what is reached, by code that is compiled at once."""
+    if not points:
+        return
+    module = copied(program.module)
+    pairs = [_declared(module, *each) for each in enumerate(points)]
+    checks = [check for pair in pairs for check in pair if check is not None]
+    keep_only(module, [check.name for check in checks])
+    run_passes(module, ("autodiff",))
+    graph = copied(module)
+    run_passes(module, _LOWERING)
+    program = Program(module, [check.entry() for check in checks])
+    (variant,) = compile_targets(program, [Target.parse("cpu")])
+    code = _started(variant)
+    for (check, plain), point in zip(pairs, points, strict=True):
+        yield _certified(graph, code, check, plain, point, seed)
+
+
+def _declared(module: Any, number: int, point: Point) -> tuple[Check, Check | None]:
+    """The check of a derivative, and that of the same one without checkpoints."""
+    name = f"certificate_{number}"
+    check = _check(module, name, Widened(point.function), point)
+    if not point.modes.reverse or not has_checkpoints(module, point.function):
+        return check, None
+    point = replace(point, modes=Modes(reverse=True, forward=False))
+    plain = Widened(point.function, checkpoints=False)
+    return check, _check(module, f"{name}_plain", plain, point)
+
+
+def _check(module: Any, name: str, widened: Widened, point: Point) -> Check:
     primal = functions_of(module)[point.function]
     with ir.InsertionPoint(primal.entry_block), primal.location:
-        name = derive(Widened(point.function))
-    check = f"certificate_{number}"
-    both = has_both_modes(module, point.function)
-    return Check.declare(module, check, name, point.wrt, both)
+        of = derive(widened)
+    return Check.declare(module, name, of, point.wrt, point.modes, point.symbols)
 
 
 def _certified(
-    graph: Any, code: Module, check: Check, point: Point, seed: int
+    graph: Any, code: Module, check: Check, plain: Check | None, point: Point, seed: int
 ) -> Certificate:
     """The certificate of one derivative, by the compiled code."""
-    x = [_wide(array) for array in point.arrays]
+    x = [_wide(array) for array in point.arrays or ()]
     rng = np.random.default_rng(seed)
-    dot_product, difference = check.measure(_compiled(code, check, x), x, rng)
-    stops = any(
-        _stops(op) for op in functions_of(graph)[check.of].entry_block.operations
-    )
+    run = _compiled(code, check)
+    dot_product, difference = check.measure(run, x, rng)
     found = Certificate(
         point.entry,
         point.function,
         point.where,
         seed,
+        True,
         dot_product,
-        None if stops else difference,
+        None if _stops(graph, check.of) else difference,
+        check.compare(run, plain, _compiled(code, plain), x, rng) if plain else None,
+        point.missed,
     )
     if not found.holds:
         raise _refusal(graph, check, found, x, rng)
     return found
 
 
-def _stops(op: Any) -> bool:
-    """Whether an op takes what it reads as constant to differentiation."""
-    return bool(getattr(op, "is_constant", False) and op.operands)
+def _stops(graph: Any, name: str) -> bool:
+    """Whether a function takes something that it computes as constant."""
+    known = functions_of(graph)
+    bodies = [
+        known[each] for each in reached(known, name) if not known[each].is_external
+    ]
+    return any(
+        getattr(op, "is_constant", False) and op.operands
+        for function in bodies
+        for op in function.entry_block.operations
+    )
 
 
 def _refusal(
@@ -175,10 +229,8 @@ def _refusal(
     name, where = guilty or (f"'{found.function}' as a whole", found.where)
     return CompileError(
         "wrong-derivative",
-        f"the derivative of {name} is wrong: in entry '{found.entry}', forward and "
-        f"reverse mode differ by {_shown(found.dot_product)} (at most "
-        f"{DOT_PRODUCT:.0e}), and from finite differences by "
-        f"{_shown(found.difference)} (at most {DIFFERENCE:.0e})",
+        f"the derivative of {name} is wrong: in entry '{found.entry}', {found.figures} "
+        f"(at most {DOT_PRODUCT:.0e}, {DIFFERENCE:.0e}, {DOT_PRODUCT:.0e})",
         where=where,
         hint="if it is a rule of yours (custom_vjp, custom_jvp), correct it; else "
         "please report it",
@@ -197,11 +249,10 @@ def _started(variant: Compiled) -> Module:
     return start(variant.vmfb, backend, engine.device(backend, None))
 
 
-def _compiled(code: Module, check: Check, x: Arrays) -> Run:
-    """The compiled function, for arguments of these shapes."""
-    sizes = check.symbols(x)
+def _compiled(code: Module, check: Check) -> Run:
+    """The compiled function, for the shapes that the symbols say."""
     taken, returned = (
-        [_leaf(f"x{i}", kind, sizes) for i, kind in enumerate(kinds)]
+        [_leaf(f"x{i}", kind, check.symbols) for i, kind in enumerate(kinds)]
         for kinds in (check.taken, check.returned)
     )
     contract = Contract(check.name, taken, {})

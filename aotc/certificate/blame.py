@@ -9,7 +9,7 @@ import numpy as np
 
 from aotc import dtypes, reference
 from aotc.certificate.check import Arrays, Check
-from aotc.certificate.points import copied, has_both_modes
+from aotc.certificate.modules import copied, modes_of
 from aotc.dialects.functions import SYMBOLS, callee_of, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
@@ -24,52 +24,56 @@ def wrong_op(
 ) -> tuple[str, str | None] | None:
     """The first op whose rules disagree, and its line; None if each one holds.
 
+    Ops of loops and branches are checked where they first run, and come before them.
+
     Args:
         graph: the module of the checks, with all derivatives written.
         check: the one that failed.
         x: the arguments at which it did.
         rng: of the directions.
     """
-    for op, operands in reference.steps(graph, check.of, x):
-        if _is_wrong(graph, check, op, [*x, *operands], rng):
+    met: dict[Any, Arrays] = {}
+
+    def note(op: Any, operands: Arrays, _: Arrays) -> None:
+        met.setdefault(op, operands)
+
+    with graph.context, np.errstate(all="ignore"):
+        known = functions_of(graph)
+        reference.Evaluation(known, check.symbols, note).call(check.of, x)
+    for op, operands in met.items():
+        if _is_wrong(graph, check, op, operands, rng):
             return _title(op), where_of(op)
     return None
 
 
-def _is_wrong(graph: Any, check: Check, op: Any, x: Arrays, rng: Any) -> bool:
-    count = len(check.inputs)
-    wrt = tuple(count + i for i, y in enumerate(op.operands) if _is_float(y))
+def _is_wrong(graph: Any, check: Check, op: Any, operands: Arrays, rng: Any) -> bool:
+    wrt = tuple(i for i, x in enumerate(op.operands) if _is_float(x))
     smooth = any(map(_is_float, op.results)) and not getattr(op, "is_constant", False)
-    if not wrt or not smooth or not all(_is_finite(array) for array in x[count:]):
+    if not wrt or not smooth or not all(map(_is_finite, operands)):
         return False
     module = _alone(graph, check, op)
-    both = has_both_modes(module, "op")
-    alone = Check.declare(module, "check", "op", wrt, both)
+    modes = modes_of(module, "op")
+    alone = Check.declare(module, "check", "op", wrt, modes, check.symbols)
     run_passes(module, ("autodiff", "inline"))
     run = partial(reference.evaluate, module, "check")
-    dot_product, difference = alone.measure(run, x, rng)
+    dot_product, difference = alone.measure(run, operands, rng)
     return not max(dot_product or 0.0, difference) <= WORST
 
 
 def _alone(graph: Any, check: Check, op: Any) -> Any:
-    """A module with the function `op`: of the arguments, then the operands of `op`.
-
-    It takes the arguments because their sizes say what the symbols are.
-    """
+    """A module with the function `op` of the operands of `op`."""
     is_call = isinstance(op, func.CallOp)
     module = copied(graph) if is_call else ir.Module.create()
     primal = functions_of(graph)[check.of]
-    count = len(check.inputs)
-    types = [kind.to_mlir() for kind in check.inputs] + [y.type for y in op.operands]
-    results = [y.type for y in op.results]
+    types = [[value.type for value in side] for side in (op.operands, op.results)]
     with ir.InsertionPoint(module.body), op.location:
-        function = func.FuncOp("op", (types, results), visibility="private")
+        function = func.FuncOp("op", tuple(types), visibility="private")
     if SYMBOLS in primal.attributes:
         function.attributes[SYMBOLS] = primal.attributes[SYMBOLS]
     block = function.add_entry_block()
     with ir.InsertionPoint(block), op.location:
         clone = op.operation.clone()
-        for number, value in enumerate(list(block.arguments)[count:]):
+        for number, value in enumerate(block.arguments):
             clone.operands[number] = value
         func.ReturnOp(list(clone.results))
     return module

@@ -1,4 +1,4 @@
-"""The two tests of a derivative: dot products, and differences along a direction."""
+"""The tests of a derivative: dot products, differences, and with checkpoints or not."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, reference
+from aotc import dtypes
+from aotc.certificate.modules import Modes
 from aotc.dialects.functions import (
     SYMBOLS,
     call,
     functions_of,
     signature,
 )
+from aotc.dialects.symbols import Contract
 from aotc.dialects.transform import Jvp, Vjp, derive, floats
-from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dialects.types import Dim, Tensor, evaluate_size
 from aotc.frontends.program import Entry, Port
 from aotc.mlir import func, ir
 from aotc.pytree import Structure
@@ -34,8 +36,9 @@ class Check:
     """A function of arguments, tangents and cotangents in f64.
 
     It returns the results of the function that it checks, the cotangents of the
-    arguments in `wrt`, and the tangents of the results. A function with a rule for
-    reverse mode only has no tangents to compare with.
+    arguments in `wrt` if there is reverse mode, and the tangents of the results if
+    there is forward mode. Between arguments and tangents it takes arrays whose sizes
+    say what the symbols are, which the arguments of an inner function may not do.
 
     Args:
         name: of the function.
@@ -43,7 +46,8 @@ class Check:
         inputs: the types of the arguments.
         outputs: of the results.
         wrt: the arguments that are moved.
-        both: whether it has both modes.
+        modes: of the two, those that it has.
+        symbols: the values of the symbols.
     """
 
     name: str
@@ -51,43 +55,61 @@ class Check:
     inputs: list[Tensor]
     outputs: list[Tensor]
     wrt: tuple[int, ...]
-    both: bool
+    modes: Modes
+    symbols: list[int]
 
     @staticmethod
     def declare(
-        module: Any, name: str, of: str, wrt: tuple[int, ...], both: bool
+        module: Any,
+        name: str,
+        of: str,
+        wrt: tuple[int, ...],
+        modes: Modes,
+        symbols: list[int],
     ) -> Check:
         """Write the function `name`, which checks `of`, into a module that has that."""
         primal = functions_of(module)[of]
-        inputs, outputs = signature(primal)
-        check = Check(name, of, inputs, outputs, wrt, both)
+        check = Check(name, of, *signature(primal), wrt, modes, symbols)
         types = [tensor.to_mlir() for tensor in check.taken]
         with ir.InsertionPoint(primal), primal.location:
             function = func.FuncOp(name, (types, []))
         if SYMBOLS in primal.attributes:
             function.attributes[SYMBOLS] = primal.attributes[SYMBOLS]
         values = list(function.add_entry_block().arguments)
-        x, v = values[: len(inputs)], values[len(inputs) :][: len(wrt)]
-        w = values[len(inputs) + len(wrt) :]
         with ir.InsertionPoint(function.entry_block), primal.location:
-            results = call(derive(Vjp(of, wrt)), [*x, *w])
-            if both:
-                results += call(derive(Jvp(of, wrt)), [*x, *v])[len(outputs) :]
+            results = check._derivatives(values)
             func.ReturnOp(results)
         whole = ir.FunctionType.get(types, [y.type for y in results])
         function.attributes["function_type"] = ir.TypeAttr.get(whole)
         return check
 
+    def _derivatives(self, values: list[Any]) -> list[Any]:
+        """Call what is checked, at the insertion point."""
+        x, rest = values[: len(self.inputs)], values[len(self.inputs) :]
+        moves = rest[len(self.symbols) :]
+        v, w = moves[: len(self.wrt)], moves[len(self.wrt) :]
+        results: list[Any] = []
+        if self.modes.reverse:
+            results = call(derive(Vjp(self.of, self.wrt)), [*x, *w])
+        if self.modes.forward:
+            found = call(derive(Jvp(self.of, self.wrt)), [*x, *v])
+            results += found[len(self.outputs) :] if results else found
+        return results
+
     @property
     def taken(self) -> list[Tensor]:
         """The types of what the function takes."""
-        return [*self.inputs, *self._moved_types, *floats(self.outputs)]
+        rulers = [
+            Tensor((Dim.symbol(number),), "i32") for number in range(len(self.symbols))
+        ]
+        return [*self.inputs, *rulers, *self._moved_types, *floats(self.outputs)]
 
     @property
     def returned(self) -> list[Tensor]:
         """The types of what it returns."""
-        slopes = floats(self.outputs) if self.both else []
-        return [*self.outputs, *self._moved_types, *slopes]
+        gradients = self._moved_types if self.modes.reverse else []
+        slopes = floats(self.outputs) if self.modes.forward else []
+        return [*self.outputs, *gradients, *slopes]
 
     @property
     def _moved_types(self) -> list[Tensor]:
@@ -98,11 +120,19 @@ class Check:
         leaf = Structure("leaf")
         inputs = [Port(f"x{i}", t, "input") for i, t in enumerate(self.taken)]
         outputs = [Port(f"y{i}", t, "output") for i, t in enumerate(self.returned)]
-        return Entry(self.name, (), tuple(inputs), tuple(outputs), leaf, leaf)
+        symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
+        return Entry(self.name, symbols, tuple(inputs), tuple(outputs), leaf, leaf)
 
-    def symbols(self, x: Arrays) -> list[int]:
-        """The values of the symbols for these arguments."""
-        return reference.bind_symbols(self.inputs, x)
+    def directions(self, rng: Any) -> tuple[Arrays, Arrays]:
+        """Random ones of the moved arguments and of the results."""
+        v, w = (
+            [
+                rng.standard_normal([evaluate_size(n, self.symbols) for n in t.shape])
+                for t in each
+            ]
+            for each in (self._moved_types, floats(self.outputs))
+        )
+        return v, w
 
     def measure(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
         """How far the two tests are from equality, relative to the slope.
@@ -116,32 +146,47 @@ class Check:
             The figure of the dot-product test, None without both modes; and the least
             of the directional test.
         """
-        sizes = self.symbols(x)
-        v, w = (
-            [
-                rng.standard_normal([evaluate_size(n, sizes) for n in t.shape])
-                for t in each
-            ]
-            for each in (self._moved_types, floats(self.outputs))
-        )
-        found = run([*x, *v, *w])
-        values, found = self._floats(found), found[len(self.outputs) :]
-        gradients = found[: len(v)]
-        backward, slopes = _dot(gradients, v), found[len(v) :]
-        size = _dot(gradients, gradients) ** 0.5
-        scale = abs(backward) + size + ROUNDING * abs(_dot(w, values)) + TINY
+        v, w = self.directions(rng)
+        values, gradients, slopes = self._parts(run(self._given(x, v, w)))
+        found = [_dot(gradients, v)] if self.modes.reverse else []
+        found += [_dot(w, slopes)] if self.modes.forward else []
+        slope, size = found[0], _norm(gradients or slopes)
+        scale = abs(slope) + size + ROUNDING * abs(_dot(w, values)) + TINY
         errors = [
-            abs(self._slope(run, x, v, w, step) - backward) / scale for step in STEPS
+            abs(self._slope(run, x, v, w, step) - slope) / scale for step in STEPS
         ]
         difference = float(np.nanmin([*errors, np.inf]))
-        if not self.both:
+        if len(found) < 2:
             return None, difference
-        return abs(_dot(w, slopes) - backward) / scale, difference
+        return abs(found[1] - slope) / scale, difference
+
+    def compare(
+        self, run: Run, other: Check, run_other: Run, x: Arrays, rng: Any
+    ) -> float:
+        """How far the gradients are from those of another check, relative to theirs.
+
+        Args:
+            run: computes the function.
+            other: of a function of the same meaning.
+            run_other: computes that one.
+            x: the arguments.
+            rng: of the directions.
+        """
+        given = self._given(x, *self.directions(rng))
+        _, here, _ = self._parts(run(given))
+        _, there, _ = other._parts(run_other(given))
+        apart = [a - b for a, b in zip(here, there, strict=True)]
+        return _norm(apart) / (_norm(there) + TINY)
+
+    def _given(self, x: Arrays, v: Arrays, w: Arrays) -> Arrays:
+        rulers = [np.zeros(size, np.int32) for size in self.symbols]
+        return [*x, *rulers, *v, *w]
 
     def _slope(self, run: Run, x: Arrays, v: Arrays, w: Arrays, step: float) -> float:
         """The central difference of ⟨w, f⟩ along v."""
         ahead, behind = (
-            self._floats(run([*self._moved(x, v, by), *v, *w])) for by in (step, -step)
+            self._parts(run(self._given(self._moved(x, v, by), v, w)))[0]
+            for by in (step, -step)
         )
         return (_dot(w, ahead) - _dot(w, behind)) / (2 * step)
 
@@ -151,10 +196,21 @@ class Check:
             moved[i] = x[i] + by * direction
         return moved
 
-    def _floats(self, found: Arrays) -> Arrays:
-        pairs = zip(self.outputs, found, strict=False)
-        return [y for kind, y in pairs if dtypes.is_float(kind.dtype)]
+    def _parts(self, found: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+        """The float results, the gradients, and the tangents of the results."""
+        count = len(self.outputs)
+        end = count + (len(self.wrt) if self.modes.reverse else 0)
+        values = [
+            y
+            for kind, y in zip(self.outputs, found, strict=False)
+            if dtypes.is_float(kind.dtype)
+        ]
+        return values, found[count:end], found[end:]
 
 
 def _dot(x: Sequence[Any], y: Sequence[Any]) -> float:
     return float(sum(np.vdot(a, b) for a, b in zip(x, y, strict=True)))
+
+
+def _norm(x: Sequence[Any]) -> float:
+    return float(_dot(x, x) ** 0.5)

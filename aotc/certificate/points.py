@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes, reference
-from aotc.dialects.functions import (
-    callee_of,
-    functions_of,
-    is_private,
-    name_of,
-    signature,
-)
+from aotc import dtypes
+from aotc.certificate.modules import Modes, modes_of, reached
+from aotc.certificate.visits import visit
+from aotc.dialects.functions import functions_of, name_of, signature
 from aotc.dialects.symbols import Contract
-from aotc.dialects.transform import CustomVjp, Vjp, custom_of, derived_of
+from aotc.dialects.transform import Jvp, Vjp, derived_of
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.frontends.program import Entry, Program
-from aotc.mlir import func, ir, source_of
-from aotc.passes import run_passes
+from aotc.mlir import source_of
 from aotc.passes.inline import reached_from
+from aotc.reference import bind_symbols
 
 Arrays = list[Any]
+Derivative = Vjp | Jvp
 
 
 @dataclass(frozen=True)
@@ -33,49 +30,82 @@ class Point:
         entry: its name.
         function: that is differentiated.
         wrt: the arguments that it is differentiated by.
-        arrays: all of them, in the dtypes of the function.
+        modes: that it has.
+        arrays: all arguments, in the dtypes of the function; None if the entry does not
+            get there.
+        symbols: the values of the symbols.
         where: the line that asks for it.
+        missed: the branches that the function does not take there.
     """
 
     entry: str
     function: str
     wrt: tuple[int, ...]
-    arrays: Arrays
+    modes: Modes
+    arrays: Arrays | None
+    symbols: list[int]
     where: str | None
+    missed: tuple[str, ...]
 
 
 def points_of(program: Program, entry: Entry, rng: Any) -> Iterator[Point]:
-    """The derivatives that an entry takes itself."""
+    """The derivatives that an entry takes, itself or in what it calls and runs."""
     known = functions_of(program.module)
-    for call in calls_of(known[entry.name]):
-        derived = derived_of(known[callee_of(call)])
-        if isinstance(derived, Vjp):
-            count = len(signature(known[derived.of])[0])
-            given = _reached(program, entry, callee_of(call), rng)[:count]
-            where = source_of(call.location)
-            yield Point(entry.name, derived.of, derived.wrt, given, where)
+    asked = _asked(known, entry.name)
+    if not asked:
+        return
+    arguments = _arguments(program, entry, rng)
+    symbols = bind_symbols(signature(known[entry.name])[0], arguments)
+    names = [name for name, _ in asked]
+    seen = visit(program.module, entry.name, arguments, symbols, names)
+    for name, derived in asked:
+        modes = modes_of(program.module, derived.of)
+        count = len(signature(known[derived.of])[0])
+        yield Point(
+            entry.name,
+            derived.of,
+            derived.wrt,
+            modes._replace(**{_MODES[type(derived)]: True}),
+            seen[name][:count] if name in seen else None,
+            symbols,
+            source_of(known[name].location),
+            _missed(known, derived.of, seen),
+        )
 
 
-def _reached(program: Program, entry: Entry, callee: str, rng: Any) -> Arrays:
-    """What an entry gives to `callee`, with initial states and random inputs."""
-    module = copied(program.module)
-    function = functions_of(module)[entry.name]
-    call = next(op for op in calls_of(function) if callee_of(op) == callee)
-    ops = list(function.entry_block.operations)
-    with ir.InsertionPoint(call), call.location:
-        func.ReturnOp(list(call.operands))
-    for op in reversed(ops[ops.index(call) :]):
-        op.operation.erase()
-    *_, returned = function.entry_block.operations
-    types = [value.type for value in function.entry_block.arguments]
-    found = [value.type for value in returned.operands]
-    whole = ir.TypeAttr.get(ir.FunctionType.get(types, found))
-    function.attributes["function_type"] = whole
-    if "res_attrs" in function.attributes:
-        del function.attributes["res_attrs"]
-    keep_only(module, [entry.name])
-    run_passes(module, ["autodiff", "inline"])
-    return reference.evaluate(module, entry.name, _arguments(program, entry, rng))
+_MODES: dict[type, str] = {Vjp: "reverse", Jvp: "forward"}
+
+
+def _asked(known: dict[str, Any], entry: str) -> list[tuple[str, Derivative]]:
+    """The derivatives that an entry reaches, by the names they are declared with.
+
+    One check measures both modes, so either stands for both.
+    """
+    inside = set(reached(known, entry))
+    found: dict[Any, tuple[str, Derivative]] = {}
+    for name in known:
+        derived = derived_of(known[name]) if name in inside else None
+        if isinstance(derived, Derivative) and derived.wrt:
+            found.setdefault((derived.of, derived.wrt), (name, derived))
+    return list(found.values())
+
+
+def _missed(known: dict[str, Any], name: str, seen: Collection[str]) -> tuple[str, ...]:
+    """What a function would run elsewhere, such as branches."""
+    found = [
+        inner
+        for outer in reached(known, name)
+        if outer in seen
+        for inner in reached_from(known[outer])
+        if inner not in seen
+    ]
+    return tuple(_title(known[inner]) for inner in dict.fromkeys(found))
+
+
+def _title(function: Any) -> str:
+    """The name that the model has for a function, and its line."""
+    name, where = name_of(function).rpartition(".")[2], source_of(function.location)
+    return f"{name} ({where})" if where else name
 
 
 def _arguments(program: Program, entry: Entry, rng: Any) -> Arrays:
@@ -102,37 +132,3 @@ def _random(kind: Tensor, sizes: Sequence[int], rng: Any) -> Any:
     if dtypes.is_float(kind.dtype):
         return rng.standard_normal(shape).astype(numpy)
     return rng.integers(0, 2, shape).astype(numpy)
-
-
-# ---- modules ------------------------------------------------------------------------
-
-
-def copied(module: Any) -> Any:
-    """Another module of the same text, lines included."""
-    return ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-
-
-def keep_only(module: Any, names: Sequence[str]) -> None:
-    """Drop the public functions that are not in `names`."""
-    for function in functions_of(module).values():
-        if not is_private(function) and name_of(function) not in names:
-            function.operation.erase()
-
-
-def calls_of(function: Any) -> list[Any]:
-    """The calls in the body of a function."""
-    return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
-
-
-def has_both_modes(module: Any, name: str) -> bool:
-    """Whether nothing that a function reaches has a rule for reverse mode only."""
-    known, rest, seen = functions_of(module), [name], set()
-    while rest:
-        name = rest.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if isinstance(custom_of(known[name]), CustomVjp):
-            return False
-        rest += reached_from(known[name])
-    return True

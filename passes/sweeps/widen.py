@@ -14,15 +14,16 @@ from aotc.dialects import functions
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
 from aotc.dialects.graph import several
-from aotc.dialects.transform import Widened, annotate, custom_of, derive
+from aotc.dialects.transform import Checkpoint, Widened, annotate, custom_of, derive
 from aotc.dialects.types import Tensor
 from aotc.mlir import func
 
 
-def sweep(_: Widened, primal: Any, block: Any) -> list[Any]:
+def sweep(derived: Widened, primal: Any, block: Any) -> list[Any]:
     """Write the ops of `primal` at the insertion point; returns the results.
 
     Args:
+        derived: whether checkpoints stay.
         primal: the function.
         block: whose arguments are those of the function being written.
     """
@@ -32,13 +33,12 @@ def sweep(_: Widened, primal: Any, block: Any) -> list[Any]:
         if isinstance(op, func.ReturnOp):
             return operands
         with op.location:
-            results = _called(op, operands) if _is_call(op) else _written(op, operands)
+            if isinstance(op, func.CallOp):
+                results = _called(op, operands, derived)
+            else:
+                results = _written(op, operands)
         values.update(zip(op.results, results, strict=True))
     raise AssertionError("a function ends in a return")
-
-
-def _is_call(op: Any) -> bool:
-    return isinstance(op, func.CallOp)
 
 
 def _written(op: Any, operands: list[Any]) -> Sequence[Any]:
@@ -66,19 +66,22 @@ def _wide(attribute: Any) -> Any:
     return attribute
 
 
-def _called(call: Any, operands: list[Any]) -> Sequence[Any]:
+def _called(call: Any, operands: list[Any], derived: Widened) -> Sequence[Any]:
     """The call with widened functions in the place of all that it names."""
+
+    def wide(name: str) -> str:
+        return derive(derived._replace(of=name))
+
     name = functions.callee_of(call)
     callee = functions.find(name)
     control: Any = control_of(callee)
     if control is not None:
-        names = tuple(derive(Widened(each)) for each in control.functions)
+        names = tuple(map(wide, control.functions))
         return invoke(replace(control, functions=names), operands)
     custom: Any = custom_of(callee)
-    wide = derive(Widened(name))
-    if custom_of(functions.find(wide)) is None:
-        rules = {
-            f.name: derive(Widened(getattr(custom, f.name))) for f in fields(custom)
-        }
-        annotate(functions.find(wide), replace(custom, **rules))
-    return functions.call(wide, operands)
+    widened = functions.find(wide(name))
+    is_kept = derived.checkpoints or not isinstance(custom, Checkpoint)
+    if is_kept and custom_of(widened) is None:
+        rules = {f.name: wide(getattr(custom, f.name)) for f in fields(custom)}
+        annotate(widened, replace(custom, **rules))
+    return functions.call(wide(name), operands)

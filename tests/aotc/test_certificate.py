@@ -18,16 +18,21 @@ x = aotc.Spec(("n", 4))
 
 def program(*losses):
     """One training entry for each loss of (params, x)."""
+    return stepping(*(aotc.value_and_grad(loss) for loss in losses))
 
-    def entry_of(number, loss):
+
+def stepping(*gradients):
+    """One training entry for each function of (params, x) with (value, gradient)."""
+
+    def entry_of(number, gradient):
         def entry(params, x):
-            value, grads = aotc.value_and_grad(loss)(params, x)
+            value, grads = gradient(params, x)
             return {k: params[k] - 0.1 * grads[k] for k in params}, value
 
         entry.__name__ = f"train{number}"
         return aotc.entry(x=x, params=params)(entry)
 
-    return trace([entry_of(*each) for each in enumerate(losses)], {})
+    return trace([entry_of(*each) for each in enumerate(gradients)], {})
 
 
 def smooth(params, x):
@@ -55,7 +60,95 @@ def test_the_figures_of_right_rules_are_rounding():
     assert first.where.startswith("test_certificate.py:")
     assert first.dot_product < 1e-12
     assert first.difference < 1e-8
+    assert first.remat < 1e-12
+    assert first.missed[0].startswith("zeros_like (test_certificate.py:")
     assert second.difference is None  # it stops gradients on purpose
+    assert second.remat is None  # it has no checkpoint
+
+
+def layer(params, x):
+    """The loss of one layer, whose size the arguments need not say."""
+    return (anp.tanh(x @ params["w"] + params["b"]) ** 2).sum()
+
+
+gradient = aotc.value_and_grad(layer)
+
+
+def in_a_loop(params, x):
+    def step(now, _):
+        value, grads = gradient(now, x)
+        return {k: now[k] - 0.1 * grads[k] / x.shape[0] for k in now}, value
+
+    return control.scan(step, params, length=2)[1].sum(), params
+
+
+def in_branches(params, x):
+    return control.cond(
+        x.sum() < 1e6,
+        lambda p: gradient(p, x),
+        lambda p: aotc.value_and_grad(lambda p: -layer(p, x))(p),
+        params,
+    )
+
+
+def of_each_row(params, x):
+    values, grads = aotc.vmap(gradient, (None, 0))(params, x)
+    return values.sum(), {k: grads[k].sum(0) for k in grads}
+
+
+def of_its_own_gradient(params, x):
+    return aotc.value_and_grad(lambda p: (gradient(p, x)[1]["w"] ** 2).sum())(params)
+
+
+def curved(params, x):
+    curvature = aotc.hessian(lambda b: layer({**params, "b": b}, x))(params["b"])
+    return curvature.sum(), {**params, "b": curvature.sum(0)}
+
+
+def by_newton(params, x):
+    def iterated(b):
+        return control.while_loop(lambda y: y.sum() < 9.0, lambda y: y + anp.exp(b), b)
+
+    return x.sum(), {**params, "b": aotc.jvp(iterated, (params["b"],), (x[0],))[1]}
+
+
+def test_derivatives_are_found_wherever_an_entry_takes_them():
+    found = certify(
+        stepping(
+            in_a_loop,
+            in_branches,
+            aotc.checkpoint(gradient),
+            of_each_row,
+            of_its_own_gradient,
+            curved,
+            by_newton,
+            aotc.mixed_precision(gradient),
+            aotc.value_and_grad(aotc.mixed_precision(layer)),
+        )
+    )
+    assert [int(each.entry[-1]) for each in found] == [
+        0,
+        1,
+        1,
+        2,
+        3,
+        4,
+        4,
+        5,
+        5,
+        6,
+        7,
+        8,
+    ]
+    assert all(each.holds for each in found)
+    (away,) = (each for each in found if not each.reached)
+    assert away.entry == "train1"
+    assert away.difference is None
+    assert "NOT CHECKED" in str(away)
+    for each in found:
+        if each is not away:
+            assert each.difference < 1e-8
+            assert (each.dot_product is None) == (each.entry == "train6")
 
 
 def refused(*losses):
@@ -75,7 +168,14 @@ def refused(*losses):
 def test_an_op_with_a_wrong_rule_is_named_with_its_line(monkeypatch, rules):
     for name, rule in rules.items():
         monkeypatch.setattr(OPS["tanh"], name, staticmethod(rule))
-    error = refused(lambda params, x: (anp.tanh(x @ params["w"]) ** 2).sum())
+
+    def loss(params, x):
+        def step(h, _):
+            return anp.tanh(h @ params["w"]), None
+
+        return (control.scan(step, x, length=2)[0] ** 2).sum()
+
+    error = refused(loss)
     assert "derivative of graph.tanh is wrong" in error.message
     assert error.where.startswith("test_certificate.py:")
 

@@ -11,12 +11,12 @@ from aotc.pytree import flatten
 from aotc.transforms.traced import Traced
 
 
-def widened(function):
+def widened(function, checkpoints=True):
     """The function with every float in f64."""
 
     def transformed(*args):
         traced = Traced("widened", function, *flatten((args, {})))
-        results, _ = traced.apply(Widened(traced.body.name), [])
+        results, _ = traced.apply(Widened(traced.body.name, checkpoints), [])
         return tuple(results)
 
     return transformed
@@ -61,3 +61,14 @@ def test_a_widened_function_has_the_meaning_of_the_other(model, function):
     for one, other in zip(found, wanted, strict=True):
         assert one.dtype == ("f8" if other.dtype.kind in "fV" else other.dtype)
         np.testing.assert_allclose(one, other.astype(one.dtype), rtol=2e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_checkpoints_stay_unless_they_are_not_wanted(model, checkpoints):
+    def gradient(x, w):
+        wide = widened(looping, checkpoints)
+        return aotc.grad(lambda w: wide(x, w)[0].sum())(w)
+
+    network = model(gradient, "f64[4, 4]", "f64[4, 4]")
+    network.run("autodiff", "inline")
+    assert ("graph.barrier" in str(network.module)) == checkpoints

@@ -1,0 +1,60 @@
+"""What a certificate asks of a module: copies, and what its functions reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aotc.dialects.control import While, control_of
+from aotc.dialects.functions import functions_of, is_private, name_of
+from aotc.dialects.transform import Checkpoint, CustomVjp, custom_of
+from aotc.mlir import ir
+from aotc.passes.inline import reached_from
+
+
+class Modes(NamedTuple):
+    """Which derivatives a function has."""
+
+    reverse: bool
+    forward: bool
+
+
+def copied(module: Any) -> Any:
+    """Another module of the same text, lines included."""
+    return ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+
+
+def keep_only(module: Any, names: Sequence[str]) -> None:
+    """Drop the public functions that are not in `names`."""
+    for function in functions_of(module).values():
+        if not is_private(function) and name_of(function) not in names:
+            function.operation.erase()
+
+
+def reached(known: Mapping[str, Any], name: str) -> list[str]:
+    """The functions that one calls, runs or is made from, itself first."""
+    rest, found = [name], dict.fromkeys([name])
+    while rest:
+        for inner in reached_from(known[rest.pop()]):
+            if inner not in found:
+                found[inner] = None
+                rest.append(inner)
+    return list(found)
+
+
+def modes_of(module: Any, name: str) -> Modes:
+    """The modes that all that a function reaches has rules for."""
+    known = functions_of(module)
+    functions = [known[each] for each in reached(known, name)]
+    return Modes(
+        reverse=not any(isinstance(control_of(f), While) for f in functions),
+        forward=not any(isinstance(custom_of(f), CustomVjp) for f in functions),
+    )
+
+
+def has_checkpoints(module: Any, name: str) -> bool:
+    """Whether anything that a function reaches is computed again for derivatives."""
+    known = functions_of(module)
+    return any(
+        isinstance(custom_of(known[each]), Checkpoint) for each in reached(known, name)
+    )

@@ -1,0 +1,90 @@
+"""Which functions an entry gets to on given arguments, and what it gives them.
+
+A program is visited before its derivatives are written, because writing them inlines
+the functions that they are of. A call of a derivative visits the function at the same
+point; what it returns comes from a copy in which all derivatives are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from aotc.certificate.modules import copied, keep_only
+from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.transform import Batch, Derived, derived_of
+from aotc.passes import run_passes
+from aotc.reference import Evaluation
+
+Arrays = list[Any]
+
+
+def visit(
+    module: Any,
+    entry: str,
+    arguments: Sequence[Any],
+    symbols: list[int],
+    wanted: Collection[str],
+) -> dict[str, Arrays]:
+    """The functions that an entry gets to, each with its first arguments.
+
+    Args:
+        module: whose derivatives are not written yet.
+        entry: the name of a function.
+        arguments: what it is called with.
+        symbols: the values of its symbols.
+        wanted: functions; the visit may end when it got to all of them.
+    """
+    way = _Visit(module, symbols, entry, wanted)
+    with module.context, np.errstate(all="ignore"), suppress(_Enough):
+        way.call(entry, list(arguments))
+    return way.reached
+
+
+class _Enough(Exception):
+    """All that was wanted is reached."""
+
+
+class _Visit(Evaluation):
+    """An evaluation that takes note of the functions that it gets to."""
+
+    def __init__(
+        self, module: Any, symbols: list[int], entry: str, wanted: Collection[str]
+    ) -> None:
+        super().__init__(functions_of(module), symbols)
+        self.reached: dict[str, Arrays] = {}
+        self._module, self._entry, self._wanted = module, entry, wanted
+
+    def call(self, name: str, arrays: Arrays) -> Arrays:
+        """The results of a function."""
+        self.reached.setdefault(name, arrays)
+        derived = derived_of(self.functions[name])
+        if derived is None:
+            return super().call(name, arrays)
+        if derived.of not in self.reached:
+            self._visit_primal(derived, arrays)
+        if all(each in self.reached for each in self._wanted):
+            raise _Enough
+        written = functions_of(self._written)
+        return Evaluation(written, self.symbols).call(name, arrays)
+
+    def _visit_primal(self, derived: Derived, arrays: Arrays) -> None:
+        """Get to the function that another one is made from; of a stack, once."""
+        count = len(signature(self.functions[derived.of])[0])
+        given = arrays[:count]
+        if isinstance(derived, Batch):
+            if any(not len(given[i]) for i in derived.wrt):
+                return
+            given = [x[0] if i in derived.wrt else x for i, x in enumerate(given)]
+        self.call(derived.of, given)
+
+    @cached_property
+    def _written(self) -> Any:
+        module = copied(self._module)
+        keep_only(module, [self._entry])
+        run_passes(module, ["autodiff"])
+        return module
