@@ -16,26 +16,35 @@ import jax
 import models_jax
 import numpy as np
 import optax
+from variants import EXAMPLES, variant
 
 import aotc
 from aotc.pipeline import build
 from aotc.pytree import flatten
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
 LIMIT, COMPARED = 1e-4, 20
 jax.config.update("jax_default_matmul_precision", "highest")
 
 CLIPPED = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-3))
 
+WARMED = optax.warmup_cosine_decay_schedule(0.0, 6e-3, 60, 600)
+
 # what to build of the example, its state, and the optimizer
 MODELS = {
+    "linear": ("train_step", "state", optax.sgd(0.1)),
     "mlp": ("train_mlp", "mlp", optax.adam(5e-3)),
     "lstm": ("train_step", "state", CLIPPED),
     "gru": ("train_step", "state", CLIPPED),
     "bilstm": ("train_step", "state", CLIPPED),
+    "cnn": ("train_step", "state", optax.sgd(0.05, 0.9)),
     "resnet": ("train_step", "state", optax.sgd(0.05, 0.9, nesterov=True)),
+    "unet": ("train_step", "state", optax.adam(WARMED)),
     "gpt": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
-}  # fmt: skip
+    "vit": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
+}
+
+# JAX would drop others: its random numbers are not aotc's
+CONSTANTS = {"cnn": {"DROPOUT": 0.0}}
 
 
 def main():
@@ -59,9 +68,9 @@ def main():
 def curves(name, steps):
     """The losses of both."""
     entry, state, optimizer = MODELS[name]
-    source = EXAMPLES / name / "model.py"
-    batch = runpy.run_path(str(source.with_name("train.py")))["batch"]
+    batch = runpy.run_path(str(EXAMPLES / name / "train.py"))["batch"]
     with tempfile.TemporaryDirectory() as folder:
+        source = variant(name, Path(folder), CONSTANTS.get(name, {}))
         report = build(source, entries=(entry,), output=Path(folder))
         bundle = aotc.load(report.bundle)
     leaves, tree = flatten(bundle.read_state(state)["params"])

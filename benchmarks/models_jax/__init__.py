@@ -4,18 +4,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .convolutional import resnet
-from .dense import mlp
+from .convolutional import cnn, resnet, unet
+from .dense import linear, mlp
 from .recurrent import bilstm, gru, lstm
-from .transformers import gpt
+from .transformers import gpt, vit
 
 LOSSES = {
+    "linear": linear,
     "mlp": mlp,
     "lstm": lstm,
     "gru": gru,
     "bilstm": bilstm,
+    "cnn": cnn,
     "resnet": resnet,
+    "unet": unet,
     "gpt": gpt,
+    "vit": vit,
 }
 
 

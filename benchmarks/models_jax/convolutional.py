@@ -6,6 +6,57 @@ from jax import lax, nn
 from .layers import conv, cross_entropy, dense
 
 
+def cnn(params, images, labels):
+    """examples/cnn without dropout."""
+    x = nn.relu(biased(params["conv1"], images))
+    x = pooled(nearby_normed(x, 5), 3, "SAME")
+    x = pooled(nn.relu(biased(params["conv2"], x)), 3, "SAME")
+    x = nn.relu(dense(x.reshape(len(x), -1), **params["hidden"]))
+    return cross_entropy(dense(x, **params["head"]), labels)
+
+
+def unet(params, images, classes):
+    """examples/unet."""
+    x, seen = images, []
+    for p in params["down"]:
+        x = twice(p, x)
+        seen.append(x)
+        x = pooled(x, 2)
+    x = twice(params["bottom"], x)
+    for p in params["up"]:
+        x = twice(p, jnp.concatenate([seen.pop(), doubled(p["double"], x)], -1))
+    return cross_entropy(biased(params["head"], x), classes)
+
+
+def twice(p, x):
+    """Two convolutions."""
+    return nn.relu(biased(p["second"], nn.relu(biased(p["first"], x))))
+
+
+def biased(p, x):
+    """A convolution and its bias."""
+    return conv(x, p["kernel"]) + p["bias"]
+
+
+def doubled(p, x):
+    """A transposed convolution of stride 2, whose kernels meet."""
+    kernel = jnp.flip(p["kernel"], (0, 1))  # JAX correlates
+    return lax.conv_transpose(x, kernel, (2, 2), "SAME") + p["bias"]
+
+
+def pooled(x, window, padding="VALID"):
+    """The largest of each window; windows are 2 apart."""
+    whole, steps = (1, window, window, 1), (1, 2, 2, 1)
+    return lax.reduce_window(x, -jnp.inf, lax.max, whole, steps, padding)
+
+
+def nearby_normed(x, size, alpha=1e-4, beta=0.75):
+    """Divided by a power of the mean square of as many channels nearby."""
+    window = (1,) * (x.ndim - 1) + (size,)
+    squares = lax.reduce_window(x**2, 0.0, lax.add, window, (1,) * x.ndim, "SAME")
+    return x / (1 + alpha / size * squares) ** beta
+
+
 def resnet(params, images, labels):
     """examples/resnet in training."""
     x = nn.relu(normed(params["stem"], images, 1))

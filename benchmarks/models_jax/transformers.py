@@ -1,6 +1,8 @@
 """Models made of attention."""
 
-from .layers import attention, cross_entropy, feed_forward, layer_norm
+import jax.numpy as jnp
+
+from .layers import attention, cross_entropy, dense, feed_forward, layer_norm
 
 
 def gpt(params, tokens, targets):
@@ -9,6 +11,24 @@ def gpt(params, tokens, targets):
     for p in params["blocks"]:
         x = block(p, x, causal=True)
     return cross_entropy(layer_norm(x, **params["norm"]) @ params["tokens"].T, targets)
+
+
+def vit(params, images, labels):
+    """examples/vit."""
+    x = dense(patches(images, 2), **params["embed"])
+    token = jnp.broadcast_to(params["token"], (len(x), 1, x.shape[-1]))
+    x = jnp.concatenate([token, x], 1) + params["positions"]
+    for p in params["blocks"]:
+        x = block(p, x)
+    x = layer_norm(x[:, 0], **params["norm"])
+    return cross_entropy(dense(x, **params["head"]), labels)
+
+
+def patches(images, size):
+    """The pixels of each, [batch, patches, pixels]."""
+    batch, height, width, channels = images.shape
+    x = images.reshape(batch, height // size, size, width // size, size, channels)
+    return x.swapaxes(2, 3).reshape(batch, -1, size * size * channels)
 
 
 def block(p, x, causal=False):

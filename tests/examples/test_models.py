@@ -28,6 +28,10 @@ def trained(tmp_path_factory):
         yield run
 
 
+def test_linear_regression_finds_the_solution_of_least_squares(trained):
+    assert trained("linear") < 1e-5
+
+
 def test_logistic_regression_reads_digits(trained):
     assert trained("mlp", "logistic") > 0.9
 
@@ -48,8 +52,20 @@ def test_a_bidirectional_lstm_tags_by_what_is_on_both_sides(trained):
     assert trained("bilstm") > 0.97  # 0.68 for who sees one side
 
 
+def test_a_convolutional_network_learns_with_dropout(trained):
+    assert trained("cnn") > 0.97
+
+
 def test_a_residual_network_keeps_the_statistics_that_it_predicts_by(trained):
     assert trained("resnet") > 0.95
+
+
+def test_a_unet_tells_discs_from_rectangles(trained):
+    assert trained("unet") > 0.85  # 0.52 for finding both without telling them apart
+
+
+def test_a_vision_transformer_reads_digits(trained):
+    assert trained("vit") > 0.95
 
 
 def test_a_gpt_learns_more_of_a_text_than_pairs_of_characters(trained):
