@@ -59,6 +59,12 @@ class AotcError(Exception):
         }
 
 
+class Finding(AotcError):
+    """The answer to what was asked is no, and this is why."""
+
+    exit_code = 1
+
+
 class InputError(AotcError):
     """The command line, the model or the data given by the user is wrong."""
 

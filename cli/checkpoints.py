@@ -102,7 +102,8 @@ class Checkpoints:
                         f"{state_files.key(state, leaf)} holds NaN after step "
                         f"{position.step}; the checkpoint before it is kept",
                         where=str(self.path),
-                        hint="--allow-nan goes on and keeps such states",
+                        hint="--find-nan names the op at fault; --allow-nan goes on "
+                        "and keeps such states",
                     )
 
 

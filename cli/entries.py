@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,11 @@ def choose(manifest: Manifest, name: str | None, *, training: bool) -> EntryPoin
     raise InputError("unknown-entry", said, hint=f"--entry {' | '.join(entries)}")
 
 
-class Call:
+# the outputs by name, of inputs in the order of the manifest
+Call = Callable[[Sequence[Array]], dict[str, Array]]
+
+
+class DirectCall:
     """Calls an entry with its inputs in the order of the manifest."""
 
     def __init__(self, model: Any, point: EntryPoint) -> None:

@@ -3,6 +3,7 @@
 | code | meaning                                             |
 |------|-----------------------------------------------------|
 | 0    | ok                                                  |
+| 1    | the answer is no: something was found               |
 | 2    | usage, configuration or input                       |
 | 3    | compile failed                                      |
 | 4    | verification failed                                 |

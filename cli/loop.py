@@ -16,7 +16,7 @@ from aotc.cli.checkpoints import Checkpoints, Position
 from aotc.cli.entries import Call
 from aotc.cli.interrupts import Interrupts
 from aotc.cli.loop_options import Settings
-from aotc.errors import InputError
+from aotc.errors import Finding, InputError
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import EntryPoint
@@ -65,13 +65,18 @@ class Result:
 
 
 def run(
-    model: Any, point: EntryPoint, constants: Mapping[str, Array], settings: Settings
+    model: Any,
+    call: Call,
+    point: EntryPoint,
+    constants: Mapping[str, Array],
+    settings: Settings,
 ) -> Result:
     """Call an entry with one batch after the other.
 
     Args:
         model: the loaded model.
-        point: the entry to call.
+        call: calls the entry.
+        point: the entry.
         constants: the inputs that are the same in every step.
         settings: everything else.
 
@@ -88,7 +93,7 @@ def run(
         seed = before.seed if seed is None else seed
     data = batches.read(settings.data, leaves, size, seed or 0)
     start = _start(point, data, seed or 0, before, settings)
-    return _Loop(model, point, constants, data, settings).run(start)
+    return _Loop(model, call, point, constants, data, settings).run(start)
 
 
 def _start(
@@ -124,12 +129,14 @@ class _Loop:
     def __init__(
         self,
         model: Any,
+        call: Call,
         point: EntryPoint,
         constants: Mapping[str, Array],
         data: Batches,
         settings: Settings,
     ) -> None:
-        self._call = Call(model, point)
+        self._call = call
+        self._source = model.manifest.data.get("source", {}).get("file", "MODEL")
         self._names = [leaf.name for leaf in point.inputs]
         self._constants = constants
         self._data = data
@@ -178,7 +185,11 @@ class _Loop:
 
     def _step(self, step: int) -> None:
         given = {**self._constants, **self._data.at(step)}
-        outputs = self._call([given[name] for name in self._names])
+        try:
+            outputs = self._call([given[name] for name in self._names])
+        except Finding as found:
+            found.message = f"step {step + 1}: {found.message}"
+            raise
         self._metrics = metrics.scalars(outputs)
 
     def _record(self, at: Position, log: metrics.Log) -> None:
@@ -198,13 +209,14 @@ class _Loop:
             raise InputError(
                 "not-finite",
                 f"{at.entry}: {name} is {value} in step {at.step} (epoch {epoch})",
-                hint="--allow-nan goes on anyway" + self._kept(),
+                hint=f"{self._from_before()}--find-nan {self._source} names the op at "
+                "fault; --allow-nan goes on anyway",
             )
 
-    def _kept(self) -> str:
-        """What an error says of the checkpoint from before it, if there is one."""
+    def _from_before(self) -> str:
+        """How to begin where the checkpoint is, if there is one."""
         if self._checkpoints and self._checkpoints.path.exists():
-            return f"; {self._checkpoints.path} is from before"
+            return f"--resume {self._checkpoints.path.parent} "
         return ""
 
     def _make_checkpoints(self, model: Any) -> Checkpoints | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from aotc.artifacts.manifest import EntryPoint
+    from aotc.cli.entries import Call
     from aotc.cli.loop_options import Settings
     from aotc.runtime import Model
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     "aotc run adder-1.aotc --entry add --input a=1.5 --input b=[1,2,3]",
     "aotc run digits-1.aotc --loop data.npz --epochs 5 --save-state s.safetensors",
     "aotc run digits-1.aotc --loop data.npz --steps 9000 --checkpoint ck --every 500",
+    "aotc run digits-1.aotc --loop data.npz --resume ck --find-nan model.py",
 )
 @click.argument("bundle", type=click.Path())
 @click.option("--entry", help="Entry to call; needed if there are several.")
@@ -57,6 +59,13 @@ if TYPE_CHECKING:
 @loop_options()
 @trust_option()
 @click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
+@click.option(
+    "--find-nan",
+    type=click.Path(path_type=Path),
+    metavar="MODEL",
+    help="When an output or state is not finite, name the op that made the first such "
+    "number; MODEL is the file that the bundle was built from.",
+)
 @click.option("--target", help="Use this variant, not the best one for the machine.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads to compute with.")
 @format_option()
@@ -68,6 +77,7 @@ def run(
     load_state: Path | None,
     save_state: Path | None,
     loop: Settings | None,
+    find_nan: Path | None,
     keys: tuple[str, ...],
     target: str | None,
     form: str,
@@ -83,6 +93,8 @@ def run(
         raise click.UsageError("--output and --loop exclude each other")
     if loop and loop.resume and load_state:
         raise click.UsageError("--resume and --load-state exclude each other")
+    if loop and loop.allow_nan and find_nan:
+        raise click.UsageError("--find-nan and --allow-nan exclude each other")
     from aotc import runtime
     from aotc.cli import entries
     from aotc.cli.checkpoints import check_states
@@ -93,10 +105,13 @@ def run(
         check_states(model)
     if load_state:
         model.load_state(load_state)
+    call = _call(model, point, find_nan)
     if loop:
-        document, text, stopped = _loop(model, point, inputs, loop)
+        document, text, stopped = _loop(model, call, point, inputs, loop)
     else:
-        document, text, stopped = *_once(model, point, inputs, file), None
+        document, text, stopped = *_once(call, point, inputs, file), None
+    if find_nan:
+        text += "\nall outputs and states are finite"
     if save_state:
         model.save_state(save_state)
         text += f"\nwrote the states to {save_state}"
@@ -107,14 +122,21 @@ def run(
         raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
 
 
+def _call(model: Model, point: EntryPoint, find_nan: Path | None) -> Call:
+    """What calls the entry, and whether it looks at what comes back."""
+    from aotc.cli.entries import DirectCall
+    from aotc.cli.nan_search import FiniteCall
+
+    return FiniteCall(model, point, find_nan) if find_nan else DirectCall(model, point)
+
+
 def _once(
-    model: Model, point: EntryPoint, inputs: tuple[str, ...], file: Path | None
+    call: Call, point: EntryPoint, inputs: tuple[str, ...], file: Path | None
 ) -> tuple[dict[str, Any], str]:
     """Call the entry; the answer as a document and as text."""
     from aotc.cli import arrays
-    from aotc.cli.entries import Call
 
-    outputs = Call(model, point)(arrays.read_inputs(inputs, point.inputs))
+    outputs = call(arrays.read_inputs(inputs, point.inputs))
     if file:
         arrays.write_npz(file, outputs)
         text = f"wrote {', '.join(outputs)} to {file}"
@@ -130,12 +152,16 @@ def _once(
 
 
 def _loop(
-    model: Model, point: EntryPoint, inputs: tuple[str, ...], settings: Settings
+    model: Model,
+    call: Call,
+    point: EntryPoint,
+    inputs: tuple[str, ...],
+    settings: Settings,
 ) -> tuple[dict[str, Any], str, Signals | None]:
     """Call the entry over data; the answer, and the signal that ended it early."""
     from aotc.cli import arrays, loop
 
     constants = arrays.read_some_inputs(inputs, point.inputs)
-    result = loop.run(model, point, constants, settings)
+    result = loop.run(model, call, point, constants, settings)
     document = {"schema": "aotc.loop/1", **result.to_json()}
     return document, result.to_text(), result.stopped

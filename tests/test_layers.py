@@ -38,6 +38,7 @@ ALLOWED = {
     "cases": MODEL | {"frontends", "passes"},
     "passes": MODEL,
     "reference": MODEL | {"passes"},
+    "nonfinite": MODEL | {"frontends", "passes", "reference"},
     "backend": MODEL | {"frontends", "worker"},
     "worker": set(),
     "certificate": MODEL
@@ -47,7 +48,7 @@ ALLOWED = {
     | {"frontends", "backend", "artifacts", "provenance", "certificate"},
     "pipeline": MODEL
     | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"},
-    "cli": EDGE | {"runtime", "pipeline", "dialects"},
+    "cli": EDGE | {"runtime", "pipeline", "nonfinite", "dialects"},
 }
 
 

@@ -215,7 +215,7 @@ def test_a_metric_that_is_not_finite_ends_the_loop_and_keeps_the_checkpoint(
     assert main([*train, *kept]) == 2
     message = capsys.readouterr().err
     assert "train: loss is nan in step 4 (epoch 1) [not-finite]" in message
-    assert "--allow-nan goes on anyway; ck/checkpoint.safetensors is from" in message
+    assert "hint: --resume ck --find-nan loop_model.py names the op" in message
     assert records()[-1]["metrics"]["loss"] == "nan"
     assert checkpoint_step() == 3
     assert main([*train, "--resume", "ck", "--allow-nan"]) == 0
