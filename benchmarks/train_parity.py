@@ -40,6 +40,8 @@ MODELS = {
     "resnet": ("train_step", "state", optax.sgd(0.05, 0.9, nesterov=True)),
     "unet": ("train_step", "state", optax.adam(WARMED)),
     "gpt": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
+    "bert": ("train_step", "state", optax.adamw(5e-3, weight_decay=1e-4)),
+    "moe": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
     "vit": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
 }
 

@@ -131,10 +131,12 @@ from aotc.nn.resizing import (
     resize,
     space_to_depth,
 )
+from aotc.nn.routing import Routing, mixture_of_experts
 from aotc.numpy.exponential import softplus
 from aotc.special.log_sums import logsumexp
 
 __all__ = [
+    "Routing",
     "adaptive_avg_pool",
     "adaptive_max_pool",
     "attention",
@@ -198,6 +200,7 @@ __all__ = [
     "margin_ranking_loss",
     "max_pool",
     "mish",
+    "mixture_of_experts",
     "mse_loss",
     "multi_head_attention",
     "nll_loss",

@@ -6,8 +6,9 @@ import optax
 
 from .convolutional import cnn, resnet, unet
 from .dense import linear, mlp
+from .mixtures import moe
 from .recurrent import bilstm, gru, lstm
-from .transformers import gpt, vit
+from .transformers import bert, gpt, vit
 
 LOSSES = {
     "linear": linear,
@@ -19,6 +20,8 @@ LOSSES = {
     "resnet": resnet,
     "unet": unet,
     "gpt": gpt,
+    "bert": bert,
+    "moe": moe,
     "vit": vit,
 }
 

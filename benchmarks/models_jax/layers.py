@@ -24,13 +24,13 @@ def layer_norm(x, scale=1.0, bias=0.0):
     return centered * lax.rsqrt(variance + 1e-5) * scale + bias
 
 
-def attention(x, query, key, value, output, causal=False):
-    """Of many heads."""
+def attention(x, query, key, value, output, causal=False, seen=True):
+    """Of many heads; `seen` broadcasts to batch, heads, length, positions."""
     q, k, v = (jnp.einsum("btd,dhk->bthk", x, w) for w in (query, key, value))
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
     if causal:
         seen = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-        scores = jnp.where(seen, scores, -jnp.inf)
+    scores = jnp.where(seen, scores, -jnp.inf)
     y = jnp.einsum("bhqk,bkhd->bqhd", nn.softmax(scores), v)
     return jnp.einsum("bthk,hkd->btd", y, output)
 

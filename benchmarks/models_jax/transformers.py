@@ -1,6 +1,7 @@
 """Models made of attention."""
 
 import jax.numpy as jnp
+from jax import nn
 
 from .layers import attention, cross_entropy, dense, feed_forward, layer_norm
 
@@ -11,6 +12,19 @@ def gpt(params, tokens, targets):
     for p in params["blocks"]:
         x = block(p, x, causal=True)
     return cross_entropy(layer_norm(x, **params["norm"]) @ params["tokens"].T, targets)
+
+
+def bert(params, tokens, targets):
+    """examples/bert."""
+    x = params["tokens"][tokens] + params["positions"]
+    seen = (tokens != 0)[:, None, None, :]
+    for p in params["blocks"]:
+        x = block(p, x, seen=seen)
+    x = layer_norm(x, **params["norm"])
+    logs = nn.log_softmax(dense(x, params["tokens"].T, params["bias"]))
+    asked = targets >= 0
+    logs = jnp.take_along_axis(logs, jnp.where(asked, targets, 0)[..., None], -1)
+    return -(logs[..., 0] * asked).sum() / asked.sum()
 
 
 def vit(params, images, labels):
@@ -31,7 +45,7 @@ def patches(images, size):
     return x.swapaxes(2, 3).reshape(batch, -1, size * size * channels)
 
 
-def block(p, x, causal=False):
+def block(p, x, **masks):
     """Attention and a dense network, each of what is normalised before it."""
-    x = x + attention(layer_norm(x, **p["norm1"]), **p["attention"], causal=causal)
+    x = x + attention(layer_norm(x, **p["norm1"]), **p["attention"], **masks)
     return x + feed_forward(p, layer_norm(x, **p["norm2"]))

@@ -218,6 +218,9 @@ CALLS = {
     **each("nn", "hinge_embedding_loss soft_margin_loss", x, y),
     "nn.margin_ranking_loss": given(x, y, x),
     "nn.pairwise_distance": given(x, y),
+    "nn.mixture_of_experts": given(
+        lambda xs: xs, floats(2, 5, 4), floats(2, 5, 3), k=2, capacity=4
+    ),
     "nn.multi_head_attention": given(
         floats(1, 3, 4), *(floats(4, 2, 2) for _ in range(3)), floats(2, 2, 4)
     ),

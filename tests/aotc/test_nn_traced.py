@@ -90,6 +90,9 @@ SEQUENCES = {
     ),
     "lstm": lambda s: nn.lstm(anp.swapaxes(s, 0, 1), *gates(s, 4), reverse=True)[0],
     "gru": lambda s: nn.gru(anp.swapaxes(s, 0, 1), *gates(s, 3))[0],
+    "experts": lambda s: nn.mixture_of_experts(
+        anp.tanh, s, s[..., :3], k=2, capacity=2
+    )[0],
     "focal": lambda s: nn.focal_loss(s, nn.sigmoid(s), reduction="sum"),
 }
 

@@ -70,3 +70,14 @@ def test_a_vision_transformer_reads_digits(trained):
 
 def test_a_gpt_learns_more_of_a_text_than_pairs_of_characters(trained):
     assert trained("gpt") < 1.75  # single characters 2.9, pairs 2.2
+
+
+def test_a_bert_fills_in_masked_characters(trained):
+    assert trained("bert") > 0.38  # 0.17 for always saying space
+
+
+def test_experts_share_a_text_and_learn_it(trained):
+    figures = trained("moe")
+    assert figures["loss"] < 1.75  # as the GPT
+    assert ((figures["fractions"] > 0.15) & (figures["fractions"] < 0.35)).all()
+    assert (figures["dropped"] < 0.05).all()
