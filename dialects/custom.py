@@ -87,8 +87,8 @@ class CustomVjpRules(_Annotated):
     """Of a function with its own reverse mode."""
 
     jvp = NOT_DIFFERENTIABLE(
-        "it has a rule for reverse mode only (custom_vjp); "
-        "forward mode needs custom_jvp"
+        "it has a rule for reverse mode only (custom_vjp)",
+        hint="give it a custom_jvp, from which both modes follow",
     )
 
     @staticmethod

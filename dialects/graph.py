@@ -66,14 +66,17 @@ class Reason:
 
     kind: str
     text: str
+    hint: str | None = None
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        raise CompileError(self.kind, self.text)
+        raise CompileError(self.kind, self.text, hint=self.hint)
 
 
-def NOT_DIFFERENTIABLE(why: str) -> Reason:  # noqa: N802 - reads like the constant it is
-    """The op has no derivative, because of `why`."""
-    return Reason("not-differentiable", why)
+def NOT_DIFFERENTIABLE(  # noqa: N802 - reads like the constant it is
+    why: str, hint: str | None = None
+) -> Reason:
+    """The op has no derivative, because of `why`; `hint` says what to do instead."""
+    return Reason("not-differentiable", why, hint)
 
 
 # What mixed precision does with the f32 operands of an op: computes in the cheaper

@@ -47,9 +47,13 @@ def modes_of(module: Any, name: str) -> Modes:
     known = functions_of(module)
     functions = [known[each] for each in reached(known, name)]
     return Modes(
-        reverse=not any(isinstance(control_of(f), While) for f in functions),
+        reverse=not any(_is_open_ended(control_of(f)) for f in functions),
         forward=not any(isinstance(custom_of(f), CustomVjp) for f in functions),
     )
+
+
+def _is_open_ended(control: Any) -> bool:
+    return isinstance(control, While) and control.max_steps is None
 
 
 def has_checkpoints(module: Any, name: str) -> bool:

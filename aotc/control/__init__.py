@@ -88,18 +88,47 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 def while_loop(
-    condition: Callable[[Any], Any], body: Callable[[Any], Any], initial: Any
+    condition: Callable[[Any], Any],
+    body: Callable[[Any], Any],
+    initial: Any,
+    max_steps: Size | None = None,
 ) -> Any:
     """`body` on the carried value again and again, as long as `condition` holds of it.
 
-    It has forward-mode derivatives only: reverse mode would have to save an unknown
-    number of values; use `scan` or `fori_loop` with a fixed number for that.
+    Forward-mode derivatives are always there. Reverse mode saves the values of every
+    step, so it has to know how many there may be: with `max_steps` the gradient goes
+    through the steps that were taken, at the memory of `max_steps` carried values.
 
     Args:
         condition: of the carried value; returns a bool scalar.
         body: of the carried value; returns the next one, of the same form and types.
         initial: the first carried value, a pytree of arrays.
+        max_steps: the loop ends after so many steps, also if the condition still holds;
+            None for no bound.
     """
+    if max_steps is None:
+        return _while(condition, body, initial, None)
+    if isinstance(max_steps, int) and max_steps < 0:
+        fail("bad-bounds", f"expected max_steps of 0 or more; got {max_steps}")
+
+    def goes_on(carried: Any) -> Any:
+        held = _checked_condition(condition, condition(carried[1]))
+        return np.logical_and(np.less(carried[0], max_steps), held)
+
+    def step(carried: Any) -> Any:
+        return carried[0] + 1, body(carried[1])
+
+    step.__name__ = function_name(body)
+    return _while(goes_on, step, (lift(0, "i32"), initial), max_steps)[1]
+
+
+def _while(
+    condition: Callable[[Any], Any],
+    body: Callable[[Any], Any],
+    initial: Any,
+    max_steps: Size | None,
+) -> Any:
+    """`while_loop`, whose condition sees to `max_steps`."""
     trace = current_trace()
     leaves, tree = flatten(initial)
     arrays = [lift(leaf) for leaf in leaves]
@@ -120,7 +149,7 @@ def while_loop(
         trace, [condition, body], types, arguments, finished
     )
     names = tuple(body.name for body in bodies)
-    loop = control.While(names, len(arrays))
+    loop = control.While(names, len(arrays), max_steps)
     return tree.unflatten(_invoke(trace, loop, arrays, captures))
 
 

@@ -32,6 +32,7 @@ from aotc.dialects.control.parts import CONTROL, invoke, require_same
 from aotc.dialects.control.repeating import While, while_loop
 from aotc.dialects.control.scanning import Scan, scan
 from aotc.dialects.control.switching import Switch
+from aotc.dialects.types import Size
 from aotc.errors import InputError
 from aotc.mlir import ir
 
@@ -71,15 +72,15 @@ def control_of(function: Any) -> Control | None:
         return Switch(names)
     carries = _read_count(facts, "carries")
     if kind == "while":
-        return While(names, carries)
-    length = read_attribute(facts, "length", Sizes)
-    if len(length) != 1:
-        raise InputError("malformed-op", f"expected one length; got {length}")
+        bounded = "max_steps" in facts
+        return While(
+            names, carries, _read_size(facts, "max_steps") if bounded else None
+        )
     scanned, reverse = (
         _read_count(facts, "scanned"),
         read_attribute(facts, "reverse", Bool),
     )
-    return Scan(names, carries, scanned, length[0], reverse)
+    return Scan(names, carries, scanned, _read_size(facts, "length"), reverse)
 
 
 # kind → how many functions it runs, None for any number
@@ -91,6 +92,14 @@ def _read_count(facts: Any, name: str) -> int:
     if count < 0:
         raise InputError("malformed-op", f"expected {name} of 0 or more; got {count}")
     return count
+
+
+def _read_size(facts: Any, name: str) -> Size:
+    sizes = read_attribute(facts, name, Sizes)
+    if len(sizes) != 1:
+        raise InputError("malformed-op", f"expected one {name}; got {sizes}")
+    size: Size = sizes[0]
+    return size
 
 
 def verify(module: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from aotc.dialects import functions
 from aotc.dialects.attributes import (
     Int,
+    Sizes,
 )
 from aotc.dialects.batching import all_spread
 from aotc.dialects.control.parts import (
@@ -22,6 +23,8 @@ from aotc.dialects.control.parts import (
     split,
     tangent_or_zero,
 )
+from aotc.dialects.control.scanning import Scan
+from aotc.dialects.control.switching import Switch
 from aotc.dialects.functions import Values, call, define, types_of
 from aotc.dialects.graph import NOT_DIFFERENTIABLE
 from aotc.dialects.lowering import foreign
@@ -35,12 +38,14 @@ class While:
     """The second function on the carried values, as long as the first returns true.
 
     Takes the carried values, then captures, as both functions do; returns the carried
-    values. The condition is a bool scalar.
+    values. The condition is a bool scalar. With `max_steps` it is known to hold no more
+    often than that.
     """
 
     kind: ClassVar[str] = "while"
     functions: tuple[str, ...]
     carries: int
+    max_steps: Size | None = None
 
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of condition and body."""
@@ -93,14 +98,40 @@ class While:
                 define(f"{body}.step", kinds, step),
             ),
             count + len(more),
+            self.max_steps,
         )
         primal, capture = split(list(op.operands), self.carries)
         return invoke(loop, [*primal, *slopes, *capture, *given])[count:]
 
-    vjp = NOT_DIFFERENTIABLE(
-        "reverse mode would have to save values of an unknown number of iterations; "
-        "use scan or fori_loop, whose number is fixed, or forward mode (jvp)"
-    )
+    @property
+    def vjp(self) -> Any:
+        """Reverse mode, if it is known how many steps have to be saved at most."""
+        return _UNBOUNDED if self.max_steps is None else self._bounded_vjp
+
+    def _bounded_vjp(
+        self, b: Any, op: Any, dys: Values, wanted: Sequence[int]
+    ) -> Values:
+        """That of a scan over all steps that there may be, in the place of `op`."""
+        with functions.before(op):
+            scan = self._as_scan(b, types_of(op.operands))
+            results = invoke(scan, list(op.operands))
+        for old, new in zip(op.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        return scan.vjp(b, results[0].owner.opview, dys, wanted)
+
+    def _as_scan(self, b: Any, kinds: Types) -> Scan:
+        """The same loop, with steps after its end that change nothing."""
+        assert self.max_steps is not None
+        condition, body = self.functions
+        rest = define(f"{body}.rest", kinds, lambda values: values[: self.carries])
+        choice = Switch((rest, body))
+
+        def step(values: Values) -> Values:
+            held = b.cast(call(condition, values)[0], dtype="i32")
+            return invoke(choice, [held, *values])
+
+        name = define(f"{body}.bounded", kinds, step)
+        return Scan((name,), self.carries, 0, self.max_steps, False)
 
     def batch(
         self, b: Any, op: Any, operands: Values, batched: Sequence[bool], size: Size
@@ -130,6 +161,7 @@ class While:
                 define(f"{body}.each", kinds, step),
             ),
             count,
+            self.max_steps,
         )
         carried = all_spread(b, operands[:count], batched[:count], size)
         return invoke(loop, [*carried, *operands[count:]])
@@ -152,8 +184,19 @@ class While:
         return list(loop.results)
 
     def facts(self) -> dict[str, Any]:
-        """How many of the arguments are carried."""
-        return {"carries": Int.encode(self.carries)}
+        """How many of the arguments are carried, and how many steps there may be."""
+        facts = {"carries": Int.encode(self.carries)}
+        if self.max_steps is not None:
+            facts["max_steps"] = Sizes.encode((self.max_steps,))
+        return facts
+
+
+_UNBOUNDED = NOT_DIFFERENTIABLE(
+    "reverse mode has to save the values of every step, and nobody knows how many "
+    "there are going to be",
+    hint="say how many there are at most (while_loop(…, max_steps=100)), use scan or "
+    "fori_loop with a fixed number, or forward mode (jvp)",
+)
 
 
 def while_loop(

@@ -22,6 +22,7 @@ def rule_of(op: Any, name: str) -> Any:
             rule.kind,
             f"{_title(op)} cannot be {_DONE[name]}: {rule.text}",
             where=where_of(op),
+            hint=rule.hint,
         )
     return rule
 
@@ -43,6 +44,7 @@ def _owner(op: Any) -> Any:
 
 def _title(op: Any) -> str:
     if is_call(op):
-        control = control_of(functions.find(functions.callee_of(op)))
-        return f"this {control.kind}" if control else f"'{functions.callee_of(op)}'"
+        name = functions.callee_of(op)
+        control = control_of(functions.find(name))
+        return f"this {control.kind}" if control else f"'{name.rpartition('.')[2]}'"
     return f"graph.{type(op)._op_name}"

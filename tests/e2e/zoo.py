@@ -185,20 +185,25 @@ def scan_gradient(recurrent, xs):
     return aotc.value_and_grad(states, has_aux=True)(recurrent)
 
 
-def doubled(x):
+def doubled(x, max_steps=None):
     """As often as needed: a number of steps that the values decide."""
     return control.while_loop(
-        lambda v: np.sum(np.abs(v)) < 50.0, lambda v: v * 2.0 + np.sign(v), x + 0.1
+        lambda v: np.sum(np.abs(v)) < 50.0,
+        lambda v: v * 2.0 + np.sign(v),
+        x + 0.1,
+        max_steps,
     )
 
 
 @aotc.entry(x=aotc.Spec((5,)))
 def branches(x):
-    """Branches, a loop of unknown length, and the same loop for each of three."""
+    """Branches, a loop of unknown length, for each of three, and its gradient."""
     chosen = control.switch(np.argmax(x), [np.sum, np.max, lambda v: np.sum(v * x)], x)
     curved = control.cond(np.sum(x) > 0.0, np.sin, lambda v: v * v, x)
     scales = np.asarray([0.1, 1.0, 10.0])
-    return chosen, curved, doubled(x), aotc.vmap(lambda s: doubled(s * x))(scales)
+    slope = aotc.grad(lambda x: np.sum(doubled(x, max_steps=12) ** 2.0))(x)
+    each = aotc.vmap(lambda s: doubled(s * x))(scales)
+    return chosen, curved, doubled(x), each, slope
 
 
 @aotc.entry(x=aotc.Spec(("batch", 5, 4)), b=aotc.Spec((4,)))

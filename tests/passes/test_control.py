@@ -40,6 +40,15 @@ def doubled_until_large(x):
     )
 
 
+def bounded(x):
+    """The same loop, which says how many steps it takes at most."""
+    return anp.sum(
+        control.while_loop(
+            lambda v: anp.sum(v) < 50.0, lambda v: v * 2.0 + anp.sin(x), x, max_steps=9
+        )
+    )
+
+
 def counted(x):
     return anp.sum(control.fori_loop(1, 4, lambda i, v: v * x + i.astype(v.dtype), x))
 
@@ -54,7 +63,7 @@ def nested(x):
     return control.scan(outer, anp.sum(x) * 0.0, x)[0]
 
 
-SMOOTH = [power_series, branches, counted, nested]
+SMOOTH = [power_series, branches, bounded, counted, nested]
 
 
 def slopes_of(plain, x, step=1e-6):
@@ -94,7 +103,7 @@ def test_forward_mode_through(model, function):
     np.testing.assert_allclose(pushed(x)[0], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("function", [power_series, counted, nested])
+@pytest.mark.parametrize("function", [power_series, bounded, counted, nested])
 def test_second_derivatives_through(model, function):
     first = model(lambda x: anp.sum(aotc.grad(function)(x) ** 2.0), "f64[2, 3]")
     second = model(
@@ -167,8 +176,30 @@ def test_reverse_mode_of_an_open_ended_loop_is_refused_with_the_reason(model):
     graded = model(aotc.grad(doubled_until_large), "f64[2, 3]")
     with pytest.raises(CompileError, match="this while cannot be differentiated") as e:
         graded.run("autodiff")
-    assert "use scan or fori_loop" in e.value.message
+    assert "nobody knows how many" in e.value.message
+    assert "max_steps" in e.value.hint
     assert "test_control.py" in e.value.where
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 30])
+def test_a_bounded_loop_has_the_gradient_of_the_steps_that_it_takes(model, most):
+    def function(x):  # a NaN soon after its end
+        return control.while_loop(
+            lambda v: v > 1.0, lambda v: x * anp.sqrt(v - 0.5), x, max_steps=most
+        )
+
+    def unrolled(x):
+        v = x
+        for _ in range(min(most, 2)):
+            v = x * anp.sqrt(v - 0.5)
+        return v
+
+    x = np.array(1.2)
+    found = model(aotc.value_and_grad(function), "f64[]")
+    wanted = model(aotc.value_and_grad(unrolled), "f64[]")
+    for each in (found, wanted):
+        each.run("autodiff", "inline")
+    np.testing.assert_allclose(found(x), wanted(x), rtol=1e-12)
 
 
 def test_custom_derivatives_take_the_place_of_the_function_s_own(model):
