@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.types import Tensor
+from aotc.errors import InputError
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import Trace
-from aotc.pytree import Structure, flatten
+from aotc.pytree import Structure, flatten, leaf_names
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def trace_bodies(
         with trace.active():
             args, kwargs = arguments.unflatten(inputs)
             leaves, tree = flatten(finished(function, function(*args, **kwargs)))
-            outputs = [lift(leaf) for leaf in leaves]
+            outputs = _lifted(function, leaves, tree)
             for array in outputs:
                 if array._data is None:
                     trace.value_of(array)  # a capture is known before the next body
@@ -85,21 +86,45 @@ def trace_bodies(
     return bodies, [parent.value_of(array) for array in captured]
 
 
+def _lifted(
+    function: Callable[..., Any], leaves: Sequence[Any], tree: Structure
+) -> list[Array]:
+    """What a function returned, as arrays."""
+    found = []
+    for name, leaf in zip(leaf_names(tree), leaves, strict=True):
+        try:
+            found.append(lift(leaf))
+        except InputError:
+            of = f" as '{name}'" if name else ""
+            fail(
+                "not-an-array",
+                f"expected '{function_name(function)}' to return arrays; got "
+                f"{type(leaf).__name__}{of}",
+            )
+    return found
+
+
 def leaves_like(what: str, structure: Structure, tree: Any) -> list[Any]:
     """The leaves of `tree`, where None may stand for any part of it."""
     if tree is None:
         return [None] * structure.leaf_count
     if structure.kind == "leaf":
         return [tree]
-    parts = tree.values() if isinstance(tree, dict) else tree
-    if isinstance(tree, dict):
-        parts = [tree.get(key) for key in structure.keys]
-    if not isinstance(tree, (dict, list, tuple)) or len(tree) != len(
-        structure.children
-    ):
-        fail("tree-mismatch", f"expected {what} in the form {structure}; got {tree!r}")
+    parts = _parts(structure, tree)
+    if parts is None:
+        got = flatten(tree)[1]
+        fail("tree-mismatch", f"expected {what} in the form {structure}; got {got}")
     return [
         leaf
         for child, part in zip(structure.children, parts, strict=True)
         for leaf in leaves_like(what, child, part)
     ]
+
+
+def _parts(structure: Structure, tree: Any) -> list[Any] | None:
+    """The children of `tree` in the order of the structure; None if it has others."""
+    if structure.kind == "dict":
+        fits = isinstance(tree, dict) and set(tree) == set(structure.keys)
+        return [tree[key] for key in structure.keys] if fits else None
+    fits = isinstance(tree, (list, tuple)) and len(tree) == len(structure.children)
+    return list(tree) if fits else None

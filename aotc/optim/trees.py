@@ -54,6 +54,7 @@ def _columns(trees: Sequence[Tree]) -> tuple[list[list[Array]], Structure]:
                 "tree-mismatch",
                 "expected parameters, gradients and moments of one form; got "
                 f"{structure} and {found}",
+                "begin with init(params) of these parameters",
             )
     return [[lift(leaf) for leaf in leaves] for leaves, _ in flat], structure
 

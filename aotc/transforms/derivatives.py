@@ -12,6 +12,7 @@ from typing import Any
 from aotc.dialects.transform import Jvp, Vjp
 from aotc.frontends.array import Array
 from aotc.frontends.bodies import Body, function_name, leaves_like
+from aotc.frontends.calls import shown
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail
 from aotc.numpy.creation import full
@@ -64,11 +65,10 @@ def value_and_grad(
         return result
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        traced = Traced("value_and_grad", function, *flatten((args, kwargs)), finished)
-        arguments = traced.structure.children[0]
-        wrt = leaves_in(arguments, argnums)
-        require_floats(traced.structure, traced.arrays, wrt)
-        outputs = traced.body.outputs
+        leaves, structure = flatten((args, kwargs))
+        wrt = float_leaves_in(structure, leaves, argnums)
+        traced = Traced("value_and_grad", function, leaves, structure, finished)
+        arguments, outputs = structure.children[0], traced.body.outputs
         seeds = [_seed(i, y) for i, y in enumerate(outputs) if is_float(y)]
         values, grads = traced.apply(Vjp(traced.body.name, wrt), seeds)
         parts = by_argument(arguments, argnums, grads)
@@ -122,8 +122,9 @@ def jvp(
     Returns:
         The result and its tangent, None for leaves that are no floats.
     """
-    traced = Traced("jvp", function, *flatten((tuple(primals), {})))
-    return _pushed_forward(traced, tuple(tangents))
+    arguments, given = _listed("primals", primals), _listed("tangents", tangents)
+    traced = Traced("jvp", function, *flatten((arguments, {})))
+    return _pushed_forward(traced, given)
 
 
 def linearize(
@@ -159,7 +160,7 @@ def hvp(
     Returns:
         One tree for each argument, of its form.
     """
-    argnums = tuple(range(len(primals)))
+    argnums = tuple(range(len(_listed("primals", primals))))
     product: tuple[Any, ...] = jvp(grad(function, argnums), primals, tangents)[1]
     return product
 
@@ -180,6 +181,18 @@ def _pushed_forward(traced: Traced, tangents: tuple[Any, ...]) -> tuple[Any, Any
 # ---- arguments ----------------------------------------------------------------------
 
 
+def _listed(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """What is given for each argument; an array would be taken for a list of rows."""
+    if not isinstance(values, (tuple, list)):
+        fail(
+            "bad-argument",
+            f"expected {name} as a tuple with one for each argument; got "
+            f"{shown(values)}",
+            "a single one is (x,)",
+        )
+    return tuple(values)
+
+
 def _positions(count: int, argnums: Positions) -> list[int]:
     """The numbers of the arguments to differentiate by, counted from the front."""
     wanted = [argnums] if isinstance(argnums, int) else list(argnums)
@@ -189,32 +202,38 @@ def _positions(count: int, argnums: Positions) -> list[int]:
             "bad-argnums",
             f"expected argnums that name each of {count} positional arguments at most "
             f"once; got {argnums}",
+            "count from 0, or with negative numbers from the end; what is "
+            "differentiated by cannot be given by its name",
         )
     return [position % count for position in wanted]
 
 
-def leaves_in(arguments: Structure, argnums: Positions) -> tuple[int, ...]:
-    """The numbers of the leaves of the arguments in `argnums`."""
+def float_leaves_in(
+    structure: Structure, leaves: Sequence[Any], argnums: Positions
+) -> tuple[int, ...]:
+    """The numbers of the leaves of the arguments in `argnums`, which must be floats.
+
+    Args:
+        structure: the form of (args, kwargs).
+        leaves: of them.
+        argnums: the positional arguments to differentiate by.
+    """
     ends = [0]
-    for child in arguments.children:
+    for child in structure.children[0].children:
         ends.append(ends[-1] + child.leaf_count)
-    positions = _positions(len(arguments.children), argnums)
-    return tuple(n for p in positions for n in range(ends[p], ends[p + 1]))
-
-
-def require_floats(
-    structure: Structure, arrays: Sequence[Array], leaves: Sequence[int]
-) -> None:
-    """Refuse to differentiate by leaves of the arguments that are no floats."""
-    for leaf in leaves:
-        if not is_float(arrays[leaf]):
+    positions = _positions(len(ends) - 1, argnums)
+    found = tuple(n for p in positions for n in range(ends[p], ends[p + 1]))
+    for leaf in found:
+        array = lift(leaves[leaf])
+        if not is_float(array):
             name = leaf_names(structure)[leaf].removeprefix("0.")
             fail(
                 "not-differentiable",
                 f"cannot differentiate by argument leaf '{name}' of type "
-                f"{arrays[leaf].type}: only floats have gradients",
-                "leave integers out of the arguments in argnums",
+                f"{array.type}: only floats have gradients",
+                "keep integers apart from the arguments that are differentiated by",
             )
+    return found
 
 
 def by_argument(
@@ -237,9 +256,14 @@ def _seed(index: int, output: Array) -> Array:
 def _require_scalar(function: Callable[..., Any], result: Any, has_aux: bool) -> None:
     name = function_name(function)
     if has_aux and not (isinstance(result, tuple) and len(result) == 2):
-        fail("not-a-scalar", f"with has_aux, '{name}' must return (scalar, anything)")
+        fail(
+            "not-a-scalar",
+            f"with has_aux, '{name}' must return (scalar, anything); got "
+            f"{shown(result)}",
+            "leave out has_aux if there is nothing but the scalar",
+        )
     scalar = result[0] if has_aux else result
-    if isinstance(scalar, (tuple, list, dict)) or scalar is None:
+    if isinstance(scalar, (tuple, list, dict, str)) or scalar is None:
         got = type(scalar).__name__
     else:
         value = lift(scalar)
@@ -258,7 +282,7 @@ def _matching(what: str, body: Body, tree: Any) -> list[Array]:
     leaves = leaves_like(f"{what}s", body.tree, tree)
     names = leaf_names(body.tree)
     return [
-        _like(f"{what} of result leaf '{name}'", leaf, output)
+        _like(f"{what} of result leaf '{name}'" if name else what, leaf, output)
         for name, leaf, output in zip(names, leaves, body.outputs, strict=True)
         if is_float(output)
     ]
@@ -269,10 +293,20 @@ def _tangents(traced: Traced, tangents: tuple[Any, ...]) -> dict[int, Array]:
     arguments = traced.structure.children[0]
     leaves = leaves_like("tangents", arguments, tangents)
     names = leaf_names(arguments)
+    given = {number: leaf for number, leaf in enumerate(leaves) if leaf is not None}
+    for number in given:
+        if not is_float(traced.arrays[number]):
+            fail(
+                "not-differentiable",
+                f"argument leaf '{names[number]}' of type {traced.arrays[number].type} "
+                "has no tangent: only floats have",
+                "give None in its place",
+            )
     return {
-        number: _like(f"tangent of argument leaf '{names[number]}'", leaf, array)
-        for number, (leaf, array) in enumerate(zip(leaves, traced.arrays, strict=True))
-        if is_float(array) and leaf is not None
+        number: _like(
+            f"tangent of argument leaf '{names[number]}'", leaf, traced.arrays[number]
+        )
+        for number, leaf in given.items()
     }
 
 
@@ -282,7 +316,5 @@ def _like(what: str, leaf: Any, expected: Array) -> Array:
         return full(expected.shape, 0.0, expected.dtype)
     array = lift(leaf, expected.dtype)
     if array.type != expected.type:
-        fail(
-            "shape-mismatch", f"expected a {what} of {expected.type}; got {array.type}"
-        )
+        fail("shape-mismatch", f"expected a {what}: {expected.type}; got {array.type}")
     return array

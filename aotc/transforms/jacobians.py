@@ -16,8 +16,7 @@ from aotc.pytree import flatten, leaf_names
 from aotc.transforms.derivatives import (
     Positions,
     by_argument,
-    leaves_in,
-    require_floats,
+    float_leaves_in,
 )
 from aotc.transforms.mapping import vmap
 from aotc.transforms.traced import Traced, is_float
@@ -61,11 +60,11 @@ def _jacobian(
     name: str, function: Callable[..., Any], argnums: Positions, rows: Rows
 ) -> Callable[..., Any]:
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        traced = Traced(name, function, *flatten((args, kwargs)))
-        arguments = traced.structure.children[0]
-        wrt = leaves_in(arguments, argnums)
-        require_floats(traced.structure, traced.arrays, wrt)
+        leaves, structure = flatten((args, kwargs))
+        wrt = float_leaves_in(structure, leaves, argnums)
+        traced = Traced(name, function, leaves, structure)
         _require_float_results(traced)
+        arguments = structure.children[0]
         return traced.body.tree.unflatten(
             [by_argument(arguments, argnums, parts) for parts in rows(traced, wrt)]
         )

@@ -7,13 +7,14 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import reference
+from aotc import optim, random, reference
 from aotc.errors import InputError
 from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
 
 X = np.array([0.5, -1.0, 2.0], "f4")
 Y = np.array([3.0, 1.0, -2.0], "f4")
+adam = optim.adam(1e-3)
 
 
 def run(function, *arrays):
@@ -332,10 +333,101 @@ def test_a_result_that_is_no_float_scalar_is_refused(loss, got):
     assert "has_aux=True" in error.hint
 
 
-def test_has_aux_needs_a_pair():
-    error = refused(aotc.grad(lambda x: x.sum(), has_aux=True), X)
-    assert error.code == "not-a-scalar"
-    assert "must return (scalar, anything)" in error.message
+def twice(x):
+    return {"a": x * 2, "b": x}
+
+
+def pulled_back(cotangents):
+    """What a pullback says of cotangents that its function does not have."""
+    return lambda x: aotc.vjp(twice, x)[1](cotangents(x))
+
+
+MISUSES = {
+    "integers": (
+        lambda x: aotc.grad(product)(x.astype("i32"), x),
+        ("not-differentiable", "argument leaf '0' of type i32[n3]"),
+    ),
+    "integers of a Jacobian": (
+        lambda x: aotc.jacfwd(twice)(x.astype("i32")),
+        ("not-differentiable", "argument leaf '0' of type i32[n3]"),
+    ),
+    "a key": (
+        lambda x: aotc.grad(lambda k: random.normal(k, ()))(random.key(0)),
+        ("not-differentiable", "of type u32[2]"),
+    ),
+    "tangents of integers": (
+        lambda x: aotc.jvp(lambda n: n * 2, (x.astype("i32"),), (x,)),
+        ("not-differentiable", "argument leaf '0' of type i32[n3] has no tangent"),
+    ),
+    "names as argnums": (
+        lambda x: aotc.grad(product, "x")(x, x),
+        ("bad-argument", "'argnums' to be an integer or a list of integers; got 'x'"),
+    ),
+    "arguments by name": (
+        lambda x: aotc.grad(product)(x=x, y=x),
+        ("bad-argnums", "each of 0 positional arguments"),
+    ),
+    "aux without a pair": (
+        lambda x: aotc.grad(lambda x: x.sum(), has_aux=True)(x),
+        ("not-a-scalar", "must return (scalar, anything); got f32[]"),
+    ),
+    "aux that is no array": (
+        lambda x: aotc.grad(lambda x: (x.sum(), {"t": "text"}), has_aux=True)(x),
+        ("not-an-array", "got str as '1.t'"),
+    ),
+    "a text": (
+        lambda x: aotc.grad(lambda x: "loss")(x),
+        ("not-a-scalar", "got str"),
+    ),
+    "cotangents of other keys": (
+        pulled_back(lambda x: {"a": x, "c": x}),
+        ("tree-mismatch", "in the form {a: *, b: *}; got {a: *, c: *}"),
+    ),
+    "a list for a dict": (
+        pulled_back(lambda x: [x, x]),
+        ("tree-mismatch", "in the form {a: *, b: *}; got [*, *]"),
+    ),
+    "a cotangent of another shape": (
+        pulled_back(lambda x: {"a": x, "b": x[:1]}),
+        ("shape-mismatch", "cotangent of result leaf 'b': f32[n3]; got f32[1]"),
+    ),
+    "a cotangent of another dtype": (
+        pulled_back(lambda x: {"a": x.astype("f64"), "b": x}),
+        ("shape-mismatch", "cotangent of result leaf 'a': f32[n3]; got f64[n3]"),
+    ),
+    "too many tangents": (
+        lambda x: aotc.jvp(twice, (x,), (x, x)),
+        ("tree-mismatch", "tangents in the form (*); got (*, *)"),
+    ),
+    "an array as primals": (
+        lambda x: aotc.jvp(twice, x, x),
+        ("bad-argument", "expected primals as a tuple with one for each argument"),
+    ),
+    "gradients of other parameters": (
+        lambda x: adam.update({"w": x}, adam.init({"w": x, "b": x})),
+        ("tree-mismatch", "got {w: *} and {b: *, w: *}"),
+    ),
+    "moments of other shapes": (
+        lambda x: adam.update({"w": x}, adam.init({"w": x[:1]})),
+        ("shape-mismatch", "at 'w'; got f32[n3] and f32[1]"),
+    ),
+    "the state of another optimizer": (
+        lambda x: adam.update({"w": x}, optim.sgd(0.1).init({"w": x})),
+        ("bad-state", "a ScaleByAdamState; got ()"),
+    ),
+    "keys that are no texts": (
+        lambda x: adam.update({1: x}, adam.init({"w": x})),
+        ("bad-tree", "keys that are strings; got 1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_misuses_are_refused_where_they_happen(misuse):
+    function, (code, said) = MISUSES[misuse]
+    error = refused(function, X)
+    assert error.code == code
+    assert said in error.message
 
 
 def test_gradients_are_not_computed_in_python():
