@@ -17,7 +17,9 @@ computed from. The moments of an optimizer are, parameters mostly not: the gradi
 the layer before is computed from them as well.
 
 A function with assertions is left alone, because a call that fails must leave the
-states as they were.
+states as they were. So is a module with a single state: IREE copies the initial values
+of several into one buffer, but starts with a single one where the file is mapped, and
+the process that writes there dies.
 
 Requires: linalg (lower-to-linalg), and `graph.kind` on arguments and results. Ensures:
 an elementwise chain of ops that ends in new states of one shape is one loop, and no
@@ -43,8 +45,10 @@ _SIDES = ("arg_attrs", "res_attrs")
 def run(module: Any) -> bool:
     """Tie the new states of every function to the old ones."""
     changed = False
-    for function in functions_of(module).values():
-        if not function.is_external and not _may_fail(function):
+    functions = functions_of(module).values()
+    several = len({name for f in functions for name in _states(f, "arg_attrs")}) > 1
+    for function in functions:
+        if several and not function.is_external and not _may_fail(function):
             changed |= _tie(function)
         for side in _SIDES:  # nobody reads them from here on, and IREE may not
             if side in function.attributes:
