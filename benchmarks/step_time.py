@@ -12,6 +12,7 @@ the first step, and its loss. `--json` prints the figures for machines.
 import argparse
 import json
 import os
+import re
 import runpy
 import statistics
 import tempfile
@@ -24,11 +25,11 @@ import numpy as np
 import optax
 import torch
 from train_step import SETTLE
-from variants import variant
 
 import aotc
 from aotc.pipeline import build
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
 RATE = 1e-3
 
 
@@ -75,11 +76,21 @@ def batch(name):
     return {"tokens": classes(128, 8, 128), "targets": classes(128, 8, 128)}
 
 
+def resized(name, folder):
+    """The example's model.py with other constants and Adam, in a folder."""
+    constants = MODELS[name][0]
+    text = (EXAMPLES / name / "model.py").read_text()
+    for constant, value in constants.items():
+        text = re.sub(rf"(?m)^{constant} = .*$", f"{constant} = {value}", text)
+    text = re.sub(r"(?m)^optimizer = .*$", f"optimizer = optim.adam({RATE})", text)
+    (folder / "model.py").write_text(text)
+    return folder / "model.py"
+
+
 def steppers(name, folder, threads):
     """Functions that prepare a step of each framework, by name."""
-    constants, entry, state = MODELS[name]
-    constants = {**constants, "optimizer": f"optim.adam({RATE})"}
-    source = variant(name, folder, constants)
+    _, entry, state = MODELS[name]
+    source = resized(name, folder)
     params = runpy.run_path(str(source))[state].tree["params"]
     theirs, torchs = adam()
 

@@ -16,18 +16,23 @@ import jax
 import models_jax
 import numpy as np
 import optax
-from variants import EXAMPLES, variant
 
 import aotc
+from aotc import random
 from aotc.pipeline import build
 from aotc.pytree import flatten
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
 LIMIT, COMPARED = 1e-4, 20
 jax.config.update("jax_default_matmul_precision", "highest")
 
 CLIPPED = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-3))
 
-WARMED = optax.warmup_cosine_decay_schedule(0.0, 6e-3, 60, 600)
+
+def warmed(rate, up, steps):
+    """Adam by a schedule."""
+    return optax.adam(optax.warmup_cosine_decay_schedule(0.0, rate, up, steps))
+
 
 # what to build of the example, its state, and the optimizer
 MODELS = {
@@ -38,15 +43,22 @@ MODELS = {
     "bilstm": ("train_step", "state", CLIPPED),
     "cnn": ("train_step", "state", optax.sgd(0.05, 0.9)),
     "resnet": ("train_step", "state", optax.sgd(0.05, 0.9, nesterov=True)),
-    "unet": ("train_step", "state", optax.adam(WARMED)),
+    "unet": ("train_step", "state", warmed(6e-3, 60, 600)),
     "gpt": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
     "bert": ("train_step", "state", optax.adamw(5e-3, weight_decay=1e-4)),
     "moe": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
     "vit": ("train_step", "state", optax.adamw(2e-3, weight_decay=1e-4)),
+    "dit": ("train_step", "state", warmed(5e-3, 100, 800)),
 }
 
-# JAX would drop others: its random numbers are not aotc's
-CONSTANTS = {"cnn": {"DROPOUT": 0.0}}
+# what a model draws with the key of a step; JAX would draw other numbers
+DRAWS = {
+    "cnn": lambda key: {"keep": random.bernoulli(key, 0.5, (64, 128))},
+    "dit": lambda key: {
+        "times": random.uniform(random.split(key)[0], (64,)),
+        "noise": random.normal(random.split(key)[1], (64, 8, 8, 1)),
+    },
+}
 
 
 def main():
@@ -72,17 +84,26 @@ def curves(name, steps):
     entry, state, optimizer = MODELS[name]
     batch = runpy.run_path(str(EXAMPLES / name / "train.py"))["batch"]
     with tempfile.TemporaryDirectory() as folder:
-        source = variant(name, Path(folder), CONSTANTS.get(name, {}))
+        source = EXAMPLES / name / "model.py"
         report = build(source, entries=(entry,), output=Path(folder))
         bundle = aotc.load(report.bundle)
-    leaves, tree = flatten(bundle.read_state(state)["params"])
+    start = bundle.read_state(state)
+    leaves, tree = flatten(start["params"])
     params = tree.unflatten([np.asarray(leaf) for leaf in leaves])
     theirs = models_jax.stepper(models_jax.LOSSES[name], optimizer, params)
     batches = [batch(seed) for seed in range(steps)]
+    drawn = with_draws(batches, DRAWS[name], start["key"]) if name in DRAWS else batches
     return tuple(
         np.array([float(step(**batch)) for batch in batches])
-        for step in (bundle.entry(entry), theirs)
+        for step, batches in ((bundle.entry(entry), batches), (theirs, drawn))
     )
+
+
+def with_draws(batches, draws, key):
+    """The batches, and with each what the model draws by itself in that step."""
+    for batch in batches:
+        key, draw = random.split(key)
+        yield batch | {name: np.asarray(drawn) for name, drawn in draws(draw).items()}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from .convolutional import cnn, resnet, unet
 from .dense import linear, mlp
 from .mixtures import moe
 from .recurrent import bilstm, gru, lstm
-from .transformers import bert, gpt, vit
+from .transformers import bert, dit, gpt, vit
 
 LOSSES = {
     "linear": linear,
@@ -23,6 +23,7 @@ LOSSES = {
     "bert": bert,
     "moe": moe,
     "vit": vit,
+    "dit": dit,
 }
 
 

@@ -6,12 +6,13 @@ from jax import lax, nn
 from .layers import conv, cross_entropy, dense
 
 
-def cnn(params, images, labels):
-    """examples/cnn without dropout."""
+def cnn(params, images, labels, keep):
+    """examples/cnn, with what it drew to keep."""
     x = nn.relu(biased(params["conv1"], images))
     x = pooled(nearby_normed(x, 5), 3, "SAME")
     x = pooled(nn.relu(biased(params["conv2"], x)), 3, "SAME")
     x = nn.relu(dense(x.reshape(len(x), -1), **params["hidden"]))
+    x = jnp.where(keep, x / 0.5, 0.0)
     return cross_entropy(dense(x, **params["head"]), labels)
 
 

@@ -38,6 +38,29 @@ def vit(params, images, labels):
     return cross_entropy(dense(x, **params["head"]), labels)
 
 
+def dit(params, images, labels, times, noise):
+    """examples/dit, with the times and the noise that it drew."""
+    angles = times[:, None, None, None] * (jnp.pi / 2)
+    x = patches(jnp.cos(angles) * images + jnp.sin(angles) * noise, 2)
+    x = dense(x, **params["embed"]) + params["positions"]
+    angles = times[:, None] * 4.0 ** jnp.arange(4)
+    waves = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1)
+    c = dense(nn.silu(dense(waves, **params["time1"])), **params["time2"])
+    c = nn.silu(c + params["classes"][labels])[:, None]
+    for p in params["blocks"]:
+        x = modulated_block(p, x, jnp.split(dense(c, **p["modulation"]), 6, -1))
+    shift, scale = jnp.split(dense(c, **params["modulation"]), 2, -1)
+    x = dense(layer_norm(x) * (1 + scale) + shift, **params["head"])
+    return jnp.square(x - patches(noise, 2)).mean()
+
+
+def modulated_block(p, x, c):
+    """A block of DiT."""
+    h = layer_norm(x) * (1 + c[1]) + c[0]
+    x = x + c[2] * attention(h, **p["attention"])
+    return x + c[5] * feed_forward(p, layer_norm(x) * (1 + c[4]) + c[3])
+
+
 def patches(images, size):
     """The pixels of each, [batch, patches, pixels]."""
     batch, height, width, channels = images.shape

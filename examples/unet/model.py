@@ -63,8 +63,7 @@ def loss(params, images, classes):
 
 
 start = init()
-schedule = optim.warmup_cosine_decay_schedule(0.0, 6e-3, 60, 600)
-optimizer = optim.adam(schedule)
+optimizer = optim.adam(optim.warmup_cosine_decay_schedule(0.0, 6e-3, 60, 600))
 state = aotc.State({"params": start, "moments": optimizer.init(start)})
 
 image = (SIZE, SIZE)
