@@ -321,15 +321,15 @@ def _depends_on(values: Sequence[Any], op: Any, block: Any) -> bool:
     """Whether values of a block are computed from results of one of its ops."""
     rest, seen = list(values), set()
     while rest:
-        value = rest.pop()
-        if value in seen or isinstance(value.owner, ir.Block):
+        made_by = rest.pop().owner
+        if isinstance(made_by, ir.Block):
             continue
-        seen.add(value)
-        owner = _in_block(value.owner, block)
+        owner = _in_block(made_by, block)
         if owner == op:
             return True
-        if op.operation.is_before_in_block(owner.operation):
+        if owner not in seen and op.operation.is_before_in_block(owner.operation):
             rest += _operands(owner)
+        seen.add(owner)
     return False
 
 

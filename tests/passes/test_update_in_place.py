@@ -3,10 +3,10 @@
 import pytest
 
 import aotc
-from aotc import debug, optim
+from aotc import control, debug, optim
 from aotc import numpy as np
 from aotc.frontends.assembly import trace
-from aotc.passes import run_passes
+from aotc.passes import run_passes, update_in_place
 
 LOWERED = ["autodiff", "inline", "simplify", "cse", "lower-to-linalg", "cse"]
 
@@ -124,6 +124,23 @@ def test_a_state_that_others_read_is_written_over_only_after_them():
         return [s[0] + (s[0] @ x.T) @ x, x], x  # the product is a part of the new value
 
     assert tied(lowered(after, [MATRIX, MATRIX], result=True)) == (1, 1)
+
+
+def test_the_body_of_a_loop_is_read_once_in_search_of_readers(monkeypatch):
+    def update(state, x):
+        first = np.tanh(state @ x.T)[0, 0]
+        last, _ = control.scan(
+            lambda c, e: (np.sin(c) + np.cos(c * e), c), first, x[:, 0]
+        )
+        return state + last
+
+    operands, seen = update_in_place._operands, []
+    monkeypatch.setattr(
+        update_in_place, "_operands", lambda op: seen.append(op) or operands(op)
+    )
+    tied(lowered(update, MATRIX))
+    assert seen
+    assert len(seen) == len(set(seen))
 
 
 def test_a_function_that_may_fail_stays():
