@@ -8,6 +8,7 @@ from .convolutional import cnn, resnet, unet
 from .dense import linear, mlp
 from .mixtures import moe
 from .recurrent import bilstm, gru, lstm
+from .simulations import ode
 from .transformers import bert, dit, gpt, vit
 
 LOSSES = {
@@ -24,6 +25,7 @@ LOSSES = {
     "moe": moe,
     "vit": vit,
     "dit": dit,
+    "ode": ode,
 }
 
 

@@ -128,17 +128,17 @@ def test_a_state_that_others_read_is_written_over_only_after_them():
 
 def test_the_body_of_a_loop_is_read_once_in_search_of_readers(monkeypatch):
     def update(state, x):
-        first = np.tanh(state @ x.T)[0, 0]
+        first = np.tanh(state[0] @ x.T)[0, 0]
         last, _ = control.scan(
             lambda c, e: (np.sin(c) + np.cos(c * e), c), first, x[:, 0]
         )
-        return state + last
+        return [state[0] + last, state[1] + x]
 
     operands, seen = update_in_place._operands, []
     monkeypatch.setattr(
         update_in_place, "_operands", lambda op: seen.append(op) or operands(op)
     )
-    tied(lowered(update, MATRIX))
+    tied(lowered(update, [MATRIX, MATRIX]))
     assert seen
     assert len(seen) == len(set(seen))
 

@@ -1,0 +1,51 @@
+"""Differential equations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+GAMMA, TIMES = 1 - 0.5**0.5, np.logspace(-4, 3, 36)
+
+
+def ode(params, starts, observed):
+    """examples/ode."""
+    found = jax.vmap(lambda start: simulated(params, start))(starts)
+    return jnp.square(found / observed - 1).mean()
+
+
+def simulated(params, start):
+    """Concentrations [times, 3] after the start."""
+    rates = jnp.exp(params["logs"])
+
+    def advance(y, step):
+        stage = implicit(rates, y, GAMMA * step)
+        y = y + (1 - GAMMA) * step * change(rates, stage)
+        y = implicit(rates, y, GAMMA * step)
+        return y, y
+
+    return lax.scan(advance, start, np.diff(TIMES, prepend=0.0))[1]
+
+
+def change(rates, y):
+    """The time derivative."""
+    first, second, third = rates * jnp.stack([y[0], y[1] ** 2, y[1] * y[2]])
+    return jnp.stack([third - first, first - second - third, second])
+
+
+def implicit(rates, y, step):
+    """The x that is y + step * change(x), with an implicit derivative."""
+
+    def residual(x):
+        return x - y - step * change(rates, x)
+
+    def newton(f, x):
+        def improved(x):
+            return x - jnp.linalg.solve(jax.jacfwd(f)(x), f(x))
+
+        return lax.while_loop(lambda x: jnp.linalg.norm(f(x)) > 1e-9, improved, x)
+
+    def solve(linear, b):
+        return jnp.linalg.solve(jax.jacfwd(linear)(b), b)
+
+    return lax.custom_root(residual, y, newton, solve)
