@@ -131,7 +131,8 @@ def certify(program: Program, seed: int = 0) -> list[Certificate]:
         seed: of the random inputs and directions.
 
     Raises:
-        CompileError: `wrong-derivative`, with the op whose rule is wrong, if one fails.
+        CompileError: `wrong-derivative`, with the op whose rule is wrong, if one fails;
+            `check-failed`, if IREE cannot run one.
     """
     with context(), ir.Location.unknown():
         rng = np.random.default_rng(seed)
@@ -191,7 +192,7 @@ def _certified(
     """The certificate of one derivative, by the compiled code."""
     x = [_wide(array) for array in point.arrays or ()]
     rng = np.random.default_rng(seed)
-    run = _compiled(code, check)
+    run = _compiled(code, check, point)
     dot_product, difference = check.measure(run, x, rng)
     found = Certificate(
         point.entry,
@@ -201,7 +202,9 @@ def _certified(
         True,
         dot_product,
         None if _stops(graph, check.of) else difference,
-        check.compare(run, plain, _compiled(code, plain), x, rng) if plain else None,
+        check.compare(run, plain, _compiled(code, plain, point), x, rng)
+        if plain
+        else None,
         point.missed,
     )
     if not found.holds:
@@ -249,14 +252,29 @@ def _started(variant: Compiled) -> Module:
     return start(variant.vmfb, backend, engine.device(backend, None))
 
 
-def _compiled(code: Module, check: Check) -> Run:
+def _compiled(code: Module, check: Check, point: Point) -> Run:
     """The compiled function, for the shapes that the symbols say."""
     taken, returned = (
         [_leaf(f"x{i}", kind, check.symbols) for i, kind in enumerate(kinds)]
         for kinds in (check.taken, check.returned)
     )
     contract = Contract(check.name, taken, {})
-    return Function(code, check.name, check.name, contract, returned, True)
+    function = Function(code, check.name, check.name, contract, returned, True)
+
+    def run(x: Arrays) -> Arrays:
+        try:
+            return function(x)
+        except (RuntimeError, ValueError, IndexError) as error:  # as IREE raises
+            first_line = str(error).partition("\n")[0]
+            raise CompileError(
+                "check-failed",
+                f"the check of a gradient in entry '{point.entry}' was compiled, but "
+                f"does not run: {first_line}",
+                where=point.where,
+                hint="leave out --certify-gradients, and please report it",
+            ) from error
+
+    return run
 
 
 def _leaf(name: str, kind: Tensor, sizes: list[int]) -> Leaf:
