@@ -366,6 +366,20 @@ def cells():
                     yield "lstm_cell", one, other
 
 
+def recurrent_layers():
+    """Recurrent layers of PyTorch over sequences, in both directions."""
+    xs = drawn(5, 2, 3)
+    for name, ours in (("LSTM", nn.lstm), ("GRU", nn.gru)):
+        layer = getattr(torch.nn, name)(3, 4, bidirectional=True)
+        parts = [p.detach().numpy() for p in layer.parameters()]
+        theirs = layer(t(xs))[0]
+        for reverse in (False, True):
+            w, u, b, d = parts[4 * reverse : 4 * reverse + 4]
+            biases = (b + d,) if name == "LSTM" else (b, d)
+            hiddens, _ = ours(xs, w.T, u.T, *biases, reverse=reverse)
+            yield name.lower(), hiddens, theirs[..., 4 * reverse : 4 * reverse + 4]
+
+
 def quantizations():
     """Quantised numbers, matrix products and fake quantisation."""
     for low, high, kind, ours_kind in (
@@ -392,7 +406,7 @@ def quantizations():
 
 FAMILIES = (
     convolutions, transposed_convolutions, pools, resizes, normalizations,
-    class_losses, losses, attentions, cells, quantizations,
+    class_losses, losses, attentions, cells, recurrent_layers, quantizations,
 )  # fmt: skip
 
 
