@@ -11,7 +11,7 @@ import iree.runtime as iree
 from aotc.artifacts.manifest import Leaf
 from aotc.errors import AotcError, SetupError, VerificationError
 from aotc.printing import failed_assertion
-from aotc.runtime import buffers
+from aotc.runtime import buffers, engine
 from aotc.runtime.contract import Array, Contract
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
@@ -52,6 +52,7 @@ class Function:
         self._owner = owner
         self._contract = contract
         self._pure = pure
+        self._device = code.device if code.on_cpu else None
         self._lock = code.lock
         self._invoke = code.context.invoke
         self._function = code.module.lookup_function(export)
@@ -78,6 +79,8 @@ class Function:
     def prepare(self, values: Sequence[Any]) -> Any:
         """The arguments of a call: checked, and copied to the device."""
         arrays = self._contract.arrays(values)
+        if self._device is not None:
+            engine.expect(self._device, (id(self), *(x.shape for x in arrays)))
         arguments = _VariantList(len(arrays))
         try:
             for send, array in zip(self._senders, arrays, strict=True):

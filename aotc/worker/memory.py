@@ -3,7 +3,9 @@
 IREE's stream phase leaves code that computes the sizes of buffers from those of the
 inputs, allocates them, and submits work. A dry run computes the sizes, branches and
 loops of that code and no tensors, and adds up the buffers that are alive. A buffer is
-given back where the code says so, or after the last use of it.
+given back where the code says so, or after the last use of it. The device keeps it for
+another of that size, as the runtime's does (Note [memory between calls] in
+aotc/runtime/engine.py), so what is kept counts as well.
 
 A branch that depends on what the entry computes, such as the end of a while loop, ends
 the run: no plan can be made.
@@ -19,6 +21,8 @@ from typing import Any, NamedTuple
 
 Shapes = Sequence[Sequence[int]]
 
+_KEPT_AT_MOST = 64  # buffers, the default of IREE's caching allocator
+
 
 class UnknownMemory(Exception):
     """The memory depends on the values that the entry computes."""
@@ -29,7 +33,8 @@ class MemoryPlan:
     """Bytes that a model holds on the device.
 
     Args:
-        resident: between calls: weights, states and constants.
+        resident: between calls: weights, states and constants, without what the device
+            keeps for the next call.
         peak: at most, during calls of the entry: these, its inputs, its outputs, and
             all that it computes on the way. The second call counts as well as the
             first, because states may then be in other places.
@@ -53,11 +58,12 @@ def plan(module: Any, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryP
         UnknownMemory: it depends on what the entry computes.
     """
     run, resident = _Run(module, is_mapped), 0
+    run.kept.clear()
     for _ in range(2):
         results = run.call(entry, [_View(tuple(shape)) for shape in inputs])
         for buffer in (*results, *run.imported):
             run.free(buffer)
-        resident = max(resident, run.bytes)
+        resident = max(resident, run.alive)
     return MemoryPlan(resident, run.peak)
 
 
@@ -73,6 +79,7 @@ class _View(NamedTuple):
 @dataclass(eq=False)
 class _Buffer:
     size: int
+    kind: str
 
 
 Known = int | _View | _Buffer | None  # None: read from a tensor, or not a number
@@ -92,7 +99,9 @@ class _Run:
         self.is_mapped = is_mapped
         self.globals: dict[str, Known] = {}
         self.imported: list[_Buffer] = []  # which the caller holds until the end
-        self.bytes = self.peak = 0
+        self.alive = self.peak = 0  # bytes
+        # size and kind of buffers that wait for another use
+        self.kept: Counter[tuple[int, str]] = Counter()
         self._holders: Counter[_Buffer] = Counter()
         self._functions: dict[str, _Function] = {}
         for op in module.body.operations:
@@ -107,18 +116,23 @@ class _Run:
         """What a function returns; nothing holds it yet."""
         return self._interpret(self._functions[name], given)
 
-    def allocated(self, size: Known) -> _Buffer:
-        """A new buffer, which counts from now."""
+    def allocated(self, size: Known, kind: str) -> _Buffer:
+        """A new buffer, which counts from now; `kind` is what it may be used for."""
         if not isinstance(size, int):
             raise UnknownMemory
-        self.bytes += size
-        self.peak = max(self.peak, self.bytes)
-        return _Buffer(size)
+        self.alive += size
+        if self.kept[size, kind]:
+            self.kept[size, kind] -= 1
+        kept = sum(size * count for (size, _), count in self.kept.items())
+        self.peak = max(self.peak, self.alive + kept)
+        return _Buffer(size, kind)
 
     def free(self, buffer: Known) -> None:
         """Give a buffer back, whoever holds it."""
-        if isinstance(buffer, _Buffer):
-            self.bytes -= buffer.size
+        if isinstance(buffer, _Buffer) and buffer.size:
+            self.alive -= buffer.size
+            if self.kept.total() < _KEPT_AT_MOST:
+                self.kept[buffer.size, buffer.kind] += 1
             buffer.size = 0
 
     def store(self, name: str, value: Known) -> None:
@@ -341,7 +355,7 @@ def _size_of_view(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kno
 
 
 def _imported(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    buffer = run.allocated(operands[-1])
+    buffer = run.allocated(operands[-1], "input")
     run.hold(buffer)
     run.imported.append(buffer)
     return [buffer]
@@ -349,20 +363,22 @@ def _imported(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
 
 def _allocated(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """A buffer; and when it is there, which is no number."""
-    return [run.allocated(operands[0]), None][: len(step.results)]
+    kind = str(step.op.results[0].type)
+    return [run.allocated(operands[0], kind), None][: len(step.results)]
 
 
 def _constants(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """Buffers of the sizes that come first, and when they are there."""
     sizes = [size for size in operands if isinstance(size, int)]
-    return [*map(run.allocated, sizes[: len(step.results) - 1]), None]
+    count = len(step.results) - 1
+    return [*(run.allocated(size, "constant") for size in sizes[:count]), None]
 
 
 def _parameters(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """Buffers with weights, of the sizes that are the fourth group of operands."""
     *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
     sizes = operands[sum(before) :][:count]
-    found = [run.allocated(0 if run.is_mapped else size) for size in sizes]
+    found = [run.allocated(0 if run.is_mapped else n, "constant") for n in sizes]
     return [*found, None]
 
 

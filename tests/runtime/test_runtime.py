@@ -344,6 +344,22 @@ def test_weights_are_used_where_they_were_verified(bundle, trust):
     assert model.predict(x=X).any()
 
 
+def test_a_call_takes_the_memory_that_one_like_it_freed(bundle, trust, w):
+    allocator = engine.device("llvm-cpu", 1).allocator
+    model = runtime.load(bundle, trust=trust, threads=1)
+
+    def allocated_by(rows):
+        before = allocator.statistics["device_bytes_allocated"]
+        x = np.full((rows, 4), rows, "f")
+        np.testing.assert_allclose(model.predict(x=x), x @ w, rtol=1e-6)
+        return allocator.statistics["device_bytes_allocated"] - before
+
+    first, *again = [allocated_by(rows) for rows in (64, 64, 8, 64)]
+    assert again[0] == 0
+    assert again[1] > 0
+    assert again[2] == first  # the cache was given back for the call of other sizes
+
+
 def test_a_model_keeps_its_weights_alive(bundle, trust, w):
     models = [runtime.load(bundle, trust=trust, threads=1) for _ in range(20)]
     kept = models[7]
