@@ -24,6 +24,7 @@ import models_torch
 import numpy as np
 import optax
 import torch
+from settling import settled, with_settled
 from train_step import SETTLE
 
 import aotc
@@ -78,12 +79,12 @@ def batch(name):
 
 def resized(name, folder):
     """The example's model.py with other constants and Adam, in a folder."""
-    constants = MODELS[name][0]
+    constants, _, state = MODELS[name]
     text = (EXAMPLES / name / "model.py").read_text()
     for constant, value in constants.items():
         text = re.sub(rf"(?m)^{constant} = .*$", f"{constant} = {value}", text)
     text = re.sub(r"(?m)^optimizer = .*$", f"optimizer = optim.adam({RATE})", text)
-    (folder / "model.py").write_text(text)
+    (folder / "model.py").write_text(with_settled(text, state))
     return folder / "model.py"
 
 
@@ -95,9 +96,8 @@ def steppers(name, folder, threads):
     theirs, torchs = adam()
 
     def ours():
-        report = build(source, entries=(entry,), output=folder)
-        model = aotc.load(report.bundle, threads=threads)
-        return lambda **batch: float(model.entry(entry)(**batch))
+        report = build(source, entries=(entry, "settled"), output=folder)
+        return settled(aotc.load(report.bundle, threads=threads), entry)
 
     loss = models_torch.LOSSES[name]
     return {

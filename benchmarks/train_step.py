@@ -11,6 +11,7 @@ that all rows do the same work. `--json` prints the figures for machines.
 import argparse
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from settling import settled, with_settled
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"
 RATE = 1e-3
@@ -30,10 +32,12 @@ def aotc_step(threads):
     import aotc
     from aotc.pipeline import build
 
-    folder = tempfile.mkdtemp()
-    report = build(DIGITS / "model.py", entries=("train_step",), output=Path(folder))
-    model = aotc.load(report.bundle, threads=threads)
-    return lambda x, y: float(model.train_step(images=x, labels=y))
+    folder = Path(tempfile.mkdtemp())
+    source = Path(shutil.copytree(DIGITS, folder, dirs_exist_ok=True)) / "model.py"
+    source.write_text(with_settled(source.read_text(), "state"))
+    report = build(source, entries=("train_step", "settled"), output=folder)
+    step = settled(aotc.load(report.bundle, threads=threads), "train_step")
+    return lambda x, y: step(images=x, labels=y)
 
 
 def torch_step(threads, params):

@@ -1,0 +1,131 @@
+"""Loops: a scan of 1,000 steps, forward and backward, and an LSTM, against jax.jit.
+
+    pip install -e '.[compiler]' jax optax torch
+    python benchmarks/scan_time.py
+
+The scan carries h [32, 128] and collects it: `h = tanh(h @ w + x[t])`. Backward is the
+gradient of the mean square of all h by w, with the forward part. The LSTM is that of
+step_time.py. f32; every round runs both once, in turn, after a rest. Ratios are the
+time of aotc over that of jax.jit, of medians and of minima (below 1: aotc is faster).
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import step_time
+
+import aotc
+from aotc.pipeline import build
+
+LENGTH, BATCH, WIDTH = 1000, 32, 128
+
+MODEL = f"""
+import aotc
+import aotc.numpy as np
+from aotc import control
+
+
+def collected(w, x):
+    def step(h, x):
+        h = np.tanh(h @ w + x)
+        return h, h
+
+    return control.scan(step, np.zeros(({BATCH}, {WIDTH})), x)[1]
+
+
+any_w = aotc.Spec(({WIDTH}, {WIDTH}))
+any_x = aotc.Spec(({LENGTH}, {BATCH}, {WIDTH}))
+
+
+@aotc.entry(w=any_w, x=any_x)
+def forward(w, x):
+    return collected(w, x)
+
+
+@aotc.entry(w=any_w, x=any_x)
+def backward(w, x):
+    return aotc.grad(lambda w: np.square(collected(w, x)).mean())(w)
+"""
+
+
+def collected(w, x):
+    """The scan in JAX."""
+
+    def step(h, x):
+        h = jnp.tanh(h @ w + x)
+        return h, h
+
+    return jax.lax.scan(step, jnp.zeros((BATCH, WIDTH)), x)[1]
+
+
+THEIRS = {
+    "forward": jax.jit(collected),
+    "backward": jax.jit(jax.grad(lambda w, x: jnp.square(collected(w, x)).mean())),
+}
+
+
+def measure_scan(rounds, threads):
+    """Times in seconds by direction and framework, of the same results."""
+    rng = np.random.default_rng(0)
+    w = (rng.normal(size=(WIDTH, WIDTH)) * 0.05).astype("f4")
+    inputs = {"w": w, "x": rng.normal(size=(LENGTH, BATCH, WIDTH)).astype("f4")}
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "model.py"
+        source.write_text(MODEL)
+        report = build(source, output=Path(folder))
+        model = aotc.load(report.bundle, threads=threads)
+        for name, theirs in THEIRS.items():
+            steps = {
+                "aotc": model.entry(name),
+                "jax.jit": lambda theirs=theirs, *, w, x: theirs(
+                    w, x
+                ).block_until_ready(),
+            }
+            ours, peer = (np.asarray(step(**inputs)) for step in steps.values())
+            np.testing.assert_allclose(ours, peer, rtol=1e-3, atol=1e-5)
+            found[name] = step_time.alternate(steps, inputs, rounds)
+    return found
+
+
+def figures(times):
+    """Median and minimum by framework in ms."""
+    return {
+        name: (statistics.median(t) * 1e3, min(t) * 1e3) for name, t in times.items()
+    }
+
+
+def lstm_figures(rounds, threads):
+    """The same of the LSTM's training step."""
+    rows = step_time.measure("lstm", rounds, threads, ["torch eager", "torch.compile"])
+    return {name: (row["median_ms"], row["min_ms"]) for name, row in rows.items()}
+
+
+def main():
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=30)
+    options = parser.parse_args()
+    if options.threads == 1:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    scans = measure_scan(options.rounds, options.threads)
+    rows = {f"scan {name}": figures(times) for name, times in scans.items()}
+    rows["lstm step"] = lstm_figures(options.rounds, options.threads)
+    for name, row in rows.items():
+        ours, theirs = row["aotc"], row["jax.jit"]
+        print(
+            f"{name:14} aotc {ours[0]:7.1f} / {ours[1]:7.1f} ms  "
+            f"jax.jit {theirs[0]:7.1f} / {theirs[1]:7.1f} ms  "
+            f"ratio {ours[0] / theirs[0]:.2f} / {ours[1] / theirs[1]:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

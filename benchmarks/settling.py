@@ -1,0 +1,32 @@
+"""Wait until a step of aotc has written its state.
+
+With several threads an entry returns as soon as its results are known; a training step
+then still computes its new state, for which the next call waits. A benchmark that rests
+between steps, or runs a peer, would not count that.
+"""
+
+ENTRY = '''
+
+@aotc.entry(state={state}.frozen)
+def settled(state):
+    """One element of every array of the state."""
+    leaves = aotc.pytree.flatten(state)[0]
+    return sum(np.reshape(leaf, -1)[0].astype("f32") for leaf in leaves)
+'''
+
+
+def with_settled(source, state):
+    """The text of a model with an entry that waits for the state of this name."""
+    return source + ENTRY.format(state=state)
+
+
+def settled(model, entry):
+    """`step(**inputs)`: call the entry and wait for the state; returns the loss."""
+    step, wait = model.entry(entry), model.entry("settled")
+
+    def run(**inputs):
+        loss = step(**inputs)
+        wait()
+        return float(loss)
+
+    return run
