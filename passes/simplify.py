@@ -10,52 +10,48 @@ Requires and ensures nothing; repeats until nothing changes.
 from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.control import control_of
-from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.functions import functions_of, is_private
 from aotc.dialects.graph import GraphOp, evaluate, has_effect, several
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import func, ir
-from aotc.passes.inline import drop_uncalled
+from aotc.passes.inline import drop_uncalled, reached_from
+from aotc.passes.prune import is_removable, prune
 
 # Constants beyond this many elements are left to be computed when the model runs.
 LARGEST_FOLD = 256
 
 
 def run(module: Any) -> bool:
-    """Simplify every function of the module."""
-    changed, functions = False, functions_of(module)
-    for function in functions.values():
+    """Simplify every function that a public one reaches, callers first."""
+    changed, done = False, set()
+    functions = functions_of(module)
+    rest = [name for name, function in functions.items() if not is_private(function)]
+    while rest:
+        name = rest.pop()
+        if name in done:
+            continue
+        done.add(name)
+        function = functions_of(module)[name]
         if not function.is_external:
-            while _sweep(function.entry_block, functions):
+            while _sweep(function.entry_block, functions_of(module)):
                 changed = True
+        rest += reached_from(function)
     return drop_uncalled(module) or changed
 
 
 def _sweep(block: Any, functions: dict[str, Any]) -> bool:
-    """One pass over the ops, and one backwards that removes unused ones."""
+    """One pass over the ops, and one backwards that removes what is unused."""
     changed = False
     for op in list(block.operations):
         if isinstance(op, GraphOp):
             changed |= _replace(op)
     for op in reversed(list(block.operations)):
-        if not _is_used(op) and _is_removable(op, functions):
+        if not _is_used(op) and is_removable(op, functions):
             op.operation.erase()
             changed = True
+        else:
+            changed |= prune(op, functions)
     return changed
-
-
-def _is_removable(op: Any, functions: dict[str, Any]) -> bool:
-    """Whether an op does nothing but compute its results."""
-    if isinstance(op, func.CallOp):
-        control = control_of(functions[callee_of(op)])
-        names = control.functions if control else (callee_of(op),)
-        return all(
-            _is_removable(inner, functions)
-            for name in names
-            if not functions[name].is_external
-            for inner in functions[name].entry_block.operations
-        )
-    return isinstance(op, func.ReturnOp) or not has_effect(op)
 
 
 def _is_used(op: Any) -> bool:

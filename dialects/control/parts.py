@@ -18,6 +18,10 @@ CONTROL = "graph.control"
 
 Call = Callable[[str, Values], Values]
 Types = list[Tensor]
+# a function, and some of its outputs → the inputs that they depend on
+Reads = Callable[[str, set[int]], set[int]]
+# a function, and which of its inputs and outputs to keep → one with only these
+Restrict = Callable[[str, list[int], list[int]], str]
 
 
 def invoke(control: Any, operands: Sequence[Any]) -> Values:

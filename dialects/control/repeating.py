@@ -12,6 +12,8 @@ from aotc.dialects.attributes import (
 from aotc.dialects.batching import all_spread
 from aotc.dialects.control.parts import (
     Call,
+    Reads,
+    Restrict,
     Types,
     active,
     float_positions,
@@ -165,6 +167,24 @@ class While:
         )
         carried = all_spread(b, operands[:count], batched[:count], size)
         return invoke(loop, [*carried, *operands[count:]])
+
+    def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
+        """The operands and results that stay, if only `wanted` results are used."""
+        condition, body = self.functions
+        while True:
+            read = reads(condition, {0}) | reads(body, wanted)
+            carried = {i for i in read if i < self.carries}
+            if carried <= wanted:
+                return read | wanted, wanted
+            wanted = wanted | carried
+
+    def restricted(
+        self, operands: list[int], results: list[int], restrict: Restrict
+    ) -> "While":
+        """The same loop with some operands and results only."""
+        condition, body = self.functions
+        names = restrict(condition, operands, [0]), restrict(body, operands, results)
+        return While(names, len(results), self.max_steps)
 
     def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
         """scf.while; the captures are values from outside."""

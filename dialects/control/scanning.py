@@ -16,6 +16,8 @@ from aotc.dialects.attributes import (
 from aotc.dialects.batching import all_spread
 from aotc.dialects.control.parts import (
     Call,
+    Reads,
+    Restrict,
     Types,
     active,
     float_positions,
@@ -210,6 +212,24 @@ class Scan:
         ]
         last, stacks = split(invoke(loop, [*first, *swapped, *captures]), self.carries)
         return [*last, *(swap_axes(b, stack) for stack in stacks)]
+
+    def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
+        """The operands and results that stay, if only `wanted` results are used."""
+        while True:
+            read = reads(self.functions[0], wanted)
+            carried = {i for i in read | wanted if i < self.carries}
+            if carried <= wanted:
+                return read | carried, wanted
+            wanted = wanted | carried
+
+    def restricted(
+        self, operands: list[int], results: list[int], restrict: Restrict
+    ) -> "Scan":
+        """The same loop with some operands and results only."""
+        carries = sum(i < self.carries for i in operands)
+        taken = sum(i < self.carries + self.scanned for i in operands)
+        body = restrict(self.functions[0], operands, results)
+        return Scan((body,), carries, taken - carries, self.length, self.reverse)
 
     def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
         """scf.for over slices, which writes the stacks; Note [loop buffers]."""

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from aotc.dialects.control.parts import (
     Call,
+    Reads,
+    Restrict,
     Types,
     active,
     invoke,
@@ -71,6 +73,18 @@ class Switch:
             reached = b.compare(index, b.full_like(index, number), direction="ge")
             chosen = select_each(b, reached, call(branch, rest), chosen)
         return chosen
+
+    def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
+        """The operands and results that stay, if only `wanted` results are used."""
+        read = set[int]().union(*(reads(name, wanted) for name in self.functions))
+        return {0} | {i + 1 for i in read}, wanted
+
+    def restricted(
+        self, operands: list[int], results: list[int], restrict: Restrict
+    ) -> "Switch":
+        """The same branches with some operands and results only."""
+        inputs = [i - 1 for i in operands[1:]]
+        return Switch(tuple(restrict(f, inputs, results) for f in self.functions))
 
     def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
         """A chain of scf.if, one for each branch but the last."""

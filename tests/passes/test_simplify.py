@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+import aotc
 import aotc.numpy as anp
+from aotc import control, debug
+from aotc.dialects.control import control_of
+from aotc.dialects.functions import functions_of, signature
 from aotc.frontends.tracing import emit
 
 
@@ -76,3 +80,105 @@ def test_is_idempotent(model):
     )
     assert mixed.run("simplify")
     assert not mixed.run("simplify")
+
+
+def sizes_of_control(module):
+    """How many values each control flow takes and returns, by its kind."""
+    found = {}
+    for function in functions_of(module).values():
+        flow = control_of(function)
+        if flow is not None:
+            inputs, outputs = signature(function)
+            found.setdefault(flow.kind, []).append((len(inputs), len(outputs)))
+    return found
+
+
+def test_a_scan_keeps_what_its_used_results_depend_on(model):
+    def function(x, y, z):
+        def step(carried, row):
+            total, count, unused = carried
+            stacked = row * 2.0, anp.sin(row), unused
+            return (total + row * y, count + 1.0, unused * z), stacked
+
+        start = anp.zeros(4), anp.zeros(()), anp.ones(4)
+        (total, _, _), stacks = control.scan(step, start, x)
+        return total, stacks[1]
+
+    small = model(function, "f32[3, 4]", "f32[4]", "f32[4]")
+    small.keeps_meaning_under("inline", "simplify")
+    assert sizes_of_control(small.module) == {"scan": [(3, 2)]}
+    assert not small.run("simplify")
+
+
+def test_a_while_loop_keeps_what_its_condition_reads(model):
+    def function(x):
+        def body(carried):
+            total, count, unused = carried
+            return total * 2.0, count + 1.0, anp.sin(unused)
+
+        start = x, anp.zeros(()), x
+        return control.while_loop(lambda c: c[1] < 3.0, body, start)[0]
+
+    small = model(function, "f32[4]")
+    small.keeps_meaning_under("inline", "simplify")
+    assert sizes_of_control(small.module) == {"while": [(2, 2)]}
+
+
+def test_a_branch_computes_only_what_is_used(model):
+    def function(x, y):
+        flag = anp.sum(x) > 1.0
+        found = control.cond(flag, lambda: (x, anp.sin(y)), lambda: (-x, y))
+        return found[0]
+
+    small = model(function, "f32[4]", "f32[5]")
+    small.keeps_meaning_under("inline", "simplify")
+    assert sizes_of_control(small.module) == {"switch": [(2, 1)]}
+
+
+def test_loops_within_loops_lose_what_the_outer_one_lost(model):
+    def function(x):
+        def inner(carried, v):
+            return (carried[0] + v, carried[1] * v), anp.sin(v)
+
+        def outer(carried, row):
+            (total, _), sines = control.scan(inner, (anp.zeros(()), carried[1]), row)
+            return (carried[0] + total, carried[1]), anp.sum(sines)
+
+        return control.scan(outer, (anp.zeros(()), anp.ones(())), x)[0][0]
+
+    small = model(function, "f32[3, 4]")
+    small.keeps_meaning_under("inline", "simplify")
+    # the inner loop's operands: its start and the row
+    assert sorted(sizes_of_control(small.module)["scan"]) == [(2, 1), (2, 1)]
+
+
+def test_the_gradient_of_a_loop_saves_only_what_it_reads(model):
+    def linear(x):
+        return control.scan(lambda c, row: (c + 2.0 * row, c), anp.zeros(4), x)[0].sum()
+
+    def curved(x):
+        step = lambda c, row: (anp.sin(c) + row, c * 2.0)  # noqa: E731
+        return control.scan(step, anp.zeros(4), x)[0].sum()
+
+    found = []
+    for function in (linear, curved):
+        graded = model(aotc.grad(function), "f32[3, 4]")
+        graded.run("autodiff", "inline")
+        graded.keeps_meaning_under("simplify", "cse", "simplify")
+        found.append(sizes_of_control(graded.module)["scan"])
+    # backward alone; or forward, which returns what each step began with, and backward
+    assert [len(each) for each in found] == [1, 2]
+
+
+def test_effects_in_loops_stay(model):
+    def function(x):
+        def step(carried, row):
+            debug.check(anp.sum(row) > 0.0, "positive rows")
+            return carried + row, row
+
+        return control.scan(step, anp.zeros(4), x)[1]
+
+    small = model(function, "f32[3, 4]")
+    small.run("inline", "simplify")
+    assert "graph.assert" in str(small.module)
+    assert sizes_of_control(small.module) == {"scan": [(1, 1)]}

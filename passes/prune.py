@@ -1,0 +1,103 @@
+"""Drop what control flow computes and nobody uses, and takes and nobody reads.
+
+    %h, %ys = call @rnn.scan(%h0, %xs, %w)
+    return %h
+    →
+    %h = call @rnn.scan_1(%h0, %xs, %w)     (its body returns no element of %ys)
+
+A part of `simplify`. The gradient of a loop leaves many of these: what the loop stacked
+for the loss, beside what the backward loop reads.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.control import control_of, invoke
+from aotc.dialects.functions import before, callee_of, define, find, signature
+from aotc.dialects.graph import has_effect
+from aotc.mlir import func
+from aotc.passes.inline import clone_body
+
+Functions = dict[str, Any]
+
+
+def prune(op: Any, functions: Functions) -> bool:
+    """Replace a call of control flow by one of less, if there is less to it."""
+    if not isinstance(op, func.CallOp):
+        return False
+    control = control_of(functions[callee_of(op)])
+    wanted = {i for i, value in enumerate(op.results) if list(value.uses)}
+    if control is None or not wanted:
+        return False
+    if any(functions[name].is_external for name in control.functions):
+        return False
+    operands, results = map(sorted, control.needs(wanted, _reader(functions)))
+    if len(results) == len(op.results) and len(operands) == len(op.operands):
+        return False
+    with before(op):
+        smaller = control.restricted(operands, results, _restricted)
+        found = invoke(smaller, [op.operands[i] for i in operands])
+    for position, value in zip(results, found, strict=True):
+        op.results[position].replace_all_uses_with(value)
+    op.operation.erase()
+    return True
+
+
+def is_removable(op: Any, functions: Functions) -> bool:
+    """Whether an op does nothing but compute its results."""
+    if isinstance(op, func.CallOp):
+        control = control_of(functions[callee_of(op)])
+        names = control.functions if control else (callee_of(op),)
+        return all(
+            is_removable(inner, functions)
+            for name in names
+            if not functions[name].is_external
+            for inner in functions[name].entry_block.operations
+        )
+    return isinstance(op, func.ReturnOp) or not has_effect(op)
+
+
+def _reader(functions: Functions) -> Callable[[str, set[int]], set[int]]:
+    """Of a function: the inputs that some outputs, and its effects, depend on."""
+
+    def reads(name: str, outputs: set[int]) -> set[int]:
+        function = functions[name]
+        if function.is_external:
+            return set(range(len(function.type.inputs)))
+        *ops, end = function.entry_block.operations
+        live = {end.operands[i] for i in outputs}
+        for op in reversed(ops):
+            live.update(read_by(op, {i for i, x in enumerate(op.results) if x in live}))
+        arguments = enumerate(function.entry_block.arguments)
+        return {number for number, value in arguments if value in live}
+
+    def read_by(op: Any, wanted: set[int]) -> Sequence[Any]:
+        if not wanted and is_removable(op, functions):
+            return []
+        if isinstance(op, func.CallOp) and wanted:
+            control = control_of(functions[callee_of(op)])
+            if control is not None:
+                operands, _ = control.needs(wanted, reads)
+                return [op.operands[i] for i in operands]
+        return list(op.operands)
+
+    return reads
+
+
+def _restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str:
+    """A copy of a function with these inputs and outputs; it reads no other input."""
+    function = find(name)
+    kinds, _ = signature(function)
+
+    def body(values: list[Any]) -> list[Any]:
+        given = dict(zip(inputs, values, strict=True))
+        # the ops that read the rest are not used, and go with their operands
+        arguments = [
+            given[i] if i in given else Builder().full(kind, 0)
+            for i, kind in enumerate(kinds)
+        ]
+        results = clone_body(function.entry_block, arguments)
+        return [results[i] for i in outputs]
+
+    return define(name, [kinds[i] for i in inputs], body)
