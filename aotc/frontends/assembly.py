@@ -107,7 +107,7 @@ class Argument:
 
 
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
-    with context(), pinned(declared.function):
+    with context(), pinned(declared.place):
         sources = parameter_sources(declared)
         contracts = _contracts(declared, sources.values())
         sizes = {

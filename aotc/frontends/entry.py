@@ -17,7 +17,7 @@ from aotc.frontends.archives import load_arrays
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
 from aotc.frontends.dims import Dim, DimTerm
-from aotc.frontends.places import fail
+from aotc.frontends.places import Place, fail
 from aotc.pytree import flatten, leaf_names
 
 # ---- inputs of each call ------------------------------------------------------------
@@ -62,13 +62,20 @@ def _checked_size(size: Any) -> int | DimTerm:
 
 
 class Stored:
-    """A pytree of arrays that is stored in the bundle."""
+    """A pytree of arrays that is stored in the bundle.
 
-    def __init__(self, tree: Any) -> None:
+    Args:
+        tree: its leaves are arrays.
+        copy: keep the values of now. Without, arrays that nobody will change are taken
+            over as they are: what is mapped from a file stays there.
+    """
+
+    def __init__(self, tree: Any, *, copy: bool = True) -> None:
         leaves, self.structure = flatten(tree)
         names = leaf_names(self.structure)
         self.arrays = [
-            _stored_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)
+            _stored_array(leaf, name, copy)
+            for leaf, name in zip(leaves, names, strict=True)
         ]
         if not self.arrays:
             fail("empty-tree", f"{type(self).__name__} holds no arrays")
@@ -112,7 +119,7 @@ class Frozen:
     state: State
 
 
-def _stored_array(leaf: Any, name: str) -> np.ndarray[Any, Any]:
+def _stored_array(leaf: Any, name: str, copy: bool) -> np.ndarray[Any, Any]:
     if isinstance(leaf, Array):
         leaf = leaf.__array__()
     try:
@@ -122,7 +129,7 @@ def _stored_array(leaf: Any, name: str) -> np.ndarray[Any, Any]:
             "not-an-array",
             f"expected arrays as leaves; '{name}' is {type(leaf).__name__}",
         )
-    return np.array(array, order="C")  # the user's own may change later
+    return np.array(array, order="C", copy=copy or None)
 
 
 # ---- entries ------------------------------------------------------------------------
@@ -133,10 +140,22 @@ class EntryFunction:
     """A function of model.py that is to be compiled.
 
     Calling it runs the Python function itself: inside another entry it is traced along.
+
+    Args:
+        function: whose name is the entry's.
+        sources: what its parameters are.
+        declared: the line it is declared at, if that is not where it is defined.
     """
 
     function: Callable[..., Any]
     sources: Mapping[str, Any]
+    declared: Place | None = None
+
+    @property
+    def place(self) -> Place:
+        """The line that errors about the entry as a whole name."""
+        code = self.function.__code__
+        return self.declared or (code.co_filename, code.co_firstlineno)
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ walking the Python stack past aotc's own frames.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,9 +16,11 @@ from typing import Any, NoReturn
 from aotc.errors import InputError
 from aotc.mlir import ir
 
+Place = tuple[str, int]  # file and line
+
 _scopes: ContextVar[tuple[str, ...]] = ContextVar("aotc_scopes", default=())
 _root: ContextVar[Path | None] = ContextVar("aotc_source_root", default=None)
-_pinned: ContextVar[tuple[str, int] | None] = ContextVar("aotc_pinned", default=None)
+_pinned: ContextVar[Place | None] = ContextVar("aotc_pinned", default=None)
 
 
 @contextmanager
@@ -42,14 +44,14 @@ def source_root(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def pinned(function: Callable[..., Any] | None) -> Iterator[None]:
-    """Within this block, everything happens where `function` is defined.
+def pinned(place: Place | None) -> Iterator[None]:
+    """Within this block, everything happens at one line.
 
-    For what concerns an entry as a whole, while no line of it is being executed. With
-    None, the stack is looked at again.
+    For what concerns an entry as a whole, while no line of it is being executed, and
+    for models of other frameworks, which were written at lines that no longer run.
+    With None, the stack is looked at again.
     """
-    code = getattr(function, "__code__", None)
-    token = _pinned.set((code.co_filename, code.co_firstlineno) if code else None)
+    token = _pinned.set(place)
     try:
         yield
     finally:
@@ -58,7 +60,7 @@ def pinned(function: Callable[..., Any] | None) -> Iterator[None]:
 
 def location() -> Any:
     """The user's line that is being executed, as an MLIR location."""
-    place = _place()
+    place = user_place()
     if place is None:
         return ir.Location.unknown()
     at = ir.Location.file(relative(place[0]), place[1], 0)
@@ -68,7 +70,7 @@ def location() -> Any:
 
 def user_line() -> str | None:
     """`file:line (layer/path)` that is being executed, for messages."""
-    place = _place()
+    place = user_place()
     if place is None:
         return None
     path = "/".join(_scopes.get())
@@ -89,7 +91,7 @@ def fail(code: str, message: str, hint: str | None = None) -> NoReturn:
     raise InputError(code, message, where=user_line(), hint=hint)
 
 
-def _place() -> tuple[str, int] | None:
+def user_place() -> Place | None:
     """The innermost line of the model, or of any code that is not aotc's."""
     if _pinned.get() is not None:
         return _pinned.get()

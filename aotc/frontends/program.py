@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,3 +91,10 @@ class Program:
     def entry(self, name: str) -> Entry:
         """The entry called `name`."""
         return next(entry for entry in self.entries if entry.name == name)
+
+
+def source_of(path: Path, frontend: str) -> dict[str, Any]:
+    """What the manifest says of the file that a program is made of."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"kind": frontend, "file": path.name, "sha256": digest}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,9 @@ from types import ModuleType
 from aotc.errors import InputError
 from aotc.frontends.assembly import trace
 from aotc.frontends.entry import EntryFunction, Stored
+from aotc.frontends.imported import Imported
 from aotc.frontends.places import source_root
-from aotc.frontends.program import Program
+from aotc.frontends.program import Program, source_of
 from aotc.frontends.user_errors import user_errors
 
 __all__ = ["load", "names_in", "run_file", "trace"]
@@ -29,11 +29,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     with source_root(path.parent), _importable(path.resolve().parent):
         module = run_file(path)
         program = trace(_selected(path, _declared(module), entries), names_in(module))
-    program.source = {
-        "kind": "python",
-        "file": path.name,
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-    }
+    program.source = source_of(path, "python")
     return program
 
 
@@ -75,7 +71,9 @@ def _importable(folder: Path) -> Iterator[None]:
 def _declared(module: ModuleType) -> dict[str, EntryFunction]:
     """The entries in the module's namespace, by name."""
     declared: dict[str, EntryFunction] = {}
-    for value in vars(module).values():
+    for name, value in vars(module).items():
+        if isinstance(value, Imported):
+            value = value.entry(name)
         if not isinstance(value, EntryFunction):
             continue
         if declared.setdefault(value.name, value) is not value:
@@ -107,4 +105,9 @@ def _selected(
 
 def names_in(module: ModuleType) -> dict[int, str]:
     """The module's own names of its Weights and States, by identity."""
-    return {id(v): name for name, v in vars(module).items() if isinstance(v, Stored)}
+    found: dict[int, str] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Imported):
+            found |= value.names(name)
+    own = {id(v): name for name, v in vars(module).items() if isinstance(v, Stored)}
+    return found | own

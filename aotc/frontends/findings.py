@@ -1,0 +1,71 @@
+"""What an importer cannot take over from a model, all of it before anything is traced.
+
+Every importer has a function `unsupported(graph) -> list[Finding]`; all that it finds
+is one error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aotc.errors import InputError
+
+_PLACES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An op of the source, in all the places where it stands in the way.
+
+    Args:
+        op: its name in the source's own words.
+        reason: why it is not taken.
+        places: the user's lines or names of nodes, one for each use.
+        help: what to do instead.
+    """
+
+    op: str
+    reason: str
+    places: tuple[str, ...]
+    help: str = ""
+
+    @property
+    def count(self) -> int:
+        """How often it is used."""
+        return len(self.places)
+
+    def __str__(self) -> str:
+        shown = list(dict.fromkeys(self.places))
+        more = ["…"] if len(shown) > _PLACES_SHOWN else []
+        where = ", ".join(shown[:_PLACES_SHOWN] + more)
+        return f"{self.op} ({self.count}×): {self.reason}; at {where}"
+
+
+def collected(uses: Iterable[tuple[str, str, str, str]]) -> list[Finding]:
+    """Findings of (op, reason, place, help), in the order of their first use."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for op, reason, place, advice in uses:
+        places.setdefault((op, reason, advice), []).append(place)
+    return [
+        Finding(op, reason, tuple(found), advice)
+        for (op, reason, advice), found in places.items()
+    ]
+
+
+def require_none(findings: Sequence[Finding]) -> None:
+    """Refuse a model with all that is unsupported in it.
+
+    Raises:
+        InputError: there are findings; `unsupported-ops`.
+    """
+    if not findings:
+        return
+    kinds = len(findings)
+    advice = dict.fromkeys(finding.help for finding in findings if finding.help)
+    raise InputError(
+        "unsupported-ops",
+        f"the model has {kinds} kind{'s' * (kinds > 1)} of op that cannot be imported:"
+        + "".join(f"\n  {finding}" for finding in findings),
+        hint="; ".join(advice) or None,
+    )
