@@ -32,10 +32,16 @@ from aotc.dialects.control.parts import (
 )
 from aotc.dialects.functions import Values, call, define, types_of
 from aotc.dialects.lowering import foreign
-from aotc.dialects.lowering.stacks import Stack
+from aotc.dialects.lowering.stacks import Stacks
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
 from aotc.dialects.types import Size, evaluate_size
-from aotc.mlir import arith, ir, scf
+from aotc.mlir import arith, func, ir, scf
+
+# Steps in one turn of a loop whose body is small: has so many ops, and no other loop. A
+# turn costs some 10 µs beside its kernels, and twice as much with several threads; four
+# steps take most of that away. IREE compiles their kernels once.
+UNROLLED = 4
+SMALL = 64
 
 
 @dataclass(frozen=True)
@@ -235,25 +241,48 @@ class Scan:
         """scf.for over slices, which writes the stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
         _, xs, _ = self._split(types_of(op.operands))
-        stacks = types_of(op.results)[self.carries :]
-        count = low.size(self.length)
-        built = [Stack(low, kind) for kind in stacks]
-        start = [foreign.apart(x) for x in carried]  # Note [what loops start from]
-        loop = scf.ForOp(low.index(0), count, low.index(1), start)
-        with ir.InsertionPoint(loop.body):
-            place = loop.induction_variable
-            if self.reverse:
-                place = arith.subi(low.size(self.length - 1), place)
-            now = list(loop.inner_iter_args)
+        stacks = Stacks(low, types_of(op.results)[self.carries :])
+
+        def step(place: Any, values: Values) -> list[Values]:
             each = [
                 low.element(x, kind, place) for x, kind in zip(whole, xs, strict=True)
             ]
-            found = inline(self.functions[0], [*now, *each, *captures])
-            new, stacked = split(found, self.carries)
-            for stack, part in zip(built, stacked, strict=True):
-                stack.write(part, place)
-            scf.YieldOp(new)
-        return [*loop.results, *(stack.end() for stack in built)]
+            found = inline(self.functions[0], [*values, *each, *captures])
+            return split(found, self.carries)
+
+        values = [foreign.apart(x) for x in carried]  # Note [what loops start from]
+        for start, end, steps in self._loops(low):
+            loop = scf.ForOp(low.index(start), end, low.index(steps), values)
+            with ir.InsertionPoint(loop.body):
+                values, places, written = list(loop.inner_iter_args), [], []
+                for number in range(steps):
+                    places.append(self._place(low, loop.induction_variable, number))
+                    values, stacked = step(places[-1], values)
+                    written.append(stacked)
+                stacks.write(places, written)
+                scf.YieldOp(values)
+            values = list(loop.results)
+        return [*values, *stacks.end()]
+
+    def _loops(self, low: Any) -> list[tuple[int, Any, int]]:
+        """Start, end and step of the loops, whose bodies are as many steps."""
+        if not isinstance(self.length, int):
+            return [(0, low.size(self.length), 1)]
+        steps = max(1, min(self.length, UNROLLED if self._is_small() else 1))
+        whole = self.length // steps * steps
+        loops = [(0, low.index(whole), steps)]
+        if whole < self.length:
+            loops.append((whole, low.index(self.length), 1))
+        return loops
+
+    def _is_small(self) -> bool:
+        ops = functions.find(self.functions[0]).entry_block.operations
+        return len(ops) <= SMALL and not any(isinstance(x, func.CallOp) for x in ops)
+
+    def _place(self, low: Any, first: Any, number: int) -> Any:
+        """The index of the step that comes `number` after `first`."""
+        place = arith.addi(first, low.index(number)) if number else first
+        return arith.subi(low.size(self.length - 1), place) if self.reverse else place
 
     def facts(self) -> dict[str, Any]:
         """How the arguments are divided, how long it is and in which direction."""

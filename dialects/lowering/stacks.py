@@ -1,13 +1,14 @@
-"""Stacks: what the steps of a loop write, element by element, into one buffer.
+"""Stacks: what the steps of a loop write, element by element, into buffers.
 
 Note [loop buffers]: IREE 3.13 clones a tensor that a loop carries whenever a step
 writes a part of it: 16 MB for each of 1,000 steps are 6 s. A stack is a mutable global
-of the module instead, which is written in place (0.05 s). The functions around it must
+of the module instead, which is written in place (0.03 s). The functions around it must
 stay calls: inlined, the load after a loop is moved above the stores in it, and gives
 the elements of the call before. The buffer is new for every loop and given away at its
 end, so earlier results keep theirs; but one module serves one call at a time.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotc.dialects.functions import current_module
@@ -16,13 +17,40 @@ from aotc.dialects.types import Tensor, lowered_type
 from aotc.mlir import ir, tensor
 
 
-class Stack:
-    """The lowered elements along the leading axis of a tensor of type `whole`.
+class Stacks:
+    """The lowered elements along the leading axis of tensors of types `wholes`.
 
     There is room for all of them from here on.
     """
 
+    def __init__(self, low: Any, wholes: Sequence[Tensor]) -> None:
+        self._all = [_Stack(low, whole) for whole in wholes]
+
+    def write(self, places: Sequence[Any], steps: Sequence[Sequence[Any]]) -> None:
+        """Store lowered elements, for each step one of every stack, at its place.
+
+        All in one call, which the device is given at once.
+        """
+        operands = list(places)
+        body: list[str] = []
+        for stack, elements in zip(self._all, zip(*steps, strict=True), strict=True):
+            if not stack.is_empty:
+                first = len(operands)
+                operands += elements
+                body += stack.written(first, operands[first:])
+        if body:
+            foreign.call("write", operands, [], [*body, "return"], inlined=False)
+
+    def end(self) -> list[Any]:
+        """All elements; the stacks let go of them."""
+        return [stack.end() for stack in self._all]
+
+
+class _Stack:
+    """One of them: a global, and the text of functions that use it."""
+
     def __init__(self, low: Any, whole: Tensor) -> None:
+        self.is_empty = 0 in whole.shape
         self._low = low
         self._whole = whole
         self._rest = whole.with_shape(whole.shape[1:])
@@ -31,9 +59,8 @@ class Stack:
         self._type = ir.RankedTensorType.get(
             [dynamic, *inner.shape], inner.element_type
         )
-        self._is_empty = 0 in whole.shape
         self._name = foreign.unique_global(current_module(), "stack")
-        if not self._is_empty:
+        if not self.is_empty:
             self._begin()
 
     def _begin(self) -> None:
@@ -44,40 +71,35 @@ class Stack:
         held = f'util.global private mutable @"{self._name}" : {self._type}'
         self._call("begin", sizes, [], body, held)
 
-    def write(self, element: Any, index: Any) -> None:
-        """Store the lowered `element` at `index`."""
-        if self._is_empty:
-            return
-        lines, _ = foreign.sizes("%0", element.type)
-        given = element.type
-        lengths = [
-            f"%size{axis}"
-            if given.is_dynamic_dim(axis)
-            else str(given.get_dim_size(axis))
-            for axis in range(given.rank)
-        ]
-        offsets, steps = ["%1"] + ["0"] * given.rank, ["1"] * (given.rank + 1)
-        place = " ".join(f"[{', '.join(p)}]" for p in (offsets, ["1", *lengths], steps))
-        body = [
-            *lines,
-            self._load(),
-            f"%new = tensor.insert_slice %0 into %held{place} "
-            f": {given} into {self._type}",
-            self._store("%new"),
-            "return",
-        ]
-        self._call("write", [element, index], [], body)
+    def written(self, first: int, elements: Sequence[Any]) -> Iterator[str]:
+        """Lines that store the arguments from `first` on at the places %0, %1, …."""
+        held = f"%{self._name}"
+        yield self._load(held)
+        for step, element in enumerate(elements):
+            value, kind = f"%{first + step}", element.type
+            new = f"%{self._name}_{step}"
+            lines, sizes = _sizes(value, kind, new)
+            yield from lines
+            offsets, ones = [f"%{step}"] + ["0"] * kind.rank, ["1"] * (kind.rank + 1)
+            parts = (offsets, ["1", *sizes], ones)
+            place = " ".join(f"[{', '.join(part)}]" for part in parts)
+            yield (
+                f"{new} = tensor.insert_slice {value} into {held}{place} "
+                f": {kind} into {self._type}"
+            )
+            held = new
+        yield self._store(held)
 
     def end(self) -> Any:
-        """All elements; the stack lets go of them."""
-        if self._is_empty:
+        """All elements."""
+        if self.is_empty:
             return self._low.empty(self._whole)
         axes = range(self._rest.rank)
         dynamic = [a for a in axes if self._type.is_dynamic_dim(a + 1)]
         none = ", ".join(["%none"] * (1 + len(dynamic)))
         zero = "%none = arith.constant 0 : index"
         body = [
-            self._load(),
+            self._load("%held"),
             zero,
             *self._emptied(none),
             f"return %held : {self._type}",
@@ -96,8 +118,21 @@ class Stack:
         empty = f"%empty = flow.tensor.empty : {self._type}{{{sizes}}}"
         return [empty, self._store("%empty")]
 
-    def _load(self) -> str:
-        return f'%held = util.global.load @"{self._name}" : {self._type}'
+    def _load(self, name: str) -> str:
+        return f'{name} = util.global.load @"{self._name}" : {self._type}'
 
     def _store(self, value: str) -> str:
         return f'util.global.store {value}, @"{self._name}" : {self._type}'
+
+
+def _sizes(value: str, kind: Any, prefix: str) -> tuple[list[str], list[str]]:
+    """Lines that read the dynamic sizes of `value`, and all sizes as text."""
+    lines, sizes = [], [str(size) for size in kind.shape]
+    for axis in range(kind.rank):
+        if kind.is_dynamic_dim(axis):
+            sizes[axis] = f"{prefix}_size{axis}"
+            lines += [
+                f"{prefix}_axis{axis} = arith.constant {axis} : index",
+                f"{sizes[axis]} = tensor.dim {value}, {prefix}_axis{axis} : {kind}",
+            ]
+    return lines, sizes

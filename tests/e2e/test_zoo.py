@@ -45,6 +45,8 @@ def inputs(name, rng):
         return {"x": rng.normal(size=3)}
     if name == "scan_gradient":
         return {"xs": rng.normal(size=(6, 4, 8)).astype("f4")}
+    if name == "scans":
+        return {"x": rng.normal(size=(9, 3)).astype("f4")}
     if name == "sums":
         x, b = rng.normal(size=(3, 5, 4)), rng.normal(size=4)
         return {"x": x.astype("f4"), "b": b.astype("f4")}
@@ -80,13 +82,13 @@ def test_a_pure_entry_equals_the_reference(model, program, name):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["scan_gradient", "branches"])
-def test_control_flow_follows_the_reference_call_by_call(model, program, name):
+def test_control_flow_follows_the_reference_call_by_call(model, program):
     # Results of earlier calls stay as they were: loops write into their own buffers.
     rng, stored = np.random.default_rng(3), dict(program.parameters)
-    calls = [inputs(name, rng) for _ in range(4)]
-    found = [flatten(model.entry(name)(**values))[0] for values in calls]
-    for values, got in zip(calls, found, strict=True):
+    names = ["scan_gradient", "branches", "scans"] * 4
+    calls = [(name, inputs(name, rng)) for name in names]
+    found = [flatten(model.entry(name)(**values))[0] for name, values in calls]
+    for (name, values), got in zip(calls, found, strict=True):
         for a, b in zip(got, expected(program, name, values, stored), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 

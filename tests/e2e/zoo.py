@@ -185,6 +185,27 @@ def scan_gradient(recurrent, xs):
     return aotc.value_and_grad(states, has_aux=True)(recurrent)
 
 
+@aotc.entry(x=aotc.Spec((9, 3)))
+def scans(x):
+    """Scans both ways, of as many steps as a turn of the loop has, fewer and more."""
+
+    def scanned(rows, reverse):
+        def step(carried, row):
+            total, count = carried
+            total = np.tanh(total + row)
+            return (total, count + 1.0), (total, np.sum(row) * count)
+
+        start = np.zeros(3), np.zeros(())
+        return control.scan(step, start, rows, reverse=reverse)
+
+    def loss(x):
+        _, (totals, products) = scanned(x, True)
+        return np.sum(totals[2:7] ** 2.0) + np.sum(np.sin(products))
+
+    found = [scanned(x[:n], n % 4 == 2) for n in (1, 4, 6)]
+    return found, scanned(x, False), aotc.grad(loss)(x)
+
+
 def doubled(x, max_steps=None):
     """As often as needed: a number of steps that the values decide."""
     return control.while_loop(
