@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from aotc import frontends, options, packager
+from aotc import budget, frontends, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.certificate import Certificate, certify
@@ -39,7 +39,10 @@ class Stage:
 
 STAGES = (
     Stage("graph"),
-    Stage("optimized", ("autodiff", "inline", "simplify", "cse", "simplify")),
+    Stage(
+        "optimized",
+        ("autodiff", "inline", "simplify", "cse", "simplify", "relax-order"),
+    ),
     Stage(
         "linalg",
         (
@@ -48,6 +51,7 @@ STAGES = (
             "cse",
             "lower-to-linalg",
             "cse",
+            "advance-updates",
             "update-in-place",
         ),
     ),
@@ -82,6 +86,7 @@ class BuildReport:
         passes: what each pass did.
         variants: the compiled targets.
         certificates: of the gradients, if they were asked for.
+        fits: what was done for a budget of memory.
         signer: id of the key that signed, or None.
         channel: development, release or unsigned.
     """
@@ -92,6 +97,7 @@ class BuildReport:
     passes: list[PassRecord] = field(default_factory=list)
     variants: list[Compiled] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
+    fits: list[budget.Fit] = field(default_factory=list)
     signer: str | None = None
     channel: str | None = None
 
@@ -107,6 +113,7 @@ class BuildReport:
             "passes": [record.to_json() for record in self.passes],
             "variants": [_variant_json(variant) for variant in self.variants],
             "gradient_certificates": [each.to_json() for each in self.certificates],
+            "memory_fits": [each.to_json() for each in self.fits],
         }
 
     def to_text(self) -> str:
@@ -119,7 +126,7 @@ class BuildReport:
             f"  {variant.seconds:6.1f} s"
             for variant in self.variants
         ]
-        lines += [str(certificate) for certificate in self.certificates]
+        lines += [str(each) for each in (*self.certificates, *self.fits)]
         if self.bundle:
             lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
         if self.channel == "unsigned":
@@ -177,6 +184,7 @@ def build(
     stop_after: str | None = None,
     readable: bool = False,
     certify_gradients: bool = False,
+    peak_memory: int | None = None,
     reporter: Reporter | None = None,
 ) -> BuildReport:
     """Compile a model for `targets` and write its bundle into the folder `output`.
@@ -197,6 +205,8 @@ def build(
         readable: give that IR in the form for people, if it is the graph's.
         certify_gradients: check every derivative on compiled code, and put the figures
             into the manifest; see `aotc.certificate`.
+        peak_memory: bytes that a call of any entry may take at most; what does not fit
+            is made to by computing values again; see `aotc.budget`.
         reporter: is told of each stage.
 
     Raises:
@@ -208,7 +218,12 @@ def build(
     targets = tuple(targets) or (Target.parse("cpu"),)
     name, version = name or default_name(path), version or "1.0.0"
     run = _Run(
-        BuildReport(), reporter or _Silent(), targets, _dump_folder(dump), readable
+        BuildReport(),
+        reporter or _Silent(),
+        targets,
+        _dump_folder(dump),
+        readable,
+        peak_memory,
     )
     require_compiler()
     packs = stop_after in (None, "bundle")
@@ -234,6 +249,7 @@ class _Run:
     targets: tuple[Target, ...]
     dump: Path | None
     readable: bool
+    peak_memory: int | None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -258,15 +274,23 @@ class _Run:
                 require_supported(program.module, self.targets)
             if stage.passes:
                 with self.stage(stage.name):
-                    folder = self.dump / f"{stage.name}-passes" if self.dump else None
-                    self.report.passes += run_passes(
-                        program.module, stage.passes, dump=folder
-                    )
+                    self._run_passes(stage, program)
                     self._dump_ir(stage.name, program)
             if stage.name == stop and stage.name in ("graph", "optimized", "linalg"):
                 self.report.ir = ir_text(program.module, self.readable)
                 return None
         return program
+
+    def _run_passes(self, stage: Stage, program: Program) -> None:
+        folder = self.dump / f"{stage.name}-passes" if self.dump else None
+        first: tuple[str, ...] = stage.passes
+        rest: tuple[str, ...] = ()
+        if self.peak_memory is not None and stage.passes[-1] == "update-in-place":
+            first, rest = stage.passes[:-1], ("cse", "update-in-place")
+        self.report.passes += run_passes(program.module, first, dump=folder)
+        if self.peak_memory is not None and rest:
+            self.report.fits = budget.fit(program, self.targets, self.peak_memory)
+            self.report.passes += run_passes(program.module, rest, dump=folder)
 
     def pack(
         self,

@@ -10,7 +10,7 @@ import click
 
 from aotc.cli import output
 from aotc.cli.progress import reporter
-from aotc.cli.verb import OutputFile, format_option, verb
+from aotc.cli.verb import MemorySize, OutputFile, format_option, verb
 from aotc.target import TARGETS, Target
 
 
@@ -28,6 +28,7 @@ def _complete_target(
     "aotc build model.py --dump ir --verbose",
     "aotc build model.py --stop-after graph --readable",
     "aotc build model.py --certify-gradients",
+    "aotc build model.py --peak-memory 512MB",
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
 @click.option(
@@ -74,6 +75,12 @@ def _complete_target(
     "--certify-gradients",
     is_flag=True,
     help="Check every gradient on compiled code first; the figures go into the bundle.",
+)
+@click.option(
+    "--peak-memory",
+    type=MemorySize(),
+    metavar="SIZE",
+    help="What a call may take at most, such as 512MB: values are computed again.",
 )
 @click.option(
     "--report",

@@ -4,18 +4,19 @@ See `CustomVjp`, `CustomJvp` and `Checkpoint` in transform.py. Each class here h
 rules of a call: `jvp`, `vjp` and `batch`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.batching import all_spread
 from aotc.dialects.functions import Values, call
-from aotc.dialects.graph import NOT_DIFFERENTIABLE
+from aotc.dialects.graph import LOW, NOT_DIFFERENTIABLE
 from aotc.dialects.transform import (
     Batch,
     Checkpoint,
+    CheckpointProducts,
     CustomJvp,
     CustomVjp,
     Jvp,
@@ -25,6 +26,7 @@ from aotc.dialects.transform import (
     derive,
 )
 from aotc.dialects.types import Size, Tensor
+from aotc.mlir import func
 
 
 def rules_of(function: Any) -> Any:
@@ -143,15 +145,96 @@ class CheckpointRules(_Annotated):
 
     @staticmethod
     def vjp(b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
-        """That of its body, on inputs behind a barrier, so that nothing is shared."""
+        """That of its body, on inputs that wait for a cotangent: nothing is shared."""
         given = [dy for dy in dys if dy is not None]
-        inputs = [b.barrier(value) for value in op.operands]
+        inputs = [b.after(value, given[0]) for value in op.operands]
         derivative = derive(Vjp(functions.callee_of(op), tuple(wanted)))
         return call(derivative, [*inputs, *given])[len(op.results) :]
+
+
+class CheckpointProductsRules(CheckpointRules):
+    """Of a function that keeps its products."""
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+        """`saving` in the place of the call; the derivative of `given`."""
+        custom, count = _custom(op), len(op.results)
+        with functions.before(op):
+            results = call(custom.saving, list(op.operands))
+        for old, new in zip(op.results, results, strict=False):
+            old.replace_all_uses_with(new)
+        given = [dy for dy in dys if dy is not None]
+        read = [*op.operands, *results[count:]]
+        derivative = derive(Vjp(custom.given, tuple(wanted)))
+        late = [b.after(value, given[0]) for value in read]
+        return call(derivative, [*late, *given])[count:]
+
+
+def keeping_products(function: Any) -> CheckpointProducts:
+    """The annotation of a function that has a body, with the functions it names."""
+    name, (inputs, _) = functions.name_of(function), functions.signature(function)
+    products = [op.results[0] for op in function.entry_block.operations if _is_dear(op)]
+    kinds = [Tensor.of(value) for value in products]
+
+    def saving(arguments: Values) -> Values:
+        values = _copied(function, arguments, lambda _, y: y)
+        return [*values.results, *(values.known[y] for y in products)]
+
+    known = {kind: _known(kind) for kind in kinds}
+
+    def given(arguments: Values) -> Values:
+        saved = dict(zip(products, arguments[len(inputs) :], strict=True))
+
+        def kept(old: Any, new: Any) -> Any:
+            pair = [new, saved.get(old)]
+            return call(known[Tensor.of(old)], pair)[0] if old in saved else new
+
+        return _copied(function, arguments, kept).results
+
+    return CheckpointProducts(
+        functions.define(f"{name}.saving", inputs, saving),
+        functions.define(f"{name}.given", [*inputs, *kinds], given),
+    )
+
+
+def _known(kind: Tensor) -> str:
+    """A function of x and what that is known to be; it has the slope of x."""
+    name = functions.define("known", [kind, kind], lambda pair: pair[1:])
+    rule = functions.define("known_slope", [kind] * 4, lambda values: values[1:3])
+    annotate(functions.find(name), CustomJvp(rule))
+    return name
+
+
+def _is_dear(op: Any) -> bool:
+    is_product = getattr(op, "precision", None) == LOW
+    return is_product and dtypes.is_float(Tensor.of(op.results[0]).dtype)
+
+
+class _Copy(NamedTuple):
+    results: Values
+    known: dict[Any, Any]
+
+
+def _copied(
+    function: Any, arguments: Values, replaced: Callable[[Any, Any], Any]
+) -> _Copy:
+    """The ops of a function at the insertion point, with other values for some."""
+    known = dict(zip(function.entry_block.arguments, arguments, strict=False))
+    for op in function.entry_block.operations:
+        operands = [known[value] for value in op.operands]
+        if isinstance(op, func.ReturnOp):
+            return _Copy(operands, known)
+        clone = op.operation.clone()
+        for number, value in enumerate(operands):
+            clone.operands[number] = value
+        for old, new in zip(op.results, clone.results, strict=True):
+            known[old] = replaced(old, new)
+    raise AssertionError("a function ends in a return")
 
 
 _RULES: dict[Any, Any] = {
     CustomVjp: CustomVjpRules,
     CustomJvp: CustomJvpRules,
     Checkpoint: CheckpointRules,
+    CheckpointProducts: CheckpointProductsRules,
 }

@@ -63,6 +63,18 @@ def unique_name(module: Any, name: str) -> str:
     return candidate
 
 
+def copied(module: Any) -> Any:
+    """Another module of the same text, lines included."""
+    return ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+
+
+def keep_only(module: Any, names: Sequence[str]) -> None:
+    """Drop the public functions that are not in `names`."""
+    for function in functions_of(module).values():
+        if not is_private(function) and name_of(function) not in names:
+            function.operation.erase()
+
+
 # ---- at the insertion point ---------------------------------------------------------
 
 

@@ -218,6 +218,19 @@ class Checkpoint:
     key: ClassVar[str] = "graph.checkpoint"
 
 
+@dataclass(frozen=True)
+class CheckpointProducts(Checkpoint):
+    """The same, but for products of matrices and convolutions, which are kept.
+
+    `saving` returns the outputs, then all products; `given` takes the inputs and then
+    these, and computes the outputs from them.
+    """
+
+    key: ClassVar[str] = "graph.checkpoint_products"
+    saving: str
+    given: str
+
+
 Custom = CustomVjp | CustomJvp | Checkpoint
 
 
@@ -231,7 +244,7 @@ def annotate(function: Any, custom: Custom) -> None:
 
 def custom_of(function: Any) -> Custom | None:
     """How a function says that it is differentiated, if it does."""
-    kinds: tuple[Any, ...] = (CustomVjp, CustomJvp, Checkpoint)
+    kinds: tuple[Any, ...] = (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts)
     for cls in kinds:
         if cls.key in function.attributes:
             facts = ir.DictAttr(function.attributes[cls.key])

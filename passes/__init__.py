@@ -26,7 +26,9 @@ PASSES = {
     "decompose": "aotc.passes.decompose",
     "simplify": "aotc.passes.simplify",
     "cse": "aotc.passes.cse",
+    "relax-order": "aotc.passes.relax_order",
     "lower-to-linalg": "aotc.passes.lower_to_linalg",
+    "advance-updates": "aotc.passes.advance_updates",
     "update-in-place": "aotc.passes.update_in_place",
 }
 

@@ -69,6 +69,7 @@ def _define(module: Any, name: str) -> None:
     derived = derived_of(function)
     if derived is None:
         return
+    _define(module, derived.of)
     _flatten(module, derived.of)
     primal = functions_of(module)[derived.of]
     block = function.add_entry_block()

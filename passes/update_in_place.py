@@ -11,10 +11,10 @@ IREE 3.13 gives every result a buffer of its own, so a step would hold all state
 only a dispatch that is tied to an operand writes over it.
 
 Note [readers]: IREE may run what reads an old value and what writes over it at the same
-time, unless one depends on the other; a copy for a later reader, too. So only a state
-that nobody reads is written over, or which is read only by what the new value is
-computed from. The moments of an optimizer are, parameters mostly not: the gradient of
-the layer before is computed from them as well.
+time, unless one depends on the other; a copy for a later reader, too. So a state is
+written over only where the loop depends on all readers. The moments of an optimizer
+have no others. A parameter has: the gradient of the layer before is computed from it,
+so its update waits for that gradient, by an element of it that is read for nothing.
 
 A function with assertions is left alone, because a call that fails must leave the
 states as they were. So is a module with a single state: IREE copies the initial values
@@ -27,14 +27,19 @@ attributes of the graph dialect are left.
 """
 
 from collections.abc import Sequence
-from functools import cmp_to_key
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from aotc.dialects.functions import current_module, functions_of
-from aotc.dialects.lowering import dispatches, foreign
-from aotc.mlir import func, ir, linalg
-
-Ties = dict[Any, Any]  # the old state of each new one
+from aotc.dialects.functions import functions_of
+from aotc.dialects.lowering.regions import (
+    Region,
+    Ties,
+    is_bool,
+    is_loop,
+    operands_of,
+)
+from aotc.mlir import ir
 
 # IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.
 _MOST_TENSORS = 16
@@ -72,12 +77,102 @@ def _may_fail(function: Any) -> bool:
 def _tie(function: Any) -> bool:
     """Write one loop for the states that change together; whether there are any."""
     groups = _groups(function)
-    for ties in groups:
-        region = Region(ties)  # of what the ones before have left
-        sure = {new: old for new, old in ties.items() if region.comes_last(old)}
-        if sure and (region := Region(sure)).is_closed():
-            region.outline()
+    order = Order(function, [Region(ties) for ties in groups])
+    for ties in sorted(groups, key=lambda ties: order.place(Region(ties))):
+        after = order.awaited(Region(ties))  # of what the ones before have left
+        if after is None:
+            ties, after = _unread(ties, order), []
+        if ties and (region := Region(ties, after)).is_closed():
+            order.note_written(region, region.outline())
     return bool(groups)
+
+
+def _unread(ties: Ties, order: "Order") -> Ties:
+    """Those that can be written without waiting for anything."""
+    return {n: old for n, old in ties.items() if order.awaited(Region({n: old})) == []}
+
+
+def _reading(region: Region) -> list[Any]:
+    return [op.results[0] for op in region.readers() if op.results]
+
+
+class Order:
+    """Which values are surely computed after the ops that read old states.
+
+    Args:
+        function: that updates states.
+        regions: the updates.
+    """
+
+    def __init__(self, function: Any, regions: Sequence[Region]) -> None:
+        readers = dict.fromkeys(y for region in regions for y in _reading(region))
+        self._bits = {y: 1 << number for number, y in enumerate(readers)}
+        self._before: dict[Any, int] = {}  # the readers that a value depends on
+        self._changed = {new for region in regions for new in region.ties}
+        self._place: dict[Any, int] = {}
+        for place, op in enumerate(function.entry_block.operations):
+            self._place.update(dict.fromkeys(op.results, place))
+            self._add(op)
+        read = {value for region in regions for value in region.computed}
+        in_order = [value for value in self._place if value in read]
+        self._read = [value for value in in_order if self._can_wait_for(value)]
+        self._written: list[Any] = []  # new states, the last one first
+
+    def _add(self, op: Any) -> None:
+        operands, before = operands_of(op), self._bit(op)
+        for value in operands:
+            before |= self._before.get(value, 0)
+        self._before.update(dict.fromkeys(op.results, before))
+        if any(value in self._changed for value in operands):
+            self._changed.update(op.results)
+
+    def _bit(self, op: Any) -> int:
+        """Of a reader: the hashes of ops do not last, so it has its first result's."""
+        return self._bits.get(op.results[0], 0) if op.results else 0
+
+    def place(self, region: Region) -> int:
+        """Of the last value that a region reads."""
+        return max((self._place.get(value, 0) for value in region.computed), default=0)
+
+    def note_written(self, region: Region, results: Sequence[Any]) -> None:
+        """Later regions may wait for the new states of this one."""
+        done = self._done(region.computed) | self._done(region.after)
+        self._before[results[0]] = done
+        self._written.insert(0, results[0])
+
+    def awaited(self, region: Region) -> list[Any] | None:
+        """What a region must wait for beyond what it reads; None where that is unknown.
+
+        New states are preferred, which are kept in any case; then what other regions
+        read, which is stored in any case.
+        """
+        done, found = self._done(region.computed), []
+        for op in region.readers():
+            bit = self._bit(op)
+            if not done & bit:
+                results = [value for value in op.results if self._can_wait_for(value)]
+                candidates = (*self._written, *self._read, *results)
+                later = [v for v in candidates if self._before.get(v, 0) & bit]
+                if not later:
+                    return None
+                found.append(later[0])
+                done |= self._before[later[0]]
+        return found
+
+    def _done(self, values: Sequence[Any]) -> int:
+        """The readers that some of the values are computed from."""
+        return reduce(or_, (self._before.get(value, 0) for value in values), 0)
+
+    def _can_wait_for(self, value: Any) -> bool:
+        """Whether a loop can read an element of a value, which is no new state's."""
+        kind = value.type
+        return (
+            value not in self._changed
+            and isinstance(kind, ir.RankedTensorType)
+            and kind.has_static_shape
+            and 0 not in kind.shape
+            and not is_bool(value)
+        )
 
 
 def _groups(function: Any) -> list[Ties]:
@@ -92,9 +187,7 @@ def _groups(function: Any) -> list[Ties]:
     return [region.ties for region in regions]
 
 
-def _joined(
-    region: "Region", others: list["Region"]
-) -> tuple["Region", "Region"] | None:
+def _joined(region: Region, others: list[Region]) -> tuple[Region, Region] | None:
     """A region that holds another one as well, and that other one."""
     for other in others:
         if other.is_near(region):
@@ -111,8 +204,8 @@ def _updates(function: Any) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for name, position in results.items():
         new, old = returned.operands[position], function.arguments[arguments[name]]
-        fits = _is_loop(new.owner) and new.type == old.type
-        if fits and new not in found and not _is_bool(new):
+        fits = is_loop(new.owner) and new.type == old.type
+        if fits and new not in found and not is_bool(new):
             found[new] = old
     return found
 
@@ -127,260 +220,3 @@ def _states(function: Any, side: str) -> dict[str, int]:
         for position, row in enumerate(rows)
         if ir.StringAttr(row["graph.kind"]).value == "state"
     }
-
-
-# ---- elementwise ops ----------------------------------------------------------------
-
-
-def _is_loop(op: Any) -> bool:
-    """Whether an op computes each element of its one result on its own."""
-    if not isinstance(op, linalg.GenericOp) or len(op.results) != 1:
-        return False
-    kind, body = op.results[0].type, op.regions[0].blocks[0]
-    return (
-        kind.has_static_shape
-        and kind.rank > 0
-        and all("parallel" in str(each) for each in op.attributes["iterator_types"])
-        and _maps(op)[-1] == _identity(op)
-        and not list(body.arguments[len(op.inputs)].uses)
-        and all(_is_local(value, body) for each in body for value in each.operands)
-    )
-
-
-def _is_bool(value: Any) -> bool:
-    return bool(value.type.element_type == ir.IntegerType.get_signless(1))
-
-
-def _is_local(value: Any, body: Any) -> bool:
-    """Whether an operand comes from the body itself, or is a constant."""
-    owner = value.owner
-    if isinstance(owner, ir.Block):
-        return bool(owner == body)
-    return bool(owner.operation.block == body or owner.name == "arith.constant")
-
-
-def _maps(op: Any) -> list[Any]:
-    return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.indexing_maps)]
-
-
-def _identity(op: Any) -> Any:
-    return ir.AffineMap.get_identity(op.results[0].type.rank)
-
-
-def _reads(op: Any) -> list[tuple[Any, Any]]:
-    """The tensors that a loop reads, each with its map; not those of one constant."""
-    pairs = zip(op.inputs, _maps(op), strict=False)
-    return [(value, indexing) for value, indexing in pairs if _splat(value) is None]
-
-
-def _splat(value: Any) -> Any:
-    """The constant that a tensor is filled with, or None."""
-    filled = isinstance(value.owner, linalg.FillOp)
-    constant = value.owner.operands[0].owner if filled else None
-    return constant if getattr(constant, "name", "") == "arith.constant" else None
-
-
-# ---- what becomes one loop ----------------------------------------------------------
-
-
-class Region:
-    """Loops over one shape that end in new states, and nothing else uses.
-
-    Args:
-        ties: the old state of each new one.
-    """
-
-    def __init__(self, ties: Ties) -> None:
-        self.ties = ties
-        self._results = _collected(ties)
-        self._loops = _in_order([value.owner for value in self._results])
-        reads = dict.fromkeys(read for loop in self._loops for read in _reads(loop))
-        self._reads = [read for read in reads if read[0] not in self._results]
-        self._tensors = {x for x, _ in self._reads if x.type.rank} | set(ties)
-        self._shape = list(next(iter(ties)).type.shape)
-
-    @property
-    def tensors(self) -> int:
-        """How many tensors the loop would read or write."""
-        return len({value for value, _ in self._reads} | {*self.ties.values()})
-
-    def is_near(self, other: "Region") -> bool:
-        """Whether two regions over one shape read one tensor, or one another."""
-        return self._shape == other._shape and bool(self._tensors & other._tensors)
-
-    def is_closed(self) -> bool:
-        """Whether nothing that uses a result has to be computed before the region."""
-        anchor = self._anchor()
-        users = [use.owner for new in self.ties for use in new.uses]
-        others = [user for user in users if not _is_any_of(user, self._results)]
-        return anchor is None or all(map(anchor.operation.is_before_in_block, others))
-
-    def comes_last(self, old: Any) -> bool:
-        """Whether all others that read an old state run before; see Note [readers]."""
-        block = old.owner
-        users = [_in_block(use.owner, block) for use in old.uses]
-        others = [user for user in users if not _is_any_of(user, self._results)]
-        reads = [value for value, _ in self._reads]
-        return all(_depends_on(reads, user, block) for user in others)
-
-    def _anchor(self) -> Any:
-        """The op after which all that the region reads is known; None for the start."""
-        owners = [value.owner for value, _ in self._reads]
-        made = [owner for owner in owners if not isinstance(owner, ir.Block)]
-        return _in_order(made)[-1] if made else None
-
-    # ---- what is written in its place -----------------------------------------------
-
-    def outline(self) -> None:
-        """Replace the loops by a call of one dispatch, tied to the old states."""
-        olds = list(self.ties.values())
-        reads = [read for read in self._reads if not self._is_old(read)]
-        values = [value for value, _ in reads] + olds
-        with self._point(), self._loops[-1].location:
-            text = self._text(reads, olds)
-            found = foreign.call("update", values, [old.type for old in olds], text)
-        for new, tied in zip(self.ties, found, strict=True):
-            new.replace_all_uses_with(tied)
-        for loop in reversed(self._loops):
-            if not list(loop.results[0].uses):
-                loop.operation.erase()
-
-    def _point(self) -> Any:
-        """As early as can be: others may need the results."""
-        anchor = self._anchor()
-        if anchor is None:
-            return ir.InsertionPoint.at_block_begin(self._loops[0].operation.block)
-        return ir.InsertionPoint.after(anchor)
-
-    def _is_old(self, read: tuple[Any, Any]) -> bool:
-        """Whether a loop reads the element of an old state that it writes."""
-        value, indexing = read
-        return value in self.ties.values() and indexing == _identity(self._loops[0])
-
-    def _text(self, reads: list[tuple[Any, Any]], olds: list[Any]) -> list[str]:
-        """The dispatch of one loop that does what all of them did."""
-        kinds = [value.type for value, _ in reads] + [old.type for old in olds]
-        with ir.InsertionPoint(current_module().body):
-            apart = func.FuncOp("merged", (kinds, []))
-        with ir.InsertionPoint(apart.add_entry_block()):
-            text = dispatches.in_place(self._merged(reads, olds, apart.arguments))
-        apart.operation.erase()
-        return text
-
-    def _merged(
-        self, reads: list[tuple[Any, Any]], olds: list[Any], given: Sequence[Any]
-    ) -> Any:
-        """One loop over `given`: the tensors of `reads`, then the old states."""
-        identity = _identity(self._loops[0])
-        maps = [m for _, m in reads] + [identity] * len(olds)
-        whole = linalg.GenericOp(
-            [old.type for old in olds],
-            list(given[: len(reads)]),
-            list(given[len(reads) :]),
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            self._loops[0].attributes["iterator_types"],
-        )
-        elements = [value.type.element_type for value in given]
-        block = whole.regions[0].blocks.append(*elements)
-        known = dict(
-            zip([*reads, *((o, identity) for o in olds)], block.arguments, strict=True)
-        )
-        with ir.InsertionPoint(block):
-            for loop in self._loops:
-                known[loop.results[0], identity] = _computed(loop, known)
-            linalg.YieldOp([known[new, identity] for new in self.ties])
-        return whole
-
-
-def _collected(ties: Ties) -> set[Any]:
-    """What the loops of the ties compute, and those whose results only these read."""
-    results = set(ties)
-    while True:
-        reads = [read for value in results for read in _reads(value.owner)]
-        made = {x for x, m in reads if _is_loop(x.owner) and m == _identity(x.owner)}
-        more = {
-            value
-            for value in made - results
-            if _is_spread(value) or _feeds_only(value, results)
-        }
-        if not more:
-            return results
-        results |= more
-
-
-def _is_spread(value: Any) -> bool:
-    """Whether a tensor is made of numbers only: every region computes it for itself."""
-    return all(not read.type.rank for read, _ in _reads(value.owner))
-
-
-def _feeds_only(value: Any, results: set[Any]) -> bool:
-    return all(_is_any_of(use.owner, results) for use in value.uses)
-
-
-def _depends_on(values: Sequence[Any], op: Any, block: Any) -> bool:
-    """Whether values of a block are computed from results of one of its ops."""
-    rest, seen = list(values), set()
-    while rest:
-        made_by = rest.pop().owner
-        if isinstance(made_by, ir.Block):
-            continue
-        owner = _in_block(made_by, block)
-        if owner == op:
-            return True
-        if owner not in seen and op.operation.is_before_in_block(owner.operation):
-            rest += _operands(owner)
-        seen.add(owner)
-    return False
-
-
-def _operands(op: Any) -> list[Any]:
-    """What an op reads, in its regions too."""
-    nested = [o for region in op.regions for body in region for o in body.operations]
-    return [*op.operands, *(value for each in nested for value in _operands(each))]
-
-
-def _in_block(op: Any, block: Any) -> Any:
-    """The op of a block that an op is, or stands in."""
-    while op.operation.block != block:
-        op = op.operation.parent.opview
-    return op
-
-
-def _is_any_of(op: Any, results: set[Any]) -> bool:
-    """Whether an op computes one of `results`."""
-    return any(result in results for result in op.results)
-
-
-def _in_order(ops: Sequence[Any]) -> list[Any]:
-    """Ops of one block as they stand in it."""
-
-    def compared(one: Any, other: Any) -> int:
-        if one == other:
-            return 0
-        return -1 if one.operation.is_before_in_block(other.operation) else 1
-
-    return sorted(ops, key=cmp_to_key(compared))
-
-
-def _computed(loop: Any, known: dict[Any, Any]) -> Any:
-    """Copy the body of a loop to the insertion point; returns the element it yields."""
-    body, mapping = loop.regions[0].blocks[0], {}
-    reads = zip(loop.inputs, _maps(loop), strict=False)
-    for argument, (value, indexing) in zip(body.arguments, reads, strict=False):
-        splat = _splat(value)
-        mapping[argument] = _copy(splat) if splat else known[value, indexing]
-    for op in body.operations:
-        for value in op.operands:
-            if value not in mapping:  # a constant from around the loop
-                mapping[value] = _copy(value.owner)
-        if isinstance(op, linalg.YieldOp):
-            return mapping[op.operands[0]]
-        clone = op.operation.clone()
-        for number, value in enumerate(op.operands):
-            clone.operands[number] = mapping[value]
-        mapping.update(zip(op.results, clone.results, strict=True))
-    raise AssertionError("a body ends in a yield")
-
-
-def _copy(constant: Any) -> Any:
-    return constant.operation.clone().results[0]

@@ -43,11 +43,13 @@ ALLOWED = {
     "worker": set(),
     "certificate": MODEL
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
+    "budget": MODEL | {"frontends", "passes", "backend"},
     "provenance": MODEL | {"frontends", "backend"},
     "packager": MODEL
     | {"frontends", "backend", "artifacts", "provenance", "certificate"},
     "pipeline": MODEL
-    | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"},
+    | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"}
+    | {"budget"},
     "cli": EDGE | {"runtime", "pipeline", "nonfinite", "dialects"},
 }
 

@@ -29,14 +29,12 @@ from aotc.certificate.blame import wrong_op
 from aotc.certificate.check import Arrays, Check, Run
 from aotc.certificate.modules import (
     Modes,
-    copied,
     has_checkpoints,
-    keep_only,
     reached,
 )
 from aotc.certificate.points import Point, points_of
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions import copied, functions_of, keep_only
 from aotc.dialects.transform import Widened, derive
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError

@@ -9,8 +9,8 @@ import numpy as np
 
 from aotc import dtypes, reference
 from aotc.certificate.check import Arrays, Check
-from aotc.certificate.modules import copied, modes_of
-from aotc.dialects.functions import SYMBOLS, callee_of, functions_of
+from aotc.certificate.modules import modes_of
+from aotc.dialects.functions import SYMBOLS, callee_of, copied, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir

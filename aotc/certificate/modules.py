@@ -1,14 +1,13 @@
-"""What a certificate asks of a module: copies, and what its functions reach."""
+"""What a certificate asks of the functions of a module: what they reach."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aotc.dialects.control import While, control_of
-from aotc.dialects.functions import functions_of, is_private, name_of
+from aotc.dialects.functions import functions_of
 from aotc.dialects.transform import Checkpoint, CustomVjp, custom_of
-from aotc.mlir import ir
 from aotc.passes.inline import reached_from
 
 
@@ -17,18 +16,6 @@ class Modes(NamedTuple):
 
     reverse: bool
     forward: bool
-
-
-def copied(module: Any) -> Any:
-    """Another module of the same text, lines included."""
-    return ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-
-
-def keep_only(module: Any, names: Sequence[str]) -> None:
-    """Drop the public functions that are not in `names`."""
-    for function in functions_of(module).values():
-        if not is_private(function) and name_of(function) not in names:
-            function.operation.erase()
 
 
 def reached(known: Mapping[str, Any], name: str) -> list[str]:

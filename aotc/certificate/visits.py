@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.certificate.modules import copied, keep_only
-from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.functions import copied, functions_of, keep_only, signature
 from aotc.dialects.transform import Batch, Derived, derived_of
 from aotc.passes import run_passes
 from aotc.reference import Evaluation

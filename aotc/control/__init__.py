@@ -14,6 +14,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.control.scanning import associative_scan, reduce, reduce_window
+from aotc.control.segments import in_segments
 from aotc.dialects import control
 from aotc.dialects.types import Dim, Size
 from aotc.frontends.array import Array
@@ -205,6 +206,7 @@ def scan(
     xs: Any = None,
     length: Size | None = None,
     reverse: bool = False,
+    checkpoint_every: int | None = None,
 ) -> tuple[Any, Any]:
     """A loop over the leading axis of arrays that carries a value and stacks results.
 
@@ -220,6 +222,9 @@ def scan(
         xs: a pytree of arrays with leading axes of one size; None for none.
         length: the number of steps, if there are no `xs`.
         reverse: go from the last element to the first; the stacks keep the order of xs.
+        checkpoint_every: for reverse mode, which saves what each step began with: save
+            it once in so many steps and compute those in between again. Near the square
+            root of the number of steps it takes least memory.
 
     Returns:
         The last carried value, and the stacked results.
@@ -229,6 +234,11 @@ def scan(
     leaves, xs_tree = flatten(xs)
     stacks = [lift(leaf) for leaf in leaves]
     count = _length_of(stacks, xs_tree, length)
+    if checkpoint_every is not None:
+        xs = xs_tree.unflatten(stacks)
+        return in_segments(
+            scan, function, initial, xs, count, reverse, checkpoint_every
+        )
     trace = current_trace()
     if trace is None:
         return _python_scan(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from aotc import dtypes
+from aotc.dialects.custom import keeping_products
 from aotc.dialects.functions import call
 from aotc.dialects.transform import (
     Checkpoint,
@@ -175,12 +176,22 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
         return CustomJvp(_alone(trace, rule, kinds, _flat(len(kinds))).name)
 
 
-def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint(
+    function: Callable[..., Any], save: Literal["nothing", "products"] = "nothing"
+) -> Callable[..., Any]:
     """The same function; what it computes is computed again for its derivative.
 
     That saves the memory of its intermediate values, for the time of a second forward
     computation.
+
+    Args:
+        function: of pytrees of arrays.
+        save: what is kept all the same: `products` of matrices and convolutions, which
+            take most of the time. Only those of the function itself count, not those in
+            the body of a loop or a branch, or in a function under a rule of its own.
     """
+    if save not in ("nothing", "products"):
+        fail("bad-argument", f"expected save='nothing' or 'products'; got {save!r}")
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         trace = current_trace()
@@ -190,7 +201,10 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
         arrays = [lift(leaf) for leaf in leaves]
         types = [array.type for array in arrays]
         (body,), captures = trace_bodies(trace, [function], types, structure)
-        annotate(body.trace.function, Checkpoint())
+        made = body.trace.function
+        with location(), ir.InsertionPoint(made.entry_block):
+            policy = keeping_products(made) if save == "products" else Checkpoint()
+        annotate(made, policy)
         operands = [trace.value_of(array) for array in arrays]
         with location(), ir.InsertionPoint(trace.block):
             values = call(body.name, [*operands, *captures])

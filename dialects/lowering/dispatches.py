@@ -5,19 +5,22 @@ of its own; one that is written down here may say that a result is tied to an op
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 _TENSOR = "iree_tensor_ext.dispatch.tensor"
 
 
-def in_place(op: Any) -> list[str]:
+def in_place(op: Any, kinds: Sequence[Any]) -> list[str]:
     """The body of a function of the operands of a linalg op, tied to its `outs`.
 
     Args:
         op: of static shapes; its operands are the arguments of a function of their own,
             in order. Its results are what the body returns.
+        kinds: the types of the operands, where an input that is a number in the op may
+            be a tensor: the op gets its first element.
     """
-    kinds = [value.type for value in op.operands]
+    taken_as = [value.type for value in op.operands]
     count = len(op.results)
     first = len(kinds) - count
     modes = ["readonly"] * first + ["readwrite"] * count
@@ -29,12 +32,15 @@ def in_place(op: Any) -> list[str]:
     return [
         f"%r:{count} = flow.dispatch.workgroups({given}) : {signature} = ({taken}) {{",
         *(
-            f"%arg{i} = {_TENSOR}.load %t{i}, {_whole(kind)} : {view} -> {kind}"
-            for i, (kind, view) in enumerate(zip(kinds, views, strict=True))
+            f"%arg{i} = {_TENSOR}.load %t{i}, {_part(kind, wanted)} "
+            f": {view} -> {wanted}"
+            for i, (kind, wanted, view) in enumerate(
+                zip(kinds, taken_as, views, strict=True)
+            )
         ),
         *_renamed(op),
         *(
-            f"{_TENSOR}.store %y#{i - first}, %t{i}, {_whole(kinds[i])} "
+            f"{_TENSOR}.store %y#{i - first}, %t{i}, {_part(kinds[i], kinds[i])} "
             f": {kinds[i]} -> {views[i]}"
             for i in range(first, len(kinds))
         ),
@@ -48,10 +54,11 @@ def in_place(op: Any) -> list[str]:
     ]
 
 
-def _whole(kind: Any) -> str:
-    """All of a tensor, as loads and stores say it."""
+def _part(kind: Any, wanted: Any) -> str:
+    """All of a tensor, or its first element, as loads and stores say it."""
     zeros, ones = [0] * kind.rank, [1] * kind.rank
-    return f"offsets = {zeros}, sizes = {list(kind.shape)}, strides = {ones}"
+    sizes = list(kind.shape) if wanted == kind else ones
+    return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"
 
 
 def _renamed(op: Any) -> list[str]:

@@ -10,9 +10,15 @@ The text calls the arguments %0, %1, … and its last line returns the results.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from aotc.dialects.functions import current_module, functions_of, unique_name
+from aotc.dialects.functions import (
+    current_function,
+    current_module,
+    functions_of,
+    unique_name,
+)
 from aotc.mlir import func, ir
 
 BODY = "graph.iree_body"
@@ -56,6 +62,24 @@ def apart(x: Any) -> Any:
     tied = f"%z = flow.tensor.tie_shape %y : {x.type}{dims}"
     body = [*lines, kept, tied, f"return %z : {x.type}"]
     (y,) = call("barrier", [x], [x.type], body)
+    return y
+
+
+def number_apart(number: Any) -> Any:
+    """The same for a scalar, which is no work of the device.
+
+    IREE ends a submission of work at every barrier: a constant's is put at the start.
+    """
+    point = None
+    if number.owner.name == "arith.constant":
+        point = ir.InsertionPoint.at_block_begin(current_function().entry_block)
+    with point or nullcontext():
+        given = number.owner.clone().results[0] if point else number
+        body = [
+            f"%y = util.optimization_barrier %0 : {number.type}",
+            f"return %y : {number.type}",
+        ]
+        (y,) = call("barrier", [given], [number.type], body)
     return y
 
 

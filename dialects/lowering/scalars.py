@@ -48,6 +48,17 @@ def is_negative(x: Any) -> Any:
     return int_compare("slt", bits, constant(bits.type, 0))
 
 
+def never(number: Any) -> Any:
+    """False, in a form that depends on a number as far as MLIR can tell.
+
+    It is the second bit of a square; LLVM knows that, but only once all has its order.
+    """
+    integer = ir.IntegerType.get_signless(number.type.width)
+    bits = number if number.type == integer else arith.bitcast(integer, number)
+    second = arith.andi(arith.muli(bits, bits), constant(integer, 2))
+    return int_compare("ne", second, constant(integer, 0))
+
+
 def power_of_two(exponent: Any, element: Any) -> Any:
     """2**exponent as a float of the same width, which must be a normal number."""
     fraction = _FRACTION_BITS[str(element)]

@@ -142,6 +142,7 @@ def _write(
     rows = low.reshape(
         rows, where, Tensor((element_count(where.shape), 1), where.dtype)
     )
+    start = foreign.number_apart(start)
     operands = [updates, rows, low.empty(to.table), start]
     (table,) = foreign.call(
         "scatter", operands, [operands[2].type], _body(to, operands)
@@ -198,10 +199,10 @@ def _rows(low: Any, to: Scattering, indices: Sequence[Any]) -> tuple[Any, Tensor
 def _body(to: Scattering, operands: Sequence[Any]) -> list[str]:
     """IREE's side: fill the table, then scatter.
 
-    The barriers keep apart what IREE 3.13 cannot compile together: two scatters that
-    share a fill ("'stream.yield' op used resource not listed in explicit captures"),
-    and a scatter and what computes its updates, or its rows from integers of 8 or 16
-    bits ("exceeded stack allocation limit").
+    The barriers, with that of `start`, keep apart what IREE 3.13 cannot compile
+    together: two scatters that share a fill ("'stream.yield' op used resource not
+    listed in explicit captures"), and a scatter and what computes its updates, or its
+    rows from integers of 8 or 16 bits ("exceeded stack allocation limit").
     """
     updates, rows, table, element = (str(value.type) for value in operands)
     dims, sizes = foreign.sizes("%0", operands[0].type)
@@ -211,8 +212,7 @@ def _body(to: Scattering, operands: Sequence[Any]) -> list[str]:
         *dims,
         f"%updates = {barrier} %0 : {updates}{sizes} -> {updates}",
         f"%rows = {barrier} %1 : {rows}{count} -> {rows}",
-        f"%start = util.optimization_barrier %3 : {element}",
-        f"%empty = linalg.fill ins(%start : {element}) outs(%2 : {table}) -> {table}",
+        f"%empty = linalg.fill ins(%3 : {element}) outs(%2 : {table}) -> {table}",
         "%full = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)",
         f"  ins(%updates, %rows : {updates}, {rows}) outs(%empty : {table}) {{",
         f"^bb0(%new: {element}, %old: {element}):",

@@ -15,10 +15,11 @@ from aotc import printing
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Result, where_of
-from aotc.dialects.lowering import foreign
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, where_of
+from aotc.dialects.intervals import bounds
+from aotc.dialects.lowering import foreign, ordering
 from aotc.dialects.samples import Sample, boolean, f32, i32
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import arith, cf, ir
 
@@ -150,3 +151,58 @@ class Barrier(GraphOp, name="barrier"):
         return foreign.apart(x)
 
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((i32(),))]
+
+
+class After(GraphOp, name="after", traits=[Pure]):
+    """y = x, read only once `event` is known; not merged with x either.
+
+    What is computed from y is computed late, and again if it was computed from x.
+    """
+
+    why = "an order that no data flow says; memory is planned with it"
+
+    x: Operand[Any]
+    event: Operand[Any]
+    y: Result[Any]
+    dtypes = dt.NAMES
+
+    @staticmethod
+    def infer(x: Tensor, event: Tensor) -> Tensor:
+        """The first operand's type."""
+        return x
+
+    @staticmethod
+    def ref(x: Any, event: Any) -> Any:
+        """The first operand."""
+        return x
+
+    @staticmethod
+    def jvp(b: Any, op: Any, dx: Any, _: Any) -> Any:
+        """Linear in x."""
+        return None if dx is None else b.after(dx, op.event)
+
+    @staticmethod
+    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+        """Linear in x; the cotangent is there when it is there."""
+        return [dy, None]
+
+    batch = leading()
+
+    @staticmethod
+    def lower(low: Any, op: Any, x: Any, event: Any) -> Any:
+        """IREE's barrier, where `event` may have no elements."""
+        kind = Tensor.of(op.event)
+        if kind.dtype == "bool" or not all(map(_is_positive, kind.shape)):
+            return foreign.apart(x)
+        return ordering.after(x, event)
+
+    samples = [
+        Sample((f32(2, 3), f32(4))),
+        Sample((f32("n", 4), i32("n", 2))),
+        Sample((boolean(3), f32())),
+        Sample((i32(2), f32(2, 0))),
+    ]
+
+
+def _is_positive(size: Size) -> bool:
+    return (size if isinstance(size, int) else bounds(size.expr)[0]) > 0

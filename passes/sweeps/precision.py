@@ -8,7 +8,7 @@ training", 2018, and the op lists of automatic mixed precision since then.)
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from aotc import dtypes
@@ -109,7 +109,10 @@ def _called(call: Any, operands: list[Any], compute: str) -> Sequence[Any]:
         names = [derive(Precision(each, compute)) for each in control.functions]
         cheaper: Any = control
         return invoke(replace(cheaper, functions=tuple(names)), operands)
-    if isinstance(custom_of(callee), Checkpoint):
+    custom: Any = custom_of(callee)
+    if isinstance(custom, Checkpoint):
         name = derive(Precision(name, compute))
-        annotate(functions.find(name), Checkpoint())
+        rules = {f.name: getattr(custom, f.name) for f in fields(custom)}
+        cheap = {key: derive(Precision(each, compute)) for key, each in rules.items()}
+        annotate(functions.find(name), replace(custom, **cheap))
     return functions.call(name, operands)

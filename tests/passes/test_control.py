@@ -281,3 +281,68 @@ def test_control_flow_that_does_not_fit_its_functions_is_refused(model):
     assert e.value.code == "control-mismatch"
     with pytest.raises(InputError, match="which the module does not have"):
         optimize(text.replace("functions = [@f.step]", "functions = [@f.gone]"), [])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("size", [1, 3, 5, 7])
+def test_a_scan_in_segments_has_the_derivative_of_a_scan(model, size, reverse):
+    def loss(x, checkpoint_every=None):
+        def step(carried, each):
+            carried = anp.sin(carried * 1.3 + each)
+            return carried, carried * each
+
+        last, ys = control.scan(
+            step, x[0], x, reverse=reverse, checkpoint_every=checkpoint_every
+        )
+        return (anp.arange(7.0)[:, None] * ys).sum() + last.sum()
+
+    def apart(x):
+        plain, cut = (
+            aotc.value_and_grad(lambda x, n=n: loss(x, n))(x) for n in (None, size)
+        )
+        return plain[0] - cut[0], plain[1] - cut[1]
+
+    network = model(apart, "f32[7, 2]")
+    network.run("autodiff")
+    for difference in network(*network.inputs()):
+        np.testing.assert_allclose(difference, 0.0, atol=1e-5)
+
+
+def test_segments_need_a_fixed_number_of_steps(model):
+    def total(x):
+        return control.scan(lambda c, e: (c + e, None), x[0], x, checkpoint_every=2)[0]
+
+    with pytest.raises(InputError, match="fixed number of steps"):
+        model(total, "f32[n]", symbols=("n",))
+
+
+def test_a_checkpoint_may_keep_its_products(model):
+    def loss(x, w, save):
+        layer = aotc.checkpoint(lambda x: anp.tanh(anp.sin(x) @ w), save=save)
+        return layer(layer(x)).sum()
+
+    def ops(save):
+        network = model(
+            aotc.value_and_grad(lambda x, w: loss(x, w, save)), "f32[4, 4]", "f32[4, 4]"
+        )
+        network.run("autodiff")
+        network.keeps_meaning_under("inline", "simplify", "cse", "simplify")
+        return network.ops
+
+    nothing, products = ops("nothing"), ops("products")
+    assert nothing.count("dot_general") == products.count("dot_general") + 2
+    assert nothing.count("tanh") == products.count("tanh") == 4
+
+
+def test_a_checkpoint_that_keeps_products_has_the_same_derivatives(model):
+    def apart(x, w):
+        def gradient(save):
+            layer = aotc.checkpoint(lambda x: anp.tanh(anp.sin(x) @ w) @ w, save=save)
+            each = aotc.vmap(lambda x: layer(x[None])[0])
+            return aotc.grad(lambda x: aotc.grad(lambda x: each(x).sum())(x).sum())(x)
+
+        return gradient("products") - gradient("nothing")
+
+    network = model(apart, "f32[3, 4]", "f32[4, 4]")
+    network.run("autodiff")
+    np.testing.assert_allclose(network(*network.inputs())[0], 0.0, atol=1e-4)

@@ -1,0 +1,72 @@
+"""Scans whose steps are computed again for derivatives, in segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc.frontends.custom import checkpoint
+from aotc.frontends.places import fail
+from aotc.numpy.indexing import getitem
+from aotc.numpy.joining import concatenate
+from aotc.numpy.shaping import reshape
+from aotc.pytree import tree_map
+
+Scan = Callable[..., tuple[Any, Any]]
+
+
+def in_segments(
+    scan: Scan,
+    function: Callable[[Any, Any], Any],
+    initial: Any,
+    xs: Any,
+    count: Any,
+    reverse: bool,
+    size: int,
+) -> tuple[Any, Any]:
+    """A scan of scans: reverse mode saves what is carried once for each of the inner.
+
+    With segments of √n of n steps it holds 2 √n carried values and not n, for one more
+    forward computation. (Griewank, "Achieving logarithmic growth of temporal and
+    spatial complexity in reverse automatic differentiation", 1992.)
+
+    Args:
+        scan: of which this is a form.
+        function: of one step.
+        initial: what is carried first.
+        xs: the scanned values.
+        count: how many steps there are.
+        reverse: whether they come from the last to the first.
+        size: steps of a segment; those left over are the last to be done.
+    """
+    if not isinstance(count, int):
+        fail(
+            "symbolic-length",
+            f"expected a fixed number of steps where 'checkpoint_every' is given; got "
+            f"{count}",
+        )
+    if size < 1:
+        fail("bad-argument", f"expected 'checkpoint_every' of at least 1; got {size}")
+    whole, rest = divmod(count, size)
+    first = rest if reverse else 0  # where the segments begin
+    left = slice(0, rest) if reverse else slice(whole * size, count)
+
+    def segment(carried: Any, part: Any) -> Any:
+        inner = checkpoint(lambda c, p: scan(function, c, p, size, reverse))
+        return inner(carried, part)
+
+    parts = tree_map(lambda x: _cut(x, first, whole, size), xs)
+    carried, stacked = scan(segment, initial, parts, whole, reverse)
+    ys = tree_map(lambda y: reshape(y, (whole * size, *y.shape[2:])), stacked)
+    if not rest:
+        return carried, ys
+    tail = tree_map(lambda x: getitem(x, left), xs)
+    carried, others = scan(function, carried, tail, rest, reverse)
+    pair = (others, ys) if reverse else (ys, others)
+    return carried, tree_map(lambda a, b: concatenate([a, b]), *pair)
+
+
+def _cut(x: Any, first: int, whole: int, size: int) -> Any:
+    """Segments of `size` elements along the leading axis, from `first` on."""
+    some = getitem(x, slice(first, first + whole * size))
+    return reshape(some, (whole, size, *some.shape[1:]))

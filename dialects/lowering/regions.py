@@ -1,0 +1,310 @@
+"""Elementwise loops over one shape that end in new states, as one dispatch."""
+
+from collections.abc import Sequence
+from functools import cmp_to_key
+from typing import Any
+
+from aotc.dialects.functions import current_module
+from aotc.dialects.lowering import dispatches, foreign
+from aotc.dialects.lowering.scalars import never
+from aotc.mlir import arith, func, ir, linalg
+
+Ties = dict[Any, Any]  # the old state of each new one
+
+# ---- elementwise ops ----------------------------------------------------------------
+
+
+def is_loop(op: Any) -> bool:
+    """Whether an op computes each element of its one result on its own."""
+    if not isinstance(op, linalg.GenericOp) or len(op.results) != 1:
+        return False
+    kind, body = op.results[0].type, op.regions[0].blocks[0]
+    return (
+        kind.has_static_shape
+        and kind.rank > 0
+        and all("parallel" in str(each) for each in op.attributes["iterator_types"])
+        and _maps(op)[-1] == _identity(op)
+        and not list(body.arguments[len(op.inputs)].uses)
+        and all(_is_local(value, body) for each in body for value in each.operands)
+    )
+
+
+def is_bool(value: Any) -> bool:
+    return bool(value.type.element_type == ir.IntegerType.get_signless(1))
+
+
+def _is_local(value: Any, body: Any) -> bool:
+    """Whether an operand comes from the body itself, or is a constant."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return bool(owner == body)
+    return bool(owner.operation.block == body or owner.name == "arith.constant")
+
+
+def _maps(op: Any) -> list[Any]:
+    return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.indexing_maps)]
+
+
+def _identity(op: Any) -> Any:
+    return ir.AffineMap.get_identity(op.results[0].type.rank)
+
+
+def _reads(op: Any) -> list[tuple[Any, Any]]:
+    """The tensors that a loop reads, each with its map; not those of one constant."""
+    pairs = zip(op.inputs, _maps(op), strict=False)
+    return [(value, indexing) for value, indexing in pairs if _splat(value) is None]
+
+
+def _splat(value: Any) -> Any:
+    """The constant that a tensor is filled with, or None."""
+    filled = isinstance(value.owner, linalg.FillOp)
+    constant = value.owner.operands[0].owner if filled else None
+    return constant if getattr(constant, "name", "") == "arith.constant" else None
+
+
+# ---- what becomes one loop ----------------------------------------------------------
+
+
+class Region:
+    """Loops over one shape that end in new states, and nothing else uses.
+
+    Args:
+        ties: the old state of each new one.
+        after: values, of static shapes, that are computed before the region is run.
+    """
+
+    def __init__(self, ties: Ties, after: Sequence[Any] = ()) -> None:
+        self.ties = ties
+        self.after = [value for value in after if value not in ties]
+        self._block = next(iter(ties.values())).owner
+        self._results = _collected(ties)
+        self._loops = in_order([value.owner for value in self._results])
+        reads = dict.fromkeys(read for loop in self._loops for read in _reads(loop))
+        self._reads = [read for read in reads if read[0] not in self._results]
+        self._tensors = {x for x, _ in self._reads if x.type.rank} | set(ties)
+        self._shape = list(next(iter(ties)).type.shape)
+
+    @property
+    def tensors(self) -> int:
+        """How many tensors the loop would read or write."""
+        return len({value for value, _ in self._reads} | {*self.ties.values()})
+
+    def is_near(self, other: "Region") -> bool:
+        """Whether two regions over one shape read one tensor, or one another."""
+        return self._shape == other._shape and bool(self._tensors & other._tensors)
+
+    def is_closed(self) -> bool:
+        """Whether nothing that uses a result has to be computed before the region."""
+        anchor = self._anchor()
+        users = [use.owner for new in self.ties for use in new.uses]
+        others = [user for user in users if not self._computes(user)]
+        return anchor is None or all(map(anchor.operation.is_before_in_block, others))
+
+    def readers(self) -> list[Any]:
+        """The other ops of the block that read old states, or may: see Note [fusion].
+
+        A return of an old state is one.
+        """
+        rest, found = list(self.ties.values()), {}
+        while rest:
+            value = rest.pop()
+            for use in value.uses:
+                op = in_block(use.owner, self._block)
+                key = op.results[0] if op.results else None  # hashes of ops do not last
+                is_copied = isinstance(op, func.ReturnOp) and is_loop(value.owner)
+                if key not in found and not is_copied and not self._computes(op):
+                    found[key] = op
+                    rest += [] if _is_root(op) else op.results
+        return list(found.values())
+
+    @property
+    def computed(self) -> list[Any]:
+        """What the region reads that ops outside of it compute."""
+        reads = dict.fromkeys(value for value, _ in self._reads)
+        return [value for value in reads if not isinstance(value.owner, ir.Block)]
+
+    def _computes(self, op: Any) -> bool:
+        return any(result in self._results for result in op.results)
+
+    def _anchor(self) -> Any:
+        """The op after which all that the region reads is known; None for the start."""
+        made = [value.owner for value in (*self.computed, *self.after)]
+        return in_order(made)[-1] if made else None
+
+    # ---- what is written in its place -----------------------------------------------
+
+    def outline(self) -> list[Any]:
+        """Replace the loops by a call of one dispatch, tied to the old states.
+
+        Returns:
+            The new states.
+        """
+        olds = list(self.ties.values())
+        reads = [read for read in self._reads if not self._is_old(read)]
+        values = [*(value for value, _ in reads), *self.after, *olds]
+        with self._point(), self._loops[-1].location:
+            text = self._text(reads, olds)
+            found = foreign.call("update", values, [old.type for old in olds], text)
+        for new, tied in zip(self.ties, found, strict=True):
+            new.replace_all_uses_with(tied)
+        for loop in reversed(self._loops):
+            if not list(loop.results[0].uses):
+                loop.operation.erase()
+        return found
+
+    def _point(self) -> Any:
+        """As early as can be: others may need the results."""
+        anchor = self._anchor()
+        if anchor is None:
+            return ir.InsertionPoint.at_block_begin(self._loops[0].operation.block)
+        return ir.InsertionPoint.after(anchor)
+
+    def _is_old(self, read: tuple[Any, Any]) -> bool:
+        """Whether a loop reads the element of an old state that it writes."""
+        value, indexing = read
+        return value in self.ties.values() and indexing == _identity(self._loops[0])
+
+    def _text(self, reads: list[tuple[Any, Any]], olds: list[Any]) -> list[str]:
+        """The dispatch of one loop that does what all of them did."""
+        numbers = [
+            ir.RankedTensorType.get([], value.type.element_type) for value in self.after
+        ]
+        before, last = [value.type for value, _ in reads], [old.type for old in olds]
+        with ir.InsertionPoint(current_module().body):
+            apart = func.FuncOp("merged", ([*before, *numbers, *last], []))
+        with ir.InsertionPoint(apart.add_entry_block()):
+            merged = self._merged(reads, olds, apart.arguments)
+        kinds = [*before, *(value.type for value in self.after), *last]
+        text = dispatches.in_place(merged, kinds)
+        apart.operation.erase()
+        return text
+
+    def _merged(
+        self, reads: list[tuple[Any, Any]], olds: list[Any], given: Sequence[Any]
+    ) -> Any:
+        """One loop over `given`: the tensors of `reads`, numbers, the old states."""
+        identity, first = _identity(self._loops[0]), len(given) - len(olds)
+        number = ir.AffineMap.get(identity.n_dims, 0, [])
+        maps = [m for _, m in reads] + [number] * len(self.after)
+        maps += [identity] * len(olds)
+        whole = linalg.GenericOp(
+            [old.type for old in olds],
+            list(given[:first]),
+            list(given[first:]),
+            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            self._loops[0].attributes["iterator_types"],
+        )
+        elements = [value.type.element_type for value in given]
+        block = whole.regions[0].blocks.append(*elements)
+        arguments = list(block.arguments)
+        known = dict(zip(reads, arguments, strict=False))
+        known |= {
+            (old, identity): argument
+            for old, argument in zip(olds, arguments[first:], strict=True)
+        }
+        with ir.InsertionPoint(block):
+            for loop in self._loops:
+                known[loop.results[0], identity] = _computed(loop, known)
+            results = [known[new, identity] for new in self.ties]
+            for number in arguments[len(reads) : first]:  # read, and that is all
+                results = [
+                    arith.select(never(number), before, result)
+                    for result, before in zip(results, arguments[first:], strict=True)
+                ]
+            linalg.YieldOp(results)
+        return whole
+
+
+def _collected(ties: Ties) -> set[Any]:
+    """What the loops of the ties compute, and those whose results only these read."""
+    results = set(ties)
+    while True:
+        reads = [read for value in results for read in _reads(value.owner)]
+        made = {x for x, m in reads if is_loop(x.owner) and m == _identity(x.owner)}
+        more = {
+            value
+            for value in made - results
+            if _is_spread(value) or _feeds_only(value, results)
+        }
+        if not more:
+            return results
+        results |= more
+
+
+def _is_spread(value: Any) -> bool:
+    """Whether a tensor is made of numbers only: every region computes it for itself."""
+    return all(not read.type.rank for read, _ in _reads(value.owner))
+
+
+def _feeds_only(value: Any, results: set[Any]) -> bool:
+    users = [use.owner for use in value.uses]
+    return all(any(y in results for y in user.results) for user in users)
+
+
+_COPIES = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.copy")
+
+
+def _is_root(op: Any) -> bool:
+    """Whether an op reads its operands itself, whoever reads its results.
+
+    Note [fusion]: IREE computes elementwise ops where they are read, perhaps several
+    times over, and views not at all. Products and reductions are computed once.
+    """
+    if isinstance(op, linalg.GenericOp):
+        return any("reduction" in str(kind) for kind in op.attributes["iterator_types"])
+    name = op.operation.name
+    return name.startswith("linalg.") and name not in _COPIES
+
+
+def operands_of(op: Any) -> list[Any]:
+    """What an op reads of what is computed outside of it, in its regions too."""
+    values, inner = list(op.operands), set()
+    for region in op.regions:
+        for block in region:
+            inner.update(block.arguments)
+            for each in block.operations:
+                values += operands_of(each)
+                inner.update(each.results)
+    return [value for value in values if value not in inner] if inner else values
+
+
+def in_block(op: Any, block: Any) -> Any:
+    """The op of a block that an op is, or stands in."""
+    while op.operation.block != block:
+        op = op.operation.parent.opview
+    return op
+
+
+def in_order(ops: Sequence[Any]) -> list[Any]:
+    """Ops of one block as they stand in it."""
+
+    def compared(one: Any, other: Any) -> int:
+        if one == other:
+            return 0
+        return -1 if one.operation.is_before_in_block(other.operation) else 1
+
+    return sorted(ops, key=cmp_to_key(compared))
+
+
+def _computed(loop: Any, known: dict[Any, Any]) -> Any:
+    """Copy the body of a loop to the insertion point; returns the element it yields."""
+    body, mapping = loop.regions[0].blocks[0], {}
+    reads = zip(loop.inputs, _maps(loop), strict=False)
+    for argument, (value, indexing) in zip(body.arguments, reads, strict=False):
+        splat = _splat(value)
+        mapping[argument] = _copy(splat) if splat else known[value, indexing]
+    for op in body.operations:
+        for value in op.operands:
+            if value not in mapping:  # a constant from around the loop
+                mapping[value] = _copy(value.owner)
+        if isinstance(op, linalg.YieldOp):
+            return mapping[op.operands[0]]
+        clone = op.operation.clone()
+        for number, value in enumerate(op.operands):
+            clone.operands[number] = mapping[value]
+        mapping.update(zip(op.results, clone.results, strict=True))
+    raise AssertionError("a body ends in a yield")
+
+
+def _copy(constant: Any) -> Any:
+    return constant.operation.clone().results[0]

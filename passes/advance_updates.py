@@ -1,0 +1,83 @@
+"""Compute the new values of states as soon as what they are computed from is there.
+
+    %g = …                           %g = …
+    %h = …                           %p1 = linalg.generic … %p, %g    // a new state
+    %p1 = linalg.generic … %p, %g    %h = …
+    return %p1                  →    return %p1
+
+An optimizer comes after all gradients, which would all be kept until then.
+
+Requires: linalg (lower-to-linalg). Ensures: an elementwise op of which only results are
+computed stands behind the last of its operands; numbers that depend on no gradient,
+such as the rates of a step, come first.
+"""
+
+from typing import Any
+
+from aotc.dialects.functions import functions_of
+from aotc.dialects.lowering.regions import is_loop, operands_of
+from aotc.mlir import func
+
+
+def run(module: Any) -> bool:
+    """Advance the updates of every function."""
+    changed = False
+    for function in functions_of(module).values():
+        if not function.is_external:
+            before = [*function.entry_block.operations]
+            _hoist_numbers(function)
+            _advance(function)
+            changed |= before != [*function.entry_block.operations]
+    return changed
+
+
+def _hoist_numbers(function: Any) -> None:
+    """Move what is computed from arguments and has no axes to the start, and splats."""
+    block = function.entry_block
+    known, last = set(block.arguments), None
+    for op in list(block.operations)[:-1]:
+        small = all(getattr(value.type, "rank", 0) == 0 for value in op.results)
+        is_splat = op.operation.name in ("tensor.empty", "linalg.fill")
+        fits = bool(op.results) and (small or is_splat)
+        if fits and known.issuperset(operands_of(op)):
+            known.update(op.results)
+            last = _move(op, last)
+
+
+def _advance(function: Any) -> None:
+    """Sort the ops by the place of the last operand, where only results need them."""
+    ops = list(function.entry_block.operations)
+    places: dict[Any, int] = {}
+    order = []
+    late = _only_for_results(ops)
+    for place, op in enumerate(ops):
+        operands = operands_of(op)
+        if place in late:
+            place = max((places.get(value, -1) for value in operands), default=place)
+        places.update(dict.fromkeys(op.results, place))
+        order.append(place)
+    last = None
+    for place in sorted(range(len(ops)), key=lambda number: order[number]):
+        last = _move(ops[place], last)
+
+
+def _only_for_results(ops: list[Any]) -> set[int]:
+    """The places of elementwise ops that nothing needs but such ops and the return."""
+    needed: set[Any] = set()
+    found = set()
+    for place, op in reversed([*enumerate(ops)]):
+        is_needed = any(value in needed for value in op.results)
+        if is_loop(op) and not is_needed:
+            found.add(place)
+        elif not isinstance(op, func.ReturnOp):
+            needed.update(operands_of(op))
+    return found
+
+
+def _move(op: Any, last: Any) -> Any:
+    """Put an op behind another, or at the start; returns it."""
+    if last is not None:
+        op.operation.move_after(last)
+    elif (first := op.operation.block.operations[0]) != op:
+        op.operation.move_before(first)
+    return op.operation

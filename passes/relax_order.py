@@ -1,0 +1,47 @@
+"""Let recomputation read the arguments of an entry as they are.
+
+    %w2 = graph.after(%w, %dy)            %y2 = graph.dot_general(%x2, %w)
+    %y2 = graph.dot_general(%x2, %w2) →
+
+A checkpoint lets all its inputs wait for a cotangent. For weights that costs a copy,
+and is of no use where the reader waits for something else that is computed again.
+
+Requires: checkpoints are inlined (inline). Ensures: `graph.after` of an argument only
+where one of its readers reads nothing else that waits.
+"""
+
+from typing import Any
+
+from aotc.dialects.functions import functions_of
+from aotc.dialects.ops.effects import After
+from aotc.mlir import ir
+
+
+def run(module: Any) -> bool:
+    """Relax the order of every function."""
+    changed = False
+    for function in functions_of(module).values():
+        if not function.is_external:
+            changed |= _relax(function)
+    return changed
+
+
+def _relax(function: Any) -> bool:
+    late: set[Any] = set()  # what waits, but for arguments
+    arguments = []
+    for op in function.entry_block.operations:
+        is_after = isinstance(op, After)
+        if is_after and isinstance(op.operands[0].owner, ir.Block):
+            arguments.append(op)
+        elif is_after or any(value in late for value in op.operands):
+            late.update(op.results)
+    needless = [op for op in arguments if _is_needless(op, late)]
+    for op in needless:
+        op.results[0].replace_all_uses_with(op.operands[0])
+        op.operation.erase()
+    return bool(needless)
+
+
+def _is_needless(op: Any, late: set[Any]) -> bool:
+    readers = [use.owner for use in op.results[0].uses]
+    return all(any(value in late for value in reader.operands) for reader in readers)

@@ -1,0 +1,419 @@
+"""Compute values again where they are needed, in the place of keeping them.
+
+    %h = linalg… %x                  %h = linalg… %x
+    …                                …
+    %y = linalg… %h, %dy      →      %x2 = linalg… %x, %dy[0]   // not before %dy
+                                     %h2 = linalg… %x2
+                                     %y = linalg… %h2, %dy
+
+The ops of a function are gone through in order, with a budget for what is alive. Where
+it is exceeded, the value goes that costs least to compute again for its bytes, with all
+that is gone of what it is computed from and of what is computed from it; it comes back
+where it is used next. (Kirisame et al., "Dynamic tensor rematerialization", ICLR 2021,
+at compile time; the time since the last use, which counts there, makes it worse here.)
+
+What IREE computes where it is read, such as elementwise ops with one reader, and what
+only looks at another tensor, takes no memory. This is a model; what a program really
+takes is known when IREE has laid it out (`aotc.budget`).
+
+Requires: linalg (lower-to-linalg), all shapes static. Ensures: the same results; the
+new order depends on data, so that no later pass can undo it.
+"""
+
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from aotc.dialects.lowering.ordering import after
+from aotc.dialects.lowering.regions import is_loop, operands_of
+from aotc.mlir import ir
+
+# Seconds for a step of a product, and for an element that is read or written elsewhere,
+# on one core of 2020; only their ratio matters.
+PRODUCT, ELEMENT = 0.06e-9, 0.5e-9
+MOST_WORK = 2.0  # of what the function does, to be done again
+PATIENCE = 12  # trials without success
+
+_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
+_FREE = ("tensor.empty", "arith.constant", "linalg.fill", *_VIEWS)
+
+
+def rematerialize(function: Any, budget: int) -> int:
+    """Rewrite a function so that what it computes takes about `budget` bytes.
+
+    A choice that looks cheap when it is made can be dear in the end: values that came
+    back several times are kept one by one, as long as that makes all cheaper.
+
+    Args:
+        function: in linalg; its arguments are not counted.
+        budget: in bytes, for all computed values that are alive at one time.
+
+    Returns:
+        How many values are computed again.
+
+    Raises:
+        OutOfBudget: that would take several times the work.
+    """
+    values = _Values(function)
+    kept: frozenset[Any] = frozenset()
+    best = _Walk(values, budget, kept).run()
+    tried: set[Any] = set()
+    failed = 0
+    while failed < PATIENCE and (value := best.dearest(tried)) is not None:
+        tried.add(value)
+        found = _Walk(values, budget, kept | {value}).run()
+        failed += 1
+        if (found.excess, found.spent) < (best.excess, best.spent):
+            best, kept, failed = found, kept | {value}, 0
+    if best.excess or best.spent > MOST_WORK * sum(values.work):
+        raise OutOfBudget
+    return _Walk(values, budget, kept, writes=True).run().again
+
+
+def modeled_bytes(function: Any) -> int:
+    """What a function takes as it is, in the model of this pass."""
+    values = _Values(function)
+    return _Walk(values, 0, frozenset(values.uses)).run().excess
+
+
+class OutOfBudget(Exception):
+    """No order of the ops was found that takes as little memory."""
+
+
+# ---- what is known of the function as it was ----------------------------------------
+
+
+class _Values:
+    """Every value is stored, or virtual: computed where it is read, from stored ones.
+
+    Ops are known by their places: the hashes of their Python objects do not last.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.ops = list(function.entry_block.operations)
+        self.operands = [list(op.operands) for op in self.ops]
+        self.outer = [operands_of(op) for op in self.ops]
+        self.is_product = [_is_product(op) for op in self.ops]
+        self.is_virtual = [is_virtual(op) for op in self.ops]
+        self.work = [_work(op) for op in self.ops]
+        self.read: list[frozenset[Any]] = []  # by each op: stored values
+        self.place: dict[Any, int] = {}  # of the op that computes a value
+        self.bytes: dict[Any, int] = {}
+        self.uses: dict[Any, list[int]] = {}  # of stored values, in order
+        self.readers: dict[Any, list[Any]] = {}  # virtual values, of stored ones
+        self.made_from: dict[Any, set[Any]] = {}  # stored values, of stored ones
+        self.origins: dict[Any, frozenset[Any]] = {}  # what cannot be computed again
+        self._behind: dict[Any, frozenset[Any]] = {}
+        for place, op in enumerate(self.ops):
+            self._add(place, op)
+        returned = set(self.operands[-1])  # these take their bytes in any case
+        for value in self.uses:
+            self.bytes[value] = 0 if value in returned else _bytes(value)
+
+    def _add(self, place: int, op: Any) -> None:
+        none: frozenset[Any] = frozenset()
+        read = none.union(*(self._behind.get(x, none) for x in self.outer[place]))
+        self.read.append(read)
+        self.place.update(dict.fromkeys(op.results, place))
+        for value in read:
+            if self.is_virtual[place]:
+                self.readers[value] += op.results
+            else:
+                self.uses[value].append(place)
+        known = none.union(*(self.origins[value] for value in read))
+        for value in op.results:
+            if self.is_virtual[place]:
+                self._behind[value] = read
+            else:
+                self._behind[value] = frozenset([value])
+                self.uses[value], self.readers[value] = [], []
+                self.made_from[value] = set()
+                for source in read:
+                    self.made_from[source].add(value)
+            self.origins[value] = known if _may_repeat(op) else frozenset([value])
+
+    def is_computed(self, value: Any) -> bool:
+        """Whether a value comes of others, and is no argument or constant."""
+        place = self.place.get(value)
+        return place is not None and bool(self.operands[place])
+
+
+def is_virtual(op: Any) -> bool:
+    """Whether the results of an op are never stored, as far as one can tell."""
+    if not op.results or not _may_repeat(op):
+        return False
+    if op.operation.name in _FREE or all(_bytes(value) <= 64 for value in op.results):
+        return True
+    if is_loop(op) and (_is_spread(op) or _is_broadcast(op)):
+        return True
+    readers = [use.owner for value in op.results for use in value.uses]
+    if len(readers) != 1 or readers[0].operation.block != op.operation.block:
+        return False
+    if op.operation.name == "linalg.transpose":
+        return bool(readers[0].operation.name.startswith("linalg."))
+    return is_loop(op) and _is_linalg(readers[0]) and not _is_product(readers[0])
+
+
+def _is_spread(op: Any) -> bool:
+    """Whether a loop reads numbers only."""
+    return all(_bytes(x) <= 64 or _is_free(x.owner) for x in op.operands)
+
+
+def _is_broadcast(op: Any) -> bool:
+    """Whether a loop only reads elements of one smaller tensor."""
+    first, last = op.operands[0], op.results[0]
+    body = op.regions[0].blocks[0]
+    return len(body.operations) == 1 and _bytes(first) < _bytes(last)
+
+
+def _is_free(op: Any) -> bool:
+    return not isinstance(op, ir.Block) and op.operation.name in _FREE
+
+
+def _may_repeat(op: Any) -> bool:
+    """Whether an op can be computed once more, somewhere else."""
+    dialect, _, _ = op.operation.name.partition(".")
+    return dialect in ("linalg", "tensor", "arith", "math")
+
+
+def _is_linalg(op: Any) -> bool:
+    return bool(op.operation.name.startswith("linalg."))
+
+
+def _is_product(op: Any) -> bool:
+    """Whether an op adds up products of two tensors, which are then surely stored."""
+    ranked = [x for x in op.operands if _bytes(x) > 64]
+    return _is_linalg(op) and len(ranked) > 2 and not is_loop(op)
+
+
+def _bytes(value: Any) -> int:
+    kind = value.type
+    if not isinstance(kind, ir.RankedTensorType):
+        return 0
+    element = kind.element_type
+    width = 64 if isinstance(element, ir.IndexType) else element.width
+    return int(prod(kind.shape) * max(8, width) // 8)
+
+
+def _work(op: Any) -> float:
+    """Seconds for an op, roughly; a loop of a product goes over two of its tensors."""
+    seconds = ELEMENT * sum(_bytes(x) for x in (*op.operands, *op.results)) / 4
+    if _is_product(op):
+        sizes = [float(prod(x.type.shape)) for x in op.operands]
+        seconds += PRODUCT * prod(sizes) ** 0.5
+    return seconds
+
+
+# ---- going through it ---------------------------------------------------------------
+
+
+class _Walk:
+    """The function on its way: which value is where, and what is alive.
+
+    Args:
+        values: of the function.
+        budget: in bytes.
+        kept: values that stay.
+        writes: whether to change the function, and not just to see what that costs.
+    """
+
+    def __init__(
+        self, values: _Values, budget: int, kept: frozenset[Any], writes: bool = False
+    ) -> None:
+        self._values = values
+        self._budget = budget
+        self._kept = kept
+        self._writes = writes
+        self._now: dict[Any, Any] = {}  # values as they were, and what holds them now
+        self._alive: dict[Any, int] = {}  # stored values and their bytes
+        self._evicted: set[Any] = set()  # and will be used
+        self._uses = {value: [*uses] for value, uses in values.uses.items()}
+        self._bytes = 0
+        self._place = 0
+        self._fresh: set[Any] = set()  # what is computed again at this place
+        self._event: Any = None
+        self._pinned: Counter[Any] = Counter()
+        self._costs: dict[Any, float] = {}  # of each value, whenever it came back
+        self.again, self.spent, self.excess = 0, 0.0, 0
+
+    def run(self) -> "_Walk":
+        """Go through all ops."""
+        known, most = self._values, 2 * MOST_WORK * sum(self._values.work)
+        for self._place, op in enumerate(known.ops):
+            if not known.is_virtual[self._place]:
+                self._go_over(op)
+            elif known.read[self._place] <= self._alive.keys():
+                self._look_through(op)
+            if self.spent > most:
+                self.excess = self._budget
+                return self
+        for op in reversed(known.ops) if self._writes else ():
+            if _may_repeat(op) and not any(list(y.uses) for y in op.results):
+                op.operation.erase()
+        return self
+
+    def dearest(self, tried: set[Any]) -> Any:
+        """The value that took the most work to come back; None if none came back."""
+        costs = {x: cost for x, cost in self._costs.items() if x not in tried}
+        return max(costs, key=lambda x: costs[x], default=None)
+
+    def _look_through(self, op: Any) -> None:
+        """A virtual value stays where it is, if all that it reads is there."""
+        known = self._values
+        read = [x for x in known.operands[self._place] if known.is_computed(x)]
+        if all(x in self._now for x in read):
+            self._replace(op, {x: self._now[x] for x in read})
+            self._now.update(zip(op.results, op.results, strict=True))
+
+    def _go_over(self, op: Any) -> None:
+        read = self._values.read[self._place]
+        self._fresh.clear()
+        self._pinned.update(read)
+        self._note_event(op)
+        with ir.InsertionPoint(op), op.location:
+            outer = self._values.outer[self._place]
+            self._replace(op, {x: self._held(x) for x in outer})
+        self._store(op.results, op.results)
+        self._pinned.clear()
+        for value in [*self._alive]:
+            self._let_go_if_done(value)
+
+    def _replace(self, op: Any, values: dict[Any, Any]) -> None:
+        if self._writes:
+            _replace(op, values)
+
+    def _note_event(self, op: Any) -> None:
+        """What comes back from here on waits for what a product reads: it is stored."""
+        known = [x for x in self._values.operands[self._place] if self._alive.get(x)]
+        if known and self._values.is_product[self._place]:
+            self._event = self._now[max(known, key=lambda x: self._values.place[x])]
+
+    def _store(self, olds: Any, news: Any) -> None:
+        """Let values be alive; others go if that is too much."""
+        for old, new in zip(olds, news, strict=True):
+            if old not in self._now:
+                self._now[old] = new
+                self._evicted.discard(old)
+                self._alive[old] = self._values.bytes[old]
+                self._bytes += self._alive[old]
+        self._pinned.update(olds)
+        while self._bytes > self._budget and (value := self._cheapest()) is not None:
+            self._evict(value)
+        self.excess = max(self.excess, self._bytes - self._budget)
+        self._pinned.subtract(olds)
+
+    # ---- what goes ------------------------------------------------------------------
+
+    def _cheapest(self) -> Any:
+        """The stored value to evict next, or None."""
+        found = [(self._score(value), value) for value in self._alive]
+        possible = [(score, value) for score, value in found if score is not None]
+        return min(possible, key=lambda pair: pair[0], default=(None, None))[1]
+
+    def _score(self, value: Any) -> float | None:
+        """Seconds per byte; None where it must be kept."""
+        use = self._next_use(value)
+        is_held = self._pinned[value] or not self._alive[value] or value in self._kept
+        if is_held or use is None or not _may_repeat(value.owner):
+            return None
+        if not self._values.origins[value] <= self._alive.keys():
+            return None
+        return self._cost(value) / self._alive[value]
+
+    def _cost(self, value: Any) -> float:
+        """Seconds to compute a value from what is alive, and what is gone from it."""
+        known, alive = self._values, self._alive.keys()
+        return self._gone(value, lambda x: known.read[known.place[x]] - alive) + (
+            self._gone(value, lambda x: known.made_from[x] & self._evicted)
+        )
+
+    def _gone(self, value: Any, more: Callable[[Any], Any]) -> float:
+        """Seconds for a value and all that are reached from it."""
+        total = 0.0
+        rest, seen = [value], {value}
+        while rest:
+            each = rest.pop()
+            total += self._values.work[self._values.place[each]]
+            found = more(each) - seen
+            seen |= found
+            rest += found
+        return total
+
+    def _next_use(self, value: Any) -> int | None:
+        uses = self._uses[value]
+        number = bisect_right(uses, self._place)
+        return uses[number] if number < len(uses) else None
+
+    def _evict(self, value: Any) -> None:
+        use = self._next_use(value)
+        if use is not None:  # when it comes back, its origins must be there
+            for origin in self._values.origins[value]:
+                insort(self._uses[origin], use)
+        self._let_go(value)
+        self._evicted.add(value)
+
+    def _let_go(self, value: Any) -> None:
+        self._bytes -= self._alive.pop(value)
+        for each in (value, *self._values.readers[value]):
+            self._now.pop(each, None)
+
+    def _let_go_if_done(self, value: Any) -> None:
+        if not self._pinned[value] and self._next_use(value) is None:
+            self._let_go(value)
+
+    # ---- what comes back ------------------------------------------------------------
+
+    def _held(self, value: Any) -> Any:
+        """What holds a value now; it is computed again if nothing does."""
+        if value in self._now or not self._values.is_computed(value):
+            return self._now.get(value, value)
+        place, before = self._values.place[value], self.spent
+        op, read = self._values.ops[place], self._values.read[place]
+        self._pinned.update(read)
+        operands = {x: self._held(x) for x in self._values.operands[place]}
+        results = self._cloned(op, operands) if self._writes else list(op.results)
+        if self._values.is_virtual[place]:
+            self._now.update(zip(op.results, results, strict=True))
+        else:
+            self.again += 1
+            self.spent += self._values.work[place]
+            self._costs[value] = self._costs.get(value, 0.0) + self.spent - before
+            self._store(op.results, results)
+        self._pinned.subtract(read)
+        for each in read & self._alive.keys():
+            self._let_go_if_done(each)
+        return self._now[value]
+
+    def _cloned(self, op: Any, operands: dict[Any, Any]) -> list[Any]:
+        """The results of a copy of an op that reads `operands`."""
+        before = self._values.operands[self._values.place[op.results[0]]]
+        if not _is_free(op):
+            self._order(operands)
+        clone = op.operation.clone()
+        for number, x in enumerate(before):
+            clone.operands[number] = operands[x]
+        self._fresh.update(clone.results)
+        return list(clone.results)
+
+    def _order(self, operands: dict[Any, Any]) -> None:
+        """Let the smallest operand wait, unless one comes back as well."""
+        if self._event is None or not self._fresh.isdisjoint(operands.values()):
+            return
+        known = [x for x in operands if _bytes(x) and not _is_free(x.owner)]
+        if known:
+            least = min(known, key=_bytes)
+            operands[least] = after(operands[least], self._event)
+            self._fresh.add(operands[least])
+
+
+def _replace(op: Any, values: dict[Any, Any]) -> None:
+    """Let an op, and what is in its regions, read other values."""
+    for number, value in enumerate(op.operands):
+        if values.get(value, value) != value:
+            op.operands[number] = values[value]
+    for region in op.regions:
+        for block in region:
+            for each in block.operations:
+                _replace(each, values)

@@ -1,0 +1,115 @@
+"""A budget of memory: less at one time, the same results."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from aotc.errors import InputError
+from aotc.pipeline import build
+
+MODEL = """
+import numpy
+import aotc
+import aotc.numpy as np
+from aotc import control
+
+rng = numpy.random.default_rng(0)
+kernels = [rng.normal(0, 0.06, (256, 256)).astype("f4") for _ in range(12)]
+state = aotc.State({"params": kernels, "count": numpy.zeros((), "i4")})
+
+
+def loss(params, x):
+    for kernel in params:
+        x = np.tanh(x @ kernel) * 1.5
+    return np.square(x - 1.0).mean()
+
+
+@aotc.entry(x=aotc.Spec((2048, 256), "f32"))
+def step(state, x):
+    value, grads = aotc.value_and_grad(loss)(state["params"], x)
+    pairs = zip(state["params"], grads, strict=True)
+    params = [p - 0.1 * g for p, g in pairs]
+    return {"params": params, "count": state["count"] + 1}, value
+
+
+@aotc.entry(x=aotc.Spec(("rows", 4), "f32"))
+def without_limit(x):
+    return x + 1
+
+
+@aotc.entry(x=aotc.Spec((aotc.Dim("n", max=2048), 512), "f32"))
+def of_any_size(x):
+    return np.sin(x) @ np.cos(x).T
+"""
+
+MEASURE = """
+import sys, numpy, aotc
+from aotc.runtime import engine
+
+model = aotc.load(sys.argv[1], threads=1, allow_unsigned=True)
+x = numpy.linspace(-1, 1, 2048 * 256, dtype="f4").reshape(2048, 256)
+for _ in range(3):
+    loss = model.step(x=x)
+print(engine.device("llvm-cpu", 1).allocator.statistics["device_bytes_peak"])
+print(float(loss))
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    file = tmp_path_factory.mktemp("budget") / "deep.py"
+    file.write_text(MODEL)
+    return file
+
+
+def built(source, name, **options):
+    """A build of the training step."""
+    return build(
+        source,
+        output=source.parent,
+        entries=("step",),
+        name=name,
+        sign=False,
+        **options,
+    )
+
+
+def measured(bundle):
+    """The largest memory of three steps, and the last loss."""
+    printed = subprocess.check_output([sys.executable, "-c", MEASURE, str(bundle)])
+    peak, loss = printed.split()
+    return int(peak), float(loss)
+
+
+def test_a_deep_network_trains_in_half_the_memory(source):
+    whole = built(source, "whole")
+    free = whole.variants[0].memory["step"].peak_bytes
+    small = built(source, "small", peak_memory=free // 2)
+    (fit,) = small.fits
+    assert (fit.entry, fit.before) == ("step", free)
+    assert fit.recomputed > 0
+    assert small.variants[0].memory["step"].peak_bytes == fit.after <= free // 2
+    (many, expected), (few, loss) = measured(whole.bundle), measured(small.bundle)
+    assert few <= fit.after < many <= free
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_what_fits_stays_as_it_is(source):
+    assert not built(source, "large", peak_memory=10**9).fits
+
+
+@pytest.mark.parametrize(
+    ("entry", "most", "code"),
+    [
+        ("step", 5_000_000, "memory-budget"),
+        ("without_limit", 10**9, "unknown-memory"),
+        ("of_any_size", 1_000_000, "symbolic-memory"),
+    ],
+)
+def test_a_budget_that_cannot_be_met_is_refused(source, entry, most, code):
+    with pytest.raises(InputError) as refusal:
+        build(source, entries=(entry,), output=source.parent, peak_memory=most)
+    assert refusal.value.code == code
+    assert entry in refusal.value.message

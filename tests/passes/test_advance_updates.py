@@ -1,0 +1,55 @@
+"""advance-updates: a new state stands behind the last of what it is computed from."""
+
+import aotc
+from aotc import numpy as np
+from aotc import optim
+from aotc.frontends.assembly import trace
+from aotc.passes import run_passes
+
+LOWERED = ["autodiff", "inline", "simplify", "cse", "lower-to-linalg", "cse"]
+
+
+def stepped(layers):
+    """The lowered training step of a deep network."""
+    params = [np.ones((8, 8)) for _ in range(layers)]
+    optimizer = optim.adam(optim.cosine_decay_schedule(0.1, 100))
+
+    def loss(params, x):
+        for kernel in params:
+            x = np.tanh(x @ kernel)
+        return x.sum()
+
+    @aotc.entry(x=aotc.Spec((4, 8)), state=aotc.State((params, optimizer.init(params))))
+    def step(state, x):
+        params, moments = state
+        grads = aotc.grad(loss)(params, x)
+        updates, moments = optimizer.update(grads, moments, params)
+        return (optim.apply_updates(params, updates), moments), 0.0
+
+    module = trace([step], {}).module
+    run_passes(module, LOWERED)
+    return module
+
+
+def kinds(module):
+    """For each loop whether it is a product, in order."""
+    loops = [line for line in str(module).splitlines() if "iterator_types" in line]
+    return ["product" if "reduction" in line else "update" for line in loops]
+
+
+def test_updates_come_between_the_gradients():
+    module = stepped(4)
+    late = kinds(module)
+    run_passes(module, ["advance-updates"])
+    early = kinds(module)
+    assert sorted(late) == sorted(early)
+    assert late[-8:] == ["update"] * 8
+    last = len(early) - 1 - early[::-1].index("product")
+    assert early[:last].count("update") > late[:last].count("update")
+
+
+def test_running_it_again_changes_nothing():
+    module = stepped(2)
+    first = run_passes(module, ["advance-updates"])
+    (second,) = run_passes(module, ["advance-updates"])
+    assert (first[0].changed, second.changed) == (True, False)
