@@ -97,7 +97,8 @@ def steppers(name, folder, threads):
 
     def ours():
         report = build(source, entries=(entry, "settled"), output=folder)
-        return settled(aotc.load(report.bundle, threads=threads), entry)
+        model = aotc.load(report.bundle, threads=threads)
+        return settled(model, entry, threads)
 
     loss = models_torch.LOSSES[name]
     return {

@@ -36,7 +36,8 @@ def aotc_step(threads):
     source = Path(shutil.copytree(DIGITS, folder, dirs_exist_ok=True)) / "model.py"
     source.write_text(with_settled(source.read_text(), "state"))
     report = build(source, entries=("train_step", "settled"), output=folder)
-    step = settled(aotc.load(report.bundle, threads=threads), "train_step")
+    model = aotc.load(report.bundle, threads=threads)
+    step = settled(model, "train_step", threads)
     return lambda x, y: step(images=x, labels=y)
 
 
