@@ -27,7 +27,7 @@ from aotc import options
 from aotc.backend.crossing import crossing, require_upstream_only
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
-from aotc.frontends.program import Port, Program
+from aotc.frontends.program import Entry, Program
 from aotc.target import Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
 
@@ -169,15 +169,19 @@ def target_flags(target: Target) -> tuple[str, ...]:
 
 def _plans(program: Program) -> dict[str, list[list[int]]]:
     """The largest shapes of the inputs of each entry that has such."""
-    return {
-        entry.name: [_sizes(port, largest) for port in entry.ports("input")]
-        for entry in program.entries
-        if None not in (largest := [contract.max for contract in entry.symbols])
-    }
+    shapes = {entry.name: _largest_shapes(entry) for entry in program.entries}
+    return {name: found for name, found in shapes.items() if found is not None}
 
 
-def _sizes(port: Port, symbols: Sequence[Any]) -> list[int]:
-    return [evaluate_size(size, symbols) for size in port.type.shape]
+def _largest_shapes(entry: Entry) -> list[list[int]] | None:
+    """None where a size has no limit, or no contract, as in certificates."""
+    inputs, largest = entry.ports("input"), [each.max for each in entry.symbols]
+    sizes = [size for port in inputs for size in port.type.shape]
+    has_contracts = bool(largest) or all(isinstance(size, int) for size in sizes)
+    if not has_contracts or None in largest:
+        return None
+    symbols = [size or 0 for size in largest]
+    return [[evaluate_size(size, symbols) for size in p.type.shape] for p in inputs]
 
 
 def _memory(program: Program, report: dict[str, Any]) -> dict[str, Memory]:
