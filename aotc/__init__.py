@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aotc.frontends.custom import checkpoint, custom_jvp, custom_vjp
     from aotc.frontends.dims import Dim
     from aotc.frontends.entry import Spec, State, Weights, entry
+    from aotc.frontends.onnx import from_onnx
     from aotc.runtime import Model, load
     from aotc.transforms import (
         grad,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 # name → module that defines it
 _EXPORTS = {
     "entry": "aotc.frontends.entry",
+    "from_onnx": "aotc.frontends.onnx",
     "Dim": "aotc.frontends.dims",
     "Spec": "aotc.frontends.entry",
     "Weights": "aotc.frontends.entry",
@@ -73,6 +75,7 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "entry",
+    "from_onnx",
     "grad",
     "hessian",
     "hvp",

@@ -22,7 +22,9 @@ ALLOWED = {
     "mlir": LEAVES,
     "dialects": MODEL,
     # numpy, nn, … are the frontend's vocabulary, so they are of its layer
-    "frontends": MODEL | {"numpy", "nn", "random", "optim", "transforms", "control"},
+    "frontends": MODEL
+    | {"numpy", "nn", "random", "optim", "transforms", "control"}
+    | {"linalg", "special", "fft"},
     "numpy": MODEL | {"frontends"},
     "nn": MODEL | {"frontends", "numpy", "random", "special", "control"},
     "random": MODEL | {"frontends", "numpy"},

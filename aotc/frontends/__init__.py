@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from aotc.frontends.program import Program
 
 # suffix → module with load(path, entries)
-FRONTENDS = {".py": "aotc.frontends.python"}
+FRONTENDS = {
+    ".py": "aotc.frontends.python",
+    ".onnx": "aotc.frontends.onnx",
+}
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:

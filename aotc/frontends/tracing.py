@@ -134,6 +134,16 @@ def current_trace() -> Trace | None:
     return _current.get()
 
 
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Within this block, operations on arrays compute at once."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 def fail_leaked(array: Array) -> NoReturn:
     """Refuse an array of another trace."""
     fail(

@@ -1,0 +1,59 @@
+"""The operators that are imported: name → function, by family.
+
+A function takes the inputs by place and the attributes by name; see
+`aotc.frontends.onnx.calling`. Operators that are not here, but that ONNX defines by a
+body of others, are expanded into it.
+"""
+
+from __future__ import annotations
+
+from aotc.frontends.onnx.calling import Imports
+from aotc.frontends.onnx.ops import (
+    activations,
+    attention,
+    control,
+    convolution,
+    elementwise,
+    indexing,
+    learning,
+    matrices,
+    narrow,
+    normalization,
+    objects,
+    pooling,
+    quantization,
+    random,
+    recurrent,
+    reduction,
+    resizing,
+    shaping,
+    signals,
+    wiring,
+)
+
+FAMILIES = (
+    wiring,
+    elementwise,
+    narrow,
+    activations,
+    reduction,
+    shaping,
+    indexing,
+    matrices,
+    attention,
+    convolution,
+    pooling,
+    normalization,
+    resizing,
+    objects,
+    recurrent,
+    quantization,
+    signals,
+    random,
+    learning,
+    control,
+)
+
+TABLE: dict[str, Imports] = {
+    key: function for family in FAMILIES for key, function in family.TABLE.items()
+}

@@ -1,0 +1,75 @@
+"""An .onnx file → `Model`: read, and refused where it is none."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from aotc.errors import InputError, SetupError
+from aotc.frontends.onnx.graph import Model, Reader
+from aotc.frontends.onnx.tensors import Files, mapped
+from aotc.frontends.onnx.wire import skeleton
+
+OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
+
+
+def require_onnx() -> Any:
+    """The package `onnx`.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    try:
+        return importlib.import_module("onnx")
+    except ModuleNotFoundError:
+        raise SetupError(
+            "missing-extra",
+            "importing .onnx files needs the 'onnx' package, which is not installed",
+            hint="pip install 'aotc[onnx]'",
+        ) from None
+
+
+def read(path: Path) -> Model:
+    """The model at `path`; its tensors are views of the file.
+
+    Raises:
+        InputError: there is no such file, it is damaged, of a version that aotc does
+            not know, or data that it refers to is not there.
+    """
+    onnx = require_onnx()
+    if not path.is_file():
+        raise InputError("no-such-file", f"there is no file '{path}'")
+    data = mapped(path)
+    try:
+        proto = onnx.ModelProto.FromString(skeleton(data))
+    except InputError as error:
+        error.where = path.name
+        raise
+    except Exception as error:  # protobuf's DecodeError, without importing protobuf
+        raise _corrupt(path.name, str(error)) from error
+    return model_of(proto, path.name, Files(path, data))
+
+
+def model_of(proto: Any, file: str, files: Files) -> Model:
+    """The model in a ModelProto."""
+    if not proto.HasField("graph") or not proto.graph.output:
+        raise _corrupt(file, "it has no graph with outputs")
+    model = Reader(file, files).model(proto)
+    opset = model.opsets.get("")
+    if opset is not None and not OLDEST <= opset <= NEWEST:
+        raise InputError(
+            "wrong-opset",
+            f"expected opset {OLDEST} to {NEWEST}; '{file}' has {opset}",
+            where=file,
+            hint="convert it with onnx.version_converter, or export it again",
+        )
+    return model
+
+
+def _corrupt(file: str, why: str) -> InputError:
+    return InputError(
+        "corrupt-file",
+        f"expected an ONNX model; '{file}' is damaged or something else: {why}",
+        where=file,
+    )

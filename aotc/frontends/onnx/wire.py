@@ -1,0 +1,115 @@
+"""An ONNX file without its tensors' data, which stays where it is in the file.
+
+A model's protobuf message is mostly the raw data of initialisers. Reading it as a whole
+makes two copies of that. So the message is walked first, at the level of its encoding
+(fields of a number, a kind and bytes), and copied without large raw data; each tensor
+gets the data's place in the file instead, as if it were external.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aotc.errors import InputError
+
+LARGE = 1 << 12  # bytes of a message below which nothing in it is moved
+
+# (message, field) → the message in that field, as far as tensors can be inside
+_INSIDE = {
+    ("model", 7): "graph",
+    ("graph", 1): "node",
+    ("graph", 5): "tensor",
+    ("node", 5): "attribute",
+    ("attribute", 5): "tensor",
+    ("attribute", 6): "graph",
+    ("attribute", 11): "graph",
+}
+_RAW_DATA = ("tensor", 9)
+_EXTERNAL_DATA = 13
+_FIXED = {1: 8, 5: 4}  # wire kinds of fixed size
+_LENGTH = 2
+
+
+def skeleton(data: Any) -> bytes:
+    """The message of a model file without large raw data.
+
+    Each tensor that lost its data has external data without a location: the offset and
+    the length in this file.
+
+    Raises:
+        InputError: this is no protobuf message.
+    """
+    return b"".join(_copied(data, 0, len(data), "model"))
+
+
+def _copied(data: Any, start: int, end: int, message: str) -> Iterator[bytes]:
+    position = start
+    while position < end:
+        before = position
+        tag, position = _varint(data, position, end)
+        field, kind = tag >> 3, tag & 7
+        if kind != _LENGTH:
+            position = _after(data, position, end, kind)
+            yield bytes(data[before:position])
+            continue
+        length, body = _varint(data, position, end)
+        position = body + length
+        if position > end:
+            raise _corrupt(before)
+        if length < LARGE:
+            yield bytes(data[before:position])
+        elif (message, field) == _RAW_DATA:
+            yield _entry("offset", body) + _entry("length", length)
+        elif (message, field) in _INSIDE:
+            inside = _INSIDE[message, field]
+            yield _field(field, b"".join(_copied(data, body, position, inside)))
+        else:
+            yield bytes(data[before:position])
+
+
+def _after(data: Any, position: int, end: int, kind: int) -> int:
+    """Where a field that has no length ends."""
+    if kind == 0:
+        return _varint(data, position, end)[1]
+    if kind not in _FIXED or position + _FIXED[kind] > end:
+        raise _corrupt(position)
+    return position + _FIXED[kind]
+
+
+def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
+    """A number in groups of seven bits, and where it ends."""
+    value = shift = 0
+    while position < end and shift < 70:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise _corrupt(position)
+
+
+def _corrupt(position: int) -> InputError:
+    return InputError(
+        "corrupt-file",
+        f"expected an ONNX model; the file is damaged or cut off at byte {position}",
+    )
+
+
+def _entry(key: str, value: int) -> bytes:
+    """One key and value of a tensor's external data."""
+    pair = _field(1, key.encode()) + _field(2, str(value).encode())
+    return _field(_EXTERNAL_DATA, pair)
+
+
+def _field(number: int, body: bytes) -> bytes:
+    return _encoded(number << 3 | _LENGTH) + _encoded(len(body)) + body
+
+
+def _encoded(value: int) -> bytes:
+    groups = []
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])

@@ -1,0 +1,210 @@
+"""ONNX's own tests of its operators: which aotc imports, and computes as they say.
+
+    pip install -e '.[onnx]' && python benchmarks/frontends/onnx_nodes.py [--compiled]
+
+Runs each model of `onnx.backend.test` on the reference evaluator, and with `--compiled`
+those that pass compiled for the CPU, many to a module. Prints how many pass, the
+operators that are not supported with the reasons, and every result that is wrong. Out
+of the count are tests of what is no array (strings, sequences, optional values) and of
+training operators.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.test.case.node import collect_testcases
+from onnx_batches import run_compiled
+
+from aotc.errors import AotcError
+from aotc.frontends.conversion import lift
+from aotc.frontends.imported import Imported
+from aotc.frontends.onnx.elements import ELEMENTS
+from aotc.frontends.onnx.network import network
+from aotc.frontends.onnx.reading import model_of
+from aotc.frontends.onnx.scan import unsupported
+from aotc.frontends.onnx.tensors import Files
+
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+_STRING = onnx.TensorProto.STRING
+_TRAINING = "ai.onnx.preview.training"
+
+
+@dataclass
+class Outcome:
+    """What became of the tests: names, by status and reason."""
+
+    passed: list[str] = field(default_factory=list)
+    excluded: Counter[str] = field(default_factory=Counter)
+    unsupported: defaultdict[tuple[str, str], list[str]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    refused: int = 0
+    wrong: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test that passed on the reference evaluator."""
+
+    name: str
+    network: Imported
+    inputs: list[np.ndarray[Any, Any]]
+    outputs: list[Any]
+    rtol: float
+    atol: float
+
+
+def excluded(case: Any) -> str | None:
+    """Why a test is none of arrays, if it is not."""
+    for value in (*case.model.graph.input, *case.model.graph.output):
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return "sequences and optional values"
+        if value.type.tensor_type.elem_type == _STRING:
+            return "strings"
+    if any(node.domain == _TRAINING for node in case.model.graph.node):
+        return "training operators"
+    return None
+
+
+def held(array: Any, code: int) -> np.ndarray[Any, Any]:
+    """An input or result of a test in the dtype that aotc holds it in."""
+    kind = ELEMENTS[code]
+    if isinstance(array, onnx.TensorProto):
+        array = onnx.numpy_helper.to_array(array)
+    data = np.asarray(array)
+    return data if kind.narrow is None else data.astype(np.dtype(_numpy(kind.dtype)))
+
+
+def _numpy(dtype: str) -> str:
+    return {"f32": "f4", "i8": "i1", "u8": "u1"}[dtype]
+
+
+def mismatch(got: Any, want: Any, rtol: float, atol: float) -> str | None:
+    """How a result differs from what the test expects."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"{got.dtype}{got.shape}, expected {want.dtype}{want.shape}"
+    if got.dtype.kind in "biu":
+        same = np.array_equal(got, want)
+        return None if same else f"{np.sum(got != want)} of {got.size} differ"
+    left, right = got.astype("f8"), want.astype("f8")
+    rtol = max(rtol, 2 * EPSILON.get(str(got.dtype), 0.0))
+    if np.allclose(left, right, rtol, atol, equal_nan=True):
+        return None
+    with np.errstate(all="ignore"):
+        return f"differs by {np.nanmax(np.abs(left - right)):.3g}"
+
+
+def _wanted(case: Any, data_set: Any) -> list[Any]:
+    codes = [value.type.tensor_type.elem_type for value in case.model.graph.output]
+    return [held(a, code) for a, code in zip(data_set[1], codes, strict=True)]
+
+
+def evaluate(case: Any, outcome: Outcome) -> Case | None:
+    """Import one test and run it on the reference evaluator."""
+    try:
+        model = model_of(case.model, case.name, Files(None, b""))
+        built = network(model, {})
+        codes = [model.graph.types[n].tensor_type.elem_type for n in model.graph.inputs]
+        inputs = [held(a, c) for a, c in zip(case.data_sets[0][0], codes, strict=True)]
+        wanted = _wanted(case, case.data_sets[0])
+        stored = [] if built.weights is None else [built.weights.tree]
+        found = built(*stored, *map(lift, inputs))
+    except AotcError as error:
+        for key in _reasons(case, error):
+            outcome.unsupported[key].append(case.name)
+        outcome.refused += 1
+        return None
+    except Exception as error:  # a bug of the importer
+        outcome.wrong.append((case.name, f"{type(error).__name__}: {error}"))
+        return None
+    arrays = list(found.values()) if isinstance(found, dict) else [found]
+    for got, want in zip(arrays, wanted, strict=True):
+        why = mismatch(np.asarray(got), want, case.rtol, case.atol)
+        if why and not _is_random(case):
+            outcome.wrong.append((case.name, why))
+            return None
+    outcome.passed.append(case.name)
+    return Case(case.name, built, inputs, wanted, case.rtol, case.atol)
+
+
+def _reasons(case: Any, error: AotcError) -> list[tuple[str, str]]:
+    """The operators that stand in the way of a test, each with why."""
+    if error.code != "unsupported-ops" or not error.message.startswith("the model"):
+        return [(_operator(case), f"{error.code}: {error.message}")]
+    model = model_of(case.model, case.name, Files(None, b""))
+    return [(each.op, each.reason) for each in unsupported(model)]
+
+
+def _operator(case: Any) -> str:
+    """The operator that a test is about."""
+    nodes = case.model.graph.node
+    return nodes[0].op_type if len(nodes) == 1 else case.name.removeprefix("test_")
+
+
+def _is_random(case: Any) -> bool:
+    """Whether the model draws numbers, which no test can expect."""
+    random = ("Bernoulli", "Random", "Multinomial")
+    return any(node.op_type.startswith(random) for node in case.model.graph.node)
+
+
+def chosen(pattern: str) -> Iterator[Any]:
+    """The tests whose names contain the pattern."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = collect_testcases(None)
+    return (case for case in cases if pattern in case.name)
+
+
+def report(outcome: Outcome) -> None:
+    """Print the counts, and everything that did not pass."""
+    reasons = sorted(outcome.unsupported.items(), key=lambda row: -len(row[1]))
+    for (operator, reason), names in reasons:
+        print(f"{len(names):4}  {operator}: {reason}  [{names[0]}]")
+    for name, why in outcome.wrong:
+        print(f"WRONG {name}: {why}")
+    counted = len(outcome.passed) + outcome.refused + len(outcome.wrong)
+    print(f"\n{counted} tests (and {sum(outcome.excluded.values())} excluded: ", end="")
+    print(", ".join(f"{n} {why}" for why, n in outcome.excluded.items()), end=")\n")
+    share = len(outcome.passed) / max(counted, 1)
+    print(
+        f"pass {len(outcome.passed)} ({share:.1%}), unsupported {outcome.refused}, ",
+        end="",
+    )
+    print(f"wrong {len(outcome.wrong)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the tests; 1 if any result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="tests whose names contain this")
+    parser.add_argument("--compiled", action="store_true", help="compile them as well")
+    options = parser.parse_args(arguments)
+    outcome, ready = Outcome(), []
+    for case in chosen(options.only):
+        why = excluded(case)
+        if why is not None:
+            outcome.excluded[why] += 1
+            continue
+        evaluated = evaluate(case, outcome)
+        if evaluated is not None and not _is_random(case):
+            ready.append(evaluated)
+    print("On the reference evaluator:")
+    report(outcome)
+    wrong = len(outcome.wrong)
+    if options.compiled:
+        wrong += run_compiled(ready, mismatch)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
