@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aotc.frontends.dims import Dim
     from aotc.frontends.entry import Spec, State, Weights, entry
     from aotc.frontends.onnx import from_onnx
+    from aotc.frontends.torch import from_torch
     from aotc.runtime import Model, load
     from aotc.transforms import (
         grad,
@@ -47,6 +48,7 @@ _EXPORTS = {
     "Spec": "aotc.frontends.entry",
     "Weights": "aotc.frontends.entry",
     "State": "aotc.frontends.entry",
+    "from_torch": "aotc.frontends.torch",
     "grad": "aotc.transforms",
     "value_and_grad": "aotc.transforms",
     "vjp": "aotc.transforms",
@@ -76,6 +78,7 @@ __all__ = [
     "custom_vjp",
     "entry",
     "from_onnx",
+    "from_torch",
     "grad",
     "hessian",
     "hvp",

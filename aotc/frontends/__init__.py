@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FRONTENDS = {
     ".py": "aotc.frontends.python",
     ".onnx": "aotc.frontends.onnx",
+    ".pt2": "aotc.frontends.torch",
 }
 
 

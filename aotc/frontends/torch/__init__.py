@@ -1,0 +1,88 @@
+"""PyTorch: modules, exported programs and .pt2 files → graph functions.
+
+    torch.export → decompositions → nodes → `OPS` → aotc's own functions, traced
+
+What `exporting.py` gets from torch is a graph of ATen ops without mutation; what it
+keeps whole is what `ops/` has a function for. `graphs.py` interprets it on aotc's
+arrays, so that what comes out is as if the network had been written with aotc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotc.errors import InputError, SetupError
+from aotc.frontends.program import source_of
+
+if TYPE_CHECKING:
+    from aotc.frontends.imported import Imported
+    from aotc.frontends.program import Program
+
+__all__ = ["from_torch", "load"]
+
+ENTRY = "main"  # of a file
+
+
+def from_torch(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> Imported:
+    """A PyTorch module, or what torch.export made of one, for use in a model.py.
+
+        net = aotc.from_torch(
+            module.eval(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}}
+        )
+
+    Args:
+        model: a `torch.nn.Module`, or a `torch.export.ExportedProgram` (which brings
+            its own arguments and sizes).
+        args: example arguments: tensors of the right shapes and dtypes.
+        kwargs: example keyword arguments.
+        dynamic_shapes: which of their sizes vary, as torch.export takes it. The names
+            and ranges of its Dims become those of aotc's.
+
+    Raises:
+        InputError: torch.export refuses the module, or ops in it have no counterpart;
+            all of these are named at once.
+        SetupError: torch is not installed.
+    """
+    _require_torch()
+    from aotc.frontends.torch.exporting import decomposed, exported
+    from aotc.frontends.torch.importing import imported
+
+    return imported(decomposed(exported(model, args, kwargs, dynamic_shapes)))
+
+
+def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
+    """The program of a .pt2 file: its one entry is called `main`.
+
+    Raises:
+        InputError: the file cannot be read, or see `from_torch`.
+    """
+    _require_torch()
+    from aotc.frontends.torch.exporting import decomposed, read
+    from aotc.frontends.torch.importing import imported
+
+    if any(name != ENTRY for name in entries):
+        raise InputError(
+            "no-such-entry",
+            f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
+        )
+    program = imported(decomposed(read(path))).program(ENTRY)
+    program.source = source_of(path, "torch")
+    return program
+
+
+def _require_torch() -> None:
+    try:
+        import torch.export  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            "missing-extra",
+            f"PyTorch models need the package '{error.name}'",
+            hint="pip install 'aotc[torch]'",
+        ) from error

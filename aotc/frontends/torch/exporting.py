@@ -1,0 +1,119 @@
+"""Modules and files → exported programs of ops that are to be interpreted."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch._decomp import decomposition_table
+
+from aotc.errors import InputError
+from aotc.frontends.places import fail, is_own, relative
+from aotc.frontends.torch.ops import is_listed
+
+_TORCH = Path(torch.__file__).parent
+
+
+def exported(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> Any:
+    """The exported program of a module; one that is given is taken as it is.
+
+    Raises:
+        InputError: torch.export refuses the module, with its own words and the user's
+            line.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        return model
+    if not isinstance(model, torch.nn.Module):
+        fail(
+            "bad-model",
+            "expected a torch.nn.Module or torch.export.ExportedProgram; got "
+            f"{type(model).__name__}",
+        )
+    try:
+        with torch.no_grad():
+            return torch.export.export(
+                model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+            )
+    except Exception as error:  # whatever the user's code or torch.export raises
+        _refuse(error)
+
+
+def read(path: Path) -> Any:
+    """The exported program in a .pt2 file.
+
+    Raises:
+        InputError: torch cannot read it.
+    """
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # whatever torch finds wrong with the bytes
+        raise InputError(
+            "bad-file",
+            f"'{path}' cannot be read as what torch.export.save writes: "
+            f"{_first_paragraph(error)}",
+            hint=f"this is torch {torch.__version__}; export the model with it again",
+        ) from error
+
+
+def decomposed(program: Any) -> Any:
+    """The program without mutation, in ops of `ops/` as far as torch can say it so.
+
+    An op that `ops/` lists stays whole. Every other one becomes simpler ones by torch's
+    decomposition, if it has one.
+    """
+    table = {**decomposition_table, **torch.export.default_decompositions()}
+    table = {op: rule for op, rule in table.items() if not is_listed(op)}
+    try:
+        with torch.no_grad():
+            return program.run_decompositions(table)
+    except Exception as error:
+        _refuse(error)
+
+
+# ---- what torch says ----------------------------------------------------------------
+
+_ADVICE = {
+    "GuardOnDataDependentSymNode": "Python cannot branch on values of a tensor, nor "
+    "take sizes from them; use torch.where, or torch.cond for a branch",
+    "UserError": "see what torch.export says of its arguments",
+}
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Torch's error as one of aotc, at the user's line."""
+    kind = type(error).__name__
+    raise InputError(
+        "torch-export",
+        f"torch.export refuses the model: {kind}: {_first_paragraph(error)}",
+        where=_user_line(error),
+        hint=_ADVICE.get(kind, "torch.export must be able to trace the model"),
+    ) from error
+
+
+def _first_paragraph(error: Exception) -> str:
+    return str(error).strip().split("\n\n")[0] or type(error).__name__
+
+
+def _user_line(error: Exception) -> str | None:
+    """The innermost line on the way to `error` that is neither torch's nor aotc's."""
+    lines = [
+        f"{relative(frame.f_code.co_filename)}:{number}"
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not is_own(frame.f_globals.get("__name__", ""))
+        and not frame.f_code.co_filename.startswith("<")
+        and not is_torch(frame.f_code.co_filename)
+    ]
+    return lines[-1] if lines else None
+
+
+def is_torch(filename: str) -> bool:
+    """Whether a source file is one of PyTorch's own."""
+    return Path(filename).is_relative_to(_TORCH)

@@ -1,0 +1,191 @@
+"""Graphs of torch.fx, interpreted on aotc's arrays.
+
+A value in a graph is an `Array`, a size (`int` or `Dim`), another Python constant, a
+list of these, or a function where the node is a subgraph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from aotc import dtypes
+from aotc.errors import InputError
+from aotc.frontends.findings import Finding, collected
+from aotc.frontends.places import Place, pinned, relative, scope, user_place
+from aotc.frontends.torch.exporting import is_torch
+from aotc.frontends.torch.ops import function_for, reason_against
+from aotc.frontends.torch.tensors import array_of
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+)')
+
+# how a tensor lies in memory and where: aotc's own business
+_ABOUT_MEMORY = {
+    "layout",
+    "device",
+    "pin_memory",
+    "non_blocking",
+    "memory_format",
+    "generator",
+}
+
+
+def evaluate(module: GraphModule, arguments: Sequence[Any]) -> Any:
+    """What a graph returns for these values of its placeholders."""
+    values: dict[Node, Any] = {}
+    remaining = iter(arguments)
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(remaining)
+        elif node.op == "get_attr":
+            values[node] = _attribute(module, node.target)
+        elif node.op == "output":
+            return _value(node.args[0], values)
+        else:
+            with _origin(node):
+                values[node] = _called(node, values)
+    raise AssertionError("a graph of torch.fx ends with its output")
+
+
+def _called(node: Node, values: dict[Node, Any]) -> Any:
+    """The result of a node: that of its function in `OPS`."""
+    function = function_for(node.target)
+    assert function is not None, f"unsupported({node.target}) was not asked"
+    options = {
+        name: _value(value, values)
+        for name, value in node.kwargs.items()
+        if name not in _ABOUT_MEMORY
+    }
+    return function(*_value(list(node.args), values), **options)
+
+
+def _value(part: Any, values: dict[Node, Any]) -> Any:
+    """An argument of a node, with values in the place of nodes."""
+    if isinstance(part, Node):
+        return values[part]
+    if isinstance(part, (list, tuple)):
+        return [_value(each, values) for each in part]
+    if isinstance(part, dict):
+        return {key: _value(each, values) for key, each in part.items()}
+    if isinstance(part, slice):
+        return slice(*(_value(e, values) for e in (part.start, part.stop, part.step)))
+    if isinstance(part, torch.dtype):
+        return dtypes.canonical(str(part).removeprefix("torch."))
+    return part
+
+
+def _attribute(module: GraphModule, target: str) -> Any:
+    """A constant, or a subgraph as a function of its arguments."""
+    found = module
+    for name in target.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, GraphModule):
+        return array_of(found)
+    subgraph = found
+
+    def body(*arguments: Any) -> Any:
+        return evaluate(subgraph, arguments)
+
+    body.__name__ = target
+    return body
+
+
+# ---- where nodes come from ----------------------------------------------------------
+
+
+@contextmanager
+def _origin(node: Node) -> Iterator[None]:
+    """Within this block, everything happens at the node's line and in its layer."""
+    place, path = line_of(node), _layer_of(node)
+    with pinned(place or user_place()):
+        if path:
+            with scope(path):
+                yield
+        else:
+            yield
+
+
+def line_of(node: Node) -> Place | None:
+    """The innermost line that made the node and is not one of PyTorch itself."""
+    lines = [
+        (file, int(number))
+        for file, number in _FRAME.findall(node.meta.get("stack_trace") or "")
+    ]
+    own = [line for line in lines if not is_torch(line[0])]
+    found = own or lines
+    return found[-1] if found else None
+
+
+def _layer_of(node: Node) -> str:
+    """`encoder/layers/0`: the innermost module that made the node."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values() if isinstance(path, str)]
+    return paths[-1].replace(".", "/") if paths else ""
+
+
+# ---- what cannot be imported --------------------------------------------------------
+
+
+def unsupported(module: GraphModule) -> list[Finding]:
+    """All ops of a graph and its subgraphs that stand in the way of importing it."""
+    return collected(_obstacles(module))
+
+
+def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
+    """(op, reason, place, help) of each node that cannot be interpreted."""
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            found = (
+                module.get_submodule(node.target) if _is_graph(module, node) else None
+            )
+            if found is not None:
+                yield from _obstacles(found)
+        elif node.op == "call_function":
+            against = reason_against(node.target) or _against_result(node)
+            if against is not None:
+                yield str(node.target), against[0], _shown_place(node), against[1]
+
+
+def _is_graph(module: GraphModule, node: Node) -> bool:
+    return isinstance(getattr(module, node.target, None), GraphModule)
+
+
+def _against_result(node: Node) -> tuple[str, str] | None:
+    """Why no array can be what the node makes: (reason, help)."""
+    made = node.meta.get("val")
+    tensors = made if isinstance(made, (list, tuple)) else [made]
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        try:
+            dtypes.canonical(str(tensor.dtype).removeprefix("torch."))
+        except InputError:
+            return f"its result has dtype {tensor.dtype}", "compute with real numbers"
+        if _depends_on_values(tensor.shape):
+            return (
+                f"its result has shape {tuple(tensor.shape)}, which depends on values",
+                "compute a result of fixed shape, for instance with torch.where",
+            )
+    return None
+
+
+def _depends_on_values(shape: Sequence[Any]) -> bool:
+    """Whether a size stems from values of a tensor instead of sizes of the inputs."""
+    symbols = [
+        str(symbol)
+        for size in shape
+        if isinstance(size, torch.SymInt)
+        for symbol in size.node.expr.free_symbols
+    ]
+    return any(symbol.startswith("u") for symbol in symbols)
+
+
+def _shown_place(node: Node) -> str:
+    place, path = line_of(node), _layer_of(node)
+    line = f"{relative(place[0])}:{place[1]}" if place else node.name
+    return f"{line} ({path})" if path else line

@@ -1,0 +1,234 @@
+"""Exported programs → `Imported`: which placeholder is a weight, a state, an input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    TensorArgument,
+)
+
+from aotc import dtypes
+from aotc.dialects.types import Dim
+from aotc.frontends.conversion import lift
+from aotc.frontends.entry import Spec, State, Weights
+from aotc.frontends.findings import Finding, collected, require_none
+from aotc.frontends.imported import Imported
+from aotc.frontends.places import fail
+from aotc.frontends.torch import graphs
+from aotc.frontends.torch.sizes import named_dims, term_of
+from aotc.frontends.torch.tensors import array_of, memory_of, numpy_of
+from aotc.frontends.torch.trees import leaves_of, tree_of
+
+# larger constants are stored with the weights instead of in the code
+_LARGEST_CONSTANT = 64 << 10
+
+
+def imported(program: Any) -> Imported:
+    """The network of an exported program whose ops are those of `ops/`.
+
+    Raises:
+        InputError: something in it cannot be imported; all of it is named.
+    """
+    require_none(unsupported(program))
+    slots = list(_slots(program))
+    weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
+    state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
+    inputs = _inputs(program)
+    return Imported(
+        _Network(program, slots, tuple(inputs), bool(weights), bool(state)),
+        inputs,
+        Weights(weights, copy=False) if weights else None,
+        State(state) if state else None,
+    )
+
+
+# ---- what cannot be imported --------------------------------------------------------
+
+_INPUTS = {
+    InputKind.USER_INPUT,
+    InputKind.PARAMETER,
+    InputKind.BUFFER,
+    InputKind.CONSTANT_TENSOR,
+}
+_UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
+
+
+def unsupported(program: Any) -> list[Finding]:
+    """Everything in an exported program that stands in the way of importing it."""
+    signature = program.graph_signature
+    return [
+        *graphs.unsupported(program.graph_module),
+        *collected(_input_obstacles(signature.input_specs)),
+        *collected(_output_obstacles(signature.output_specs)),
+    ]
+
+
+def _input_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
+    for spec in specs:
+        if spec.kind not in _INPUTS:
+            what = spec.kind.name.lower().replace("_", " ")
+            yield what, "it is no tensor", spec.arg.name, "pass tensors only"
+        elif not isinstance(spec.arg, (TensorArgument, ConstantArgument)):
+            advice = "give it as a tensor, or leave it fixed in dynamic_shapes"
+            yield "input", "it is a number that varies", spec.arg.name, advice
+
+
+def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
+    for spec in specs:
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            advice = "return a new tensor instead of writing to the input"
+            yield "mutation", "the model writes to its input", spec.target, advice
+
+
+# ---- placeholders -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """What a placeholder of the graph stands for.
+
+    Args:
+        kind: `weight`, `state`, `input` or `fixed`.
+        key: of the weight or state, or the number of the input among the leaves.
+        value: of the weight, the state when the model starts, or what is fixed.
+    """
+
+    kind: str
+    key: Any = None
+    value: Any = None
+
+
+def _slots(program: Any) -> Iterator[_Slot]:
+    """One slot for each placeholder, in order."""
+    signature = program.graph_signature
+    updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
+    users = {n.name: n.users for n in program.graph.nodes if n.op == "placeholder"}
+    first: dict[Any, str] = {}
+    leaves = 0
+    for spec in signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            yield _input_slot(spec, leaves)
+            leaves += 1
+        elif not users[spec.arg.name]:
+            yield _Slot("fixed")
+        else:
+            tensor = _stored_tensor(program, spec)
+            key = first.setdefault(memory_of(tensor), spec.target)
+            yield _stored_slot(spec, key, tensor, key in updated)
+
+
+def _input_slot(spec: Any, number: int) -> _Slot:
+    if isinstance(spec.arg, ConstantArgument):
+        return _Slot("fixed", value=spec.arg.value)
+    return _Slot("input", number)
+
+
+def _stored_tensor(program: Any, spec: Any) -> Any:
+    held = spec.target in program.state_dict
+    return (program.state_dict if held else program.constants)[spec.target]
+
+
+def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
+    """State where it is updated; a constant where it is small and no parameter."""
+    if updated:
+        return _Slot("state", key, numpy_of(tensor))
+    persistent = spec.kind is InputKind.PARAMETER or spec.persistent
+    if persistent or tensor.nbytes > _LARGEST_CONSTANT:
+        return _Slot("weight", key, numpy_of(tensor))
+    return _Slot("fixed", value=array_of(tensor))
+
+
+def _inputs(program: Any) -> dict[str, Any]:
+    """The Specs of each argument, by its name in `forward`."""
+    fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
+    specs = [
+        spec.arg
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    tensors = {a.name: fakes[a.name] for a in specs if isinstance(a, TensorArgument)}
+    dims = named_dims(program, tensors)
+    leaves = iter([_spec_of(tensors.get(arg.name), dims) for arg in specs])
+    return {name: tree_of(form, leaves) for name, form in _arguments(program)}
+
+
+def _spec_of(tensor: Any, dims: Mapping[Any, Any]) -> Spec | None:
+    """The Spec of an input; None for one that is fixed."""
+    if tensor is None:
+        return None
+    dtype = dtypes.canonical(str(tensor.dtype).removeprefix("torch."))
+    return Spec(tuple(term_of(size, dims) for size in tensor.shape), dtype)
+
+
+def _arguments(program: Any) -> list[tuple[str, Any]]:
+    """The name and the form of each argument of `forward` that was given."""
+    positional, keywords = program.call_spec.in_spec.children()
+    names = program.module_call_graph[0].signature.forward_arg_names or []
+    count = positional.num_children
+    given = [names[i] if i < len(names) else f"arg{i}" for i in range(count)]
+    forms = [*positional.children(), *keywords.children()]
+    return list(zip([*given, *keywords.context], forms, strict=True))
+
+
+# ---- the network --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Network:
+    """An exported program as a function of traced arrays."""
+
+    program: Any
+    slots: Sequence[_Slot]
+    inputs: tuple[str, ...]
+    has_weights: bool
+    has_state: bool
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result for (weights, state, inputs…); see `Imported`."""
+        remaining = list(args)
+        weights = remaining.pop(0) if self.has_weights and remaining else {}
+        state = remaining.pop(0) if self.has_state and remaining else {}
+        given = dict(zip(self.inputs, remaining, strict=False)) | kwargs
+        if set(given) != set(self.inputs) or len(remaining) > len(self.inputs):
+            fail(
+                "bad-call",
+                f"expected the inputs {', '.join(self.inputs)} after the weights and "
+                f"the state; got {', '.join(given) or 'none'}",
+            )
+        leaves = [
+            leaf
+            for name, form in _arguments(self.program)
+            for leaf in leaves_of(form, given[name])
+        ]
+        sources = {"weight": weights, "state": state, "input": leaves}
+        values = [
+            slot.value if slot.kind == "fixed" else lift(sources[slot.kind][slot.key])
+            for slot in self.slots
+        ]
+        return self._returned(state, graphs.evaluate(self.program.graph_module, values))
+
+    def _returned(self, state: Any, results: Sequence[Any]) -> Any:
+        """The result in its containers; after the new state, if there is one."""
+        new, leaves = dict(state), []
+        specs = self.program.graph_signature.output_specs
+        for spec, value in zip(specs, results, strict=True):
+            if spec.kind in _UPDATES:
+                new[spec.target] = value
+            else:
+                leaves.append(_output(value))
+        result = tree_of(self.program.call_spec.out_spec, iter(leaves))
+        return (new, result) if self.has_state else result
+
+
+def _output(value: Any) -> Any:
+    """A result; numbers and sizes become arrays of the dtype that torch gives them."""
+    if value is None:
+        return None
+    whole = isinstance(value, int | Dim) and not isinstance(value, bool)
+    return lift(value, "i64" if whole else None)

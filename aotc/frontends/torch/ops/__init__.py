@@ -1,0 +1,86 @@
+"""What each ATen op means: one table per family, one line per op.
+
+A key is an overload (`aten.sum.dim_IntList`) or an op with all of its overloads
+(`aten.sum`). A function gets the arguments of the op in the order of its schema,
+tensors as traced arrays; what says only how tensors lie in memory is left out. An op
+with several results returns a list.
+
+An op that is listed here stays whole; torch decomposes the others (see `exporting.py`),
+so to support an op is to add a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc.frontends.torch.ops import (
+    activations,
+    control,
+    creation,
+    elementwise,
+    images,
+    indexing,
+    layers,
+    matrices,
+    products,
+    recurrent,
+    reductions,
+    shapes,
+    sizes,
+)
+from aotc.frontends.torch.ops.refused import DEFAULT, REFUSED
+
+FAMILIES = (
+    elementwise,
+    activations,
+    reductions,
+    shapes,
+    creation,
+    indexing,
+    products,
+    matrices,
+    images,
+    layers,
+    recurrent,
+    control,
+    sizes,
+)
+
+OPS: dict[str, Callable[..., Any]] = {
+    name: function for family in FAMILIES for name, function in family.OPS.items()
+}
+
+
+def name_of(target: Any) -> str:
+    """`aten.add.Tensor`, `_operator.add`, `higher_order.cond`: a node's target."""
+    if hasattr(target, "overloadpacket"):
+        return str(target)
+    if hasattr(target, "namespace"):
+        return f"{target.namespace}.{target}"
+    return f"{target.__module__}.{target.__name__}"
+
+
+def _entry(table: dict[str, Any], name: str) -> Any:
+    """What a table says of an overload, or of its op as a whole."""
+    return table.get(name) or table.get(name.rpartition(".")[0])
+
+
+def function_for(target: Any) -> Callable[..., Any] | None:
+    """The function of a node's target, if there is one."""
+    found: Callable[..., Any] | None = _entry(OPS, name_of(target))
+    return found
+
+
+def is_listed(target: Any) -> bool:
+    """Whether something is said of an op as a whole: what it means, or why not."""
+    name = name_of(target)
+    return bool(_entry(OPS, name) or _entry(REFUSED, name))
+
+
+def reason_against(target: Any) -> tuple[str, str] | None:
+    """Why a node's target cannot be imported, and what to do; None if it can."""
+    if function_for(target) is not None:
+        return None
+    found: tuple[str, str] = _entry(REFUSED, name_of(target)) or DEFAULT
+    return found

@@ -1,0 +1,252 @@
+"""ATen ops on images: convolution, pooling, resizing; torch has channels second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import nn
+from aotc import numpy as np
+from aotc.dialects.types import Size
+from aotc.frontends.array import Array
+from aotc.frontends.places import fail
+
+Numbers = int | Sequence[int]
+
+
+def channels_last(x: Array) -> Array:
+    """N, C, spatial… → N, spatial…, C."""
+    return np.moveaxis(x, 1, -1)
+
+
+def channels_first(x: Array) -> Array:
+    """N, spatial…, C → N, C, spatial…."""
+    return np.moveaxis(x, -1, 1)
+
+
+def each(value: Numbers, spatial: int) -> list[int]:
+    """One number per spatial axis, of one for all or a list."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    return numbers * spatial if len(numbers) == 1 else numbers
+
+
+# ---- convolution --------------------------------------------------------------------
+
+
+def convolution(
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    transposed: bool,
+    output_padding: Numbers,
+    groups: int,
+) -> Array:
+    """A convolution, or its adjoint, with as many spatial axes as `x` has."""
+    spatial = x.ndim - 2
+    options: dict[str, Any] = {
+        "strides": each(stride, spatial),
+        "padding": [(n, n) for n in each(padding, spatial)],
+        "dilation": each(dilation, spatial),
+        "groups": groups,
+    }
+    if transposed:
+        options["output_padding"] = each(output_padding, spatial)
+        y = nn.conv_transpose(
+            channels_last(x), _adjoint_kernel(weight, groups), bias, **options
+        )
+    else:
+        kernel = np.moveaxis(weight, (1, 0), (-2, -1))  # F, C, spatial…
+        y = nn.conv(channels_last(x), kernel, bias, **options)
+    return channels_first(y)
+
+
+def _adjoint_kernel(weight: Array, groups: int) -> Array:
+    """C, F / groups, spatial… → spatial…, C / groups, F."""
+    channels, features, *window = weight.shape
+    split = np.reshape(weight, (groups, channels // groups, features, *window))
+    kernel = np.moveaxis(split, (1, 0, 2), (-3, -2, -1))
+    return np.reshape(kernel, (*window, channels // groups, groups * features))
+
+
+# ---- pooling ------------------------------------------------------------------------
+
+
+def _batched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
+    """A function of N, C, spatial… for single images as well."""
+
+    def call(x: Array, *args: Any, **options: Any) -> Any:
+        if x.ndim == spatial + 2:
+            return function(x, *args, **options)
+        found = function(np.expand_dims(x, 0), *args, **options)
+        if isinstance(found, list):
+            return [np.squeeze(part, 0) for part in found]
+        return np.squeeze(found, 0)
+
+    return call
+
+
+def _max_pool(spatial: int) -> Callable[..., Array]:
+    def call(
+        x: Array,
+        kernel_size: Numbers,
+        stride: Numbers = (),
+        padding: Numbers = 0,
+        dilation: Numbers = 1,
+        ceil_mode: bool = False,
+    ) -> Array:
+        y = nn.max_pool(
+            channels_last(x),
+            each(kernel_size, spatial),
+            each(stride, spatial) if stride else None,
+            [(n, n) for n in each(padding, spatial)],
+            dilation=each(dilation, spatial),
+            ceil_mode=ceil_mode,
+        )
+        return channels_first(y)
+
+    return _batched(call, spatial)
+
+
+def _avg_pool(spatial: int) -> Callable[..., Array]:
+    def call(
+        x: Array,
+        kernel_size: Numbers,
+        stride: Numbers = (),
+        padding: Numbers = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Array:
+        window = each(kernel_size, spatial)
+        geometry: dict[str, Any] = {
+            "strides": each(stride, spatial) if stride else None,
+            "padding": [(n, n) for n in each(padding, spatial)],
+            "ceil_mode": ceil_mode,
+        }
+        image = channels_last(x)
+        if divisor_override:
+            y = np.divide(nn.sum_pool(image, window, **geometry), divisor_override)
+        else:
+            y = nn.avg_pool(
+                image, window, **geometry, count_include_pad=count_include_pad
+            )
+        return channels_first(y)
+
+    return _batched(call, spatial)
+
+
+def _adaptive(
+    pool: Callable[..., Array], spatial: int
+) -> Callable[[Array, Sequence[int]], Array]:
+    def call(x: Array, sizes: Sequence[int]) -> Array:
+        if all(size == 1 for size in sizes):
+            reduce = np.mean if pool is nn.adaptive_avg_pool else np.max
+            return reduce(x, tuple(range(2, x.ndim)), keepdims=True)
+        return channels_first(pool(channels_last(x), list(sizes)))
+
+    return _batched(call, spatial)
+
+
+# ---- resizing -----------------------------------------------------------------------
+
+
+def _resize(
+    method: str, antialias: bool = False, exact: bool = False
+) -> Callable[..., Array]:
+    """A resizing; its overloads take sizes, or factors in the place of sizes."""
+    has_corners = method != "nearest"
+
+    def call(x: Array, sizes: Sequence[Size] | None, *rest: Any, **named: Any) -> Array:
+        options = list(rest)
+        corners = options.pop(0) if has_corners and options else False
+        corners = named.get("align_corners", corners)
+        factors = named.get("scale_factors", options)
+        factors = factors[0] if factors and isinstance(factors[0], list) else factors
+        coordinates = "half_pixel" if has_corners or exact else "asymmetric"
+        y = nn.resize(
+            channels_last(x),
+            **_target(x, sizes, [f for f in factors or [] if f is not None]),
+            method=method,
+            coordinates="align_corners" if corners else coordinates,
+            antialias=antialias,
+            cubic=-0.5 if antialias else -0.75,
+        )
+        return channels_first(y)
+
+    return call
+
+
+def _target(x: Array, sizes: Sequence[Size] | None, factors: list[float]) -> Any:
+    """The sizes to reach, or the factors that say where pixels are as well."""
+    if sizes is None:
+        return {"scale": factors}
+    wanted = list(sizes)
+    have = x.shape[2:]
+    exact = len(factors) == len(wanted) and all(
+        isinstance(n, int) and int(n * f) == m
+        for n, f, m in zip(have, factors, wanted, strict=True)
+    )
+    if exact:
+        return {"scale": factors}
+    ratios = [_ratio(m, n) for m, n in zip(wanted, have, strict=True)]
+    return {"sizes": wanted} if None in ratios else {"scale": ratios}
+
+
+def _ratio(size: Size, of: Size) -> float | None:
+    """How many times a size is another, if it is a whole number for all sizes."""
+    for factor in (1, 2, 3, 4, 8, 16):
+        if size == of * factor:
+            return float(factor)
+    return None
+
+
+_METHODS = {0: "linear", 1: "nearest"}
+_PADDINGS = {0: "zeros", 1: "border"}
+
+
+def grid_sample(
+    x: Array, grid: Array, method: int, padding: int, align_corners: bool
+) -> Array:
+    """The image at the places of a grid."""
+    if method not in _METHODS or padding not in _PADDINGS:
+        fail(
+            "unsupported", "grid_sample is linear or nearest, with zeros or the border"
+        )
+    y = nn.grid_sample(
+        channels_last(x),
+        grid,
+        _METHODS[method],
+        _PADDINGS[padding],
+        align_corners=align_corners,
+    )
+    return channels_first(y)
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.convolution": convolution,
+    "aten.max_pool1d": _max_pool(1),
+    "aten.max_pool2d": _max_pool(2),
+    "aten.max_pool3d": _max_pool(3),
+    "aten.avg_pool1d": _avg_pool(1),
+    "aten.avg_pool2d": _avg_pool(2),
+    "aten.avg_pool3d": _avg_pool(3),
+    "aten.adaptive_avg_pool1d": _adaptive(nn.adaptive_avg_pool, 1),
+    "aten._adaptive_avg_pool2d": _adaptive(nn.adaptive_avg_pool, 2),
+    "aten._adaptive_avg_pool3d": _adaptive(nn.adaptive_avg_pool, 3),
+    "aten.upsample_nearest1d": _resize("nearest"),
+    "aten.upsample_nearest2d": _resize("nearest"),
+    "aten.upsample_nearest3d": _resize("nearest"),
+    "aten._upsample_nearest_exact1d": _resize("nearest", exact=True),
+    "aten._upsample_nearest_exact2d": _resize("nearest", exact=True),
+    "aten._upsample_nearest_exact3d": _resize("nearest", exact=True),
+    "aten.upsample_linear1d": _resize("linear"),
+    "aten.upsample_bilinear2d": _resize("linear"),
+    "aten.upsample_trilinear3d": _resize("linear"),
+    "aten.upsample_bicubic2d": _resize("cubic"),
+    "aten._upsample_bilinear2d_aa": _resize("linear", antialias=True),
+    "aten._upsample_bicubic2d_aa": _resize("cubic", antialias=True),
+    "aten.grid_sampler_2d": grid_sample,
+}

@@ -1,0 +1,271 @@
+"""ATen ops that reduce, accumulate or order along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import dtypes, nn
+from aotc import numpy as np
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import as_float
+
+Axes = int | Sequence[int] | None
+
+
+def _axes(x: Array, dim: Axes) -> Any:
+    """Axes as aotc.numpy takes them; none listed are all, and scalars have none."""
+    if isinstance(dim, int) or dim is None:
+        return dim if x.ndim else None
+    return (tuple(dim) or None) if x.ndim else None
+
+
+def _summable(x: Array, dtype: str | None) -> Array:
+    """Sums of integers and truth values are i64."""
+    if dtype is None and not dtypes.is_float(x.dtype):
+        dtype = "i64"
+    return x if dtype is None else np.astype(x, dtype)
+
+
+def total(
+    x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+) -> Array:
+    """The sum over axes."""
+    return np.sum(_summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+
+
+def product(
+    x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+) -> Array:
+    """The product over axes."""
+    return np.prod(_summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+
+
+def mean(
+    x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+) -> Array:
+    """The mean over axes."""
+    y = x if dtype is None else np.astype(x, dtype)
+    return np.mean(y, _axes(x, dim), keepdims=keepdim)
+
+
+def amax(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """The largest element over axes."""
+    return np.max(x, _axes(x, dim), keepdims=keepdim)
+
+
+def amin(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """The smallest element over axes."""
+    return np.min(x, _axes(x, dim), keepdims=keepdim)
+
+
+def any_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """Whether an element is not zero."""
+    return np.any(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
+
+
+def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """Whether no element is zero."""
+    return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
+
+
+def _variance(
+    function: Callable[..., Array],
+) -> Callable[..., Array]:
+    """`var` or `std`, with the number of degrees of freedom that are taken off."""
+
+    def call(
+        x: Array,
+        dim: Axes | bool = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Array:
+        if isinstance(dim, bool):  # the overload without axes
+            dim, unbiased = None, dim
+        own = 1 if unbiased is None else int(unbiased)
+        taken = own if correction is None else correction
+        return function(x, _axes(x, dim), ddof=taken, keepdims=keepdim)
+
+    return call
+
+
+def _spread_and_mean(function: Callable[..., Array]) -> Callable[..., Any]:
+    """The pair of a variance (or deviation) and the mean."""
+    spread = _variance(function)
+
+    def call(x: Array, dim: Any = None, *rest: Any, **named: Any) -> list[Array]:
+        axes = None if isinstance(dim, bool) else dim
+        keepdim = named.get("keepdim", rest[1] if len(rest) > 1 else False)
+        return [spread(x, dim, *rest, **named), mean(x, axes, keepdim)]
+
+    return call
+
+
+# ---- positions ----------------------------------------------------------------------
+
+
+def _position(function: Callable[..., Array]) -> Callable[..., Array]:
+    def call(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        found = function(x, _axes(x, dim), keepdims=keepdim)
+        return np.astype(found, "i64")
+
+    return call
+
+
+argmax, argmin = _position(np.argmax), _position(np.argmin)
+
+
+def _with_position(
+    function: Callable[..., Array], position: Callable[..., Array]
+) -> Callable[..., list[Array]]:
+    """The extreme elements along an axis, and where they are."""
+
+    def call(x: Array, dim: int, keepdim: bool = False) -> list[Array]:
+        values = function(x, _axes(x, dim), keepdims=keepdim)
+        return [values, position(x, dim, keepdim)]
+
+    return call
+
+
+def sort(x: Array, dim: int = -1, descending: bool = False) -> list[Array]:
+    """The elements in order along an axis, and where they were."""
+    if not x.ndim:
+        return [x, np.zeros((), "i64")]
+    order = np.argsort(x, dim, descending=descending)
+    return [np.take_along_axis(x, order, dim), np.astype(order, "i64")]
+
+
+def stable_sort(
+    x: Array, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> list[Array]:
+    """`sort`, which is always stable."""
+    return sort(x, dim, descending)
+
+
+def top_k(
+    x: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[Array]:
+    """The k most extreme elements along an axis, and where they are."""
+    if not x.ndim:
+        return [x, np.zeros((), "i64")]
+    values, positions = np.top_k(x, k, dim, largest=largest)
+    return [values, np.astype(positions, "i64")]
+
+
+def kth_value(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> list[Array]:
+    """The k-th smallest element along an axis, and where it is."""
+    values, positions = sort(x, dim)
+    if not x.ndim:
+        return [values, positions]
+    return [_at(part, k - 1, dim, keepdim) for part in (values, positions)]
+
+
+def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
+    """The element at a position along an axis."""
+    axis = dim % x.ndim
+    taken = np.take(x, np.reshape(position, (1,)), axis)
+    return taken if keepdim else np.squeeze(taken, axis)
+
+
+def median(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the middle elements, and where it is along an axis."""
+    if dim is None:
+        values = sort(np.ravel(x), 0)[0]
+        return _middle(values, x)
+    values, positions = sort(x, dim)
+    if not x.ndim:
+        return [values, positions]
+    k = (x.shape[dim] - 1) // 2
+    found = [_at(part, np.asarray(k), dim, keepdim) for part in (values, positions)]
+    hidden = np.any(np.isnan(as_float(x)), dim, keepdims=keepdim)
+    where_nan = argmax(np.isnan(as_float(x)), dim, keepdim)
+    return [np.where(hidden, np.nan, found[0]), np.where(hidden, where_nan, found[1])]
+
+
+def _middle(values: Array, x: Array) -> Array:
+    middle = _at(values, np.asarray((x.size - 1) // 2), 0, False)
+    if not dtypes.is_float(x.dtype):
+        return middle
+    return np.where(np.any(np.isnan(x)), np.nan, middle)
+
+
+# ---- along an axis ------------------------------------------------------------------
+
+
+def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
+    def call(x: Array, dim: int, *, dtype: str | None = None) -> Array:
+        y = _summable(x, dtype)
+        return function(y, dim) if x.ndim else y
+
+    return call
+
+
+def _running_extreme(
+    function: Callable[..., Array],
+) -> Callable[..., list[Array]]:
+    """The extreme up to each element, and the last place where it was met."""
+
+    def call(x: Array, dim: int) -> list[Array]:
+        if not x.ndim:
+            return [x, np.zeros((), "i64")]
+        values = function(x, dim)
+        axis = dim % x.ndim
+        line = np.arange(x.shape[axis], dtype="i64")
+        line = np.reshape(line, (-1,) + (1,) * (x.ndim - 1 - axis))
+        met = np.equal(x, values)
+        if dtypes.is_float(x.dtype):
+            met = np.logical_or(met, np.isnan(x))
+        places = np.where(met, line, 0)
+        return [values, np.cummax(places, axis)]
+
+    return call
+
+
+def log_sum_exp(x: Array, dim: Axes, keepdim: bool = False) -> Array:
+    """`log(sum(exp(x)))` without overflow."""
+    return nn.logsumexp(as_float(x), _axes(x, dim), keepdims=keepdim)
+
+
+def log_cumulative_sum_exp(x: Array, dim: int) -> Array:
+    """`log(cumsum(exp(x)))` without overflow."""
+    return np.cumlogsumexp(x, dim) if x.ndim else x
+
+
+def count_nonzero(x: Array, dim: Axes = None) -> Array:
+    """How many elements are not zero."""
+    return np.astype(np.count_nonzero(x, _axes(x, dim)), "i64")
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.sum": total,
+    "aten.prod": product,
+    "aten.mean": mean,
+    "aten.amax": amax,
+    "aten.amin": amin,
+    "aten.max.default": amax,
+    "aten.min.default": amin,
+    "aten.max.dim": _with_position(np.max, argmax),
+    "aten.min.dim": _with_position(np.min, argmin),
+    "aten.any": any_true,
+    "aten.all": all_true,
+    "aten.argmax": argmax,
+    "aten.argmin": argmin,
+    "aten.var": _variance(np.var),
+    "aten.std": _variance(np.std),
+    "aten.var_mean": _spread_and_mean(np.var),
+    "aten.std_mean": _spread_and_mean(np.std),
+    "aten.logsumexp": log_sum_exp,
+    "aten.count_nonzero": count_nonzero,
+    "aten.sort.default": sort,
+    "aten.sort.stable": stable_sort,
+    "aten.topk": top_k,
+    "aten.kthvalue": kth_value,
+    "aten.median": median,
+    "aten.cumsum": _cumulative(np.cumsum),
+    "aten.cumprod": _cumulative(np.cumprod),
+    "aten.cummax": _running_extreme(np.cummax),
+    "aten.cummin": _running_extreme(np.cummin),
+    "aten.logcumsumexp": log_cumulative_sum_exp,
+}

@@ -1,0 +1,51 @@
+"""ATen ops that are not imported, with the reason and what to do instead."""
+
+from __future__ import annotations
+
+DEFAULT = ("aotc has no such op", "replace it, or compute it outside of the model")
+
+_RANDOM = (
+    "it draws random numbers from a hidden state",
+    "call .eval() on the module, or take the random numbers as an input",
+)
+_BY_VALUES = (
+    "the shape of its result depends on values",
+    "compute a result of fixed shape, for instance with torch.where",
+)
+_SPARSE = ("aotc has dense arrays only", "convert it with to_dense()")
+
+_FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
+    _RANDOM: (
+        "aten.rand",
+        "aten.rand_like",
+        "aten.randn",
+        "aten.randn_like",
+        "aten.randint",
+        "aten.randint_like",
+        "aten.randperm",
+        "aten.normal",
+        "aten.normal_functional",
+        "aten.bernoulli",
+        "aten.multinomial",
+        "aten.native_dropout",
+        "aten.poisson",
+        "aten.exponential",
+        "aten.rrelu_with_noise_functional",
+        "prims.uniform",
+        "prims.normal",
+    ),
+    _BY_VALUES: (
+        "aten.nonzero",
+        "aten.masked_select",
+        "aten._unique2",
+        "aten.unique_dim",
+        "aten.unique_consecutive",
+    ),
+    _SPARSE: (
+        "aten._to_sparse",
+        "aten.sparse_sampled_addmm",
+        "aten._sparse_mm_reduce_impl",
+    ),
+}
+
+REFUSED = {name: why for why, names in _FAMILIES.items() for name in names}

@@ -1,0 +1,130 @@
+"""Arithmetic on sizes, and what only asserts something about them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from aotc import numpy as np
+from aotc.dialects.types import Dim, Size, bounds, element_count, maximum, minimum
+from aotc.errors import InputError
+from aotc.frontends.array import Array
+from aotc.frontends.conversion import lift
+from aotc.frontends.torch.promotion import as_dtype
+
+
+def size(x: Array, axis: int) -> Size:
+    """The size of an axis."""
+    return x.shape[axis]
+
+
+def stride(x: Array, axis: int) -> Size:
+    """The distance of neighbours along an axis in memory, row by row."""
+    return element_count(x.shape[axis % x.ndim + 1 :])
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """`a / b` as a number, or as an f32 scalar for sizes that vary."""
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a / b
+    return np.divide(as_dtype(a, "f32"), as_dtype(b, "f32"))
+
+
+def power(a: Any, b: Any) -> Any:
+    """`a ** b`; of a size that varies, for a small whole b."""
+    return math.prod([a] * b) if isinstance(a, Dim) and isinstance(b, int) else a**b
+
+
+def number(x: Any) -> Any:
+    """A size as a float."""
+    return as_dtype(x, "f32") if isinstance(x, Dim) else float(x)
+
+
+def whole(function: Callable[[float], int]) -> Callable[[Any], Any]:
+    """A rounding, which leaves sizes as they are."""
+    return lambda x: x if isinstance(x, int | Dim) else function(x)
+
+
+def _compared(
+    known: Callable[[Any, Any], bool], computed: Callable[..., Array]
+) -> Callable[[Any, Any], Any]:
+    """A comparison: decided by the contracts, else when the model runs."""
+
+    def call(a: Any, b: Any) -> Any:
+        if isinstance(a, Array) or isinstance(b, Array):
+            return computed(a, b)
+        try:
+            return known(a, b)
+        except InputError:
+            return computed(lift(a, "i64"), lift(b, "i64"))
+
+    return call
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    if a == b:
+        return True
+    low, high = bounds(a - b)
+    if low <= 0 <= high:
+        raise InputError("symbolic-size", f"'{a} == {b}' depends on the sizes")
+    return False
+
+
+def square_root(x: Any) -> Any:
+    """The root of a number or of a size."""
+    return math.sqrt(x) if isinstance(x, (int, float)) else np.sqrt(number(x))
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """What torch asserts holds for what it has traced; the contracts say the rest."""
+
+
+def item(x: Array) -> Array:
+    """A number that a tensor holds, as an array without axes."""
+    return np.reshape(x, ())
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.sym_size": size,
+    "aten.sym_numel": lambda x: element_count(x.shape),
+    "aten.sym_stride": stride,
+    "aten.sym_storage_offset": lambda x: 0,
+    "aten._local_scalar_dense": item,
+    "aten.item": item,
+    "_operator.add": operator.add,
+    "_operator.sub": operator.sub,
+    "_operator.mul": operator.mul,
+    "_operator.floordiv": operator.floordiv,
+    "_operator.mod": operator.mod,
+    "_operator.neg": operator.neg,
+    "_operator.truediv": quotient,
+    "_operator.pow": power,
+    "_operator.getitem": operator.getitem,
+    "_operator.eq": _compared(_is_equal, np.equal),
+    "_operator.ne": _compared(lambda a, b: not _is_equal(a, b), np.not_equal),
+    "_operator.lt": _compared(operator.lt, np.less),
+    "_operator.le": _compared(operator.le, np.less_equal),
+    "_operator.gt": _compared(operator.gt, np.greater),
+    "_operator.ge": _compared(operator.ge, np.greater_equal),
+    "_operator.and_": np.logical_and,
+    "_operator.or_": np.logical_or,
+    "math.ceil": whole(math.ceil),
+    "math.floor": whole(math.floor),
+    "math.trunc": whole(math.trunc),
+    "torch.sym_max": maximum,
+    "torch.sym_min": minimum,
+    "torch.sym_float": number,
+    "torch.sym_int": whole(int),
+    "torch.sym_not": np.logical_not,
+    "torch._sym_sqrt": square_root,
+    "aten._assert_tensor_metadata": nothing,
+    "aten._assert_scalar": nothing,
+    "aten._assert_async": nothing,
+    "aten._functional_assert_scalar": nothing,
+    "aten._functional_assert_async": nothing,
+    "aten.sym_constrain_range": nothing,
+    "aten.sym_constrain_range_for_size": nothing,
+    "aten._linalg_check_errors": nothing,
+}

@@ -1,0 +1,337 @@
+"""PyTorch modules and exported programs, against PyTorch itself."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import reference
+from aotc.errors import AotcError, InputError
+from aotc.frontends import load
+from aotc.frontends.imported import Imported
+
+torch = pytest.importorskip("torch")
+
+MLP = """
+import aotc, torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.hidden = torch.nn.Linear(3, 4)
+        self.out = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.out(torch.relu(self.hidden(x)))
+
+batch = torch.export.Dim("batch", max=64)
+module = Net()
+net = aotc.from_torch(module, (torch.ones(2, 3),), dynamic_shapes={"x": {0: batch}})
+"""
+
+
+class Call(torch.nn.Module):
+    """A module that calls a function."""
+
+    def __init__(self, function, *parts):
+        super().__init__()
+        self.function, self.parts = function, torch.nn.ModuleList(parts)
+
+    def forward(self, *args):
+        return self.function(*self.parts, *args)
+
+
+def stored(net: Imported) -> list:
+    """The weights and the state as the network's function takes them."""
+    return [part.tree for part in (net.weights, net.state) if part is not None]
+
+
+def agrees(module, *args, **options) -> None:
+    """The imported module gives what the module does."""
+    net = aotc.from_torch(module.eval(), args, **options)
+    found = net(*stored(net), *(np.asarray(arg) for arg in args))
+    with torch.no_grad():
+        expected = module(*args)
+    for one, other in zip(
+        torch.utils._pytree.tree_leaves(found),
+        torch.utils._pytree.tree_leaves(expected),
+        strict=True,
+    ):
+        np.testing.assert_allclose(np.asarray(one), other, rtol=1e-5, atol=1e-6)
+
+
+# ---- modules in a model.py ----------------------------------------------------------
+
+
+def test_a_module_is_an_entry_with_its_names_and_ranges(model):
+    program = model.load(MLP)
+    (entry,) = program.entries
+    assert entry.name == "net"
+    (contract,) = entry.symbols
+    assert (contract.name, contract.min, contract.max) == ("batch", 1, 64)
+    assert "net.hidden.weight" in program.parameters
+    x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
+    (found,) = reference.evaluate(
+        program.module, "net", [*program.parameters.values(), x]
+    )
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+    expected = layers[1](torch.relu(layers[0](torch.from_numpy(x))))
+    np.testing.assert_allclose(found, expected.detach(), rtol=1e-6, atol=1e-6)
+
+
+def test_ops_carry_the_line_and_the_path_of_their_module(model):
+    text = model.load(MLP).module.operation.get_asm(enable_debug_info=True)
+    assert 'loc("hidden"' in text
+    assert '"model.py":12' in text
+
+
+def test_a_training_step_is_written_around_a_module(model):
+    program = model.load(
+        MLP
+        + """
+params = aotc.State(net.weights.tree)
+
+@aotc.entry(x=aotc.Spec((4, 3)))
+def step(params, x):
+    def loss(params):
+        return (net(params, x) ** 2).mean()
+    value, gradient = aotc.value_and_grad(loss)(params)
+    return {k: params[k] - 0.1 * gradient[k] for k in params}, value
+"""
+    )
+    assert [entry.name for entry in program.entries] == ["net", "step"]
+
+
+def test_a_pt2_file_is_a_program(tmp_path):
+    batch = torch.export.Dim("batch")
+    module = torch.nn.Linear(3, 2)
+    program = torch.export.export(
+        module, (torch.ones(2, 3),), dynamic_shapes=({0: batch},)
+    )
+    file = tmp_path / "linear.pt2"
+    torch.export.save(program, file)
+    loaded = load(file)
+    assert [entry.name for entry in loaded.entries] == ["main"]
+    assert loaded.source["kind"] == "torch"
+    with pytest.raises(InputError, match="it has main"):
+        load(file, ("forward",))
+
+
+def test_a_damaged_pt2_file_is_refused(tmp_path):
+    file = tmp_path / "broken.pt2"
+    file.write_bytes(b"PK\x03\x04nothing")
+    with pytest.raises(InputError) as caught:
+        load(file)
+    assert caught.value.code == "bad-file"
+
+
+def test_without_torch_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(AotcError) as caught:
+        aotc.from_torch(None)
+    assert caught.value.code == "missing-extra"
+    assert "aotc[torch]" in caught.value.hint
+
+
+# ---- what a module stores -----------------------------------------------------------
+
+
+def test_buffers_that_are_updated_become_state():
+    module = torch.nn.BatchNorm1d(3)
+    x = torch.randn(8, 3)
+    net = aotc.from_torch(module, (x,))
+    state, y = net(*stored(net), x.numpy())
+    expected = module(x)
+    np.testing.assert_allclose(np.asarray(y), expected.detach(), rtol=1e-5, atol=1e-6)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        np.testing.assert_allclose(
+            np.asarray(state[name]), getattr(module, name), rtol=1e-5
+        )
+
+
+def test_tied_weights_are_one_array():
+    one, other = torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False)
+    other.weight = one.weight
+    module = Call(lambda a, b, x: a(b(x)), one, other)
+    net = aotc.from_torch(module, (torch.ones(1, 3),))
+    assert len(net.weights.arrays) == 1
+    agrees(module, torch.randn(2, 3))
+
+
+def test_weights_are_taken_over_without_a_copy():
+    module = torch.nn.Linear(3, 3, bias=False)
+    net = aotc.from_torch(module, (torch.ones(1, 3),))
+    assert np.shares_memory(net.weights.arrays[0], module.weight.detach().numpy())
+
+
+# ---- inputs and outputs -------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Output:
+    """What a model of a library may return."""
+
+    values: torch.Tensor
+    rest: dict
+
+
+torch.export.register_dataclass(Output, serialized_type_name="test.Output")
+
+
+def test_nested_containers_come_in_and_go_out():
+    def forward(x, pair):
+        return Output(x + pair["a"], {"sum": pair["b"][0].sum(), "none": None})
+
+    x = torch.ones(2)
+    pair = {"b": [x], "a": 2 * x}
+    net = aotc.from_torch(Call(forward), (x, pair))
+    array = np.ones(2, np.float32)
+    found = net(array, {"a": 2 * array, "b": [array]})
+    assert found["values"].tolist() == [3, 3]
+    assert found["rest"]["sum"].item() == 2
+    assert found["rest"]["none"] is None
+
+
+def test_sizes_are_computed_with():
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=3)
+
+    def forward(x):
+        b, n = x.shape
+        return x.reshape(n * b), torch.arange(n + 1), x[:, 1:], b * n
+
+    net = aotc.from_torch(
+        Call(forward), (torch.ones(3, 5),), dynamic_shapes=(({0: batch, 1: length},),)
+    )
+    program = net.program("f")
+    x = np.ones((2, 5), np.float32)
+    flat, line, rest, count = reference.evaluate(program.module, "f", [x])
+    assert (flat.shape, line.tolist(), rest.shape) == ((10,), [*range(6)], (2, 4))
+    assert count == 10
+
+
+# ---- control flow -------------------------------------------------------------------
+
+
+def test_branches_run_one_side():
+    def forward(x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    agrees(Call(forward), torch.ones(3))
+    agrees(Call(forward), -torch.ones(3))
+
+
+def test_loops_run_as_long_as_their_condition_holds():
+    from torch._higher_order_ops import while_loop
+
+    def forward(x):
+        return while_loop(
+            lambda i, x: i < 4, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)
+        )
+
+    agrees(Call(forward), torch.ones(3))
+
+
+def test_scans_carry_and_stack():
+    from torch._higher_order_ops import scan
+
+    def forward(xs):
+        return scan(lambda c, x: (c + x, c * x), torch.zeros(2), xs)
+
+    agrees(Call(forward), torch.randn(4, 2))
+
+
+# ---- what is refused ----------------------------------------------------------------
+
+
+def test_all_unsupported_ops_are_named_at_once():
+    def forward(x):
+        return torch.rand(3) + x, torch.special.airy_ai(x), torch.randn(3)
+
+    with pytest.raises(InputError) as caught:
+        aotc.from_torch(Call(forward), (torch.ones(3),))
+    assert caught.value.code == "unsupported-ops"
+    for part in ("aten.rand.default", "aten.randn.default", "special_airy_ai"):
+        assert part in caught.value.message
+    assert "test_torch.py:" in caught.value.message
+
+
+def test_a_branch_on_values_is_refused_at_its_line(model):
+    error = model.refused(
+        """
+        import aotc, torch
+
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                if x.sum() > 0:
+                    return x
+                return -x
+
+        net = aotc.from_torch(Net(), (torch.ones(2),))
+        """
+    )
+    assert error.code == "torch-export"
+    assert error.where == "model.py:6"
+    assert "torch.cond" in error.hint
+
+
+def test_shapes_that_depend_on_values_are_refused():
+    with pytest.raises(InputError, match="depends on values"):
+        aotc.from_torch(Call(lambda x: x.nonzero()), (torch.ones(3),))
+
+
+def test_a_module_that_writes_to_its_input_is_refused():
+    with pytest.raises(InputError, match="writes to its input"):
+        aotc.from_torch(Call(lambda x: x.add_(1)), (torch.ones(3),))
+
+
+# ---- ops ----------------------------------------------------------------------------
+
+IMAGE = torch.linspace(-2, 2, 2 * 4 * 9 * 7).reshape(2, 4, 9, 7)
+
+MODULES = {
+    "strided convolution": torch.nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2),
+    "transposed convolution": torch.nn.ConvTranspose2d(
+        4, 6, 3, stride=2, padding=1, output_padding=1, groups=2
+    ),
+    "max pooling": torch.nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+    "mean pooling": torch.nn.AvgPool2d(3, 2, 1),
+    "adaptive pooling": torch.nn.AdaptiveAvgPool2d((3, 2)),
+    "group norm": torch.nn.GroupNorm(2, 4),
+    "instance norm": torch.nn.InstanceNorm2d(4),
+    "upsampling": torch.nn.Upsample(scale_factor=2, mode="bilinear"),
+    "shuffled pixels": torch.nn.PixelShuffle(2),
+    "softmax over channels": torch.nn.Softmax2d(),
+    "reflected padding": torch.nn.ReflectionPad2d(2),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_layers_of_images_agree(name):
+    agrees(MODULES[name], IMAGE)
+
+
+SEQUENCE = torch.linspace(-1, 1, 2 * 5 * 3).reshape(2, 5, 3)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("ways", [False, True])
+def test_recurrent_networks_agree(kind, ways):
+    module = getattr(torch.nn, kind)(3, 4, 2, batch_first=True, bidirectional=ways)
+    agrees(module, SEQUENCE)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_stays_whole_and_agrees(causal):
+    def forward(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=causal
+        )
+
+    q, k, v = torch.randn(3, 2, 4, 5, 8).unbind()
+    agrees(Call(forward), q, k, v)
+    net = aotc.from_torch(Call(forward), (q, k, v))
+    assert "graph.attention" in str(net.program("f").module)
