@@ -29,7 +29,7 @@ from aotc.dialects.control.scanning import Scan
 from aotc.dialects.control.switching import Switch
 from aotc.dialects.functions import Values, call, define, types_of
 from aotc.dialects.graph import NOT_DIFFERENTIABLE
-from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.transform import Batch, Jvp, derive, with_leading
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import ir, scf, tensor
@@ -191,7 +191,7 @@ class While:
         condition, body = self.functions
         carried, captures = split(operands, self.carries)
         types = [value.type for value in carried]
-        start = [foreign.apart(x) for x in carried]  # Note [what loops start from]
+        start = starts(carried)  # Note [what loops start from]
         loop = scf.WhileOp(types, start)
         places = [ir.Location.current] * len(types)
         before = loop.before.blocks.append(*types, arg_locs=places)

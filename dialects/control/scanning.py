@@ -31,7 +31,7 @@ from aotc.dialects.control.parts import (
     tangent_or_zero,
 )
 from aotc.dialects.functions import Values, call, define, types_of
-from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.lowering.stacks import Stacks
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
 from aotc.dialects.types import Size, evaluate_size
@@ -250,7 +250,7 @@ class Scan:
             found = inline(self.functions[0], [*values, *each, *captures])
             return split(found, self.carries)
 
-        values = [foreign.apart(x) for x in carried]  # Note [what loops start from]
+        values = starts(carried)  # Note [what loops start from]
         for start, end, steps in self._loops(low):
             loop = scf.ForOp(low.index(start), end, low.index(steps), values)
             with ir.InsertionPoint(loop.body):

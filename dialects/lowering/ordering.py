@@ -1,7 +1,9 @@
-"""An order that no data says: a tensor that is read only after another is known."""
+"""What no data says: that a tensor is read late, or has a buffer of its own."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.scalars import constant, never
 from aotc.mlir import arith, ir, linalg, tensor
 
@@ -16,23 +18,68 @@ def after(x: Any, event: Any) -> Any:
         x: a lowered tensor.
         event: another, which has elements, of any type but i1.
     """
-    rank = x.type.rank
-    here, none = ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, [])
+    here = ir.AffineMap.get_identity(x.type.rank)
+    none = ir.AffineMap.get(x.type.rank, 0, [])
+    return _elementwise(
+        [x, _first(event)],
+        [here, none, here],
+        x,
+        lambda value, number: arith.select(never(number), _zero(value), value),
+    )
+
+
+def _zero(value: Any) -> Any:
+    return constant(value.type, 0)
+
+
+def _elementwise(
+    inputs: Sequence[Any], maps: Sequence[Any], like: Any, body: Callable[..., Any]
+) -> Any:
+    """A loop over the elements of a tensor like `like`."""
     parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
     op = linalg.GenericOp(
-        [x.type],
-        [x, _first(event)],
-        [_empty(x)],
-        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in (here, none, here)]),
-        ir.ArrayAttr.get([parallel] * rank),
+        [like.type],
+        list(inputs),
+        [_empty(like)],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        ir.ArrayAttr.get([parallel] * like.type.rank),
     )
-    element = x.type.element_type
-    block = op.regions[0].blocks.append(element, event.type.element_type, element)
+    elements = [value.type.element_type for value in (*inputs, like)]
+    block = op.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
-        value, number, _ = block.arguments
-        zero = constant(element, 0)
-        linalg.YieldOp([arith.select(never(number), zero, value)])
+        linalg.YieldOp([body(*list(block.arguments)[:-1])])
     return op.results[0]
+
+
+def starts(values: Sequence[Any]) -> list[Any]:
+    """What a loop starts from: each behind a barrier, and no two the same.
+
+    IREE 3.13 gives a buffer away with the last use of it: where that is one branch
+    which takes it several times, one of them gets nothing. Values of one type may turn
+    out to be the same later on.
+    """
+    seen: set[Any] = set()
+    found = []
+    for x in values:
+        found.append(foreign.apart(_copied(x) if x.type in seen else x))
+        seen.add(x.type)
+    return found
+
+
+def _copied(x: Any) -> Any:
+    """The same elements in another buffer, by a flag that only looks unknown."""
+    flag = foreign.number_apart(constant(ir.IntegerType.get_signless(1), 1))
+    here = ir.AffineMap.get_identity(x.type.rank)
+    return _elementwise(
+        [x], [here, here], x, lambda value: arith.select(flag, value, _other(value))
+    )
+
+
+def _other(value: Any) -> Any:
+    """Another value, which no constant is likely to be."""
+    if str(value.type) == "i1":
+        return arith.xori(value, constant(value.type, 1))
+    return constant(value.type, 85)
 
 
 def _first(source: Any) -> Any:

@@ -233,3 +233,16 @@ def sums(x, b):
     axes = [(0, 1), (0, 2), (1, 2), (0, 1, 2)]
     factors = [b, np.exp(b), x[0], x[:, :1], x[:, :, :1]]
     return [np.sum(x * factor, axis) for factor in factors for axis in axes]
+
+
+@aotc.entry(x=aotc.Spec((5, "batch", 4)))
+def equal_starts(x):
+    """Loops that begin with one value several times."""
+
+    def step(carried, each):
+        scaled = enumerate(carried, start=1)
+        carried = tuple(np.tanh(v * 0.5 + each * n) for n, v in scaled)
+        return carried, sum(carried)
+
+    zeros = np.zeros_like(x[0])
+    return [control.scan(step, (zeros,) * count, x)[1] for count in (2, 3, 4)]
