@@ -36,10 +36,9 @@ def main(folder: Path) -> int:
     if not run_phases(invocation, "start", "stream"):
         return 1
     plans, is_mapped = job["plans"], job["is_mapped"]
+    host = memory.Host(module)
     report: dict[str, Any] = {
-        "memory": {
-            name: planned(module, name, plans[name], is_mapped) for name in plans
-        }
+        "memory": {name: planned(host, name, plans[name], is_mapped) for name in plans}
     }
     if not job["only_plans"]:
         if not run_phases(invocation, "stream", "end"):
@@ -85,11 +84,11 @@ def run_phases(invocation: Any, after: str, last: str) -> bool:
 
 
 def planned(
-    module: Any, entry: str, shapes: list[list[int]], is_mapped: bool
+    host: memory.Host, entry: str, shapes: list[list[int]], is_mapped: bool
 ) -> dict[str, int] | None:
     """The memory of an entry; None where it depends on what that computes."""
     try:
-        found = memory.plan(module, entry, shapes, is_mapped=is_mapped)
+        found = memory.plan(host, entry, shapes, is_mapped=is_mapped)
     except memory.UnknownMemory:
         return None
     return {"resident_bytes": found.resident, "peak_bytes": found.peak}

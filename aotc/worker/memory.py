@@ -44,11 +44,11 @@ class MemoryPlan:
     peak: int
 
 
-def plan(module: Any, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPlan:
+def plan(host: Host, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPlan:
     """Run the host code of an entry twice, after the model's initializers.
 
     Args:
-        module: in the stream phase.
+        host: the code of its module.
         entry: its name.
         inputs: the shape of each input.
         is_mapped: whether weights are used where the file of them is mapped, and take
@@ -57,7 +57,7 @@ def plan(module: Any, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryP
     Raises:
         UnknownMemory: it depends on what the entry computes.
     """
-    run, resident = _Run(module, is_mapped), 0
+    run, resident = _Run(host, is_mapped), 0
     run.kept.clear()
     for _ in range(2):
         results = run.call(entry, [_View(tuple(shape)) for shape in inputs])
@@ -95,7 +95,7 @@ class _Jump(NamedTuple):
 class _Run:
     """A model: its globals, and the buffers that something holds."""
 
-    def __init__(self, module: Any, is_mapped: bool) -> None:
+    def __init__(self, host: Host, is_mapped: bool) -> None:
         self.is_mapped = is_mapped
         self.globals: dict[str, Known] = {}
         self.imported: list[_Buffer] = []  # which the caller holds until the end
@@ -103,18 +103,13 @@ class _Run:
         # size and kind of buffers that wait for another use
         self.kept: Counter[tuple[int, str]] = Counter()
         self._holders: Counter[_Buffer] = Counter()
-        self._functions: dict[str, _Function] = {}
-        for op in module.body.operations:
-            kind = op.operation.name
-            if kind == "util.func":
-                self._functions[op.attributes["sym_name"].value] = _Function(op)
-        for op in module.body.operations:
-            if op.operation.name == "util.initializer":
-                self._interpret(_Function(op), [])
+        self._host = host
+        for initializer in host.initializers:
+            self._interpret(initializer, [])
 
     def call(self, name: str, given: Sequence[Known]) -> Sequence[Known]:
         """What a function returns; nothing holds it yet."""
-        return self._interpret(self._functions[name], given)
+        return self._interpret(self._host.function(name), given)
 
     def allocated(self, size: Known, kind: str) -> _Buffer:
         """A new buffer, which counts from now; `kind` is what it may be used for."""
@@ -213,6 +208,27 @@ class _Block(NamedTuple):
     arguments: list[int]
     steps: list[_Step]
     dead: list[int]  # what other ways to here left, and arguments without a use
+
+
+class Host:
+    """The host code of a module in the stream phase; a function is read when called."""
+
+    def __init__(self, module: Any) -> None:
+        self.initializers: list[_Function] = []
+        self._functions: dict[str, _Function] = {}
+        self._ops: dict[str, Any] = {}
+        for op in module.body.operations:
+            kind = op.operation.name
+            if kind == "util.func":
+                self._ops[op.attributes["sym_name"].value] = op
+            elif kind == "util.initializer":
+                self.initializers.append(_Function(op))
+
+    def function(self, name: str) -> _Function:
+        """The function called `name`."""
+        if name not in self._functions:
+            self._functions[name] = _Function(self._ops[name])
+        return self._functions[name]
 
 
 class _Function:
