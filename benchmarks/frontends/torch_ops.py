@@ -145,6 +145,8 @@ def compared(info, sample, call, inputs, result) -> Outcome:
 def as_tensor(array):
     """A result as a tensor."""
     data = np.array(array)
+    if data.dtype.name == "bfloat16":
+        return torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(data)
 
 

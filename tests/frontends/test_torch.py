@@ -278,6 +278,15 @@ def test_a_branch_on_values_is_refused_at_its_line(model):
     assert "torch.cond" in error.hint
 
 
+def test_attention_with_dropout_is_refused():
+    def forward(q):
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+
+    net = aotc.from_torch(Call(forward), (torch.ones(1, 2, 3, 4),))
+    with pytest.raises(InputError, match="draws random numbers"):
+        net.program()
+
+
 def test_shapes_that_depend_on_values_are_refused():
     with pytest.raises(InputError, match="depends on values"):
         aotc.from_torch(Call(lambda x: x.nonzero()), (torch.ones(3),))

@@ -59,6 +59,11 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, Array)
 
 
+def float_power(x: Any, y: Any) -> Array:
+    """`x ** y`, always in f64."""
+    return np.power(as_dtype(x, "f64"), as_dtype(y, "f64"))
+
+
 def clamp(x: Any, low: Any = None, high: Any = None, **named: Any) -> Array:
     """`x` between two bounds, of which one may be missing."""
     low, high = named.get("min", low), named.get("max", high)
@@ -123,7 +128,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.remainder": promoting(np.remainder),
     "aten.fmod": promoting(np.fmod),
     "aten.pow": power,
-    "aten.float_power": promoting_floats(np.power),
+    "aten.float_power": float_power,
     "aten.neg": np.negative,
     "aten.abs": np.absolute,
     "aten.sign": np.sign,

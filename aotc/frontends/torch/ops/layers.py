@@ -11,6 +11,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import as_float
+from aotc.frontends.places import fail
 from aotc.frontends.torch.ops.images import channels_first, channels_last
 
 Maybe = Array | None
@@ -189,6 +190,12 @@ def attention(
 
     With `enable_gqa` each head of k and v serves several ones of q.
     """
+    if dropout_p:
+        fail(
+            "unsupported",
+            f"attention with dropout_p={dropout_p} draws random numbers",
+            "call .eval() on the module",
+        )
     batch = np.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)))
     heads = [x.shape[-3:-2] for x in (q, k, v)]
     if not enable_gqa:
