@@ -47,7 +47,7 @@ def max_pool(
         ceil_mode: whether a last window may reach beyond the padded image.
     """
     x = as_float(x)
-    sides, attributes = _windows(x, window, strides, padding, dilation, ceil_mode)
+    sides, attributes = windows_of(x, window, strides, padding, dilation, ceil_mode)
     x, numbers = apart(x, sides, -math.inf)
     return emit("max_pool", x, padding=numbers, **attributes)
 
@@ -63,7 +63,7 @@ def sum_pool(
 ) -> Array:
     """The sum over each window; see `max_pool`."""
     x = as_float(x)
-    sides, attributes = _windows(x, window, strides, padding, dilation, ceil_mode)
+    sides, attributes = windows_of(x, window, strides, padding, dilation, ceil_mode)
     x, numbers = apart(x, sides)
     return emit("sum_pool", x, padding=numbers, **attributes)
 
@@ -84,8 +84,8 @@ def avg_pool(
     beyond the padding never does.
     """
     x = as_float(x)
-    given, attributes = _windows(x, window, strides, padding, dilation, False)
-    sides, _ = _windows(x, window, strides, padding, dilation, ceil_mode)
+    given, attributes = windows_of(x, window, strides, padding, dilation, False)
+    sides, _ = windows_of(x, window, strides, padding, dilation, ceil_mode)
     sums = sum_pool(x, window, strides, padding, dilation=dilation, ceil_mode=ceil_mode)
     counted = given if count_include_pad else (0,) * len(given)
     rest = tuple(side - own for side, own in zip(sides, counted, strict=True))
@@ -124,7 +124,7 @@ def _require_norm(p: float) -> None:
         fail("bad-window", f"expected a norm p above 0; got {p}")
 
 
-def _windows(
+def windows_of(
     x: Array,
     window: Window,
     strides: Window | None,

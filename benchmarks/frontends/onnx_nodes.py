@@ -33,7 +33,7 @@ from aotc.frontends.onnx.reading import model_of
 from aotc.frontends.onnx.scan import unsupported
 from aotc.frontends.onnx.tensors import Files
 
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
 _STRING = onnx.TensorProto.STRING
 _TRAINING = "ai.onnx.preview.training"
 
@@ -90,14 +90,16 @@ def _numpy(dtype: str) -> str:
 
 
 def mismatch(got: Any, want: Any, rtol: float, atol: float) -> str | None:
-    """How a result differs from what the test expects."""
+    """How a result differs from what the test expects, by more than its rounding."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{got.shape}, expected {want.dtype}{want.shape}"
     if got.dtype.kind in "biu":
         same = np.array_equal(got, want)
         return None if same else f"{np.sum(got != want)} of {got.size} differ"
     left, right = got.astype("f8"), want.astype("f8")
-    rtol = max(rtol, 2 * EPSILON.get(str(got.dtype), 0.0))
+    unit = EPSILON.get(str(got.dtype), 0.0)
+    largest = np.max(np.abs(right), initial=0.0, where=np.isfinite(right))
+    rtol, atol = max(rtol, 2 * unit), max(atol, unit * largest)
     if np.allclose(left, right, rtol, atol, equal_nan=True):
         return None
     with np.errstate(all="ignore"):

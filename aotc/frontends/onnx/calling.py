@@ -2,8 +2,10 @@
 
 Such a function takes the operator's inputs by place and its attributes by name, with
 their defaults. What is annotated `Known` gets elements that are known when the model is
-built. Two names are no attributes: `opset` is the version of the operators that the
-node counts on, `wanted` the number of results that somebody uses.
+built. Three names are no attributes: `opset` is the version of the operators that the
+node counts on, `wanted` the number of results that somebody uses, `number` the node's
+own in its file. Where it returns NotImplemented, the operator is expanded into the body
+by which ONNX defines it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from aotc.frontends.onnx.values import Known, Value, as_array, known_of
 from aotc.frontends.places import fail
 
 Imports = Callable[..., Any]
-FACTS = ("opset", "wanted")
+FACTS = ("opset", "wanted", "number")
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ def call(
     values: Sequence[Value | None],
     attributes: Mapping[str, Any],
     facts: Mapping[str, int],
-) -> list[Value]:
-    """The results of a node.
+) -> list[Value] | None:
+    """The results of a node; None if its function leaves them to ONNX's own body.
 
     Raises:
         InputError: an input that must be known is computed by the model.
@@ -110,6 +112,8 @@ def call(
     named = {**facts, **attributes}
     keywords = {name: named[name] for name in takes.keywords if name in named}
     results = function(*arguments, **keywords)
+    if results is NotImplemented:
+        return None
     return list(results) if isinstance(results, (tuple, list)) else [results]
 
 

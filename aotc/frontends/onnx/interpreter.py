@@ -104,7 +104,9 @@ class Interpreter:
         function = TABLE.get(node.key)
         local = self._model.functions.get(node.key)
         if local is None and function is not None:
-            return self._called(function, node, values, attributes, within)
+            results = self._called(function, node, values, attributes, within)
+            if results is not None:
+                return results
         version = within.opsets.get(node.domain, 1)
         body = local or body_of(node, version, values, attributes)
         if body is None:
@@ -118,9 +120,10 @@ class Interpreter:
         values: Sequence[Value | None],
         attributes: Mapping[str, Any],
         within: Scope,
-    ) -> Sequence[Value]:
+    ) -> Sequence[Value] | None:
         wanted = max((i for i, name in enumerate(node.outputs, 1) if name), default=0)
-        facts = {"opset": within.opsets.get(node.domain, 1), "wanted": wanted}
+        opset, number = within.opsets.get(node.domain, 1), node.place[1]
+        facts = {"opset": opset, "wanted": wanted, "number": number}
         if current_trace() is None:
             return call(function, node, values, attributes, facts)
         folded = _folded(function, node, values, attributes, facts)
@@ -198,7 +201,7 @@ def _folded(
     with untraced():
         results = call(function, node, values, attributes, facts)
     # what grows large on the way is left to the model
-    return results if all(map(_is_small, results)) else None
+    return results if results and all(map(_is_small, results)) else None
 
 
 def _is_small(value: Value) -> bool:

@@ -39,10 +39,10 @@ _REASONS = {
             "StringConcat",
             "StringNormalizer",
             "StringSplit",
-            "TfIdfVectorizer",
         ),
         _STRINGS,
     ),
+    "TfIdfVectorizer": "aotc has no tables of n-grams",
     "ImageDecoder": "aotc decodes no image files",
     "NonMaxSuppression": "the shape of its result is decided by the values",
 }

@@ -87,6 +87,10 @@ def clip(
 
 def bit_cast(x: Array, *, to: int) -> Array:
     """The same bits as another type."""
+    if x.dtype == "bool":
+        x = np.astype(x, "u8")
+    if element(to).dtype == "bool":
+        return np.not_equal(np.bitcast(x, "u8"), 0)
     return np.bitcast(x, element(to).dtype)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from aotc import numpy as np
+from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.values import Known, integers
@@ -17,7 +18,14 @@ from aotc.frontends.tracing import current_trace
 
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     """`x` at positions of one axis."""
-    return np.take(x, indices, axis)
+    return np.take(x, _inside(indices, x.shape[axis]), axis)
+
+
+def _inside(indices: Array, size: Size) -> Array:
+    """Indices out of bounds as the nearest; those that are computed are so anyway."""
+    if indices._data is None or not isinstance(size, int):
+        return indices
+    return Array(data=numpy.clip(indices._data, -size, max(size - 1, 0)))
 
 
 def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
@@ -26,7 +34,8 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
         slice(None) if i == axis % x.ndim else slice(0, n)
         for i, n in enumerate(indices.shape)
     )
-    return np.take_along_axis(x[key], indices, axis)
+    inside = _inside(indices, x.shape[axis])
+    return np.take_along_axis(x[key], inside, axis)
 
 
 def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:

@@ -158,19 +158,18 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
 
 def dropout(
     x: Array,
-    ratio: Array | None = None,
+    share: Array | None = None,
     training_mode: Array | None = None,
     *,
+    ratio: float = 0.5,
     seed: int = 0,
-    is_test: int = 1,
-    rate: float = 0.5,
     wanted: int,
 ) -> Array | tuple[Array, Array]:
     """`x`, which at inference loses nothing."""
     training = None if training_mode is None else known_of(training_mode)
     if training_mode is not None and (training is None or bool(training.any())):
-        share = None if ratio is None else known_of(ratio)
-        if share is None or share.any():
+        dropped = None if share is None else known_of(share)
+        if dropped is None or dropped.any():
             fail(
                 "unsupported-ops",
                 "a Dropout that drops draws random numbers that no export fixes",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
-from aotc import nn
+from aotc import dtypes, nn
 from aotc import numpy as np
+from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.ops.images import (
@@ -14,7 +17,10 @@ from aotc.frontends.onnx.ops.images import (
     padding,
     per_axis,
 )
-from aotc.frontends.places import fail
+from aotc.frontends.onnx.values import Known, integers
+from aotc.frontends.tracing import emit
+from aotc.nn.pooling import windows_of
+from aotc.nn.spatial import around
 
 Ints = tuple[int, ...]
 
@@ -69,6 +75,9 @@ def lp_pool(
     return channels_first(y)
 
 
+# ---- the largest element, and where it is -------------------------------------------
+
+
 def max_pool(
     x: Array,
     *,
@@ -83,83 +92,88 @@ def max_pool(
 ) -> Array | tuple[Array, Array]:
     """The largest element of each window, and where in x it is."""
     spatial = len(kernel_shape)
-
-    def pooled(image: Array) -> Array:
-        y = nn.max_pool(
-            channels_last(image),
-            kernel_shape,
-            per_axis(strides, spatial),
-            padding(auto_pad, pads, spatial),
-            dilation=per_axis(dilations, spatial),
-            ceil_mode=bool(ceil_mode),
-        )
-        return channels_first(y)
-
+    # integers of 8 bits, which are all that may come, are floats without loss
+    image = channels_last(x if dtypes.is_float(x.dtype) else np.astype(x, "f32"))
+    sides = padding(auto_pad, pads, spatial)
+    pooled: dict[str, Any] = {
+        "strides": per_axis(strides, spatial),
+        "dilation": per_axis(dilations, spatial),
+        "ceil_mode": bool(ceil_mode),
+    }
+    y = nn.max_pool(image, kernel_shape, padding=sides, **pooled)
+    largest = np.astype(channels_first(y), x.dtype)
     if wanted < 2:
-        return (
-            np.astype(pooled(np.astype(x, "f32")), x.dtype) if _whole(x) else pooled(x)
-        )
-    return pooled(x), _places(x, kernel_shape, strides, dilations, pads, storage_order)
+        return largest
+    ends, given = windows_of(image, kernel_shape, padding=sides, **pooled)
 
-
-def _whole(x: Array) -> bool:
-    return not x.dtype.startswith(("f", "bf"))
-
-
-def _places(
-    x: Array,
-    window: Ints,
-    strides: Ints,
-    dilations: Ints,
-    pads: Ints,
-    storage_order: int,
-) -> Array:
-    """The position in x of the largest element of each window, in a row."""
-    from aotc.frontends.tracing import emit
-
-    spatial = len(window)
-    sides = padding("NOTSET", pads, spatial)
-    low, high = zip(*sides, strict=True)
-    shape = tuple(x.shape[2:])
-    images = (1, *shape, 1)
-    order = [*range(spatial)][:: -1 if storage_order else 1]
-    stride = 1
-    flat = np.zeros(shape, "i64")
-    for axis in reversed(order):
-        along = [-1 if i == axis else 1 for i in range(spatial)]
-        places = np.reshape(np.arange(shape[axis], dtype="i64"), along)
-        flat = np.add(flat, np.multiply(places, stride))
-        stride = stride * shape[axis]
-
-    def cut(image: Array, fill: float) -> Array:
-        padded = emit(
-            "pad",
-            image,
-            low=(0, *low, 0),
-            high=(0, *high, 0),
-            interior=(0,) * (spatial + 2),
-            value=fill,
-        )
-        every = emit(
-            "windows",
-            padded,
-            window=tuple(window),
-            strides=per_axis(strides, spatial),
-            dilation=per_axis(dilations, spatial),
-        )
+    def windows(image: Array, outside: float) -> Array:
+        """The elements of each window in a row: N, spatial…, elements, C."""
+        every = emit("windows", around(image, ends, outside), **given)
         counts = every.shape[: 1 + spatial]
-        return np.reshape(every, (*counts, math.prod(window), every.shape[-1]))
+        return np.reshape(every, (*counts, math.prod(kernel_shape), every.shape[-1]))
 
-    values = cut(channels_last(x), -math.inf)
+    values = windows(image, -math.inf)
+    flat = np.reshape(_positions(x, storage_order), (1, *x.shape[2:], 1))
+    there = np.broadcast_to(windows(flat, 0.0), values.shape)
     best = np.argmax(values, -2, keepdims=True)
-    inside = cut(np.reshape(flat, images), 0.0)
-    inside = np.broadcast_to(inside, values.shape)
-    found = np.squeeze(np.take_along_axis(inside, best, -2), -2)
-    # positions count over the whole of N, C, spatial…
-    channel = np.reshape(np.arange(x.shape[1], dtype="i64"), (1, -1, *[1] * spatial))
-    image = np.reshape(np.arange(x.shape[0], dtype="i64"), (-1, *[1] * (spatial + 1)))
-    plane = np.add(np.multiply(image, x.shape[1]), channel)
-    return np.add(channels_first(found), np.multiply(plane, stride))
+    found = np.squeeze(np.take_along_axis(there, best, -2), -2)
+    return largest, np.add(channels_first(found), _planes(x))
+
+
+def _positions(x: Array, storage_order: int) -> Array:
+    """The number of each pixel of one channel, row after row or column after column."""
+    sizes = x.shape[2:]
+    order: Sequence[int] = range(len(sizes))
+    flat = np.zeros(sizes, "i64")
+    stride: Size = 1
+    for axis in order if storage_order else reversed(order):
+        along = [-1 if i == axis else 1 for i in order]
+        line = np.reshape(np.arange(sizes[axis], dtype="i64"), along)
+        flat, stride = np.add(flat, np.multiply(line, stride)), stride * sizes[axis]
+    return flat
+
+
+def _planes(x: Array) -> Array:
+    """The number of the first pixel of each image and channel."""
+    images, channels, *sizes = x.shape
+    ones = [1] * len(sizes)
+    channel = np.reshape(np.arange(channels, dtype="i64"), (1, -1, *ones))
+    image = np.reshape(np.arange(images, dtype="i64"), (-1, 1, *ones))
+    plane = np.add(np.multiply(image, channels), channel)
+    return np.multiply(plane, math.prod(sizes))
+
+
+def max_unpool(
+    x: Array,
+    places: Array,
+    output_shape: Known | None = None,
+    *,
+    kernel_shape: Ints,
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Array:
+    """The elements at their places in an image of zeros."""
+    spatial = len(kernel_shape)
+    steps = per_axis(strides, spatial)
+    sides = padding("NOTSET", pads, spatial)
+    sizes = [
+        (n - 1) * s - low - high + w
+        for n, s, w, (low, high) in zip(
+            x.shape[2:], steps, kernel_shape, sides, strict=True
+        )
+    ]
+    # the places count in the shape that follows from the windows
+    natural = (*x.shape[:2], *sizes)
+    empty = np.zeros((math.prod(natural),), x.dtype)
+    filled = empty.at[np.reshape(places, (-1,))].set(np.reshape(x, (-1,)))
+    image = np.reshape(filled, natural)
+    if output_shape is None:
+        return image
+    wanted = integers(output_shape)
+    return np.pad(image, [(0, m - n) for m, n in zip(wanted, natural, strict=True)])
+
+
+# ---- over all of an image -----------------------------------------------------------
 
 
 def global_average_pool(x: Array) -> Array:
@@ -177,45 +191,6 @@ def global_lp_pool(x: Array, *, p: int = 2) -> Array:
     axes = tuple(range(2, x.ndim))
     sums = np.sum(np.power(np.absolute(x), float(p)), axes, keepdims=True)
     return np.power(sums, 1 / p)
-
-
-def max_unpool(
-    x: Array,
-    places: Array,
-    output_shape: Array | None = None,
-    *,
-    kernel_shape: Ints,
-    pads: Ints = (),
-    strides: Ints = (),
-) -> Array:
-    """The elements at their places in an image of zeros."""
-    from aotc.frontends.onnx.values import integers, known_of
-
-    spatial = len(kernel_shape)
-    steps = per_axis(strides, spatial)
-    sides = padding("NOTSET", pads, spatial)
-    natural = [
-        (n - 1) * s - low - high + w
-        for n, s, w, (low, high) in zip(
-            x.shape[2:], steps, kernel_shape, sides, strict=True
-        )
-    ]
-    sizes = (*x.shape[:2], *natural)
-    flat_places = np.reshape(places, (-1,))
-    target = sizes
-    if output_shape is not None:
-        known = known_of(output_shape)
-        if known is None:
-            fail("unknown-value", "expected the output_shape of MaxUnpool to be known")
-        target = integers(known)
-    # the places count in the natural shape
-    empty = np.zeros((math.prod(sizes),), x.dtype)
-    filled = empty.at[flat_places].set(np.reshape(x, (-1,)))
-    image = np.reshape(filled, sizes)
-    if target == sizes:
-        return image
-    ends = [(0, big - small) for big, small in zip(target, sizes, strict=True)]
-    return np.pad(image, ends)
 
 
 TABLE: dict[str, Imports] = {
