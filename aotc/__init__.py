@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aotc.frontends.dims import Dim
     from aotc.frontends.entry import Spec, State, Weights, entry
     from aotc.frontends.onnx import from_onnx
+    from aotc.frontends.stablehlo import from_jax, from_stablehlo
     from aotc.frontends.torch import from_torch
     from aotc.runtime import Model, load
     from aotc.transforms import (
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 # name → module that defines it
 _EXPORTS = {
     "entry": "aotc.frontends.entry",
+    "from_jax": "aotc.frontends.stablehlo",
     "from_onnx": "aotc.frontends.onnx",
+    "from_stablehlo": "aotc.frontends.stablehlo",
     "Dim": "aotc.frontends.dims",
     "Spec": "aotc.frontends.entry",
     "Weights": "aotc.frontends.entry",
@@ -77,7 +80,9 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "entry",
+    "from_jax",
     "from_onnx",
+    "from_stablehlo",
     "from_torch",
     "grad",
     "hessian",

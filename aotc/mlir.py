@@ -9,6 +9,7 @@ dialect is loaded into a context by `aotc.dialects.context()`, its one owner.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -52,6 +53,38 @@ def provide_dialect(name: str, module: ModuleType) -> None:
     import is tried again for the next op, which cost two thirds of the passes' time.
     """
     sys.modules.setdefault(f"{PACKAGE}.dialects.{name}", module)
+
+
+@cache
+def stablehlo() -> Any:
+    """The bindings of the StableHLO dialect: its attributes and its portable artifacts.
+
+    Raises:
+        SetupError: the MLIR bindings that are installed have none.
+    """
+    try:
+        return import_module(f"{PACKAGE}._mlir_libs._stablehlo")
+    except ModuleNotFoundError:
+        raise SetupError(
+            "missing-stablehlo",
+            f"the MLIR bindings of the package '{PACKAGE}' know no StableHLO",
+            hint="pip install 'aotc[compiler]', which brings those of torch-mlir",
+        ) from None
+
+
+def in_generic_form(text: str) -> str:
+    """A module in dialects that only IREE's bindings can parse, in MLIR's generic form.
+
+    That form can be read without knowing the dialects.
+    """
+    other: Any = import_module("iree.compiler.ir")
+    with other.Context() as context:
+        context.allow_unregistered_dialects = True
+        module = other.Module.parse(text)
+        printed = module.operation.get_asm(
+            print_generic_op_form=True, enable_debug_info=True
+        )
+    return str(printed)
 
 
 def source_of(location: Any) -> str | None:

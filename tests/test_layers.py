@@ -24,7 +24,7 @@ ALLOWED = {
     # numpy, nn, … are the frontend's vocabulary, so they are of its layer
     "frontends": MODEL
     | {"numpy", "nn", "random", "optim", "transforms", "control"}
-    | {"linalg", "special", "fft"},
+    | {"linalg", "special", "fft", "debug"},
     "numpy": MODEL | {"frontends"},
     "nn": MODEL | {"frontends", "numpy", "random", "special", "control"},
     "random": MODEL | {"frontends", "numpy"},

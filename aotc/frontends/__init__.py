@@ -20,6 +20,9 @@ FRONTENDS = {
     ".py": "aotc.frontends.python",
     ".onnx": "aotc.frontends.onnx",
     ".pt2": "aotc.frontends.torch",
+    ".mlir": "aotc.frontends.stablehlo",
+    ".mlirbc": "aotc.frontends.stablehlo",
+    ".jax": "aotc.frontends.stablehlo",
 }
 
 

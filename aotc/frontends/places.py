@@ -44,17 +44,19 @@ def source_root(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def pinned(place: Place | None) -> Iterator[None]:
-    """Within this block, everything happens at one line.
+def pinned(place: Place | None, path: str | None = None) -> Iterator[None]:
+    """Within this block, everything happens at one line (and in one layer, `path`).
 
     For what concerns an entry as a whole, while no line of it is being executed, and
     for models of other frameworks, which were written at lines that no longer run.
     With None, the stack is looked at again.
     """
     token = _pinned.set(place)
+    layers = _scopes.set(_scopes.get() if path is None else (path,))
     try:
         yield
     finally:
+        _scopes.reset(layers)
         _pinned.reset(token)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aotc.frontends.calls import guard
+from aotc.special.bessel import i0, i0e, i1, i1e
 from aotc.special.functions import (
     betaln,
     digamma,
@@ -33,6 +34,10 @@ __all__ = [
     "erfinv",
     "expit",
     "gammaln",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
     "log_ndtr",
     "logit",
     "logsumexp",

@@ -31,7 +31,7 @@ from aotc.numpy.elementwise import (
 from aotc.numpy.exponential import log, log1p
 
 
-def _in_f32(function: Callable[..., Array]) -> Callable[..., Array]:
+def in_f32(function: Callable[..., Array]) -> Callable[..., Array]:
     """`function` of floats, computed in f32 for the half-precision dtypes."""
 
     @wraps(function)
@@ -63,19 +63,19 @@ def erfinv(x: ArrayLike, /) -> Array:
     return emit("erfinv", as_float(x))
 
 
-@_in_f32
+@in_f32
 def ndtr(x: ArrayLike, /) -> Array:
     """The probability that a standard normal number is at most x."""
     return multiply(erfc(multiply(x, -math.sqrt(0.5))), 0.5)
 
 
-@_in_f32
+@in_f32
 def ndtri(p: ArrayLike, /) -> Array:
     """The inverse of ndtr."""
     return multiply(erfinv(subtract(multiply(p, 2), 1)), math.sqrt(2))
 
 
-@_in_f32
+@in_f32
 def log_ndtr(x: ArrayLike, /) -> Array:
     """The logarithm of ndtr, without underflow."""
     x = lift(x)
@@ -164,7 +164,7 @@ def polygamma(n: int, x: ArrayLike) -> Array:
     return emit("polygamma", as_float(x), order=n)
 
 
-@_in_f32
+@in_f32
 def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The logarithm of `|gamma(a) gamma(b) / gamma(a + b)|`."""
     return subtract(add(gammaln(a), gammaln(b)), gammaln(add(a, b)))

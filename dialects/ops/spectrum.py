@@ -89,7 +89,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
     def ref(x: Any) -> tuple[Any, Any]:
         """np.linalg.eigh, with the signs changed."""
         if not x.size:
-            return x[..., 0], x
+            return np.zeros(x.shape[:-1], x.dtype), x
         x = x.astype(np.float64)
         w, v = np.linalg.eigh((x + np.swapaxes(x, -1, -2)) / 2)
         return w, v * _largest_signs(v)

@@ -261,8 +261,8 @@ CALLS = {
     "fft.fftfreq": given(5),
     "fft.rfftfreq": given(5),
     "fft.polar": given(x, y),
-    **each("special", "digamma entr erf erfc erfinv expit gammaln log_ndtr logit "
-        "logsumexp ndtr ndtri psi", x),
+    **each("special", "digamma entr erf erfc erfinv expit gammaln i0 i0e i1 i1e "
+        "log_ndtr logit logsumexp ndtr ndtri psi", x),
     **each("special", "betaln xlog1py xlogy", x, y),
     "special.polygamma": given(2, x),
     **each("random", "bits cauchy exponential gumbel laplace logistic normal "

@@ -45,6 +45,24 @@ def test_the_normal_distribution_keeps_its_tails():
     close(special.log_ndtr(np.array([-math.inf, math.inf])), [-math.inf, 0])
 
 
+def test_modified_bessel_functions_are_their_power_series():
+    for order, plain, scaled in (
+        (0, special.i0, special.i0e),
+        (1, special.i1, special.i1e),
+    ):
+        series = [
+            math.fsum(
+                (x / 2) ** (2 * k + order)
+                / math.factorial(k)
+                / math.factorial(k + order)
+                for k in range(80)
+            )
+            for x in X
+        ]
+        close(plain(X), series)
+        close(scaled(X), np.exp(-abs(X)) * series)
+
+
 def test_gamma_functions_satisfy_their_recurrences():
     x = np.array([0.2, 1.0, 1.5, 2.0, 3.7, 12.0, 100.0, -0.5, -3.3])
     close(special.gammaln(x), [math.lgamma(v) for v in x])

@@ -1,0 +1,214 @@
+"""A StableHLO module as an `Imported`: its inputs, weights and function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from aotc.fft import Complex
+from aotc.frontends.conversion import lift
+from aotc.frontends.dims import DimTerm
+from aotc.frontends.entry import Spec, State, Weights
+from aotc.frontends.findings import require_none
+from aotc.frontends.imported import Imported
+from aotc.frontends.places import fail
+from aotc.frontends.stablehlo.contracts import open_sizes
+from aotc.frontends.stablehlo.interpreter import Interpreter, functions_of, within
+from aotc.frontends.stablehlo.operation import Op
+from aotc.frontends.stablehlo.ops.shapes import literal
+from aotc.frontends.stablehlo.reading import main_function, parse
+from aotc.frontends.stablehlo.unsupported import unsupported
+from aotc.frontends.stablehlo.values import Token, Value, kind_of, settled
+from aotc.frontends.user_errors import user_errors
+from aotc.mlir import ir
+
+SMALLEST_WEIGHT = 1024  # elements; smaller literals stay constants in the code
+CONSTANTS = "constants"
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedFunction(Imported):
+    """An imported function whose exporter said more about it.
+
+    Args:
+        donated: inputs whose memory results may take over: what aotc does for an
+            argument that is given as a State.
+    """
+
+    donated: tuple[str, ...] = ()
+
+
+class Module:
+    """A module that was read, checked and found supported.
+
+    Args:
+        data: its contents.
+        name: what messages call it.
+    """
+
+    def __init__(self, data: bytes | str, name: str) -> None:
+        self.mlir = parse(data, name)
+        self.name = name
+        self.main = main_function(self.mlir, name)
+        with user_errors():
+            require_none(unsupported(self.mlir, self.main))
+        self.literals = _large_literals(self.mlir)
+
+    @property
+    def arguments(self) -> list[Any]:
+        """The arguments of the main function."""
+        function = functions_of(self.mlir)[self.main]
+        return list(function.regions[0].blocks[0].arguments)
+
+    @cached_property
+    def specs(self) -> list[Any]:
+        """The types of the arguments, with what is known of open sizes."""
+        sizes = open_sizes(self.mlir, self.main)
+        return [
+            _spec(argument.type, number, sizes)
+            for number, argument in enumerate(self.arguments)
+        ]
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """Large literals by name."""
+        return {name: literal(op) for name, op in self.literals.items()}
+
+    def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
+        """What main returns."""
+        known: dict[Any, Value] = {
+            self.literals[name].op.results[0]: lift(array)
+            for name, array in weights.items()
+        }
+        results = Interpreter(self.mlir, known).call(self.main, operands)
+        return [settled(r) for r in results if not isinstance(r, Token)]
+
+    def flags(self, *names: str) -> list[bool]:
+        """Which arguments have one of these attributes."""
+        attributes = functions_of(self.mlir)[self.main].attributes
+        if "arg_attrs" not in attributes:
+            return [False] * len(self.arguments)
+        rows = map(ir.DictAttr, ir.ArrayAttr(attributes["arg_attrs"]))
+        return [any(name in row for name in names) for row in rows]
+
+    @property
+    def donated(self) -> list[bool]:
+        """Which arguments' memory the results may take."""
+        return self.flags("tf.aliasing_output", "jax.buffer_donor")
+
+
+def _large_literals(module: Any) -> dict[str, Op]:
+    """The constants that become weights."""
+    found: dict[str, Op] = {}
+    for function in functions_of(module).values():
+        for operation in within(function):
+            if operation.name == "stablehlo.constant" and _is_large(Op(operation)):
+                found[f"constant_{len(found)}"] = Op(operation)
+    return found
+
+
+def _is_large(op: Op) -> bool:
+    kind = op.kind
+    count = 1
+    for size in kind.shape:
+        count *= size or 0
+    if kind.is_complex or count < SMALLEST_WEIGHT:
+        return False
+    return not ir.DenseElementsAttr(op.attribute("value")).is_splat
+
+
+def from_module(data: bytes | str, name: str) -> Imported:
+    """The main function of a module, with flat inputs and results."""
+    module = Module(data, name)
+    names = _argument_names(module.arguments)
+    specs = dict(zip(names, module.specs, strict=True))
+    donated = [n for n, given in zip(names, module.donated, strict=True) if given]
+
+    def function(operands: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+        results = module.call([value_of(x) for x in operands], constants)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return imported(module, function, specs, donated=donated)
+
+
+def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm]) -> Any:
+    """A Spec; of complex numbers a pair of them."""
+    kind = kind_of(mlir_type)
+    if kind is None:
+        fail(
+            "bad-entry",
+            f"argument {number} of the module is {mlir_type}; expected a tensor",
+        )
+    shape = [
+        sizes[number, axis] if size is None else size
+        for axis, size in enumerate(kind.shape)
+    ]
+    spec = Spec(tuple(shape), kind.dtype)
+    return Complex(spec, spec) if kind.is_complex else spec  # type: ignore[arg-type]
+
+
+def _argument_names(arguments: Sequence[Any]) -> list[str]:
+    """The names in the debug information, where they are names, else `arg0`, …."""
+    found = [_name_of(argument) for argument in arguments]
+    distinct = len(set(found)) == len(found) and all(found)
+    return found if distinct else [f"arg{n}" for n in range(len(arguments))]
+
+
+def _name_of(argument: Any) -> str:
+    location = getattr(argument, "location", None)
+    text = location.name_str if isinstance(location, ir.NameLoc) else ""
+    name = re.sub(r"\W+", "_", text).strip("_")
+    return name if name.isidentifier() else ""
+
+
+def value_of(leaf: Any) -> Value:
+    """What is given for a leaf of the inputs: an array, or a pair of them."""
+    if isinstance(leaf, Complex):
+        return Complex(lift(leaf.real), lift(leaf.imag))
+    return lift(leaf)
+
+
+def imported(
+    module: Module,
+    function: Callable[[Sequence[Any], Mapping[str, Any]], Any],
+    inputs: Mapping[str, Any],
+    *,
+    weights: Weights | None = None,
+    state: State | None = None,
+    donated: Sequence[str] = (),
+) -> ImportedFunction:
+    """The network of a module.
+
+    Args:
+        module: what it computes with.
+        function: of the weights (if any), the state (if any) and the inputs, in a list,
+            and the module's large literals.
+        inputs: their Specs by name.
+        weights: what the user gave as such; the literals are stored beside it.
+        state: what the user gave as such.
+        donated: names of inputs.
+    """
+    constants = module.weights
+    stored = _beside(weights, constants)
+
+    def run(*values: Any) -> Any:
+        if not constants:
+            return function(values, {})
+        first, *rest = values
+        if weights is None:
+            return function(rest, first)
+        return function([first["weights"], *rest], first[CONSTANTS])
+
+    return ImportedFunction(run, dict(inputs), stored, state, donated=tuple(donated))
+
+
+def _beside(weights: Weights | None, constants: Mapping[str, Any]) -> Weights | None:
+    """Weights and literals in one tree."""
+    if not constants:
+        return weights
+    if weights is None:
+        return Weights(dict(constants), copy=False)
+    return Weights({"weights": weights.tree, CONSTANTS: dict(constants)}, copy=False)

@@ -1,0 +1,89 @@
+"""What in a module the importer cannot take, all of it before anything is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.frontends.findings import Finding, collected
+from aotc.frontends.stablehlo.interpreter import RETURNS, functions_of, within
+from aotc.frontends.stablehlo.operation import Op
+from aotc.frontends.stablehlo.ops import OPS
+from aotc.frontends.stablehlo.ops.calls import reason_against
+from aotc.frontends.stablehlo.values import kind_of
+
+_CALLS = ("func.call", "call")
+_MANY_DEVICES = (
+    "a model is compiled for one device here; export the function of one device"
+)
+# op → (reason, help)
+_REASONS = {
+    "stablehlo.rng": ("its numbers have no seed", "use jax.random, which has"),
+    "stablehlo.rng_bit_generator": (
+        "its bits are those of one implementation",
+        "use keys of jax.random's 'threefry2x32', the default",
+    ),
+    "stablehlo.all_gather": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.all_reduce": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.all_to_all": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.collective_broadcast": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.collective_permute": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.partition_id": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.reduce_scatter": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.replica_id": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.infeed": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.outfeed": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.recv": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.send": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.uniform_dequantize": ("quantised types are not taken", ""),
+    "stablehlo.uniform_quantize": ("quantised types are not taken", ""),
+}
+
+
+def unsupported(module: Any, entry: str = "main") -> list[Finding]:
+    """Ops that `entry` reaches and that have no function in `ops`, with reasons."""
+    return collected(_uses(module, entry))
+
+
+def _uses(module: Any, entry: str) -> Iterator[tuple[str, str, str, str]]:
+    functions = functions_of(module)
+    waiting, seen = [entry], {entry}
+    while waiting:
+        for operation in within(functions[waiting.pop()]):
+            op = Op(operation)
+            for name in _called(op):
+                if name in functions and name not in seen:
+                    seen.add(name)
+                    waiting.append(name)
+            found = _objection(op)
+            if found is not None:
+                yield (found[0], found[1], op.where, found[2])
+
+
+def _called(op: Op) -> list[str]:
+    """The functions that an op runs."""
+    if op.name in _CALLS:
+        return [op.text("callee")]
+    if op.name == "stablehlo.composite" and op.text("name") not in OPS:
+        return [op.text("decomposition")]
+    return []
+
+
+def _objection(op: Op) -> tuple[str, str, str] | None:
+    """(op, reason, help) of an op that has no function in `ops`."""
+    if op.name in (*RETURNS, *_CALLS):
+        return None
+    if op.name == "stablehlo.custom_call":
+        reason = reason_against(op)
+        target = op.text("call_target_name")
+        return (f"custom_call @{target}", reason, "") if reason else None
+    if op.name not in OPS:
+        reason, advice = _REASONS.get(op.name, ("aotc has no function for it", ""))
+        return op.name, reason, advice
+    try:
+        for value in (*op.op.operands, *op.op.results):
+            kind_of(value.type)
+    except InputError as error:
+        return op.name, error.message, error.hint or ""
+    return None

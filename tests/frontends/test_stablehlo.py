@@ -1,0 +1,309 @@
+"""StableHLO modules as models; none of these tests needs jax."""
+
+import io
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import reference
+from aotc.errors import InputError
+from aotc.frontends import load
+from aotc.frontends.python import trace
+from aotc.frontends.stablehlo.reading import parse
+from aotc.mlir import stablehlo
+from aotc.passes import run_passes
+
+LAYER = """
+func.func @main(%x: tensor<?x3xf32> loc("x"), %w: tensor<3x2xf32> loc("w"))
+    -> tensor<?x2xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+      : (tensor<?x3xf32>, tensor<3x2xf32>) -> tensor<?x2xf32>
+  %1 = stablehlo.tanh %0 : tensor<?x2xf32> loc("net/act"("layer.py":7:3))
+  return %1 : tensor<?x2xf32>
+}
+"""
+X = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+W = np.arange(6, dtype=np.float32).reshape(3, 2) / 5
+
+
+def run(text, *args):
+    """What the module computes, by the reference."""
+    return aotc.from_stablehlo(text)(*args)
+
+
+def function(body, arguments, result):
+    """A module of one function."""
+    return f"func.func @main({arguments}) -> {result} {{\n{body}\n}}"
+
+
+def refused(text):
+    with pytest.raises(InputError) as caught:
+        aotc.from_stablehlo(text)
+    return caught.value
+
+
+# ---- reading ------------------------------------------------------------------------
+
+
+def test_a_text_is_a_model_with_the_names_of_its_debug_information(tmp_path):
+    file = tmp_path / "layer.mlir"
+    file.write_text(LAYER)
+    program = load(file)
+    (entry,) = program.entries
+    assert [port.name for port in entry.arguments] == ["x", "w"]
+    assert program.source["kind"] == "stablehlo"
+    (y,) = reference.evaluate(program.module, "main", [X, W])
+    np.testing.assert_allclose(y, np.tanh(X @ W), rtol=1e-6)
+
+
+def test_bytecode_and_portable_artifacts_say_the_same_as_the_text():
+    module = parse(LAYER, "layer")
+    bytecode = io.BytesIO()
+    module.operation.write_bytecode(bytecode)
+    with module.context:
+        portable = stablehlo().serialize_portable_artifact_str(LAYER, "1.0.0")
+    for contents in (bytecode.getvalue(), portable):
+        np.testing.assert_allclose(run(contents, X, W), np.tanh(X @ W), rtol=1e-6)
+
+
+def test_an_artifact_of_a_later_version_is_refused_with_both_versions():
+    with parse(LAYER, "layer").context:
+        portable = stablehlo().serialize_portable_artifact_str(LAYER, "1.0.0")
+    error = refused(portable.replace(b"StableHLO_v1.0.0", b"StableHLO_v9.0.0"))
+    assert error.code == "unsupported-version"
+    assert "9.0.0" in error.message
+
+
+@pytest.mark.parametrize(
+    "contents", [b"ML\xefR\x01garbage\0", b"func.func @main(", b"\xff\xfe nothing"]
+)
+def test_damaged_contents_are_refused(contents):
+    assert refused(contents).code == "bad-file"
+
+
+def test_ops_carry_the_line_and_the_path_of_the_source():
+    program = aotc.from_stablehlo(LAYER).program()
+    text = program.module.operation.get_asm(enable_debug_info=True)
+    assert '"net/act"' in text
+    assert '"layer.py":7' in text
+
+
+def test_chlo_is_read_in_its_pretty_form():
+    body = """%0 = chlo.erf %x : tensor<4xf32> -> tensor<4xf32>
+    %v, %i = chlo.top_k(%0, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)
+    return %i : tensor<2xi32>"""
+    text = function(body, "%x: tensor<4xf32>", "tensor<2xi32>")
+    assert run(text, np.float32([1, 3, -1, 2])).tolist() == [1, 3]
+
+
+def test_large_literals_are_weights():
+    values = np.arange(2048, dtype=np.float32)
+    body = f"""%c = stablehlo.constant dense<"0x{values.tobytes().hex().upper()}">
+        : tensor<2048xf32>
+    %0 = stablehlo.add %x, %c : tensor<2048xf32>
+    return %0 : tensor<2048xf32>"""
+    text = function(body, "%x: tensor<2048xf32>", "tensor<2048xf32>")
+    network = aotc.from_stablehlo(text)
+    (name,) = network.program("net").parameters
+    assert name == "weights.constant_0"
+    y = network(network.weights.tree, np.ones(2048, np.float32))
+    np.testing.assert_array_equal(y, values + 1)
+
+
+# ---- what is refused ----------------------------------------------------------------
+
+
+def test_all_that_is_unsupported_is_one_error_with_lines():
+    body = """%0 = stablehlo.custom_call @mystery(%x) : (tensor<4xf32>) -> tensor<4xf32>
+        loc("model.py":3:1)
+    %1 = stablehlo.custom_call @xla_python_cpu_callback(%0)
+        : (tensor<4xf32>) -> tensor<4xf32> loc("model.py":5:1)
+    %2 = stablehlo.custom_call @mystery(%1) : (tensor<4xf32>) -> tensor<4xf32>
+    return %2 : tensor<4xf32>"""
+    error = refused(function(body, "%x: tensor<4xf32>", "tensor<4xf32>"))
+    assert error.code == "unsupported-ops"
+    assert "custom_call @mystery (2×)" in error.message
+    assert "calls back into Python" in error.message
+    assert "model.py:3" in error.message
+
+
+def test_element_types_that_the_graph_has_not_are_refused():
+    body = """%0 = stablehlo.add %x, %x : tensor<4xf8E4M3FN>
+    return %0 : tensor<4xf8E4M3FN>"""
+    error = refused(function(body, "%x: tensor<4xf8E4M3FN>", "tensor<4xf8E4M3FN>"))
+    assert "f8E4M3FN" in error.message
+
+
+def test_a_module_for_several_devices_is_refused():
+    text = f"module attributes {{mhlo.num_partitions = 2 : i32}} {{ {LAYER} }}"
+    assert refused(text).code == "many-devices"
+
+
+# ---- sizes --------------------------------------------------------------------------
+
+
+def test_shape_assertions_become_contracts_and_equal_sizes():
+    text = """
+    func.func @main(%x: tensor<?x3xf32>, %y: tensor<?xf32>) -> tensor<?x3xf32> {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %two = stablehlo.constant dense<2> : tensor<i32>
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x3xf32>) -> tensor<i32>
+      %m = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+      %c = stablehlo.compare GE, %n, %two : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.custom_call @shape_assertion(%c, %n)
+        {error_message = "at least 2, not {0}", has_side_effect = true}
+        : (tensor<i1>, tensor<i32>) -> ()
+      %d = stablehlo.multiply %n, %two : tensor<i32>
+      %e = stablehlo.add %d, %one : tensor<i32>
+      %f = stablehlo.compare EQ, %m, %e : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.custom_call @shape_assertion(%f, %m)
+        {error_message = "an odd size", has_side_effect = true}
+        : (tensor<i1>, tensor<i32>) -> ()
+      return %x : tensor<?x3xf32>
+    }"""
+    (entry,) = aotc.from_stablehlo(text).program().entries
+    (symbol,) = entry.symbols
+    assert symbol.min == 2
+    assert [str(port.type) for port in entry.arguments] == [
+        "f32[s0, 3]",
+        "f32[s0 * 2 + 1]",
+    ]
+
+
+def test_computed_shapes_stay_symbolic():
+    body = """%n = stablehlo.get_dimension_size %x, dim = 0
+        : (tensor<?x3xf32>) -> tensor<i32>
+    %three = stablehlo.constant dense<3> : tensor<i32>
+    %m = stablehlo.multiply %n, %three : tensor<i32>
+    %shape = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>
+    %0 = stablehlo.dynamic_reshape %x, %shape
+        : (tensor<?x3xf32>, tensor<1xi32>) -> tensor<?xf32>
+    return %0 : tensor<?xf32>"""
+    text = function(body, "%x: tensor<?x3xf32>", "tensor<?xf32>")
+    (entry,) = aotc.from_stablehlo(text).program().entries
+    assert str(entry.results[0].type) == "f32[s0 * 3]"
+    np.testing.assert_array_equal(run(text, X), X.ravel())
+
+
+# ---- regions ------------------------------------------------------------------------
+
+
+def test_an_unknown_reducer_is_run_on_whole_arrays():
+    body = """%c = stablehlo.constant dense<1.0> : tensor<f32>
+    %0 = "stablehlo.reduce"(%x, %c) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %s = stablehlo.multiply %a, %b : tensor<f32>
+        %t = stablehlo.negate %s : tensor<f32>
+        "stablehlo.return"(%t) : (tensor<f32>) -> ()
+    }) {dimensions = array<i64: 1>} : (tensor<4x3xf32>, tensor<f32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>"""
+    text = function(body, "%x: tensor<4x3xf32>", "tensor<4xf32>")
+    np.testing.assert_allclose(run(text, X), -np.prod(X, 1), rtol=1e-6)
+
+
+COMPARATORS = {
+    "descending": ("stablehlo.compare GT, %a, %b", [3, 1, 2, 0]),
+    "by distance": (None, [0, 2, 1, 3]),
+}
+
+
+@pytest.mark.parametrize("name", COMPARATORS)
+def test_sorts_by_any_comparator(name):
+    test, expected = COMPARATORS[name]
+    compare = f"""%p = {test} : (tensor<f32>, tensor<f32>) -> tensor<i1>"""
+    if test is None:
+        compare = """%m = stablehlo.abs %a : tensor<f32>
+        %n = stablehlo.abs %b : tensor<f32>
+        %p = stablehlo.compare LT, %m, %n : (tensor<f32>, tensor<f32>) -> tensor<i1>"""
+    body = f"""%i = stablehlo.iota dim = 0 : tensor<4xi32>
+    %0:2 = "stablehlo.sort"(%x, %i) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+        {compare}
+        "stablehlo.return"(%p) : (tensor<i1>) -> ()
+    }}) {{dimension = 0 : i64, is_stable = true}}
+        : (tensor<4xf32>, tensor<4xi32>) -> (tensor<4xf32>, tensor<4xi32>)
+    return %0#1 : tensor<4xi32>"""
+    text = function(body, "%x: tensor<4xf32>", "tensor<4xi32>")
+    assert run(text, np.float32([-1, 2, 1.5, 7])).tolist() == expected
+
+
+LOOP = """
+func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<3xf32>
+    cond {
+      %n = stablehlo.constant dense<4> : tensor<i32>
+      %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+    } do {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %j = stablehlo.add %i, %one : tensor<i32>
+      %z = stablehlo.multiply %y, %x : tensor<3xf32>
+      stablehlo.return %j, %z : tensor<i32>, tensor<3xf32>
+    }
+  return %0#1 : tensor<3xf32>
+}
+"""
+
+
+def test_a_counted_loop_has_reverse_mode():
+    network = aotc.from_stablehlo(LOOP)
+
+    @aotc.entry(x=aotc.Spec(3))
+    def slope(x):
+        return aotc.grad(lambda v: network(v).sum())(x)
+
+    program = trace([slope], {})
+    run_passes(program.module, ["autodiff", "inline"])
+    (dx,) = reference.evaluate(program.module, "slope", [X[1]])
+    np.testing.assert_allclose(dx, 5 * X[1] ** 4, rtol=1e-5)
+
+
+# ---- indexing -----------------------------------------------------------------------
+
+
+def _gather(x, starts, numbers, window, result):
+    body = f"""%0 = "stablehlo.gather"(%x, %i) {{
+        dimension_numbers = #stablehlo.gather<{numbers}>,
+        slice_sizes = array<i64: {window}>}}
+        : (tensor<{x}xf32>, tensor<{starts}xi32>) -> tensor<{result}xf32>
+    return %0 : tensor<{result}xf32>"""
+    arguments = f"%x: tensor<{x}xf32>, %i: tensor<{starts}xi32>"
+    return function(body, arguments, f"tensor<{result}xf32>")
+
+
+def test_gathers_windows_that_are_moved_to_fit():
+    numbers = """offset_dims = [1], collapsed_slice_dims = [0],
+        start_index_map = [0, 1], index_vector_dim = 1"""
+    text = _gather("4x3", "2x2", numbers, "1, 2", "2x2")
+    y = run(text, X, np.int32([[1, 0], [9, 2]]))
+    np.testing.assert_array_equal(y, [X[1, :2], X[3, 1:]])
+
+
+def test_gathers_along_batch_axes():
+    numbers = """offset_dims = [1], operand_batching_dims = [0],
+        start_indices_batching_dims = [0], start_index_map = [1],
+        index_vector_dim = 1"""
+    text = _gather("4x3", "4x1", numbers, "1, 2", "4x2")
+    y = run(text, X, np.int32([[0], [1], [0], [5]]))
+    np.testing.assert_array_equal(y, [X[0, :2], X[1, 1:], X[2, :2], X[3, 1:]])
+
+
+def test_a_scattered_window_that_does_not_fit_is_left_out_whole():
+    body = """%0 = "stablehlo.scatter"(%x, %i, %u) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %s = stablehlo.add %a, %b : tensor<f32>
+        "stablehlo.return"(%s) : (tensor<f32>) -> ()
+    }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
+        scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+      : (tensor<5xf32>, tensor<3x1xi32>, tensor<3x2xf32>) -> tensor<5xf32>
+    return %0 : tensor<5xf32>"""
+    arguments = "%x: tensor<5xf32>, %i: tensor<3x1xi32>, %u: tensor<3x2xf32>"
+    y = run(
+        function(body, arguments, "tensor<5xf32>"),
+        np.zeros(5, np.float32),
+        np.int32([[0], [4], [1]]),
+        np.float32([[1, 2], [4, 8], [16, 32]]),
+    )
+    assert y.tolist() == [1, 18, 32, 0, 0]
