@@ -116,6 +116,7 @@ from aotc.nn.quantizing import (
     quantized_conv,
     quantized_matmul,
 )
+from aotc.nn.ragged import ragged_dot
 from aotc.nn.recurrent import (
     gru,
     gru_cell,
@@ -214,6 +215,7 @@ __all__ = [
     "quantize",
     "quantized_conv",
     "quantized_matmul",
+    "ragged_dot",
     "relu",
     "relu6",
     "resize",

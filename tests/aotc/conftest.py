@@ -234,6 +234,7 @@ CALLS = {
     "nn.quantized_matmul": given(
         whole.astype("i1"), whole.T.astype("i1").copy(), 0.5, 0.5
     ),
+    "nn.ragged_dot": given(floats(5, 4), floats(2, 4, 3), [2, 3]),
     "nn.resize": given(image, 4),
     "nn.rotary_embedding": given(image),
     "nn.scope": given("layer"),

@@ -78,3 +78,13 @@ def test_tokens_and_experts_that_do_not_fit_are_refused(call):
     with pytest.raises(InputError) as caught:
         call()
     assert caught.value.where.startswith("test_nn_routing.py:")
+
+
+@pytest.mark.parametrize("sizes", [(20, 0, 17, 5), (0, 0, 50, 0), (16, 16, 16, 2)])
+def test_rows_in_groups_are_multiplied_by_the_kernel_of_their_group(sizes):
+    x = RNG.normal(size=(50, FEATURES)).astype("f4")
+    wanted = np.zeros_like(x)
+    group = np.repeat(np.arange(EXPERTS), sizes)
+    wanted[: sum(sizes)] = np.einsum("if,ifg->ig", x[: sum(sizes)], KERNELS[group])
+    found = nn.ragged_dot(x, KERNELS, np.array(sizes, "i4"))
+    np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)

@@ -93,6 +93,9 @@ SEQUENCES = {
     "experts": lambda s: nn.mixture_of_experts(
         anp.tanh, s, s[..., :3], k=2, capacity=2
     )[0],
+    "ragged": lambda s: nn.ragged_dot(
+        anp.reshape(s, (-1, 8)), anp.reshape(gates(s, 3)[0], (3, 8, 2)), [2, 0, 3]
+    ),
     "focal": lambda s: nn.focal_loss(s, nn.sigmoid(s), reduction="sum"),
 }
 

@@ -333,6 +333,30 @@ def test_recurrent_networks_agree(kind, ways):
     agrees(module, SEQUENCE)
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_the_length_of_what_recurrent_networks_read_may_vary(kind):
+    module = getattr(torch.nn, kind)(3, 4, batch_first=True).eval()
+    length = torch.export.Dim("length", min=2)
+    net = aotc.from_torch(module, (SEQUENCE,), dynamic_shapes=({1: length},))
+    longer = torch.cat([SEQUENCE, 2 * SEQUENCE], 1)
+    found = net(*stored(net), longer.numpy())[0]
+    np.testing.assert_allclose(
+        np.asarray(found), module(longer)[0].detach(), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_rows_in_groups_are_multiplied_by_matrices_of_their_own():
+    def forward(x, kernels):
+        numbers = torch.tensor([0.0, 2.0, 2.0, 0.0, 2.0]).sort()[0]
+        ends = torch.histc(numbers, 3, 0, 2).cumsum(0, dtype=torch.int32)
+        return torch.nn.functional.grouped_mm(x, kernels, offs=ends).float()
+
+    x, kernels = torch.arange(40.0).view(5, 8) % 3, torch.arange(192.0) % 5
+    agrees(
+        Call(lambda *a: forward(*(b.bfloat16() for b in a))), x, kernels.view(3, 8, 8)
+    )
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_stays_whole_and_agrees(causal):
     def forward(q, k, v):

@@ -12,6 +12,7 @@ from torch._decomp import decomposition_table
 
 from aotc.errors import InputError
 from aotc.frontends.places import fail, is_own, relative
+from aotc.frontends.torch import recurrences
 from aotc.frontends.torch.ops import is_listed
 
 _TORCH = Path(torch.__file__).parent
@@ -38,7 +39,7 @@ def exported(
             f"{type(model).__name__}",
         )
     try:
-        with torch.no_grad():
+        with torch.no_grad(), recurrences.whole():
             return torch.export.export(
                 model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
@@ -72,7 +73,7 @@ def decomposed(program: Any) -> Any:
     table = {**decomposition_table, **torch.export.default_decompositions()}
     table = {op: rule for op, rule in table.items() if not is_listed(op)}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), recurrences.whole():
             return program.run_decompositions(table)
     except Exception as error:
         _refuse(error)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotc import nn
 from aotc import numpy as np
 from aotc.frontends.array import Array
+from aotc.frontends.places import fail
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -31,6 +33,21 @@ def _added(product: Callable[[Array, Array], Array]) -> Callable[..., Array]:
 def _summed_product(a: Array, b: Array) -> Array:
     """The sum of the products of a batch of matrices."""
     return np.tensordot(a, b, ((0, 2), (0, 1)))
+
+
+def grouped_product(
+    x: Array,
+    kernels: Array,
+    ends: Array | None = None,
+    bias: Array | None = None,
+    dtype: str | None = None,
+) -> Array:
+    """Rows in groups that end at `ends`, each by the matrix of its group."""
+    if ends is None or x.ndim != 2 or kernels.ndim != 3 or bias is not None:
+        fail("unsupported", "expected rows in groups and a matrix for each, no bias")
+    before = np.concatenate([np.zeros(1, ends.dtype), ends[:-1]])
+    y = nn.ragged_dot(x, kernels, np.subtract(ends, before))
+    return y if dtype is None else np.astype(y, dtype)
 
 
 def einsum(equation: str, operands: Sequence[Array], path: Any = None) -> Array:
@@ -94,6 +111,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.addmv": _added(np.matmul),
     "aten.baddbmm": _added(np.matmul),
     "aten.addbmm": _added(_summed_product),
+    "aten._grouped_mm": grouped_product,
+    "transformers.grouped_mm_fallback": grouped_product,
     "aten.einsum": einsum,
     "aten._trilinear": trilinear,
     "aten._cdist_forward": distances,

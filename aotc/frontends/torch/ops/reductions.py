@@ -137,6 +137,18 @@ def sort(x: Array, dim: int = -1, descending: bool = False) -> list[Array]:
     return [np.take_along_axis(x, order, dim), np.astype(order, "i64")]
 
 
+def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array:
+    """How many elements are in each of `bins` equal parts from `first` to `last`."""
+    x = np.ravel(x)
+    if first == last:
+        return np.astype(np.histogram(x, bins)[0], x.dtype)
+    width = (last - first) / bins
+    part = np.minimum(np.floor(np.divide(np.subtract(x, first), width)), bins - 1)
+    inside = np.logical_and(np.greater_equal(x, first), np.less_equal(x, last))
+    counts = np.bincount(np.astype(np.where(inside, part, bins), "i32"), length=bins)
+    return np.astype(counts, x.dtype)
+
+
 def stable_sort(
     x: Array, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> list[Array]:
@@ -258,6 +270,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.std_mean": _spread_and_mean(np.std),
     "aten.logsumexp": log_sum_exp,
     "aten.count_nonzero": count_nonzero,
+    "aten.histc": histogram,
     "aten.sort.default": sort,
     "aten.sort.stable": stable_sort,
     "aten.topk": top_k,
