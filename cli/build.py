@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -13,11 +14,35 @@ from aotc.cli.progress import reporter
 from aotc.cli.verb import MemorySize, OutputFile, format_option, verb
 from aotc.target import TARGETS, Target
 
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
+
+def targets_option() -> Callable[[_Function], _Function]:
+    """`--target`, which may be given several times, as argument `targets`."""
+    return click.option(
+        "-t",
+        "--target",
+        "targets",
+        multiple=True,
+        default=["cpu"],
+        show_default=True,
+        help="What to compile for; see `aotc targets`.",
+        shell_complete=_complete_target,
+        callback=_targets,
+    )
+
 
 def _complete_target(
     ctx: click.Context, param: click.Parameter, begun: str
 ) -> list[str]:
     return [name for name in ("cpu", *TARGETS) if name.startswith(begun)]
+
+
+def _targets(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> tuple[Target, ...]:
+    """Parsed here, before the pipeline is imported: a misspelt one fails at once."""
+    return tuple(dict.fromkeys(Target.parse(text) for text in given))
 
 
 @verb(
@@ -40,16 +65,7 @@ def _complete_target(
     help="Folder to write the bundle into.",
 )
 @click.option("--entry", "entries", multiple=True, help="Build only this entry.")
-@click.option(
-    "-t",
-    "--target",
-    "targets",
-    multiple=True,
-    default=["cpu"],
-    show_default=True,
-    help="What to compile for; see `aotc targets`.",
-    shell_complete=_complete_target,
-)
+@targets_option()
 @click.option("--name", help="Name of the bundle, instead of the source's.")
 @click.option("--version", help="Version of the bundle.")
 @click.option(
@@ -93,7 +109,7 @@ def build(
     source: str,
     folder: Path,
     entries: tuple[str, ...],
-    targets: tuple[str, ...],
+    targets: tuple[Target, ...],
     key: Path | None,
     no_sign: bool,
     report: Path | None,
@@ -107,16 +123,14 @@ def build(
     """
     if key and no_sign:
         raise click.UsageError("--sign and --no-sign exclude each other")
-    # Before the pipeline, whose import takes long: a misspelt target fails at once.
-    wanted = tuple(dict.fromkeys(Target.parse(text) for text in targets))
     from aotc import pipeline
 
-    path, named = _split(source)
+    path, named = source_and_entries(source)
     result = pipeline.build(
         path,
         output=folder,
         entries=(*named, *entries),
-        targets=wanted,
+        targets=targets,
         signing_key=key,
         sign=not no_sign,
         reporter=reporter(verbose=verbose),
@@ -128,7 +142,7 @@ def build(
     output.emit(document, result.to_text(), form)
 
 
-def _split(source: str) -> tuple[str, tuple[str, ...]]:
+def source_and_entries(source: str) -> tuple[str, tuple[str, ...]]:
     """`model.py:predict` → the file and the entry; a drive letter is not an entry."""
     path, colon, entry = source.rpartition(":")
     if colon and entry.isidentifier() and path.endswith(".py"):

@@ -17,6 +17,10 @@ from aotc.cli.verb import COMPLETION_VARIABLE, format_option
 # verb → (module:function, what it does); the order here is the order in the help
 VERBS = {
     "build": ("aotc.cli.build:build", "Compile a model to a signed bundle."),
+    "explain": (
+        "aotc.cli.explain:explain",
+        "Tell what of a model cannot be built, or is changed.",
+    ),
     "inspect": ("aotc.cli.inspect:inspect", "Show what is in a bundle."),
     "verify": ("aotc.cli.verify:verify", "Check a bundle's signature and files."),
     "run": ("aotc.cli.run:run", "Run an entry of a bundle."),

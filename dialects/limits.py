@@ -8,7 +8,7 @@ IREE's reason. A build looks here before IREE does.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,23 @@ def require_supported(module: Any, targets: Sequence[Target]) -> None:
     Raises:
         CompileError: `not-on-target`; names op, dtype, target and the user's line.
     """
-    for op in _ops(module):
+    for _, refusal in refusals(module, targets):
+        raise refusal
+
+
+def refusals(
+    module: Any, targets: Sequence[Target]
+) -> Iterator[tuple[str, CompileError]]:
+    """All uses of ops that a target is known not to compile: the op and the error."""
+    for op in graph_ops(module):
         for target in targets:
-            _require(op, target)
+            refusal = _refusal(op, target)
+            if refusal is not None:
+                yield f"graph.{type(op)._op_name}", refusal
 
 
-def _ops(module: Any) -> list[Any]:
+def graph_ops(module: Any) -> list[Any]:
+    """The graph ops of a module, those in loops and branches included."""
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:
@@ -72,15 +83,16 @@ def _ops(module: Any) -> list[Any]:
     return found
 
 
-def _require(op: Any, target: Target) -> None:
+def _refusal(op: Any, target: Target) -> CompileError | None:
     name = type(op)._op_name
     dtypes = of(list(map(Tensor.of, op.operands)), list(map(Tensor.of, op.results)))
     measured = limits_of(name).get(target.family, {}).get(dtypes)
     reason = type(op).limit(op) or measured
-    if reason:
-        raise CompileError(
-            "not-on-target",
-            f"graph.{name} on {dtypes} cannot be compiled for '{target}': {reason}",
-            where=where_of(op),
-            hint="`aotc ops` shows the dtypes that ops do not have on a target",
-        )
+    if not reason:
+        return None
+    return CompileError(
+        "not-on-target",
+        f"graph.{name} on {dtypes} cannot be compiled for '{target}': {reason}",
+        where=where_of(op),
+        hint="`aotc ops` shows the dtypes that ops do not have on a target",
+    )

@@ -52,7 +52,8 @@ ALLOWED = {
     "pipeline": MODEL
     | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"}
     | {"budget"},
-    "cli": EDGE | {"runtime", "pipeline", "nonfinite", "dialects"},
+    "explain": MODEL | {"frontends", "passes", "backend", "pipeline"},
+    "cli": EDGE | {"runtime", "pipeline", "explain", "nonfinite", "dialects"},
 }
 
 

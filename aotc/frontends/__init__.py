@@ -32,6 +32,23 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     Raises:
         InputError: there is no such file, or no frontend for it.
     """
+    require_known(path)
+    # on use: this package is imported before the modules in it that these need
+    from aotc.dialects.limits import graph_ops
+    from aotc.frontends.survey import surveyed
+
+    with surveyed() as survey:
+        program: Program = import_module(FRONTENDS[path.suffix]).load(path, entries)
+    program.source["coverage"] = survey.coverage(len(graph_ops(program.module)))
+    return program
+
+
+def require_known(path: Path) -> None:
+    """Refuse a model that is not there, or of a kind that nothing imports.
+
+    Raises:
+        InputError: see above.
+    """
     if not path.is_file():
         raise InputError(
             "no-such-file",
@@ -44,5 +61,3 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
             f"no frontend imports '{path.suffix or path.name}' files",
             hint=f"known suffixes: {', '.join(FRONTENDS)}",
         )
-    program: Program = import_module(FRONTENDS[path.suffix]).load(path, entries)
-    return program

@@ -7,16 +7,19 @@ arguments and results say which is which.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import context
 from aotc.dialects.binding import bindings
+from aotc.dialects.functions import functions_of
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim as SymbolicDim
 from aotc.dialects.types import Size, Tensor
+from aotc.errors import AotcError
 from aotc.frontends.entry import (
     EntryFunction,
     Frozen,
@@ -29,6 +32,7 @@ from aotc.frontends.entry import (
 from aotc.frontends.places import fail, pinned
 from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.frontends.results import Result, results_of
+from aotc.frontends.survey import tolerated
 from aotc.frontends.tracing import Trace
 from aotc.frontends.user_errors import user_errors
 from aotc.mlir import ir
@@ -47,8 +51,22 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
         module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
     builder = _Builder(Program(module, []), dict(names))
     for function in declared:
-        builder.program.entries.append(_trace_entry(builder, function))
+        with tolerated(f"entry '{function.name}'"), _whole_or_not(module):
+            builder.program.entries.append(_trace_entry(builder, function))
     return builder.program
+
+
+@contextmanager
+def _whole_or_not(module: Any) -> Iterator[None]:
+    """Leave no functions in the module that an error kept from being finished."""
+    before = set(functions_of(module))
+    try:
+        yield
+    except AotcError:
+        for name, function in functions_of(module).items():
+            if name not in before:
+                function.operation.erase()
+        raise
 
 
 @dataclass

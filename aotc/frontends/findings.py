@@ -7,7 +7,8 @@ is one error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from aotc.errors import InputError
 
@@ -16,24 +17,32 @@ _PLACES_SHOWN = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """An op of the source, in all the places where it stands in the way.
+    """An op of the source, in all the places where something is to be said of it.
 
     Args:
         op: its name in the source's own words.
-        reason: why it is not taken.
+        reason: why it is not taken, or how it is.
         places: the user's lines or names of nodes, one for each use.
         help: what to do instead.
+        kind: `unsupported`, `decomposed` or `approximated`.
+        code: stable identifier for scripts.
     """
 
     op: str
     reason: str
     places: tuple[str, ...]
     help: str = ""
+    kind: str = "unsupported"
+    code: str = "unsupported-ops"
 
     @property
     def count(self) -> int:
         """How often it is used."""
         return len(self.places)
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `aotc.explain/1`."""
+        return {**asdict(self), "places": list(self.places), "count": self.count}
 
     def __str__(self) -> str:
         shown = list(dict.fromkeys(self.places))

@@ -76,7 +76,8 @@ class Graph:
         outputs: names of the results.
         nodes: of the graph.
         constants: tensors by name.
-        types: the messages that tell the types of the arguments, by name.
+        types: the messages that tell the types of the arguments, and of other values
+            as far as the file says them, by name.
     """
 
     inputs: tuple[str, ...]
@@ -151,7 +152,10 @@ class Reader:
             outputs=tuple(each.name for each in proto.output),
             nodes=tuple(map(self._node, proto.node)),
             constants=constants,
-            types={each.name: each.type for each in arguments},
+            types={
+                each.name: each.type
+                for each in (*proto.value_info, *proto.output, *arguments)
+            },
         )
 
     def function(self, proto: Any, opsets: Mapping[str, int]) -> Function:

@@ -26,8 +26,10 @@ from aotc.frontends.onnx.functions import body_of
 from aotc.frontends.onnx.graph import Constant, Function, Graph, Model, Node, Reference
 from aotc.frontends.onnx.ops import TABLE
 from aotc.frontends.onnx.sizes import computed_sizes
+from aotc.frontends.onnx.stand_ins import stand_in
 from aotc.frontends.onnx.values import Operand, Sizes, Value
 from aotc.frontends.places import fail, pinned, scope
+from aotc.frontends.survey import decomposed, take
 from aotc.frontends.tracing import current_trace, untraced
 
 _SMALL = 1 << 12  # bytes of an array that is computed while tracing
@@ -41,11 +43,13 @@ class Scope:
         values: by name, those of the graphs around included.
         opsets: the version of each domain's operators.
         attributes: of the function that the node is in.
+        in_file: whether the node is one of the file, and not of ONNX's own bodies.
     """
 
     values: MutableMapping[str, Value | None]
     opsets: Mapping[str, int]
     attributes: Mapping[str, Any]
+    in_file: bool = True
 
 
 class Interpreter:
@@ -74,7 +78,7 @@ class Interpreter:
         within = replace(around, values=ChainMap(own, around.values))
         for node in graph.nodes:
             with pinned(node.place), scope(node.name):
-                results = self._node(node, within)
+                results = self._taken(node, within)
             for name, result in zip(node.outputs, results, strict=False):
                 own[name] = result
         return [_found(within, name) for name in graph.outputs]
@@ -94,6 +98,18 @@ class Interpreter:
 
     # ---- one node -------------------------------------------------------------------
 
+    def _taken(self, node: Node, within: Scope) -> Sequence[Value | None]:
+        if not within.in_file:
+            return self._node(node, within)
+
+        def run() -> Sequence[Value | None]:
+            return self._node(node, within)
+
+        def zeros() -> Sequence[Value | None]:
+            return [stand_in(self._model.graph, name) for name in node.outputs]
+
+        return take(node.place, node.key, run, zeros)
+
     def _node(self, node: Node, within: Scope) -> Sequence[Value]:
         values = [_found(within, name) for name in node.inputs]
         attributes = {
@@ -111,7 +127,10 @@ class Interpreter:
         body = local or body_of(node, version, values, attributes)
         if body is None:
             fail("unsupported-ops", f"aotc does not import {node.key}")
-        return self._expanded(body, node, values, attributes)
+        if local is None:
+            decomposed("it is expanded into the body by which ONNX defines it")
+        in_file = within.in_file and local is not None
+        return self._expanded(body, node, values, attributes, in_file)
 
     def _called(
         self,
@@ -137,9 +156,10 @@ class Interpreter:
         node: Node,
         values: Sequence[Value | None],
         attributes: Mapping[str, Any],
+        in_file: bool,
     ) -> list[Value]:
         given = [*values, *[None] * (len(body.body.inputs) - len(values))]
-        inner = Scope(ChainMap(), body.opsets, {**body.defaults, **attributes})
+        inner = Scope(ChainMap(), body.opsets, {**body.defaults, **attributes}, in_file)
         # bodies of ONNX's do not compute all the results that nobody wants
         pairs = zip(body.body.outputs, node.outputs, strict=False)
         outputs = tuple(own if wanted else "" for own, wanted in pairs)

@@ -12,7 +12,6 @@ from aotc.errors import InputError
 from aotc.frontends.conversion import lift
 from aotc.frontends.dims import Dim, DimTerm
 from aotc.frontends.entry import Spec, Weights
-from aotc.frontends.findings import require_none
 from aotc.frontends.imported import Imported
 from aotc.frontends.onnx.calling import signature
 from aotc.frontends.onnx.elements import element
@@ -22,6 +21,7 @@ from aotc.frontends.onnx.ops import TABLE
 from aotc.frontends.onnx.scan import unsupported
 from aotc.frontends.onnx.values import as_array, tagged
 from aotc.frontends.places import fail, pinned, scope
+from aotc.frontends.survey import require_importable
 
 _LARGE = 1 << 12  # bytes of a constant that is stored, not part of the code
 
@@ -32,7 +32,7 @@ def network(model: Model, dims: Mapping[str, int | Dim]) -> Imported:
     Raises:
         InputError: it has operators or types that aotc does not import.
     """
-    require_none(unsupported(model))
+    require_importable(unsupported(model))
     stored = dict(_weights(model.graph))
     inputs = _inputs(model, dims)
     names = identifiers(model.graph.outputs)

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from aotc.errors import AotcError
-from aotc.frontends.places import pinned, user_place
+from aotc.frontends.places import fail, pinned, user_place
 from aotc.frontends.stablehlo.operation import Op, Region
 from aotc.frontends.stablehlo.ops import OPS
 from aotc.frontends.stablehlo.sizes import fold
-from aotc.frontends.stablehlo.values import Value
+from aotc.frontends.stablehlo.values import Value, zeros_of
+from aotc.frontends.survey import take
 from aotc.mlir import ir
 
 Environment = ChainMap[Any, Value]
@@ -60,15 +61,31 @@ class Interpreter:
             return self.call(Op(op).text("callee"), operands)
         regions = [self._region(region, values) for region in op.regions]
         node = Op(op, regions, self.call, values)
+
+        def run() -> list[Value]:
+            return _called(node, operands)
+
+        def zeros() -> list[Value]:
+            return [zeros_of(result.type) for result in op.results]
+
         with located(node):
-            found: Any = fold(node, operands) if len(op.results) == 1 else None
-            if found is None:
-                found = OPS[op.name](node, *operands)
-        # a Complex is a tuple as well, but one value
-        return list(found) if type(found) in (tuple, list) else [found]
+            # objects for operations do not last, those for values do
+            key = op.results[0] if len(op.results) else node.place
+            return take(key, op.name, run, zeros)
 
     def _region(self, region: Any, values: Environment) -> Region:
         return lambda *operands: self._run(region.blocks[0], operands, values)
+
+
+def _called(node: Op, operands: list[Value]) -> list[Value]:
+    """The results of an op: sizes where they are known, else those of its function."""
+    found: Any = fold(node, operands) if len(node.op.results) == 1 else None
+    if found is None and node.name not in OPS:
+        fail("unsupported-ops", f"aotc does not import {node.name}")
+    if found is None:
+        found = OPS[node.name](node, *operands)
+    # a Complex is a tuple as well, but one value
+    return list(found) if type(found) in (tuple, list) else [found]
 
 
 def functions_of(module: Any) -> dict[str, Any]:

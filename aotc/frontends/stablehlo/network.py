@@ -12,7 +12,6 @@ from aotc.fft import Complex
 from aotc.frontends.conversion import lift
 from aotc.frontends.dims import DimTerm
 from aotc.frontends.entry import Spec, State, Weights
-from aotc.frontends.findings import require_none
 from aotc.frontends.imported import Imported
 from aotc.frontends.places import fail
 from aotc.frontends.stablehlo.contracts import open_sizes
@@ -22,6 +21,7 @@ from aotc.frontends.stablehlo.ops.shapes import literal
 from aotc.frontends.stablehlo.reading import main_function, parse
 from aotc.frontends.stablehlo.unsupported import unsupported
 from aotc.frontends.stablehlo.values import Token, Value, kind_of, settled
+from aotc.frontends.survey import require_importable
 from aotc.frontends.user_errors import user_errors
 from aotc.mlir import ir
 
@@ -54,7 +54,7 @@ class Module:
         self.name = name
         self.main = main_function(self.mlir, name)
         with user_errors():
-            require_none(unsupported(self.mlir, self.main))
+            require_importable(unsupported(self.mlir, self.main))
         self.literals = _large_literals(self.mlir)
 
     @property

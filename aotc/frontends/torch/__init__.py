@@ -51,10 +51,10 @@ def from_torch(
         SetupError: torch is not installed.
     """
     _require_torch()
-    from aotc.frontends.torch.exporting import decomposed, exported
+    from aotc.frontends.torch.exporting import exported
     from aotc.frontends.torch.importing import imported
 
-    return imported(decomposed(exported(model, args, kwargs, dynamic_shapes)))
+    return imported(exported(model, args, kwargs, dynamic_shapes))
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
@@ -64,7 +64,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
         InputError: the file cannot be read, or see `from_torch`.
     """
     _require_torch()
-    from aotc.frontends.torch.exporting import decomposed, read
+    from aotc.frontends.torch.exporting import read
     from aotc.frontends.torch.importing import imported
 
     if any(name != ENTRY for name in entries):
@@ -72,7 +72,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
             "no-such-entry",
             f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
         )
-    program = imported(decomposed(read(path))).program(ENTRY)
+    program = imported(read(path)).program(ENTRY)
     program.source = source_of(path, "torch")
     return program
 

@@ -64,17 +64,21 @@ def read(path: Path) -> Any:
         ) from error
 
 
+def decompositions() -> dict[Any, Any]:
+    """Torch's decompositions of the ops that `ops/` does not list."""
+    table = {**decomposition_table, **torch.export.default_decompositions()}
+    return {op: rule for op, rule in table.items() if not is_listed(op)}
+
+
 def decomposed(program: Any) -> Any:
     """The program without mutation, in ops of `ops/` as far as torch can say it so.
 
     An op that `ops/` lists stays whole. Every other one becomes simpler ones by torch's
     decomposition, if it has one.
     """
-    table = {**decomposition_table, **torch.export.default_decompositions()}
-    table = {op: rule for op, rule in table.items() if not is_listed(op)}
     try:
         with torch.no_grad(), recurrences.whole():
-            return program.run_decompositions(table)
+            return program.run_decompositions(decompositions())
     except Exception as error:
         _refuse(error)
 

@@ -7,17 +7,21 @@ list of these, or a function where the node is a subgraph.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from aotc import dtypes
+from aotc import numpy as np
 from aotc.errors import InputError
+from aotc.frontends.array import Array
 from aotc.frontends.findings import Finding, collected
-from aotc.frontends.places import Place, pinned, relative, scope, user_place
+from aotc.frontends.places import Place, fail, pinned, relative, scope, user_place
+from aotc.frontends.survey import note, take
 from aotc.frontends.torch.exporting import is_torch
 from aotc.frontends.torch.ops import function_for, reason_against
 from aotc.frontends.torch.tensors import array_of
@@ -48,14 +52,20 @@ def evaluate(module: GraphModule, arguments: Sequence[Any]) -> Any:
             return _value(node.args[0], values)
         else:
             with _origin(node):
-                values[node] = _called(node, values)
+                values[node] = take(
+                    node,
+                    str(node.target),
+                    partial(_called, node, values),
+                    partial(_stand_in, node, values),
+                )
     raise AssertionError("a graph of torch.fx ends with its output")
 
 
 def _called(node: Node, values: dict[Node, Any]) -> Any:
     """The result of a node: that of its function in `OPS`."""
     function = function_for(node.target)
-    assert function is not None, f"unsupported({node.target}) was not asked"
+    if function is None:
+        fail("unsupported-ops", f"aotc does not import {node.target}")
     options = {
         name: _value(value, values)
         for name, value in node.kwargs.items()
@@ -93,6 +103,42 @@ def _attribute(module: GraphModule, target: str) -> Any:
 
     body.__name__ = target
     return body
+
+
+# ---- stand-ins for what cannot be imported ------------------------------------------
+
+
+def _stand_in(node: Node, values: dict[Node, Any]) -> Any:
+    """Zeros of the types that torch gives the results of a node."""
+    made = node.meta.get("val")
+    if isinstance(made, (list, tuple)):
+        return [_zeros(each, values) for each in made]
+    return _zeros(made, values)
+
+
+def _zeros(made: Any, values: dict[Node, Any]) -> Any:
+    if not isinstance(made, torch.Tensor):
+        fail("unsupported", f"the result of the op is a {type(made).__name__}")
+    sizes = _symbol_values(values)
+    shape = []
+    for size in made.shape:
+        symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+        if symbol is not None and symbol not in sizes:
+            fail("unsupported", f"the size {size} is none of an input")
+        shape.append(int(size) if symbol is None else sizes[symbol])
+    dtype = dtypes.canonical(str(made.dtype).removeprefix("torch."))
+    return np.zeros(tuple(shape), dtype)
+
+
+def _symbol_values(values: dict[Node, Any]) -> dict[Any, Any]:
+    """The size that each of torch's symbols stands for, as far as arrays have it."""
+    return {
+        size.node.expr: known
+        for node, value in values.items()
+        if isinstance(value, Array) and isinstance(node.meta.get("val"), torch.Tensor)
+        for size, known in zip(node.meta["val"].shape, value.shape, strict=False)
+        if isinstance(size, torch.SymInt)
+    }
 
 
 # ---- where nodes come from ----------------------------------------------------------
@@ -138,17 +184,27 @@ def unsupported(module: GraphModule) -> list[Finding]:
 
 def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
     """(op, reason, place, help) of each node that cannot be interpreted."""
+    for node in _calls(module):
+        against = reason_against(node.target) or _against_result(node)
+        if against is not None:
+            yield str(node.target), against[0], _shown_place(node), against[1]
+
+
+def _calls(module: GraphModule) -> Iterator[Node]:
+    """The calls of ops in a graph and in its subgraphs."""
     for node in module.graph.nodes:
-        if node.op == "get_attr":
-            found = (
-                module.get_submodule(node.target) if _is_graph(module, node) else None
-            )
-            if found is not None:
-                yield from _obstacles(found)
+        if node.op == "get_attr" and _is_graph(module, node):
+            yield from _calls(module.get_submodule(node.target))
         elif node.op == "call_function":
-            against = reason_against(node.target) or _against_result(node)
-            if against is not None:
-                yield str(node.target), against[0], _shown_place(node), against[1]
+            yield node
+
+
+def note_decompositions(module: GraphModule, table: Container[Any]) -> None:
+    """Note the ops of a graph that torch makes into others by `table`."""
+    for node in _calls(module):
+        if node.target in table:
+            reason = "PyTorch's decomposition makes simpler ops of it"
+            note("decomposed", str(node.target), reason, _shown_place(node))
 
 
 def _is_graph(module: GraphModule, node: Node) -> bool:

@@ -17,10 +17,12 @@ from aotc import dtypes
 from aotc.dialects.types import Dim
 from aotc.frontends.conversion import lift
 from aotc.frontends.entry import Spec, State, Weights
-from aotc.frontends.findings import Finding, collected, require_none
+from aotc.frontends.findings import Finding, collected
 from aotc.frontends.imported import Imported
 from aotc.frontends.places import fail
+from aotc.frontends.survey import require_importable
 from aotc.frontends.torch import graphs
+from aotc.frontends.torch.exporting import decomposed, decompositions
 from aotc.frontends.torch.sizes import named_dims, term_of
 from aotc.frontends.torch.tensors import array_of, memory_of, numpy_of
 from aotc.frontends.torch.trees import leaves_of, tree_of
@@ -30,12 +32,14 @@ _LARGEST_CONSTANT = 64 << 10
 
 
 def imported(program: Any) -> Imported:
-    """The network of an exported program whose ops are those of `ops/`.
+    """The network of an exported program.
 
     Raises:
         InputError: something in it cannot be imported; all of it is named.
     """
-    require_none(unsupported(program))
+    graphs.note_decompositions(program.graph_module, decompositions())
+    program = decomposed(program)
+    require_importable(unsupported(program))
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}

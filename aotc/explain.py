@@ -1,0 +1,128 @@
+"""`aotc explain`: everything that is to be said of a model before it is built.
+
+One run imports the model and takes it through the passes for every target. It goes on
+after what cannot be imported, so that it finds all of it: what a build would end with
+(`unsupported`), what becomes several simpler ops (`decomposed`), and what is computed
+in another way than the source says (`approximated`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotc import frontends
+from aotc.backend import require_compiler
+from aotc.dialects.graph import where_of
+from aotc.dialects.limits import graph_ops, refusals
+from aotc.errors import AotcError, SetupError
+from aotc.frontends.findings import Finding
+from aotc.frontends.program import Program
+from aotc.frontends.survey import Survey, surveyed
+from aotc.passes import run_passes
+from aotc.pipeline import STAGES
+from aotc.target import Target
+
+__all__ = ["Explanation", "Finding", "explain"]
+
+KINDS = ("unsupported", "decomposed", "approximated")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What would become of a model.
+
+    Args:
+        source: the file.
+        targets: what it was looked at for.
+        findings: all of them, as `KINDS` are ordered.
+        coverage: counts of the ops of the source; see `Survey.coverage`.
+    """
+
+    source: str
+    targets: tuple[Target, ...]
+    findings: tuple[Finding, ...]
+    coverage: dict[str, int]
+
+    @property
+    def builds(self) -> bool:
+        """Whether nothing stands in the way of a build."""
+        return not any(each.kind == "unsupported" for each in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `aotc.explain/1`."""
+        return {
+            "source": self.source,
+            "targets": [str(target) for target in self.targets],
+            "builds": self.builds,
+            "coverage": self.coverage,
+            "findings": [each.to_json() for each in self.findings],
+        }
+
+
+def explain(
+    source: str | Path, entries: Sequence[str] = (), targets: Sequence[Target] = ()
+) -> Explanation:
+    """What a build of `source` for `targets` would come to.
+
+    The code that IREE makes of it is not looked at: that takes the build itself.
+
+    Args:
+        source: the model, as for `pipeline.build`.
+        entries: names of the entries to look at; all of them by default.
+        targets: what to look at it for; the host's kind of CPU by default.
+
+    Raises:
+        InputError: there is no such file, or nothing imports its kind.
+        SetupError: a package that this kind of file needs is not installed.
+    """
+    path, targets = Path(source), tuple(targets) or (Target.parse("cpu"),)
+    frontends.require_known(path)
+    require_compiler()
+    with surveyed(tolerant=True) as survey:
+        program = _imported(path, tuple(entries), survey)
+        if program is not None and program.entries:
+            _lowered(program, targets, survey)
+    made = program.source["coverage"]["graph_ops"] if program else 0
+    findings = sorted(survey.findings, key=lambda each: KINDS.index(each.kind))
+    return Explanation(path.name, targets, tuple(findings), survey.coverage(made))
+
+
+def _imported(path: Path, entries: tuple[str, ...], survey: Survey) -> Program | None:
+    """The program, with stand-ins for what cannot be imported; None if none came."""
+    try:
+        return frontends.load(path, entries)
+    except SetupError:
+        raise
+    except AotcError as error:
+        survey.refuse(path.name, error)
+        return None
+
+
+def _lowered(program: Program, targets: Sequence[Target], survey: Survey) -> None:
+    """Take the program through the passes of a build, and note what they say."""
+    module = program.module
+    for stage in STAGES:
+        if stage.name == "linalg":
+            _note_targets(module, targets, survey)
+            _note_composed(module, survey)
+        try:
+            run_passes(module, stage.passes)
+        except AotcError as error:
+            survey.refuse(f"the stage '{stage.name}'", error)
+            return
+
+
+def _note_targets(module: Any, targets: Sequence[Target], survey: Survey) -> None:
+    for op, error in refusals(module, targets):
+        survey.refuse(op, error)
+
+
+def _note_composed(module: Any, survey: Survey) -> None:
+    """Note the ops that are compiled as others."""
+    for op in graph_ops(module):
+        if hasattr(type(op), "decompose"):
+            name, reason = type(op)._op_name, "it is compiled as simpler ops"
+            survey.note("decomposed", f"graph.{name}", reason, where_of(op) or name)

@@ -1,0 +1,79 @@
+"""`aotc explain`: what would become of a model, before it is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aotc.cli import output
+from aotc.cli.build import source_and_entries, targets_option
+from aotc.cli.sarif import sarif
+from aotc.cli.verb import format_option, verb
+from aotc.target import Target
+
+if TYPE_CHECKING:
+    from aotc.explain import Explanation, Finding
+
+_TITLES = {
+    "unsupported": "UNSUPPORTED: a build would end with these",
+    "decomposed": "DECOMPOSED: made into several simpler ops",
+    "approximated": "APPROXIMATED: computed in another way than the source says",
+}
+_PLACES_SHOWN = 5
+
+
+@verb(
+    "aotc explain resnet.onnx",
+    "aotc explain model.py:predict --target cuda:sm_89 --target vulkan",
+    "aotc explain bert.pt2 --format json",
+    "aotc explain model.py --format sarif > explain.sarif",
+)
+@click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
+@targets_option()
+@format_option("text", "json", "sarif")
+@click.pass_context
+def explain(
+    context: click.Context, source: str, targets: tuple[Target, ...], form: str
+) -> None:
+    """List every op of SOURCE that is unsupported, decomposed or approximated.
+
+    The model is imported and taken through all passes, but not compiled. The exit code
+    is 0 if a build would succeed as far as that tells, else 1.
+    """
+    from aotc.explain import explain
+
+    path, entries = source_and_entries(source)
+    found = explain(path, entries, targets)
+    if form == "sarif":
+        document, form = sarif(found), "json"
+    else:
+        document = {"schema": "aotc.explain/1", **found.to_json()}
+    output.emit(document, _render(found), form)
+    context.exit(0 if found.builds else 1)
+
+
+def _render(found: Explanation) -> str:
+    counts, named = found.coverage, ", ".join(map(str, found.targets))
+    verdict = "can be built" if found.builds else "CANNOT be built"
+    lines = [
+        f"{found.source} {verdict} for {named}",
+        f"{counts['ops']} ops: {counts['captured']} captured, {counts['folded']} "
+        f"computed while importing, {counts['graph_breaks']} graph breaks; "
+        f"{counts['graph_ops']} ops in the graph",
+    ]
+    for kind, title in _TITLES.items():
+        of_kind = [each for each in found.findings if each.kind == kind]
+        if of_kind:
+            lines += ["", title]
+            lines += [line for each in of_kind for line in _lines(each)]
+    return "\n".join(lines)
+
+
+def _lines(finding: Finding) -> list[str]:
+    places = list(dict.fromkeys(finding.places))
+    hidden = len(places) - _PLACES_SHOWN
+    more = [f"and {hidden} other places"] if hidden > 0 else []
+    lines = [f"  {finding.op} ({finding.count}×): {finding.reason}"]
+    lines.append(f"      at {', '.join([*places[:_PLACES_SHOWN], *more])}")
+    return lines + ([f"      help: {finding.help}"] if finding.help else [])

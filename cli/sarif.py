@@ -1,0 +1,66 @@
+"""Findings as SARIF 2.1.0, which code hosts show at the lines they are about.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from aotc import __version__
+
+if TYPE_CHECKING:
+    from aotc.explain import Explanation, Finding
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {"unsupported": "error", "approximated": "warning", "decomposed": "note"}
+_PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: \((?P<path>.*)\))?")
+
+# of files that have lines; in others a number counts nodes
+_TEXT = (".py", ".mlir")
+
+
+def sarif(found: Explanation) -> dict[str, Any]:
+    """The log of one run with one result for each place of each finding."""
+    results = [
+        _result(finding, place)
+        for finding in found.findings
+        for place in finding.places
+    ]
+    codes = dict.fromkeys(finding.code for finding in found.findings)
+    driver = {
+        "name": "aotc",
+        "version": __version__,
+        "rules": [{"id": code} for code in codes],
+    }
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def _result(finding: Finding, place: str) -> dict[str, Any]:
+    advice = f" ({finding.help})" if finding.help else ""
+    return {
+        "ruleId": finding.code,
+        "level": _LEVELS[finding.kind],
+        "message": {"text": f"{finding.op}: {finding.reason}{advice}"},
+        "locations": [_location(place)],
+    }
+
+
+def _location(place: str) -> dict[str, Any]:
+    """A line of a text file, or a node by the name that the file gives it."""
+    parts = _PLACE.fullmatch(place)
+    if parts is None:
+        return {"logicalLocations": [{"fullyQualifiedName": place}]}
+    file, line, path = parts["file"], int(parts["line"]), parts["path"]
+    where: dict[str, Any] = {"artifactLocation": {"uri": file}}
+    if file.endswith(_TEXT):
+        where["region"] = {"startLine": line}
+    found: dict[str, Any] = {"physicalLocation": where}
+    if path:
+        found["logicalLocations"] = [{"fullyQualifiedName": path}]
+    return found

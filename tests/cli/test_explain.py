@@ -1,0 +1,129 @@
+"""`aotc explain`: one run finds everything, and says whether a build would succeed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from aotc.cli.main import main
+
+MODEL = """
+import aotc, aotc.linalg
+import aotc.numpy as np
+
+@aotc.entry(x=aotc.Spec((2, 3)))
+def wrong_shape(x):
+    return x @ x
+
+@aotc.entry(x=aotc.Spec((2, 3)))
+def no_such_method(x):
+    return x.foo()
+
+@aotc.entry(x=aotc.Spec((3, 3)))
+def composed(x):
+    return aotc.linalg.qr(np.tanh(x))
+"""
+
+
+@pytest.fixture
+def explained(tmp_path, capsys):
+    """What a command of `explain` over a file prints, and its exit code."""
+
+    def run(name, content, *arguments):
+        file = tmp_path / name
+        if isinstance(content, str):
+            content = content.encode()
+        file.write_bytes(content)
+        code = main(["explain", str(file), *arguments])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def rows(text):
+    return {each["op"]: each for each in json.loads(text)["findings"]}
+
+
+def test_every_entry_that_fails_is_found_with_its_line(explained):
+    code, text = explained("model.py", MODEL, "--format", "json")
+    found = rows(text)
+    assert code == 1
+    assert found["entry 'wrong_shape'"]["places"] == ["model.py:7"]
+    assert found["entry 'no_such_method'"]["code"] == "model-raised"
+    assert found["graph.qr"]["kind"] == "decomposed"
+    assert found["graph.qr"]["places"] == ["model.py:15"]
+
+
+def test_a_model_that_builds_is_told_with_exit_code_0(explained):
+    good = MODEL.partition("@aotc")[0] + MODEL[MODEL.rindex("@aotc") :]
+    code, text = explained("model.py", good)
+    assert code == 0
+    assert "model.py can be built for" in text
+    assert "graph.qr (1×)" in text
+
+
+def test_what_a_target_cannot_do_is_found_for_each_target(explained):
+    model = MODEL.partition("@aotc")[0] + (
+        "@aotc.entry(x=aotc.Spec((3,), 'f16'))\n"
+        "def half(x):\n    return np.tanh(x) + x\n"
+    )
+    targets = ("--target", "cpu", "--target", "vmvx")
+    code, text = explained("model.py", model, *targets, "--format", "json")
+    assert code == 1
+    assert {row["code"] for row in rows(text).values()} == {"not-on-target"}
+    assert all("'vmvx'" in row["reason"] for row in rows(text).values())
+
+
+def test_a_file_that_cannot_be_read_is_a_finding_and_no_file_is_an_error(explained):
+    code, text = explained("model.py", "def broken(:", "--format", "json")
+    assert code == 1
+    assert [row["places"] for row in rows(text).values()] == [["model.py:1"]]
+    assert main(["explain", "missing.py"]) == 2
+
+
+def test_sarif_has_a_result_for_each_place_with_file_and_line(explained):
+    code, text = explained("model.py", MODEL, "--format", "sarif")
+    log = json.loads(text)
+    (run,) = log["runs"]
+    ids = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert code == 1
+    assert log["version"] == "2.1.0"
+    assert {result["ruleId"] for result in run["results"]} == ids
+    lines = [
+        (
+            result["level"],
+            place["artifactLocation"]["uri"],
+            place["region"]["startLine"],
+        )
+        for result in run["results"]
+        for place in [result["locations"][0]["physicalLocation"]]
+    ]
+    assert ("error", "model.py", 7) in lines
+    assert ("note", "model.py", 15) in lines
+
+
+ONNX = """<ir_version: 9, opset_import: ["": 18, "own": 1]>
+    net (float[batch, 4] x) => (float[batch, 4] y)
+    <float[batch, 4] a, float[batch, 4] b, float[batch, 4] c, float[batch, 4] d> {
+        [first] a = own.Mystery(x)
+        [slopes] b = HardSigmoid <alpha = 0.3> (a)
+        [bad] c = Reshape(b, x_shape)
+        [second] d = own.Mystery(c)
+        [last] y = MeanVarianceNormalization <axes = [1]> (x)
+    }
+"""
+
+
+def test_a_survey_of_onnx_goes_on_after_what_it_cannot_import(explained):
+    onnx = pytest.importorskip("onnx")
+    proto = onnx.parser.parse_model(ONNX)
+    shape = onnx.numpy_helper.from_array(np.array([3, 3]), "x_shape")
+    proto.graph.initializer.append(shape)
+    content = proto.SerializeToString()
+    code, text = explained("net.onnx", content, "--format", "json")
+    found = rows(text)
+    assert code == 1
+    assert found["own.Mystery"]["count"] == 2
+    assert found["Reshape"]["kind"] == "unsupported"
+    assert found["Reshape"]["places"] == ["net.onnx:3 (bad)"]
+    assert found["MeanVarianceNormalization"]["kind"] == "decomposed"
