@@ -168,6 +168,32 @@ def test_weights_are_taken_over_without_a_copy():
     assert np.shares_memory(net.weights.arrays[0], module.weight.detach().numpy())
 
 
+WRITES = {
+    "to what the graph made": lambda x: (x * 2).add_(1).relu_() + 1,
+    "seen by readers of the first name": lambda x: [y := x * 2, y.mul_(3), y + 1][1:],
+    "seen by an earlier view": lambda x: [y := x * 2, y[0], y.add_(1)],
+    "through a view": lambda x: [y := x * 2, y[0].add_(1)],
+    "in the dtype that it has": lambda x: (x > 0).long().add_(x > 1),
+    "to a copy of a constant": lambda x: torch.tensor([1.0, 2.0]).add_(x[0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_to_tensors_of_the_graph_agree(name):
+    agrees(Call(WRITES[name]), torch.linspace(-1, 2, 6).reshape(2, 3))
+
+
+def test_a_graph_without_views_is_not_decomposed(monkeypatch):
+    def refuse(*_):
+        raise AssertionError
+
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(inplace=True)
+    )
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", refuse)
+    agrees(module, torch.ones(2, 3, 5, 5))
+
+
 # ---- inputs and outputs -------------------------------------------------------------
 
 

@@ -9,11 +9,12 @@ from typing import Any, NoReturn
 
 import torch
 from torch._decomp import decomposition_table
+from torch.fx import GraphModule
 
 from aotc.errors import InputError
 from aotc.frontends.places import fail, is_own, relative
-from aotc.frontends.torch import recurrences
-from aotc.frontends.torch.ops import is_listed
+from aotc.frontends.torch import recurrences, writes
+from aotc.frontends.torch.ops import is_listed, stays_whole
 
 _TORCH = Path(torch.__file__).parent
 
@@ -67,20 +68,34 @@ def read(path: Path) -> Any:
 def decompositions() -> dict[Any, Any]:
     """Torch's decompositions of the ops that `ops/` does not list."""
     table = {**decomposition_table, **torch.export.default_decompositions()}
-    return {op: rule for op, rule in table.items() if not is_listed(op)}
+    return {op: rule for op, rule in table.items() if not stays_whole(op)}
 
 
 def decomposed(program: Any) -> Any:
     """The program without mutation, in ops of `ops/` as far as torch can say it so.
 
     An op that `ops/` lists stays whole. Every other one becomes simpler ones by torch's
-    decomposition, if it has one.
+    decomposition, if it has one. To look for these, torch traces the graph twice more,
+    so a program without any is taken as it is.
     """
+    if _is_plain(program):
+        return program
     try:
         with torch.no_grad(), recurrences.whole():
             return program.run_decompositions(decompositions())
     except Exception as error:
         _refuse(error)
+
+
+def _is_plain(program: Any) -> bool:
+    """Whether all ops are in `ops/`, and those that write do it as `writes.py` can."""
+    module = program.graph_module
+    if any(isinstance(part, GraphModule) for part in module.children()):
+        return False
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    if any(not is_listed(node.target) or writes.trains(node) for node in calls):
+        return False
+    return writes.are_private(module.graph)
 
 
 # ---- what torch says ----------------------------------------------------------------

@@ -25,6 +25,7 @@ from aotc.frontends.survey import note, take
 from aotc.frontends.torch.exporting import is_torch
 from aotc.frontends.torch.ops import function_for, reason_against
 from aotc.frontends.torch.tensors import array_of
+from aotc.frontends.torch.writes import writes
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
@@ -58,6 +59,8 @@ def evaluate(module: GraphModule, arguments: Sequence[Any]) -> Any:
                     partial(_called, node, values),
                     partial(_stand_in, node, values),
                 )
+            if writes(node):
+                values[node.args[0]] = values[node]
     raise AssertionError("a graph of torch.fx ends with its output")
 
 

@@ -37,8 +37,9 @@ def imported(program: Any) -> Imported:
     Raises:
         InputError: something in it cannot be imported; all of it is named.
     """
-    graphs.note_decompositions(program.graph_module, decompositions())
-    program = decomposed(program)
+    given, program = program, decomposed(program)
+    if program is not given:
+        graphs.note_decompositions(given.graph_module, decompositions())
     require_importable(unsupported(program))
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}

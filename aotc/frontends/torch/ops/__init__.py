@@ -5,8 +5,9 @@ A key is an overload (`aten.sum.dim_IntList`) or an op with all of its overloads
 tensors as traced arrays; what says only how tensors lie in memory is left out. An op
 with several results returns a list.
 
-An op that is listed here stays whole; torch decomposes the others (see `exporting.py`),
-so to support an op is to add a line.
+An op that is listed here stays whole, but for `composites`; torch decomposes the others
+(see `exporting.py`), so to support an op is to add a line. `aten.add_` is `aten.add`
+whose result takes the place of its first argument.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from aotc.frontends.torch.ops import (
     activations,
+    composites,
     control,
     creation,
     elementwise,
@@ -45,6 +47,7 @@ FAMILIES = (
     recurrent,
     control,
     sizes,
+    composites,
 )
 
 OPS: dict[str, Callable[..., Any]] = {
@@ -68,14 +71,36 @@ def _entry(table: dict[str, Any], name: str) -> Any:
 
 def function_for(target: Any) -> Callable[..., Any] | None:
     """The function of a node's target, if there is one."""
-    found: Callable[..., Any] | None = _entry(OPS, name_of(target))
+    name = name_of(target)
+    found: Callable[..., Any] | None = _entry(OPS, name)
+    if found is None and (pure := _without_writing(name)):
+        found = _entry(OPS, pure)
+        return found and _written(found)
     return found
+
+
+def _without_writing(name: str) -> str | None:
+    """`aten.add.Tensor` for `aten.add_.Tensor`."""
+    parts = name.split(".")
+    if parts[0] != "aten" or not parts[1].endswith("_") or parts[1].endswith("__"):
+        return None
+    return ".".join(["aten", parts[1].removesuffix("_"), *parts[2:]])
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The result of a function in the shape and dtype of its first argument."""
+    return lambda x, *rest, **named: elementwise.copied(x, function(x, *rest, **named))
 
 
 def is_listed(target: Any) -> bool:
     """Whether something is said of an op as a whole: what it means, or why not."""
-    name = name_of(target)
-    return bool(_entry(OPS, name) or _entry(REFUSED, name))
+    known = function_for(target) or _entry(REFUSED, name_of(target))
+    return bool(known)
+
+
+def stays_whole(target: Any) -> bool:
+    """Whether torch is not to decompose an op: something is said of it as a whole."""
+    return is_listed(target) and _entry(composites.OPS, name_of(target)) is None
 
 
 def reason_against(target: Any) -> tuple[str, str] | None:

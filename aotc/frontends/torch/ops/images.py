@@ -74,7 +74,7 @@ def _adjoint_kernel(weight: Array, groups: int) -> Array:
 # ---- pooling ------------------------------------------------------------------------
 
 
-def _batched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
+def batched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
     """A function of N, C, spatial… for single images as well."""
 
     def call(x: Array, *args: Any, **options: Any) -> Any:
@@ -107,7 +107,7 @@ def _max_pool(spatial: int) -> Callable[..., Array]:
         )
         return channels_first(y)
 
-    return _batched(call, spatial)
+    return batched(call, spatial)
 
 
 def _avg_pool(spatial: int) -> Callable[..., Array]:
@@ -135,7 +135,7 @@ def _avg_pool(spatial: int) -> Callable[..., Array]:
             )
         return channels_first(y)
 
-    return _batched(call, spatial)
+    return batched(call, spatial)
 
 
 def _adaptive(
@@ -147,7 +147,7 @@ def _adaptive(
             return reduce(x, tuple(range(2, x.ndim)), keepdims=True)
         return channels_first(pool(channels_last(x), list(sizes)))
 
-    return _batched(call, spatial)
+    return batched(call, spatial)
 
 
 # ---- resizing -----------------------------------------------------------------------
@@ -225,6 +225,8 @@ def grid_sample(
     return channels_first(y)
 
 
+adaptive_avg_pool_2d = _adaptive(nn.adaptive_avg_pool, 2)
+
 OPS: dict[str, Callable[..., Any]] = {
     "aten.convolution": convolution,
     "aten.max_pool1d": _max_pool(1),
@@ -234,7 +236,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.avg_pool2d": _avg_pool(2),
     "aten.avg_pool3d": _avg_pool(3),
     "aten.adaptive_avg_pool1d": _adaptive(nn.adaptive_avg_pool, 1),
-    "aten._adaptive_avg_pool2d": _adaptive(nn.adaptive_avg_pool, 2),
+    "aten._adaptive_avg_pool2d": adaptive_avg_pool_2d,
     "aten._adaptive_avg_pool3d": _adaptive(nn.adaptive_avg_pool, 3),
     "aten.upsample_nearest1d": _resize("nearest"),
     "aten.upsample_nearest2d": _resize("nearest"),

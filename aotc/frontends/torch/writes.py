@@ -1,0 +1,88 @@
+"""Ops that write to their first argument, in graphs that torch has not made functional.
+
+`x.add_(y)` is `x = x + y` for all later readers of x, as long as no other tensor shares
+the memory of x: it came out of an op that makes new memory, and no view of it was taken
+before the last write. Whatever else is written to is left to torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+# composite ops whose results are new memory, which their schemas alone do not promise
+_NEW = (
+    "aten.linear",
+    "aten.matmul",
+    "aten.conv1d",
+    "aten.conv2d",
+    "aten.conv3d",
+    "aten.batch_norm",
+    "aten.layer_norm",
+    "aten.softmax",
+)
+
+# arguments by which layers say that they draw random numbers or update statistics
+_TRAINING = ("train", "training", "use_input_stats")
+
+
+def writes(node: Node) -> bool:
+    """Whether a node writes to its first argument."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def trains(node: Node) -> bool:
+    """Whether a layer does what it does in training only."""
+    schema = getattr(node.target, "_schema", None)
+    names = [] if schema is None else [each.name for each in schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return any(given.get(name) is True for name in _TRAINING)
+
+
+def are_private(graph: Graph) -> bool:
+    """Whether nothing but the written tensors themselves sees the writes of a graph."""
+    order = {node: number for number, node in enumerate(graph.nodes)}
+    last: dict[Node, int] = {}
+    for node in filter(writes, graph.nodes):
+        last[_written(node)] = order[node]
+    return all(
+        root.op == "call_function"
+        and _makes_memory(root)
+        and all(order[view] > end for view in _views(root))
+        for root, end in last.items()
+    )
+
+
+def _written(node: Node) -> Node:
+    """The tensor that a node writes to, as the node that made it."""
+    while writes(node):
+        target = node.args[0]
+        assert isinstance(target, Node), "torch writes to tensors"
+        node = target
+    return node
+
+
+def _views(root: Node) -> list[Node]:
+    """What may share the memory of a tensor, other than writes to it."""
+    found: list[Node] = []
+    for user in root.users:
+        if writes(user) and user.args[0] is root:
+            found += _views(user)
+        elif user.op == "call_function" and not _makes_memory(user):
+            found.append(user)
+    return found
+
+
+def _makes_memory(node: Node) -> bool:
+    """Whether the results of an op share no memory with its arguments."""
+    op: Any = node.target
+    if not isinstance(op, torch._ops.OpOverload):
+        return False
+    if any(result.alias_info is not None for result in op._schema.returns):
+        return False
+    kernel = "CompositeImplicitAutograd"
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), kernel)
+    return not composite or str(op.overloadpacket) in _NEW
