@@ -4,7 +4,7 @@
 
 JAX ships, with its internal tests, some 5600 uses of its primitives (`test_harnesses`)
 and records of all of `jax.lax`'s elementwise ops (`lax_test_util`); `jax_cases.py` adds
-control flow, random numbers, gradients and whole functions. Each is exported by JAX,
+control flow, random numbers, gradients and whole functions. Each is lowered by JAX,
 imported, and evaluated by the reference; the outcome is
 
     pass          equal to JAX's result within the tolerance of the dtype
@@ -12,6 +12,7 @@ imported, and evaluated by the reference; the outcome is
     wrong         anything else
 
 `--compiled` also compiles what passed for this CPU, in batches, and compares again.
+`--write` puts the figures into docs/stablehlo-ops.md.
 Needs `pip install 'aotc[jax]' absl-py`.
 """
 
@@ -23,23 +24,35 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax_cases
 import numpy as np
 from jax._src.internal_test_util import lax_test_util, test_harnesses
+from onnx_batches import run_compiled
 
 from aotc.errors import AotcError
 from aotc.fft import Complex
 from aotc.frontends.stablehlo import from_jax
 
+TABLE = Path(__file__).parents[2] / "docs" / "stablehlo-ops.md"
 # relative to the larger of 1 and the value
-TOLERANCES = {"float16": 1e-2, "bfloat16": 6e-2, "float32": 2e-4, "complex64": 2e-4}
+TOLERANCES = {
+    "float16": 1e-2,
+    "bfloat16": 6e-2,
+    "float32": 2e-4,
+    "complex64": 2e-4,
+    "float64": 1e-9,
+    "complex128": 1e-9,
+}
 # outputs whose signs nobody fixes are compared by their sizes
 UP_TO_SIGN = ("svd", "eigh")
 # positions of equal elements are in any order
 ONLY_FIRST = ("approx_top_k",)
+UNSTABLE = "isstable_False"  # equal keys in any order
+CACHED = 200  # cases after which what JAX compiled is dropped
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,49 @@ class Case:
     def group(self) -> str:
         """The primitive."""
         return self.name.split("/")[0]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case; if it passed, with what there is to compile."""
+
+    case: Case
+    status: str
+    reason: str = ""
+    flat: Flat | None = None
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A case as a function of real arrays, with its results."""
+
+    name: str
+    network: Network
+    inputs: list[Any]
+    outputs: list[Any]
+    rtol: float = 0.0
+    atol: float = 0.0
+
+
+@dataclass(frozen=True)
+class Network:
+    """An imported function of the real arrays that its arguments are made of."""
+
+    imported: Any
+    args: tuple[Any, ...]
+
+    @property
+    def weights(self) -> Any:
+        """Those of the function."""
+        return self.imported.weights
+
+    def __call__(self, *given: Any) -> dict[str, Any]:
+        """The results' real arrays."""
+        count = 0 if self.weights is None else 1
+        rest = iter(given[count:])
+        args = jax.tree.map(lambda x: paired(x, rest), self.args)
+        found = jax.tree.leaves(self.imported(*given[:count], *args), is_leaf=is_pair)
+        return dict(enumerate(part for x in found for part in parts(x)))
 
 
 def cases(own: bool = False) -> Iterator[Case]:
@@ -80,92 +136,120 @@ def _of_record(record: Any) -> Iterator[Case]:
         yield Case(name, getattr(jax.lax, record.op), args)
 
 
-# ---- one case -----------------------------------------------------------------------
+# ---- complex numbers are pairs ------------------------------------------------------
 
 
-def outcome(case: Case) -> tuple[str, str]:
-    """(status, reason)."""
-    try:
-        want = jax.tree.leaves(case.function(*map(_device, case.args)))
-    except Exception as error:  # JAX itself cannot
-        return "skipped", f"{type(error).__name__}: {error}".splitlines()[0][:100]
-    try:
-        got = evaluated(case)
-    except AotcError as error:
-        return _refused(error)
-    except Exception:
-        return "wrong", traceback.format_exc().strip().splitlines()[-1][:200]
-    return compared(case, got, want)
-
-
-def _device(x: Any) -> Any:
-    return jax.tree.map(jax.numpy.asarray, x)
-
-
-def _given(x: Any) -> Any:
-    array = np.asarray(x)
-    if array.dtype.kind != "c":
-        return array
-    return Complex(np.array(array.real), np.array(array.imag))
-
-
-def evaluated(case: Case) -> list[Any]:
-    """The results of the imported function by the reference."""
-    args = jax.tree.map(lambda x: np.asarray(_device(x)), case.args)
-    network = from_jax(case.function, args)
-    given = [jax.tree.map(_given, x) for x in args]
-    with np.errstate(all="ignore"):
-        found = network(*given)
-    return [_plain(x) for x in jax.tree.leaves(found, is_leaf=_is_complex)]
-
-
-def _is_complex(x: Any) -> bool:
+def is_pair(x: Any) -> bool:
+    """Whether it is a complex array of aotc."""
     return isinstance(x, Complex)
 
 
-def _plain(x: Any) -> Any:
+def paired(x: Any, rest: Iterator[Any]) -> Any:
+    """The next real array, or two of them if the argument x is complex."""
+    first = next(rest)
+    return Complex(first, next(rest)) if x.dtype.kind == "c" else first
+
+
+def parts(x: Any) -> list[Any]:
+    """The real arrays that an array is made of."""
+    if isinstance(x, Complex):
+        return [x.real, x.imag]
+    if getattr(x.dtype, "kind", "") == "c":
+        return [np.array(x.real), np.array(x.imag)]
+    return [x]
+
+
+def whole(x: Any) -> Any:
     """A NumPy array of a result."""
     if isinstance(x, Complex):
-        parts = np.asarray(x.real), np.asarray(x.imag)
-        return parts[0] + parts[1] * parts[0].dtype.type(1) * 1j
+        real, imag = np.asarray(x.real), np.asarray(x.imag)
+        return real + imag * real.dtype.type(1) * 1j
     return np.asarray(x)
 
 
-def _refused(error: AotcError) -> tuple[str, str]:
-    if error.code == "unsupported-ops":
-        lines = error.message.splitlines()
-        return "unsupported", " | ".join(line.strip() for line in lines[1:] or lines)
-    return "unsupported", f"[{error.code}] {error.call or ''} {error.message}"
+# ---- one case -----------------------------------------------------------------------
 
 
-def compared(case: Case, got: Sequence[Any], want: Sequence[Any]) -> tuple[str, str]:
-    """Whether all results are JAX's."""
+def outcome(case: Case) -> Outcome:
+    """What becomes of a case by the reference."""
+    args = tuple(jax.tree.map(lambda x: np.asarray(jax.numpy.asarray(x)), case.args))
+    try:
+        want = [np.asarray(x) for x in jax.tree.leaves(jax.jit(case.function)(*args))]
+    except Exception as error:  # JAX itself cannot
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:100]
+        return Outcome(case, "skipped", reason)
+    try:
+        network = from_jax(case.function, args)
+        given = jax.tree.map(
+            lambda x: Complex(*parts(x)) if x.dtype.kind == "c" else x, args
+        )
+        stored = [] if network.weights is None else [network.weights.tree]
+        with np.errstate(all="ignore"):
+            found = network(*stored, *given)
+    except AotcError as error:
+        return Outcome(case, "unsupported", refusal(error))
+    except Exception:
+        said = traceback.format_exc().strip().splitlines()[-1][:200]
+        return Outcome(case, "wrong", said)
+    got = [whole(x) for x in jax.tree.leaves(found, is_leaf=is_pair)]
+    wrong = difference(case, got, want)
+    if wrong:
+        return Outcome(case, "wrong", wrong)
+    inputs = [part for x in jax.tree.leaves(args) for part in parts(x)]
+    outputs = [part for x in got for part in parts(x)]
+    return Outcome(
+        case, "pass", "", Flat(case.name, Network(network, args), inputs, outputs)
+    )
+
+
+def refusal(error: AotcError) -> str:
+    """What an error says is unsupported."""
+    if error.code == "unsupported-ops" and "\n" in error.message:
+        lines = error.message.splitlines()[1:]
+        return "; ".join(line.strip().partition("; at ")[0] for line in lines)
+    return f"{error.call or ''}: {error.message}"
+
+
+def difference(case: Case, got: Sequence[Any], want: Sequence[Any]) -> str:
+    """How the results differ from JAX's; empty if they are the same."""
     if len(got) != len(want):
-        return "wrong", f"{len(got)} results for {len(want)}"
-    compared = 1 if case.group in ONLY_FIRST else len(got)
-    pairs = zip(got[:compared], map(np.asarray, want[:compared]), strict=True)
-    for number, (mine, theirs) in enumerate(pairs):
-        wrong = _difference(case, mine, theirs)
+        return f"{len(got)} results for {len(want)}"
+    if UNSTABLE in case.name:
+        got, want = reordered(got), reordered(want)
+    count = 1 if case.group in ONLY_FIRST else len(got)
+    for number, (mine, theirs) in enumerate(
+        zip(got[:count], want[:count], strict=True)
+    ):
+        if case.group in UP_TO_SIGN and mine.dtype == theirs.dtype:
+            mine, theirs = np.abs(mine), np.abs(theirs)
+        wrong = mismatch(mine, theirs)
         if wrong:
-            return "wrong", f"result {number}: {wrong}"
-    return "pass", ""
+            return f"result {number}: {wrong}"
+    return ""
 
 
-def _difference(case: Case, got: Any, want: Any) -> str:
+def reordered(results: Sequence[Any]) -> list[Any]:
+    """Rows of results in an order that does not depend on how ties were broken."""
+    if results[0].ndim != 1:
+        return list(results)
+    order = np.lexsort(results[::-1])
+    return [x[order] for x in results]
+
+
+def mismatch(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str | None:
+    """How two arrays differ beyond the tolerance of their dtype."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{got.shape} for {want.dtype}{want.shape}"
     tolerance = TOLERANCES.get(want.dtype.name, 0)
     if not tolerance:
-        return "" if np.array_equal(got, want) else "other integers"
+        return None if np.array_equal(got, want) else "other integers"
     wide = "c16" if want.dtype.kind == "c" else "f8"
     got, want = got.astype(wide), want.astype(wide)
-    if case.group in UP_TO_SIGN:
-        got, want = np.abs(got), np.abs(want)
     with np.errstate(all="ignore"):
         apart = np.abs(got - want) / np.maximum(1.0, np.abs(want))
     same = (got == want) | (np.isnan(got) & np.isnan(want)) | (apart <= tolerance)
     if np.all(same):
-        return ""
+        return None
     return (
         f"apart by {np.nanmax(np.where(same, 0, apart)):.2g} at {np.sum(~same)} places"
     )
@@ -174,32 +258,86 @@ def _difference(case: Case, got: Any, want: Any) -> str:
 # ---- all ----------------------------------------------------------------------------
 
 
+def chosen(only: str, most: int, own: bool) -> Iterator[Case]:
+    """The cases that are asked for."""
+    seen: dict[str, int] = collections.Counter()
+    for case in cases(own):
+        if only in case.name:
+            seen[case.group] += 1
+            if not most or seen[case.group] <= most:
+                yield case
+
+
+def swept(chosen: Iterator[Case], keep: bool) -> list[Outcome]:
+    """The outcomes of cases; what is wrong is printed at once."""
+    found = []
+    for number, case in enumerate(chosen):
+        if number % CACHED == 0:
+            jax.clear_caches()
+        result = outcome(case)
+        found.append(result if keep else Outcome(case, result.status, result.reason))
+        if result.status == "wrong":
+            print(f"WRONG {case.name}: {result.reason}", flush=True)
+    return found
+
+
+def report(found: Sequence[Outcome]) -> str:
+    """The figures, and what stands in the way, in Markdown."""
+    counts = collections.Counter(each.status for each in found)
+    tried = len(found) - counts["skipped"]
+    groups = {each.case.group for each in found}
+    lines = [
+        "# JAX's test cases",
+        "",
+        "Generated by `python benchmarks/frontends/jax_ops.py --write` with jax "
+        f"{jax.__version__}.",
+        "",
+        f"{len(groups)} primitives and functions, {tried} cases: {counts['pass']} pass "
+        f"({100 * counts['pass'] / max(tried, 1):.1f} %), {counts['unsupported']} are "
+        f"unsupported, {counts['wrong']} are wrong. JAX itself does not run "
+        f"{counts['skipped']} more on a CPU.",
+        "",
+    ]
+    for status in ("wrong", "unsupported", "skipped"):
+        lines += section(status, [each for each in found if each.status == status])
+    return "\n".join(lines)
+
+
+def section(status: str, found: Sequence[Outcome]) -> list[str]:
+    """The cases of one status, by what is said of them."""
+    if not found:
+        return []
+    reasons: dict[str, list[str]] = {}
+    for each in found:
+        reasons.setdefault(each.reason.replace("|", "/"), []).append(each.case.group)
+    rows = []
+    for reason, groups in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+        names = ", ".join(dict.fromkeys(groups))
+        rows.append(f"| {len(groups)} | {names} | {reason} |")
+    title = status[0].upper() + status[1:]
+    return [f"## {title}", "", "| cases | of | reason |", "|---|---|---|", *rows, ""]
+
+
 def main() -> int:
     """Run the sweep; the exit code is 1 if anything is wrong."""
+    jax.config.update("jax_enable_x64", True)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--own", action="store_true", help="only jax_cases.py")
     parser.add_argument("--most", type=int, default=0, help="cases of each primitive")
+    parser.add_argument("--compiled", action="store_true", help="compile what passes")
+    parser.add_argument("--write", action="store_true", help="the table into docs/")
     options = parser.parse_args()
-    counts: dict[str, int] = collections.Counter()
-    reasons: dict[str, list[str]] = {}
-    seen: dict[str, int] = collections.Counter()
-    for case in cases(options.own):
-        if options.only not in case.name:
-            continue
-        seen[case.group] += 1
-        if options.most and seen[case.group] > options.most:
-            continue
-        status, reason = outcome(case)
-        counts[status] += 1
-        if status == "wrong":
-            print(f"WRONG {case.name}: {reason}", flush=True)
-        elif status != "pass":
-            reasons.setdefault(f"{status}: {reason}", []).append(case.name)
-    for reason, names in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
-        print(f"{len(names):5} {reason}   e.g. {names[0]}")
-    print(", ".join(f"{status} {count}" for status, count in sorted(counts.items())))
-    return 1 if counts["wrong"] else 0
+    cases = chosen(options.only, options.most, options.own)
+    found = swept(cases, options.compiled)
+    text = report(found)
+    print(text)
+    if options.write:
+        TABLE.write_text(text, encoding="utf-8")
+    wrong = sum(each.status == "wrong" for each in found)
+    if options.compiled:
+        wrong += run_compiled([each.flat for each in found if each.flat], mismatch)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

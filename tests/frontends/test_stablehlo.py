@@ -1,5 +1,6 @@
 """StableHLO modules as models; none of these tests needs jax."""
 
+import contextlib
 import io
 
 import numpy as np
@@ -75,11 +76,43 @@ def test_an_artifact_of_a_later_version_is_refused_with_both_versions():
     assert "9.0.0" in error.message
 
 
+DAMAGED = {
+    "bytecode": b"ML\xefR\x01garbage\0",
+    "half a text": b"func.func @main(",
+    "no text": b"\xff\xfe nothing",
+    "a name that is no UTF-8": LAYER.replace("net/act", r"net\FF").encode(),
+    "types nested so deep that the reader dies": b"func.func @main(%x: "
+    + b"tuple<" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_contents_are_refused(name):
+    assert refused(DAMAGED[name]).code == "bad-file"
+
+
+def test_damaged_bytes_are_refused_or_a_model():
+    bytecode = io.BytesIO()
+    parse(LAYER, "layer").operation.write_bytecode(bytecode)
+    random = np.random.RandomState(0)
+    for contents in (bytecode.getvalue(), LAYER.encode()):
+        for _ in range(3):
+            damaged = bytearray(contents)
+            damaged[random.randint(len(damaged))] = random.randint(256)
+            with contextlib.suppress(InputError):
+                aotc.from_stablehlo(bytes(damaged)).program()
+
+
 @pytest.mark.parametrize(
-    "contents", [b"ML\xefR\x01garbage\0", b"func.func @main(", b"\xff\xfe nothing"]
+    "text",
+    [
+        "module {\n}",
+        "func.func private @main()",
+        "func.func @f() { return } func.func @g() { return }",
+    ],
 )
-def test_damaged_contents_are_refused(contents):
-    assert refused(contents).code == "bad-file"
+def test_a_module_without_a_main_function_is_refused(text):
+    assert refused(text).code == "no-entries"
 
 
 def test_ops_carry_the_line_and_the_path_of_the_source():
@@ -135,6 +168,45 @@ def test_element_types_that_the_graph_has_not_are_refused():
     assert "f8E4M3FN" in error.message
 
 
+REFUSED = {
+    "foo.bar": '%0 = "foo.bar"(%x) : (tensor<4xf32>) -> tensor<4xf32>',
+    "@main calls itself": "%0 = func.call @main(%x) : (tensor<4xf32>) -> tensor<4xf32>",
+    "@gone has no body": "%0 = func.call @gone(%x) : (tensor<4xf32>) -> tensor<4xf32>",
+    "it spans devices": """%0 = "stablehlo.all_reduce"(%x) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %s = stablehlo.add %a, %b : tensor<f32>
+        "stablehlo.return"(%s) : (tensor<f32>) -> ()
+      }) {replica_groups = dense<0> : tensor<1x1xi64>}
+      : (tensor<4xf32>) -> tensor<4xf32>""",
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_has_no_meaning_here_is_refused_by_name(reason):
+    body = f"{REFUSED[reason]} return %0 : tensor<4xf32>"
+    text = function(body, "%x: tensor<4xf32>", "tensor<4xf32>")
+    declared = "func.func private @gone(tensor<4xf32>) -> tensor<4xf32>"
+    error = refused(f"{declared}\n{text}")
+    assert error.code == "unsupported-ops"
+    assert reason in error.message
+
+
+def test_an_argument_of_unknown_rank_is_refused():
+    error = refused(function("return", "%x: tensor<*xf32>", "()"))
+    assert "expected a tensor of known rank" in error.message
+
+
+def test_a_shape_that_values_decide_is_refused_at_its_line():
+    body = """%0 = stablehlo.dynamic_reshape %x, %n
+        : (tensor<4xf32>, tensor<2xi32>) -> tensor<?x?xf32> loc("model.py":3:1)
+    return %0 : tensor<?x?xf32>"""
+    arguments = "%x: tensor<4xf32>, %n: tensor<2xi32>"
+    with pytest.raises(InputError) as caught:
+        aotc.from_stablehlo(function(body, arguments, "tensor<?x?xf32>")).program()
+    assert caught.value.code == "data-dependent-shape"
+    assert "model.py:3" in str(caught.value.where)
+
+
 def test_a_module_for_several_devices_is_refused():
     text = f"module attributes {{mhlo.num_partitions = 2 : i32}} {{ {LAYER} }}"
     assert refused(text).code == "many-devices"
@@ -169,6 +241,29 @@ def test_shape_assertions_become_contracts_and_equal_sizes():
         "f32[s0, 3]",
         "f32[s0 * 2 + 1]",
     ]
+
+
+ADDITION = function(
+    """%0 = stablehlo.add %x, %y : tensor<?xf32>
+    return %0 : tensor<?xf32>""",
+    '%x: tensor<?xf32> loc("x"), %y: tensor<?xf32> loc("y")',
+    "tensor<?xf32>",
+)
+
+
+def test_specs_say_what_the_module_leaves_open():
+    with pytest.raises(InputError) as caught:
+        aotc.from_stablehlo(ADDITION).program()
+    assert caught.value.code == "shape-mismatch"
+    spec = aotc.Spec("n")
+    (entry,) = aotc.from_stablehlo(ADDITION, {"x": spec, "y": spec}).program().entries
+    assert [str(port.type) for port in entry.arguments] == ["f32[s0]", "f32[s0]"]
+
+
+@pytest.mark.parametrize("spec", [aotc.Spec("n", "i32"), aotc.Spec(("n", 2))])
+def test_specs_that_the_module_does_not_take_are_refused(spec):
+    with pytest.raises(InputError, match="as 'x'"):
+        aotc.from_stablehlo(ADDITION, {"x": spec})
 
 
 def test_computed_shapes_stay_symbolic():

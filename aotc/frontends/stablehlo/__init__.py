@@ -12,16 +12,23 @@ symbolic      Specs and Dims in terms of JAX
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aotc.frontends.imported import Imported
-from aotc.frontends.program import Program, source_of
+from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.frontends.entry import Spec
+    from aotc.frontends.imported import Imported
+    from aotc.frontends.program import Program
 
 __all__ = ["from_jax", "from_stablehlo", "load"]
 
 
-def from_stablehlo(source: str | bytes | Path) -> Imported:
+def from_stablehlo(
+    source: str | bytes | Path, specs: Mapping[str, Spec] | None = None
+) -> Imported:
     """A StableHLO module as a network.
 
     Its inputs are the arguments of `main`, by the names that debug information has for
@@ -31,6 +38,8 @@ def from_stablehlo(source: str | bytes | Path) -> Imported:
     Args:
         source: the path of a file (text, bytecode, a portable artifact, or what
             `jax.export` serialized, for which jax must be installed), or such contents.
+        specs: of inputs, by their names, where more is known of a module's open sizes
+            than it says itself.
 
     Raises:
         InputError: it cannot be read, or has ops that aotc does not take.
@@ -38,22 +47,20 @@ def from_stablehlo(source: str | bytes | Path) -> Imported:
     from aotc.frontends.stablehlo import exports, network
 
     data, name = _contents(source)
-    if exports.is_export(data):
+    if isinstance(data, bytes) and exports.is_export(data):
         return exports.from_export(data, name)
-    return network.from_module(data, name)
+    return network.from_module(data, name, specs)
 
 
-def _contents(source: str | bytes | Path) -> tuple[bytes, str]:
-    """The bytes of a file or text, and what to call it."""
+def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:
+    """The contents of a file, or a text, and what to call it."""
     if isinstance(source, bytes):
         return source, "module"
     if isinstance(source, str) and ("\n" in source or "func.func" in source):
-        return source.encode(), "module"
+        return source, "module"
     path = Path(source)
     if not path.is_file():
-        from aotc.frontends.places import fail
-
-        fail("no-such-file", f"there is no StableHLO module at '{path}'")
+        raise InputError("no-such-file", f"there is no StableHLO module at '{path}'")
     return path.read_bytes(), path.name
 
 
@@ -70,10 +77,12 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     Raises:
         InputError: it cannot be read, or another entry is asked for.
     """
-    from aotc.frontends.places import fail
+    from aotc.frontends.program import source_of
 
-    if set(entries) - {"main"}:
-        fail("no-such-entry", f"'{path}' has one entry, 'main'; got {entries}")
+    if any(name != "main" for name in entries):
+        raise InputError(
+            "no-such-entry", f"'{path}' has no entry '{entries[0]}'; it has main"
+        )
     program = from_stablehlo(path).program()
     program.source = source_of(path, "stablehlo")
     return program

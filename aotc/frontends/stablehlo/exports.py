@@ -78,7 +78,7 @@ def _exported_specs(exported: Any, module: Module) -> list[Spec]:
         else None
         for n, aval in enumerate(exported.in_avals)
     ]
-    found = module.specs[len(exported.platforms) > 1 :]
+    found = module.specs()[len(exported.platforms) > 1 :]
     for number, spec in zip(exported.module_kept_var_idx, found, strict=True):
         specs[number] = spec
     return [spec for spec in specs if spec is not None]

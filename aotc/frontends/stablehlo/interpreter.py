@@ -89,10 +89,10 @@ def _called(node: Op, operands: list[Value]) -> list[Value]:
 
 
 def functions_of(module: Any) -> dict[str, Any]:
-    """The functions of a module by name."""
+    """The functions of a module by name, without those that are only declared."""
     functions = {}
     for each in module.body.operations:
-        if each.operation.name == "func.func":
+        if each.operation.name == "func.func" and list(each.operation.regions[0]):
             name = ir.StringAttr(each.operation.attributes["sym_name"]).value
             functions[str(name)] = each.operation
     return functions

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from aotc.errors import InputError
 from aotc.fft import Complex
 from aotc.frontends.conversion import lift
 from aotc.frontends.dims import DimTerm
 from aotc.frontends.entry import Spec, State, Weights
 from aotc.frontends.imported import Imported
-from aotc.frontends.places import fail
 from aotc.frontends.stablehlo.contracts import open_sizes
 from aotc.frontends.stablehlo.interpreter import Interpreter, functions_of, within
 from aotc.frontends.stablehlo.operation import Op
@@ -63,7 +62,6 @@ class Module:
         function = functions_of(self.mlir)[self.main]
         return list(function.regions[0].blocks[0].arguments)
 
-    @cached_property
     def specs(self) -> list[Any]:
         """The types of the arguments, with what is known of open sizes."""
         sizes = open_sizes(self.mlir, self.main)
@@ -120,11 +118,21 @@ def _is_large(op: Op) -> bool:
     return not ir.DenseElementsAttr(op.attribute("value")).is_splat
 
 
-def from_module(data: bytes | str, name: str) -> Imported:
-    """The main function of a module, with flat inputs and results."""
+def from_module(
+    data: bytes | str, name: str, given: Mapping[str, Spec] | None = None
+) -> Imported:
+    """The main function of a module, with flat inputs and results.
+
+    Args:
+        data: its contents.
+        name: what messages call it.
+        given: what is known better than the module says, by names of inputs.
+    """
     module = Module(data, name)
     names = _argument_names(module.arguments)
-    specs = dict(zip(names, module.specs, strict=True))
+    specs = dict(zip(names, module.specs(), strict=True))
+    for key, spec in (given or {}).items():
+        specs[key] = _refined(key, specs.get(key), spec)
     donated = [n for n, given in zip(names, module.donated, strict=True) if given]
 
     def function(operands: Sequence[Any], constants: Mapping[str, Any]) -> Any:
@@ -138,9 +146,10 @@ def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm])
     """A Spec; of complex numbers a pair of them."""
     kind = kind_of(mlir_type)
     if kind is None:
-        fail(
+        raise InputError(
             "bad-entry",
-            f"argument {number} of the module is {mlir_type}; expected a tensor",
+            f"argument {number} of the module is {mlir_type}; expected a tensor of "
+            "known rank",
         )
     shape = [
         sizes[number, axis] if size is None else size
@@ -148,6 +157,23 @@ def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm])
     ]
     spec = Spec(tuple(shape), kind.dtype)
     return Complex(spec, spec) if kind.is_complex else spec  # type: ignore[arg-type]
+
+
+def _refined(name: str, known: Any, given: Spec) -> Spec:
+    """The Spec that is given, if it is one of what the module takes."""
+    fits = (
+        isinstance(known, Spec)
+        and (known.dtype, len(known.shape)) == (given.dtype, len(given.shape))
+        and all(
+            isinstance(size, DimTerm) or size == other
+            for size, other in zip(known.shape, given.shape, strict=True)
+        )
+    )
+    if not fits:
+        raise InputError(
+            "bad-spec", f"the module takes {known} as '{name}'; got {given}"
+        )
+    return given
 
 
 def _argument_names(arguments: Sequence[Any]) -> list[str]:

@@ -1,18 +1,27 @@
-"""StableHLO → MLIR modules: from text, bytecode and portable artifacts."""
+"""StableHLO → MLIR modules: from text, bytecode and portable artifacts.
+
+MLIR's readers kill the process on some damaged files, so a process of its own reads a
+file first: this module, run as a program.
+"""
 
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.frontends.places import user_line
 from aotc.mlir import in_generic_form, ir, provide_dialect, stablehlo
 
 BYTECODE = b"ML\xefR"  # how MLIR bytecode begins
 _PORTABLE = re.compile(rb"ML\xefR.{1,9}?StableHLO_v(\d+\.\d+\.\d+)\0", re.DOTALL)
+_ESCAPED = re.compile(r"(?:\\[89A-F][0-9A-F])+")  # how MLIR prints what is not ASCII
+_DEEPEST = 64  # nesting of regions
+_SECONDS = 600  # that reading takes at most
 _LONGEST_REASON = 300  # characters of a parser's message
 
 
@@ -31,27 +40,51 @@ def parse(source: bytes | str, name: str) -> Any:
     """The verified module in a text, in bytecode, or in a portable artifact.
 
     Args:
-        source: the contents.
+        source: the contents of a file; or a text, which is not suspected of damage.
         name: what messages call it.
 
     Raises:
         InputError: it is damaged, of another version, or for several devices.
     """
-    data = source.encode() if isinstance(source, str) else source
     try:
-        module = _parsed(data, name)
-        module.operation.verify()
+        if isinstance(source, bytes):
+            _require_survival(source)
+        module = _read(source if isinstance(source, bytes) else source.encode(), name)
     except InputError:
         raise
     except Exception as error:  # whatever the parser finds wrong
         raise InputError(
             "bad-file",
             f"'{name}' cannot be read as StableHLO: {_reason(error)}",
-            where=user_line(),
             hint="give StableHLO as text (.mlir), bytecode (.mlirbc) or a jax.export "
             "artifact (.jax)",
         ) from error
     _require_one_device(module, name)
+    return module
+
+
+def _require_survival(data: bytes) -> None:
+    """Refuse what kills the process that reads it."""
+    command = [sys.executable, "-m", __name__]
+    child = subprocess.run(
+        command, input=data, stderr=subprocess.DEVNULL, check=False, timeout=_SECONDS
+    )
+    if child.returncode < 0:
+        cause = signal.Signals(-child.returncode).name
+        raise ValueError(f"it is damaged or too deep, its reader dies of {cause}")
+
+
+def _read(data: bytes, name: str) -> Any:
+    """The module, found well-formed in all that is read of it later."""
+    module = _parsed(data, name)
+    module.operation.verify()
+    text = module.operation.get_asm(
+        print_generic_op_form=True, enable_debug_info=True, large_elements_limit=16
+    )
+    if re.search(rf"^ {{{2 * _DEEPEST}}}", text, re.MULTILINE):
+        raise ValueError(f"regions are nested deeper than {_DEEPEST}")
+    for escaped in _ESCAPED.findall(text):
+        bytes.fromhex(escaped.replace("\\", "")).decode()
     return module
 
 
@@ -127,3 +160,7 @@ def main_function(module: Any, name: str) -> str:
             f"{', '.join(public) or 'none'}",
         )
     return public[0]
+
+
+if __name__ == "__main__":
+    _read(sys.stdin.buffer.read(), "module")

@@ -13,6 +13,8 @@ from aotc.frontends.stablehlo.ops import OPS
 from aotc.frontends.stablehlo.ops.calls import reason_against
 from aotc.frontends.stablehlo.values import kind_of
 
+Use = tuple[str, str, str, str]  # op, reason, place, help
+
 _CALLS = ("func.call", "call")
 _MANY_DEVICES = (
     "a model is compiled for one device here; export the function of one device"
@@ -46,19 +48,28 @@ def unsupported(module: Any, entry: str = "main") -> list[Finding]:
     return collected(_uses(module, entry))
 
 
-def _uses(module: Any, entry: str) -> Iterator[tuple[str, str, str, str]]:
+def _uses(module: Any, entry: str) -> Iterator[Use]:
     functions = functions_of(module)
-    waiting, seen = [entry], {entry}
-    while waiting:
-        for operation in within(functions[waiting.pop()]):
+    seen: set[str] = set()
+
+    def visit(
+        name: str, callers: tuple[str, ...]
+    ) -> Iterator[tuple[str, str, str, str]]:
+        for operation in within(functions[name]):
             op = Op(operation)
-            for name in _called(op):
-                if name in functions and name not in seen:
-                    seen.add(name)
-                    waiting.append(name)
-            found = _objection(op)
-            if found is not None:
-                yield (found[0], found[1], op.where, found[2])
+            if found := _objection(op):
+                yield found[0], found[1], op.where, found[2]
+            for called in _called(op):
+                if called not in functions:
+                    yield op.name, f"@{called} has no body", op.where, ""
+                elif called in callers:
+                    advice = "write a loop instead"
+                    yield op.name, f"@{called} calls itself", op.where, advice
+                elif called not in seen:
+                    seen.add(called)
+                    yield from visit(called, (*callers, called))
+
+    return visit(entry, (entry,))
 
 
 def _called(op: Op) -> list[str]:

@@ -76,11 +76,11 @@ Value = Array | Complex | Known | Token
 
 
 def zeros_of(mlir_type: Any) -> Value:
-    """Zeros of a type, for a survey to go on with after an op that is not imported."""
+    """Zeros of a type whose sizes are fixed."""
     kind = kind_of(mlir_type)
     shape = [size for size in kind.shape if size is not None] if kind else []
     if kind is None or len(shape) < len(kind.shape):
-        fail("unsupported", f"a result of type {mlir_type} has no stand-in")
+        fail("unsupported", f"zeros of {mlir_type} need fixed sizes")
     zeros = np.zeros(tuple(shape), kind.dtype)
     return Complex(zeros, zeros) if kind.is_complex else zeros
 

@@ -11,7 +11,7 @@ from aotc.fft import Complex
 from aotc.frontends.array import Array
 from aotc.frontends.stablehlo.operation import Op
 from aotc.frontends.stablehlo.ops import complexes
-from aotc.frontends.stablehlo.values import Value, array, each_part
+from aotc.frontends.stablehlo.values import Kind, Value, array, each_part
 from aotc.frontends.tracing import emit
 
 Rule = Callable[..., Any]
@@ -154,8 +154,10 @@ def _multiply_high(x: Array, y: Array) -> Array:
     return a * c + np.right_shift(middle, half) + np.right_shift(other, half)
 
 
-def bitcast(op: Op, x: Value) -> Array:
+def bitcast(op: Op, x: Value) -> Value:
     """The same bits; between widths the last axis holds the parts, low bits first."""
+    if isinstance(x, Complex) and op.kind == Kind(op.kind.shape, x.dtype, True):
+        return x
     source, dtype = array(x), op.kind.dtype
     have, want = (1 if d == "bool" else dtypes.bits(d) for d in (source.dtype, dtype))
     if have == want:

@@ -12,7 +12,13 @@ from aotc.fft import Complex
 from aotc.frontends.array import Array
 from aotc.frontends.stablehlo.operation import Op
 from aotc.frontends.stablehlo.ops.shapes import pad_with
-from aotc.frontends.stablehlo.values import Value, array, as_pair, known, sizes
+from aotc.frontends.stablehlo.values import (
+    Value,
+    array,
+    as_pair,
+    known,
+    sizes,
+)
 from aotc.frontends.tracing import emit
 from aotc.mlir import stablehlo
 
@@ -91,6 +97,10 @@ def dynamic_conv(op: Op, lhs: Value, rhs: Value, padding: Value) -> Value:
 
 
 def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[Any, ...]) -> Value:
+    if 0 in op.kind.shape:  # a kernel may be larger than the image
+        return bilinear(
+            lambda x, y: np.zeros(op.kind.shape, x.dtype), lhs, rhs, op.kind.dtype
+        )
     ones = (1,) * (len(op.kind.shape) - 2)
     window = _Window(
         strides=op.ints("window_strides", ones),

@@ -171,7 +171,12 @@ def _one_by_one(
 ) -> tuple[Value, ...]:
     """Windows that may overlap, in the order of their positions."""
     if any(window.batch for window in at) or any(isinstance(x, Complex) for x in xs):
-        fail("unsupported-ops", "this scatter combines overlapping windows by batches")
+        fail(
+            "unsupported-ops",
+            "windows that may overlap, with batches or of complex numbers, are only "
+            "combined by an op that the graph scatters with",
+            "say unique_indices=True if they do not overlap",
+        )
     vectors = _with_all_indexed(at[0], indices)
     windows = [_with_all_indexed(each, indices)[0] for each in at]
     starts = np.moveaxis(vectors[1], at[0].vector_axis, -1)

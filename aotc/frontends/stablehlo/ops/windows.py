@@ -154,7 +154,7 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
 def _chosen(find: Callable[..., Array], seen: Array, where: Array) -> Array:
     """The positions in x of what each window keeps; -1 in windows of padding only."""
     place = np.expand_dims(find(seen, -1), -1)
-    return np.squeeze(taken_along(where, place, -1), -1)
+    return np.squeeze(taken_along(where, place, where.ndim - 1), -1)
 
 
 def _count(x: Array) -> Any:
