@@ -23,7 +23,7 @@ COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"
 
 def resize(
     x: ArrayLike,
-    sizes: int | Sequence[int] | None = None,
+    sizes: Size | Sequence[Size] | None = None,
     method: str = "linear",
     *,
     scale: Scale | None = None,
@@ -37,9 +37,11 @@ def resize(
 
     Args:
         x: N, spatial…, C.
-        sizes: the new spatial sizes; or give `scale`.
+        sizes: the new spatial sizes; by default the old ones times `scale`, rounded
+            down.
         method: "nearest", "linear" or "cubic".
-        scale: factor of each spatial axis (or one for all), if there are no `sizes`.
+        scale: the ratio of a new pixel's place to the old one's, for each spatial axis
+            or one for all; by default that of the sizes.
         coordinates: where pixel i of the result is in x (o and n are the sizes):
             "half_pixel" (i + 1/2) n / o - 1/2, "align_corners" i (n - 1) / (o - 1),
             "asymmetric" i n / o, "pytorch_half_pixel" as "half_pixel", but 0 for o = 1.
@@ -58,7 +60,7 @@ def resize(
     for axis, (new, factor) in enumerate(zip(wanted, factors, strict=True), 1):
         if method == "nearest":
             image = _nearest(image, axis, new, factor, coordinates)
-        elif new != image.shape[axis]:
+        elif new != image.shape[axis] or factor != 1:
             size = fixed(image.shape[axis], "image")
             places = _places(size, fixed(new, "image"), factor, coordinates)
             kernel = _KERNELS[method](cubic)
@@ -68,26 +70,35 @@ def resize(
 
 
 def _target(
-    x: Array, sizes: int | Sequence[int] | None, scale: Scale | None
+    x: Array, sizes: Size | Sequence[Size] | None, scale: Scale | None
 ) -> tuple[list[Size], list[float]]:
     """The new spatial sizes, and their ratios to the old ones."""
     spatial = spatial_rank(x)
     given = sizes if scale is None else scale
-    if given is None or (sizes is not None and scale is not None):
-        fail("bad-size", "expected either sizes or a scale")
-    values: list[Any]
-    values = [given] * spatial if isinstance(given, (int, float)) else list(given)
+    if given is None:
+        fail("bad-size", "expected sizes or a scale")
+    values = _each(given, spatial)
+    have = x.shape[1:-1]
+    if scale is None:
+        numbers = [fixed(n, "image, for given sizes,") for n in have]
+        wanted = [fixed(m, "image, without a scale,") for m in values]
+        return values, [m / n for m, n in zip(wanted, numbers, strict=True)]
+    if sizes is not None:
+        return _each(sizes, spatial), values
+    return [_scaled(n, f) for n, f in zip(have, values, strict=True)], values
+
+
+def _each(given: Any, spatial: int) -> list[Any]:
+    """One positive number per spatial axis."""
+    many = isinstance(given, (list, tuple))
+    values = list(given) if many else [given] * spatial
     if len(values) != spatial or any(value <= 0 for value in values):
         fail(
             "bad-size",
             f"expected one positive number, or one per spatial axis ({spatial}); "
             f"got {given}",
         )
-    have = x.shape[1:-1]
-    if scale is None:
-        numbers = [fixed(n, "image, for given sizes,") for n in have]
-        return list(values), [m / n for m, n in zip(values, numbers, strict=True)]
-    return [_scaled(n, f) for n, f in zip(have, values, strict=True)], values
+    return values
 
 
 def _scaled(size: Size, factor: float) -> Size:

@@ -1,261 +1,215 @@
 """PyTorch's operator database through the importer, against PyTorch.
 
-    python benchmarks/frontends/torch_ops.py [--ops PREFIX] [--samples N] [--write]
+    python benchmarks/frontends/torch_ops.py [--ops NAME …] [--samples N] [--write]
 
 Each op of `torch.testing._internal.common_methods_invocations.op_db` is exported on its
-float32 samples, imported, evaluated by the reference and compared. An op passes if all
-of its samples do. `--write` puts the table into docs/torch-ops.md.
+samples, imported, evaluated by the reference and compared. An op passes if all of its
+samples do that torch.export can export. `--compiled` compiles samples that pass for the
+CPU as well, many to a module. `--write` puts the tables into docs/torch-ops.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import functools
 import signal
 import sys
 import time
 import warnings
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from onnx_batches import run_compiled
+from torch.export import decomp_utils, exported_program
 from torch.testing._internal.common_methods_invocations import op_db
-
-from aotc.errors import AotcError, InputError
-from aotc.frontends.torch.exporting import decomposed, exported
-from aotc.frontends.torch.importing import imported, unsupported
+from torch_core import core_table
+from torch_samples import VERDICTS, Case, Outcome, distance, outcome, short
 
 TABLE = Path(__file__).parents[2] / "docs" / "torch-ops.md"
 SECONDS = 60  # for one sample
-VERDICTS = ("pass", "not exportable", "unsupported", "WRONG")
+COMPILED = 2  # samples of each op
 
-# what their results are is not defined
-UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided"} | {
-    "new_empty",
-    "new_empty_strided",
-}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a sample: one of VERDICTS, and why."""
-
-    verdict: str
-    op: str = ""
-    reason: str = ""
-
-
-# ---- one sample ---------------------------------------------------------------------
-
-
-class Call(torch.nn.Module):
-    """A call of an op with its tensors as inputs and everything else fixed."""
-
-    def __init__(self, op, sample):
-        super().__init__()
-        self.op, self.sample, self.tensors = op, sample, []
-        self.form = self.taken((sample.input, *sample.args)), self.taken(sample.kwargs)
-
-    def taken(self, part):
-        """`part` with numbers of inputs in the place of tensors."""
-        if isinstance(part, torch.Tensor):
-            self.tensors.append(part)
-            return Slot(len(self.tensors) - 1)
-        return rebuilt(part, self.taken)
-
-    def forward(self, *tensors):
-        """The op's result."""
-
-        def given(part):
-            if isinstance(part, Slot):
-                return tensors[part.number]
-            return rebuilt(part, given)
-
-        args, kwargs = given(self.form[0]), given(self.form[1])
-        return self.op(*args, **kwargs)
-
-
-@dataclass(frozen=True)
-class Slot:
-    """Where an input goes."""
-
-    number: int
-
-
-def rebuilt(part, change):
-    """A container with its parts changed."""
-    if isinstance(part, (list, tuple)):
-        return type(part)(change(each) for each in part)
-    if isinstance(part, dict):
-        return {key: change(each) for key, each in part.items()}
-    return part
-
-
-def outcome(info, sample) -> Outcome:
-    """What becomes of one sample."""
-    call = Call(info.op, sample)
-    inputs = [tensor.detach().clone() for tensor in call.tensors]
-    try:
-        program = exported(call, tuple(inputs), None, None)
-    except InputError as error:
-        return Outcome("not exportable", reason=short(error))
-    try:
-        program = decomposed(program)
-        found = unsupported(program)
-        if found:
-            return Outcome("unsupported", found[0].op, found[0].reason)
-        result = imported(program)(*stored(program), *map(numpy, inputs))
-    except AotcError as error:
-        return Outcome("unsupported", "", short(error))
-    return compared(info, sample, call, inputs, result)
-
-
-def stored(program) -> list:
-    """The weights of a program as its function takes them."""
-    network = imported(program)
-    given = [network.weights, network.state]
-    return [each.tree for each in given if each is not None]
-
-
-def numpy(tensor):
-    """A tensor as an array."""
-    return tensor.detach().numpy()
-
-
-def compared(info, sample, call, inputs, result) -> Outcome:
-    """The verdict on a result."""
-    expected = torch.utils._pytree.tree_leaves(call(*inputs))
-    found = [as_tensor(each) for each in torch.utils._pytree.tree_leaves(result)]
-    if info.name in UNDEFINED:
-        expected, found = (
-            [torch.zeros_like(each) for each in part] for part in (expected, found)
-        )
-    try:
-        for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(
-                one, torch.as_tensor(other), rtol=1e-4, atol=2e-5, equal_nan=True
-            )
-    except (AssertionError, ValueError) as error:
-        return Outcome("WRONG", reason=" ".join(str(error).split())[:160])
-    return Outcome("pass")
-
-
-def as_tensor(array):
-    """A result as a tensor."""
-    data = np.array(array)
-    if data.dtype.name == "bfloat16":
-        return torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(data)
-
-
-def short(error) -> str:
-    """The first line of an error."""
-    return str(error).splitlines()[0][:160]
+Table = dict[str, list[Outcome]]
 
 
 # ---- all of them --------------------------------------------------------------------
 
 
-def outcomes(info, count: int):
-    """What becomes of the first samples of an op."""
-    samples = info.sample_inputs("cpu", torch.float32, requires_grad=False)
-    for sample in list(itertools.islice(samples, count)):
-        signal.alarm(SECONDS)
-        try:
-            yield outcome(info, sample)
-        except TimeoutError:
-            yield Outcome("unsupported", "", f"took longer than {SECONDS} s")
-        except Exception as error:  # a bug of the importer counts as wrong
-            yield Outcome("WRONG", reason=f"{type(error).__name__}: {short(error)}")
-        finally:
-            signal.alarm(0)
-
-
-def worst(found: list[Outcome]) -> Outcome:
-    """What is said of an op: the worst of its samples; exportable ones first."""
-    tried = [each for each in found if each.verdict != "not exportable"] or found
-    return max(tried, key=lambda each: VERDICTS.index(each.verdict))
-
-
-def swept(prefix: str, count: int) -> dict[str, Outcome]:
-    """The outcome of each op whose name starts with a prefix."""
-    table, start = {}, time.time()
+def swept(names: Sequence[str], dtype: torch.dtype, count: int) -> Table:
+    """The outcomes of each op by its name; all that start with one of `names`."""
+    table: Table = {}
+    start = time.time()
     for info in op_db:
         name = f"{info.name}.{info.variant_test_name}".rstrip(".")
-        if not name.startswith(prefix) or torch.float32 not in info.dtypes:
+        if dtype not in info.dtypes or not name.startswith(tuple(names)):
             continue
-        torch._dynamo.reset()
-        found = list(outcomes(info, count))
+        torch.manual_seed(0)
+        samples = list(info.sample_inputs("cpu", dtype, requires_grad=False))
+        found = [limited(info, sample) for sample in spread(samples, count)]
         if found:
-            table[name] = worst(found)
-            if table[name].verdict in ("WRONG",) or prefix:
-                print(f"{name}: {table[name]}", flush=True)
+            table.setdefault(name, []).extend(found)
+            if verdict_of(found).verdict == "WRONG" or names != [""]:
+                print(f"{name}: {said(verdict_of(found))}", flush=True)
         if len(table) % 50 == 0:
             print(f"{len(table)} ops, {time.time() - start:.0f} s", file=sys.stderr)
     return table
 
 
+def spread(samples: Sequence[Any], count: int) -> list[Any]:
+    """`count` of the samples, over all of them; 0 means all."""
+    if not 0 < count < len(samples):
+        return list(samples)
+    return [samples[n * len(samples) // count] for n in range(count)]
+
+
+def limited(info: Any, sample: Any) -> Outcome:
+    """The outcome of a sample, within a time."""
+    signal.alarm(SECONDS)
+    try:
+        return outcome(info, sample)
+    except TimeoutError:
+        return Outcome("unsupported", "", f"took longer than {SECONDS} s")
+    except Exception as error:  # a bug of the importer counts as wrong
+        return Outcome("WRONG", reason=f"{type(error).__name__}: {short(error)}")
+    finally:
+        signal.alarm(0)
+
+
+def verdict_of(found: Sequence[Outcome]) -> Outcome:
+    """What is said of an op: the worst of the samples that torch.export exports."""
+    tried = [each for each in found if each.verdict != "not exportable"] or found
+    return max(tried, key=lambda each: VERDICTS.index(each.verdict))
+
+
+def remember_decompositions() -> None:
+    """Let torch list its composite ops once, and not several times for each export."""
+    for module in (exported_program, decomp_utils):
+        listed = functools.cache(module._collect_all_valid_cia_ops)
+        module._collect_all_valid_cia_ops = listed
+
+
+def compiled(table: Table) -> int:
+    """Compile some samples of each op, and compare with the reference evaluator."""
+    cases = []
+    for name, found in table.items():
+        passed = [each.case for each in found if each.case is not None][:COMPILED]
+        for number, case in enumerate(passed):
+            title = f"{name} {number}"
+            cases.append(Case(title, case.network, case.inputs, case.outputs))
+    return run_compiled(cases, mismatch)
+
+
+def mismatch(got: Any, want: Any, _rtol: float, _atol: float) -> str | None:
+    """How the result of the compiled code differs."""
+    return distance(torch.from_numpy(np.array(got)), torch.from_numpy(np.array(want)))
+
+
 # ---- report -------------------------------------------------------------------------
 
 
-def report(table: dict[str, Outcome], count: int) -> str:
-    """The summary, and what stands in the way, in Markdown."""
-    counts = Counter(each.verdict for each in table.values())
+def said(found: Outcome) -> str:
+    """An outcome in a line."""
+    return ": ".join(filter(None, (found.verdict, found.op, found.reason)))
+
+
+def report(tables: dict[torch.dtype, Table]) -> str:
+    """The figures, and all that stands in the way, in Markdown."""
+    lines = [
+        "# PyTorch's operators",
+        "",
+        f"Generated by `python benchmarks/frontends/torch_ops.py --write` with torch "
+        f"{torch.__version__.partition('+')[0]}: its own database of operators "
+        "(`op_db`), exported sample by sample, imported, evaluated by the reference, "
+        "and compared. An op passes if all of its samples do that torch.export can "
+        "export.",
+        "",
+        "| dtype | ops | samples | torch.export exports | pass | unsupported | wrong |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [figures(dtype, table) for dtype, table in tables.items()]
+    told: set[tuple[str, str]] = set()
+    for dtype, table in tables.items():
+        for verdict in VERDICTS[:0:-1]:
+            lines += section(verdict, str(dtype).removeprefix("torch."), table, told)
+    first = next(iter(tables.values()))
+    passed = Counter(
+        op for found in first.values() for each in found for op in each.ops
+    )
+    return "\n".join([*lines, *core_table(passed)])
+
+
+def figures(dtype: torch.dtype, table: Table) -> str:
+    """A row of numbers."""
+    counts = Counter(verdict_of(found).verdict for found in table.values())
     tried = len(table) - counts["not exportable"]
     share = 100 * counts["pass"] / max(tried, 1)
-    lines = [
-        "# PyTorch's operator database",
-        "",
-        f"Generated by `python benchmarks/frontends/torch_ops.py --samples {count} "
-        f"--write` with torch {torch.__version__}.",
-        "",
-        f"{len(table)} ops; torch.export exports {tried} of them. Of these "
-        f"{counts['pass']} pass ({share:.1f} %), {counts['unsupported']} are "
-        f"unsupported, {counts['WRONG']} are wrong.",
-        "",
-    ]
-    for verdict in VERDICTS[:0:-1]:
-        lines += section(verdict, table)
-    return "\n".join(lines)
+    samples = sum(map(len, table.values()))
+    name = str(dtype).removeprefix("torch.")
+    return (
+        f"| {name} | {len(table)} | {samples} | {tried} | {counts['pass']} "
+        f"({share:.1f} %) | {counts['unsupported']} | {counts['WRONG']} |"
+    )
 
 
-def section(verdict: str, table: dict[str, Outcome]) -> list[str]:
-    """The ops of one verdict, by what is said of them."""
+def section(
+    verdict: str, dtype: str, table: Table, told: set[tuple[str, str]]
+) -> Iterator[str]:
+    """The ops of one verdict by what is said of them, where that is not told yet."""
     reasons = defaultdict(list)
     for name, found in sorted(table.items()):
-        if found.verdict == verdict:
-            reasons[found.op, found.reason].append(name)
+        last = verdict_of(found)
+        if last.verdict == verdict and (name, verdict) not in told:
+            told.add((name, verdict))
+            reasons[last.op, last.reason].append(name)
     if not reasons:
-        return []
-    rows = [
-        f"| {', '.join(names)} | {op and f'`{op}`'} | {reason.replace('|', '/')} |"
-        for (op, reason), names in reasons.items()
-    ]
-    title = verdict[0].upper() + verdict[1:]
-    return [f"## {title}", "", "| ops | ATen op | reason |", "|---|---|---|", *rows, ""]
+        return
+    yield from ("", f"## {verdict[0].upper()}{verdict[1:]}, {dtype}", "")
+    yield from ("| ops | ATen op | reason |", "|---|---|---|")
+    for (op, reason), names in reasons.items():
+        text = reason.replace("|", "/").replace("<", "‹").replace(">", "›")
+        yield f"| {', '.join(names)} | {op and f'`{op}`'} | {text} |"
 
 
-def main() -> None:
-    """Sweep and report."""
+def main() -> int:
+    """Sweep and report; 1 if something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ops", default="", metavar="PREFIX")
-    parser.add_argument("--samples", type=int, default=3)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--ops", nargs="+", default=[""], metavar="PREFIX")
+    parser.add_argument("--dtypes", nargs="+", default=["float32"])
+    parser.add_argument(
+        "--samples", type=int, default=0, help="of each op; 0, the default, is all"
+    )
+    parser.add_argument(
+        "--others", type=int, default=6, help="samples in dtypes after the first"
+    )
+    parser.add_argument("--compiled", action="store_true", help="compile some as well")
+    parser.add_argument("--write", action="store_true", help="docs/torch-ops.md")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
+    remember_decompositions()
 
-    def late(*_):
+    def late(*_: Any) -> None:
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, late)
-    table = swept(options.ops, options.samples)
-    text = report(table, options.samples)
+    counts = [options.samples, *[options.others] * (len(options.dtypes) - 1)]
+    tables = {
+        getattr(torch, name): swept(options.ops, getattr(torch, name), count)
+        for name, count in zip(options.dtypes, counts, strict=True)
+    }
+    text = report(tables)
     print(text)
     if options.write:
-        TABLE.write_text(text, encoding="utf-8")
+        TABLE.write_text(text + "\n", encoding="utf-8")
+    outcomes = [verdict_of(f) for table in tables.values() for f in table.values()]
+    wrong = sum(each.verdict == "WRONG" for each in outcomes)
+    if options.compiled:
+        wrong += sum(compiled(table) for table in tables.values())
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

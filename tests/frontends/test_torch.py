@@ -8,9 +8,13 @@ import pytest
 
 import aotc
 from aotc import reference
+from aotc.dtypes import canonical
 from aotc.errors import AotcError, InputError
 from aotc.frontends import load
+from aotc.frontends.assembly import trace
 from aotc.frontends.imported import Imported
+from aotc.passes import run_passes
+from aotc.pytree import flatten
 
 torch = pytest.importorskip("torch")
 
@@ -40,8 +44,22 @@ class Call(torch.nn.Module):
         super().__init__()
         self.function, self.parts = function, torch.nn.ModuleList(parts)
 
-    def forward(self, *args):
-        return self.function(*self.parts, *args)
+    def forward(self, *args, **named):
+        return self.function(*self.parts, *args, **named)
+
+
+class Turned(torch.nn.Module):
+    """Positions as angles, in complex numbers: a constant, and the last axis of x."""
+
+    def __init__(self):
+        super().__init__()
+        angles = torch.outer(torch.arange(5.0), torch.tensor([1.0, 0.1]))
+        turns = torch.polar(torch.ones_like(angles), angles)
+        self.register_buffer("turns", turns)
+
+    def forward(self, x):
+        z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(z * self.turns).flatten(-2)
 
 
 def stored(net: Imported) -> list:
@@ -60,7 +78,8 @@ def agrees(module, *args, **options) -> None:
         torch.utils._pytree.tree_leaves(expected),
         strict=True,
     ):
-        np.testing.assert_allclose(np.asarray(one), other, rtol=1e-5, atol=1e-6)
+        values = np.asarray(one, np.float64), torch.as_tensor(other).double()
+        np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6)
 
 
 # ---- modules in a model.py ----------------------------------------------------------
@@ -106,6 +125,91 @@ def step(params, x):
     assert [entry.name for entry in program.entries] == ["net", "step"]
 
 
+class Convolved(torch.nn.Module):
+    """A convolution with a normalization that learns statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1, stride=2)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.out = torch.nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        return self.out(torch.nn.functional.max_pool2d(x, 2).flatten(1))
+
+
+class Attentive(torch.nn.Module):
+    """A layer of a transformer, and attention to its result."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(self.layer(x), x, x)[0]
+
+
+class Recurrent(torch.nn.Module):
+    """A recurrent network on embeddings."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.table = torch.nn.Embedding(10, 6)
+        self.network = kind(6, 5, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x):
+        return self.network(self.table(x))[0]
+
+
+TRAINED = {
+    "convolution": (Convolved, torch.randn(2, 3, 8, 8)),
+    "attention": (Attentive, torch.randn(2, 4, 8)),
+    "lstm": (lambda: Recurrent(torch.nn.LSTM), torch.randint(0, 10, (2, 4))),
+    "gru": (lambda: Recurrent(torch.nn.GRU), torch.randint(0, 10, (2, 4))),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_through_a_module_are_those_of_autograd(name):
+    torch.manual_seed(1)
+    make, x = TRAINED[name]
+    module = make().train()
+    net = aotc.from_torch(module, (x,))
+    state = [] if net.state is None else [net.state.tree]
+
+    @aotc.entry(weights=specs(net.weights.tree), state=specs(state), x=specs(x.numpy()))
+    def step(weights, state, x):
+        def loss(weights):
+            found = net(weights, *state, x)
+            new, y = found if state else ((), found)
+            return (y**2).mean(), new
+
+        return aotc.value_and_grad(loss, has_aux=True)(weights)
+
+    program = trace([step], {})
+    run_passes(program.module, ["autodiff", "inline"])
+    arguments = flatten([net.weights.tree, state, x.numpy()])[0]
+    results = reference.evaluate(program.module, "step", arguments)
+    (module(x) ** 2).mean().backward()
+    learned = dict(module.named_parameters())
+    buffers = dict(module.named_buffers())
+    expected = [buffers[name] for name in sorted(buffers)]
+    expected += [learned[name].grad for name in sorted(learned)]
+    for found, wanted in zip(results[1:], expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def specs(tree):
+    """The Specs of a tree of arrays."""
+    if isinstance(tree, dict):
+        return {name: specs(part) for name, part in tree.items()}
+    if isinstance(tree, list):
+        return [specs(part) for part in tree]
+    return aotc.Spec(tree.shape, canonical(tree.dtype))
+
+
 def test_a_pt2_file_is_a_program(tmp_path):
     batch = torch.export.Dim("batch")
     module = torch.nn.Linear(3, 2)
@@ -121,12 +225,24 @@ def test_a_pt2_file_is_a_program(tmp_path):
         load(file, ("forward",))
 
 
-def test_a_damaged_pt2_file_is_refused(tmp_path):
-    file = tmp_path / "broken.pt2"
-    file.write_bytes(b"PK\x03\x04nothing")
+def test_damaged_pt2_files_are_refused(tmp_path):
+    whole, file = tmp_path / "whole.pt2", tmp_path / "broken.pt2"
+    module = torch.nn.Linear(3, 2)
+    torch.export.save(torch.export.export(module, (torch.ones(2, 3),)), whole)
+    data = whole.read_bytes()
+    for broken in (b"", b"PK\x03\x04nothing", data[: len(data) // 2], data[:-1]):
+        file.write_bytes(broken)
+        refused(file)
+    torch.save(module.state_dict(), file)
+    assert "archive_format" in refused(file)
+
+
+def refused(file) -> str:
+    """Why a file cannot be read."""
     with pytest.raises(InputError) as caught:
         load(file)
     assert caught.value.code == "bad-file"
+    return caught.value.message
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
@@ -194,6 +310,41 @@ def test_a_graph_without_views_is_not_decomposed(monkeypatch):
     agrees(module, torch.ones(2, 3, 5, 5))
 
 
+@pytest.mark.parametrize("name", ["int8", "bool", "float64", "bfloat16", "float16"])
+def test_stored_tensors_have_any_dtype(name):
+    table = torch.tensor([[1, 0], [2, 3]]).to(getattr(torch, name))
+    module = torch.nn.Embedding.from_pretrained(table)
+    agrees(module, torch.tensor([1, 0]))
+
+
+def test_stored_tensors_of_unknown_dtypes_are_named():
+    module = torch.nn.Module()
+    module.register_buffer("scale", torch.ones(3).to(torch.float8_e4m3fn))
+    module.forward = lambda x: x * module.scale.to(torch.float32)
+    with pytest.raises(InputError, match=r"float8_e4m3fn; at scale"):
+        aotc.from_torch(module, (torch.ones(3),))
+
+
+def test_parameters_and_buffers_that_are_written_to_become_state():
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+            self.scale = torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            self.count += 1
+            with torch.no_grad():
+                self.scale.mul_(2)
+            return self.scale * x + self.count
+
+    net = aotc.from_torch(Counting(), (torch.ones(2),))
+    assert net.weights is None
+    state, y = net(net.state.tree, np.ones(2, np.float32))
+    state, y = net(state, np.ones(2, np.float32))
+    assert (int(np.asarray(state["count"])), np.asarray(y).tolist()) == (2, [6, 6])
+
+
 # ---- inputs and outputs -------------------------------------------------------------
 
 
@@ -220,6 +371,19 @@ def test_nested_containers_come_in_and_go_out():
     assert found["values"].tolist() == [3, 3]
     assert found["rest"]["sum"].item() == 2
     assert found["rest"]["none"] is None
+
+
+def test_keywords_numbers_and_none_are_arguments():
+    def forward(x, scale, other=None, *, mask):
+        return (x if other is None else x + other) * scale * mask["of x"][0]
+
+    x, mask = torch.randn(2), {"of x": (torch.tensor([True, False]),)}
+    net = aotc.from_torch(Call(forward), (x, 2.5, None), {"mask": mask})
+    given = {"of x": (mask["of x"][0].numpy(),)}
+    found = net(x.numpy(), 2.5, None, mask=given)
+    np.testing.assert_allclose(np.asarray(found), forward(x, 2.5, mask=mask))
+    with pytest.raises(InputError, match=r"got 1 by position, mask"):
+        net(x.numpy(), mask=given)
 
 
 def test_sizes_are_computed_with():
@@ -268,6 +432,26 @@ def test_scans_carry_and_stack():
         return scan(lambda c, x: (c + x, c * x), torch.zeros(2), xs)
 
     agrees(Call(forward), torch.randn(4, 2))
+
+
+# ---- complex numbers -----------------------------------------------------------------
+
+
+def test_complex_numbers_inside_a_module_agree():
+    agrees(Turned(), torch.randn(3, 5, 4))
+    agrees(Call(lambda x: torch.fft.ifft(torch.fft.fft(x) * 1j).abs()), torch.randn(6))
+    agrees(Call(lambda x: torch.fft.irfft2(torch.fft.rfft2(x))), torch.randn(2, 6, 4))
+    agrees(Call(lambda x: torch.fft.rfft(x).angle()), torch.randn(2, 9))
+
+
+def test_complex_inputs_and_results_are_pairs():
+    z = torch.randn(3, dtype=torch.complex64)
+    net = aotc.from_torch(Call(lambda z: (z * z).conj()), (z,))
+    found = net(aotc.fft.Complex(z.real.numpy(), z.imag.numpy()))
+    expected = (z * z).conj().resolve_conj().numpy()
+    np.testing.assert_allclose(np.asarray(found.real), expected.real, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(found.imag), expected.imag, rtol=1e-5)
+    assert net.program("f").entries[0].name == "f"
 
 
 # ---- what is refused ----------------------------------------------------------------

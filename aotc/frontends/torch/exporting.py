@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,11 +14,13 @@ from torch._decomp import decomposition_table
 from torch.fx import GraphModule
 
 from aotc.errors import InputError
-from aotc.frontends.places import fail, is_own, relative
+from aotc.frontends.places import fail, is_own, relative, user_line
 from aotc.frontends.torch import recurrences, writes
 from aotc.frontends.torch.ops import is_listed, stays_whole
+from aotc.frontends.torch.tensors import is_complex
 
 _TORCH = Path(torch.__file__).parent
+_PYTHON = Path(logging.__file__).parents[1]
 
 
 def exported(
@@ -55,14 +59,34 @@ def read(path: Path) -> Any:
         InputError: torch cannot read it.
     """
     try:
-        return torch.export.load(path)
+        with _logged_errors() as logged:
+            return torch.export.load(path)
     except Exception as error:  # whatever torch finds wrong with the bytes
         raise InputError(
             "bad-file",
             f"'{path}' cannot be read as what torch.export.save writes: "
-            f"{_first_paragraph(error)}",
+            f"{_first_paragraph(logged[0] if logged else error)}",
             hint=f"this is torch {torch.__version__}; export the model with it again",
         ) from error
+
+
+@contextmanager
+def _logged_errors() -> Iterator[list[BaseException]]:
+    """Errors that torch.export handles in this block, which it logs with traces."""
+    found: list[BaseException] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            found.append(error)
+        return error is None
+
+    logger = logging.getLogger(torch.export.__name__)
+    logger.addFilter(keep)
+    try:
+        yield found
+    finally:
+        logger.removeFilter(keep)
 
 
 def decompositions() -> dict[Any, Any]:
@@ -93,7 +117,8 @@ def _is_plain(program: Any) -> bool:
     if any(isinstance(part, GraphModule) for part in module.children()):
         return False
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
-    if any(not is_listed(node.target) or writes.trains(node) for node in calls):
+    known = (is_listed(node.target, is_complex(node)) for node in calls)
+    if not all(known) or any(map(writes.trains, calls)):
         return False
     return writes.are_private(module.graph)
 
@@ -113,27 +138,29 @@ def _refuse(error: Exception) -> NoReturn:
     raise InputError(
         "torch-export",
         f"torch.export refuses the model: {kind}: {_first_paragraph(error)}",
-        where=_user_line(error),
+        where=_user_line(error) or user_line(),
         hint=_ADVICE.get(kind, "torch.export must be able to trace the model"),
     ) from error
 
 
-def _first_paragraph(error: Exception) -> str:
+def _first_paragraph(error: BaseException) -> str:
     return str(error).strip().split("\n\n")[0] or type(error).__name__
 
 
 def _user_line(error: Exception) -> str | None:
-    """The innermost line on the way to `error` that is neither torch's nor aotc's."""
+    """The innermost line on the way to `error` that is the user's."""
     lines = [
         f"{relative(frame.f_code.co_filename)}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)
         if not is_own(frame.f_globals.get("__name__", ""))
         and not frame.f_code.co_filename.startswith("<")
-        and not is_torch(frame.f_code.co_filename)
+        and not is_library(frame.f_code.co_filename)
     ]
     return lines[-1] if lines else None
 
 
-def is_torch(filename: str) -> bool:
-    """Whether a source file is one of PyTorch's own."""
-    return Path(filename).is_relative_to(_TORCH)
+def is_library(filename: str) -> bool:
+    """Whether a source file is one of PyTorch's own, or of Python's."""
+    path = Path(filename)
+    own = path.is_relative_to(_PYTHON) and "site-packages" not in path.parts
+    return own or path.is_relative_to(_TORCH)

@@ -15,16 +15,21 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from aotc import dtypes
 from aotc import numpy as np
-from aotc.errors import InputError
+from aotc.fft import Complex
 from aotc.frontends.array import Array
 from aotc.frontends.findings import Finding, collected
 from aotc.frontends.places import Place, fail, pinned, relative, scope, user_place
 from aotc.frontends.survey import note, take
-from aotc.frontends.torch.exporting import is_torch
+from aotc.frontends.torch.exporting import is_library
 from aotc.frontends.torch.ops import function_for, reason_against
-from aotc.frontends.torch.tensors import array_of
+from aotc.frontends.torch.tensors import (
+    PARTS,
+    array_of,
+    is_complex,
+    is_known,
+    name_of_dtype,
+)
 from aotc.frontends.torch.writes import writes
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+)')
@@ -66,15 +71,27 @@ def evaluate(module: GraphModule, arguments: Sequence[Any]) -> Any:
 
 def _called(node: Node, values: dict[Node, Any]) -> Any:
     """The result of a node: that of its function in `OPS`."""
-    function = function_for(node.target)
+    function = function_for(node.target, is_complex(node))
     if function is None:
         fail("unsupported-ops", f"aotc does not import {node.target}")
+    args, named = _arguments(node)
     options = {
         name: _value(value, values)
-        for name, value in node.kwargs.items()
+        for name, value in named.items()
         if name not in _ABOUT_MEMORY
     }
-    return function(*_value(list(node.args), values), **options)
+    return function(*_value(args, values), **options)
+
+
+def _arguments(node: Node) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a node; those have names that can only be given by name."""
+    args, named = list(node.args), dict(node.kwargs)
+    schema = getattr(node.target, "_schema", None)
+    rest = [] if schema is None else schema.arguments[len(args) :]
+    places = [n for n, each in enumerate(rest) if each.name in named]
+    last = max((n for n in places if not rest[n].kwarg_only), default=-1)
+    args += [named.pop(each.name, each.default_value) for each in rest[: last + 1]]
+    return args, named
 
 
 def _value(part: Any, values: dict[Node, Any]) -> Any:
@@ -88,7 +105,7 @@ def _value(part: Any, values: dict[Node, Any]) -> Any:
     if isinstance(part, slice):
         return slice(*(_value(e, values) for e in (part.start, part.stop, part.step)))
     if isinstance(part, torch.dtype):
-        return dtypes.canonical(str(part).removeprefix("torch."))
+        return name_of_dtype(part)
     return part
 
 
@@ -129,8 +146,11 @@ def _zeros(made: Any, values: dict[Node, Any]) -> Any:
         if symbol is not None and symbol not in sizes:
             fail("unsupported", f"the size {size} is none of an input")
         shape.append(int(size) if symbol is None else sizes[symbol])
-    dtype = dtypes.canonical(str(made.dtype).removeprefix("torch."))
-    return np.zeros(tuple(shape), dtype)
+    dtype = name_of_dtype(made.dtype)
+    if dtype not in PARTS:
+        return np.zeros(tuple(shape), dtype)
+    zeros = np.zeros(tuple(shape), PARTS[dtype])
+    return Complex(zeros, zeros)
 
 
 def _symbol_values(values: dict[Node, Any]) -> dict[Any, Any]:
@@ -160,14 +180,13 @@ def _origin(node: Node) -> Iterator[None]:
 
 
 def line_of(node: Node) -> Place | None:
-    """The innermost line that made the node and is not one of PyTorch itself."""
+    """The innermost line that made the node and is the user's, if there is one."""
     lines = [
         (file, int(number))
         for file, number in _FRAME.findall(node.meta.get("stack_trace") or "")
     ]
-    own = [line for line in lines if not is_torch(line[0])]
-    found = own or lines
-    return found[-1] if found else None
+    own = [line for line in lines if not is_library(line[0])]
+    return own[-1] if own else None
 
 
 def _layer_of(node: Node) -> str:
@@ -188,7 +207,7 @@ def unsupported(module: GraphModule) -> list[Finding]:
 def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
     """(op, reason, place, help) of each node that cannot be interpreted."""
     for node in _calls(module):
-        against = reason_against(node.target) or _against_result(node)
+        against = reason_against(node.target, is_complex(node)) or _against_result(node)
         if against is not None:
             yield str(node.target), against[0], _shown_place(node), against[1]
 
@@ -221,9 +240,7 @@ def _against_result(node: Node) -> tuple[str, str] | None:
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor):
             continue
-        try:
-            dtypes.canonical(str(tensor.dtype).removeprefix("torch."))
-        except InputError:
+        if not is_known(tensor.dtype):
             return f"its result has dtype {tensor.dtype}", "compute with real numbers"
         if _depends_on_values(tensor.shape):
             return (

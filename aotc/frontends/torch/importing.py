@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
@@ -13,8 +14,8 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-from aotc import dtypes
 from aotc.dialects.types import Dim
+from aotc.fft import Complex
 from aotc.frontends.conversion import lift
 from aotc.frontends.entry import Spec, State, Weights
 from aotc.frontends.findings import Finding, collected
@@ -24,7 +25,14 @@ from aotc.frontends.survey import require_importable
 from aotc.frontends.torch import graphs
 from aotc.frontends.torch.exporting import decomposed, decompositions
 from aotc.frontends.torch.sizes import named_dims, term_of
-from aotc.frontends.torch.tensors import array_of, memory_of, numpy_of
+from aotc.frontends.torch.tensors import (
+    PARTS,
+    array_of,
+    is_known,
+    memory_of,
+    name_of_dtype,
+    numpy_of,
+)
 from aotc.frontends.torch.trees import leaves_of, tree_of
 
 # larger constants are stored with the weights instead of in the code
@@ -55,12 +63,8 @@ def imported(program: Any) -> Imported:
 
 # ---- what cannot be imported --------------------------------------------------------
 
-_INPUTS = {
-    InputKind.USER_INPUT,
-    InputKind.PARAMETER,
-    InputKind.BUFFER,
-    InputKind.CONSTANT_TENSOR,
-}
+_STORED = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
+_INPUTS = {InputKind.USER_INPUT, *_STORED}
 _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
@@ -70,6 +74,7 @@ def unsupported(program: Any) -> list[Finding]:
     return [
         *graphs.unsupported(program.graph_module),
         *collected(_input_obstacles(signature.input_specs)),
+        *collected(_stored_obstacles(program)),
         *collected(_output_obstacles(signature.output_specs)),
     ]
 
@@ -82,6 +87,15 @@ def _input_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]
         elif not isinstance(spec.arg, (TensorArgument, ConstantArgument)):
             advice = "give it as a tensor, or leave it fixed in dynamic_shapes"
             yield "input", "it is a number that varies", spec.arg.name, advice
+
+
+def _stored_obstacles(program: Any) -> Iterator[tuple[str, str, str, str]]:
+    for spec, tensor in _stored_tensors(program):
+        what = spec.kind.name.lower()
+        if tensor.layout is not torch.strided:
+            yield what, f"its layout is {tensor.layout}", spec.target, "make it dense"
+        elif not is_known(tensor.dtype):
+            yield what, f"its dtype is {tensor.dtype}", spec.target, "convert it"
 
 
 def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -113,17 +127,17 @@ def _slots(program: Any) -> Iterator[_Slot]:
     """One slot for each placeholder, in order."""
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
-    users = {n.name: n.users for n in program.graph.nodes if n.op == "placeholder"}
+    stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
     first: dict[Any, str] = {}
     leaves = 0
     for spec in signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             yield _input_slot(spec, leaves)
             leaves += 1
-        elif not users[spec.arg.name]:
+        elif spec.target not in stored:
             yield _Slot("fixed")
         else:
-            tensor = _stored_tensor(program, spec)
+            tensor = stored[spec.target]
             key = first.setdefault(memory_of(tensor), spec.target)
             yield _stored_slot(spec, key, tensor, key in updated)
 
@@ -134,9 +148,13 @@ def _input_slot(spec: Any, number: int) -> _Slot:
     return _Slot("input", number)
 
 
-def _stored_tensor(program: Any, spec: Any) -> Any:
-    held = spec.target in program.state_dict
-    return (program.state_dict if held else program.constants)[spec.target]
+def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
+    """What the module stores and uses: the spec of its placeholder, and the tensor."""
+    users = {n.name: n.users for n in program.graph.nodes if n.op == "placeholder"}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind in _STORED and users[spec.arg.name]:
+            held = spec.target in program.state_dict
+            yield spec, (program.state_dict if held else program.constants)[spec.target]
 
 
 def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
@@ -163,12 +181,15 @@ def _inputs(program: Any) -> dict[str, Any]:
     return {name: tree_of(form, leaves) for name, form in _arguments(program)}
 
 
-def _spec_of(tensor: Any, dims: Mapping[Any, Any]) -> Spec | None:
-    """The Spec of an input; None for one that is fixed."""
+def _spec_of(tensor: Any, dims: Mapping[Any, Any]) -> Any:
+    """The Spec of an input, or of its two parts; None for one that is fixed."""
     if tensor is None:
         return None
-    dtype = dtypes.canonical(str(tensor.dtype).removeprefix("torch."))
-    return Spec(tuple(term_of(size, dims) for size in tensor.shape), dtype)
+    dtype = name_of_dtype(tensor.dtype)
+    spec: Any = Spec(
+        tuple(term_of(size, dims) for size in tensor.shape), PARTS.get(dtype, dtype)
+    )
+    return Complex(spec, spec) if dtype in PARTS else spec
 
 
 def _arguments(program: Any) -> list[tuple[str, Any]]:
@@ -201,10 +222,12 @@ class _Network:
         state = remaining.pop(0) if self.has_state and remaining else {}
         given = dict(zip(self.inputs, remaining, strict=False)) | kwargs
         if set(given) != set(self.inputs) or len(remaining) > len(self.inputs):
+            stored = ["weights"] * self.has_weights + ["state"] * self.has_state
+            named = [f"{len(args)} by position", *kwargs]
             fail(
                 "bad-call",
-                f"expected the inputs {', '.join(self.inputs)} after the weights and "
-                f"the state; got {', '.join(given) or 'none'}",
+                f"expected ({', '.join([*stored, *self.inputs])}); "
+                f"got {', '.join(named)}",
             )
         leaves = [
             leaf
@@ -213,7 +236,9 @@ class _Network:
         ]
         sources = {"weight": weights, "state": state, "input": leaves}
         values = [
-            slot.value if slot.kind == "fixed" else lift(sources[slot.kind][slot.key])
+            slot.value
+            if slot.kind == "fixed"
+            else _lifted(sources[slot.kind][slot.key])
             for slot in self.slots
         ]
         return self._returned(state, graphs.evaluate(self.program.graph_module, values))
@@ -231,9 +256,14 @@ class _Network:
         return (new, result) if self.has_state else result
 
 
+def _lifted(value: Any) -> Any:
+    """An array, or the two of complex numbers, as what is computed with."""
+    return value.map(lift) if isinstance(value, Complex) else lift(value)
+
+
 def _output(value: Any) -> Any:
     """A result; numbers and sizes become arrays of the dtype that torch gives them."""
-    if value is None:
-        return None
+    if value is None or isinstance(value, Complex):
+        return value
     whole = isinstance(value, int | Dim) and not isinstance(value, bool)
     return lift(value, "i64" if whole else None)

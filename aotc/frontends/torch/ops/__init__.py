@@ -17,6 +17,7 @@ from typing import Any
 
 from aotc.frontends.torch.ops import (
     activations,
+    complexes,
     composites,
     control,
     creation,
@@ -28,10 +29,11 @@ from aotc.frontends.torch.ops import (
     products,
     recurrent,
     reductions,
+    resizing,
     shapes,
     sizes,
 )
-from aotc.frontends.torch.ops.refused import DEFAULT, REFUSED
+from aotc.frontends.torch.ops.refused import DEFAULT, NOT_COMPLEX, REFUSED
 
 FAMILIES = (
     elementwise,
@@ -43,6 +45,7 @@ FAMILIES = (
     products,
     matrices,
     images,
+    resizing,
     layers,
     recurrent,
     control,
@@ -53,6 +56,8 @@ FAMILIES = (
 OPS: dict[str, Callable[..., Any]] = {
     name: function for family in FAMILIES for name, function in family.OPS.items()
 }
+
+COMPLEX_OPS: dict[str, Callable[..., Any]] = {**sizes.OPS, **complexes.OPS}
 
 
 def name_of(target: Any) -> str:
@@ -69,11 +74,12 @@ def _entry(table: dict[str, Any], name: str) -> Any:
     return table.get(name) or table.get(name.rpartition(".")[0])
 
 
-def function_for(target: Any) -> Callable[..., Any] | None:
-    """The function of a node's target, if there is one."""
+def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | None:
+    """The function of a node's target, if there is one; for complex numbers or not."""
     name = name_of(target)
-    found: Callable[..., Any] | None = _entry(OPS, name)
-    if found is None and (pure := _without_writing(name)):
+    table = COMPLEX_OPS if is_complex else OPS
+    found: Callable[..., Any] | None = _entry(table, name)
+    if found is None and not is_complex and (pure := _without_writing(name)):
         found = _entry(OPS, pure)
         return found and _written(found)
     return found
@@ -92,20 +98,22 @@ def _written(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, *rest, **named: elementwise.copied(x, function(x, *rest, **named))
 
 
-def is_listed(target: Any) -> bool:
+def is_listed(target: Any, is_complex: bool = False) -> bool:
     """Whether something is said of an op as a whole: what it means, or why not."""
-    known = function_for(target) or _entry(REFUSED, name_of(target))
+    known = function_for(target, is_complex) or _entry(REFUSED, name_of(target))
     return bool(known)
 
 
 def stays_whole(target: Any) -> bool:
     """Whether torch is not to decompose an op: something is said of it as a whole."""
-    return is_listed(target) and _entry(composites.OPS, name_of(target)) is None
+    listed = is_listed(target) or is_listed(target, is_complex=True)
+    return listed and _entry(composites.OPS, name_of(target)) is None
 
 
-def reason_against(target: Any) -> tuple[str, str] | None:
+def reason_against(target: Any, is_complex: bool = False) -> tuple[str, str] | None:
     """Why a node's target cannot be imported, and what to do; None if it can."""
-    if function_for(target) is not None:
+    if function_for(target, is_complex) is not None:
         return None
-    found: tuple[str, str] = _entry(REFUSED, name_of(target)) or DEFAULT
+    default = NOT_COMPLEX if is_complex and function_for(target) else DEFAULT
+    found: tuple[str, str] = _entry(REFUSED, name_of(target)) or default
     return found

@@ -33,9 +33,9 @@ def softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
     return np.where(np.greater(scaled, threshold), x, y)
 
 
-def hardtanh(x: Array, low: float = -1.0, high: float = 1.0, **named: Any) -> Array:
+def hardtanh(x: Array, low: float = -1.0, high: float = 1.0) -> Array:
     """`x` between two numbers."""
-    return np.clip(x, named.get("min_val", low), named.get("max_val", high))
+    return np.clip(x, low, high)
 
 
 OPS: dict[str, Callable[..., Any]] = {

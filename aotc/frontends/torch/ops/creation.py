@@ -54,10 +54,9 @@ def scalar_tensor(value: Any, *, dtype: str | None = None) -> Array:
     return full((), value, dtype=dtype or "f32")
 
 
-def arange(*bounds: Any, dtype: str | None = None, **named: Any) -> Array:
+def arange(*bounds: Any, dtype: str | None = None) -> Array:
     """`start, start + step, …` below `end`."""
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
-    step = named.get("step", step)
     whole = all(isinstance(part, int | Dim) for part in (start, end, step))
     name = dtype or ("i64" if whole else "f32")
     return np.arange(start, end, step, dtype=name)

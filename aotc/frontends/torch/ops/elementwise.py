@@ -64,9 +64,8 @@ def float_power(x: Any, y: Any) -> Array:
     return np.power(as_dtype(x, "f64"), as_dtype(y, "f64"))
 
 
-def clamp(x: Any, low: Any = None, high: Any = None, **named: Any) -> Array:
+def clamp(x: Any, low: Any = None, high: Any = None) -> Array:
     """`x` between two bounds, of which one may be missing."""
-    low, high = named.get("min", low), named.get("max", high)
     bounds = [bound for bound in (low, high) if bound is not None]
     dtype = result_dtype(x, *bounds)
     y = as_dtype(x, dtype)
@@ -236,6 +235,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.lift_fresh_copy": same,
     "aten.lift_fresh": same,
     "aten.positive": same,
+    "aten.real": same,
+    "aten.conj_physical": same,
+    "aten.resolve_conj": same,
+    "aten.resolve_neg": same,
     "aten.detach": nn.stop_gradient,
     "aten.detach_copy": nn.stop_gradient,
 }

@@ -7,7 +7,6 @@ from typing import Any
 
 from aotc import nn
 from aotc import numpy as np
-from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail
 
@@ -150,58 +149,7 @@ def _adaptive(
     return batched(call, spatial)
 
 
-# ---- resizing -----------------------------------------------------------------------
-
-
-def _resize(
-    method: str, antialias: bool = False, exact: bool = False
-) -> Callable[..., Array]:
-    """A resizing; its overloads take sizes, or factors in the place of sizes."""
-    has_corners = method != "nearest"
-
-    def call(x: Array, sizes: Sequence[Size] | None, *rest: Any, **named: Any) -> Array:
-        options = list(rest)
-        corners = options.pop(0) if has_corners and options else False
-        corners = named.get("align_corners", corners)
-        factors = named.get("scale_factors", options)
-        factors = factors[0] if factors and isinstance(factors[0], list) else factors
-        coordinates = "half_pixel" if has_corners or exact else "asymmetric"
-        y = nn.resize(
-            channels_last(x),
-            **_target(x, sizes, [f for f in factors or [] if f is not None]),
-            method=method,
-            coordinates="align_corners" if corners else coordinates,
-            antialias=antialias,
-            cubic=-0.5 if antialias else -0.75,
-        )
-        return channels_first(y)
-
-    return call
-
-
-def _target(x: Array, sizes: Sequence[Size] | None, factors: list[float]) -> Any:
-    """The sizes to reach, or the factors that say where pixels are as well."""
-    if sizes is None:
-        return {"scale": factors}
-    wanted = list(sizes)
-    have = x.shape[2:]
-    exact = len(factors) == len(wanted) and all(
-        isinstance(n, int) and int(n * f) == m
-        for n, f, m in zip(have, factors, wanted, strict=True)
-    )
-    if exact:
-        return {"scale": factors}
-    ratios = [_ratio(m, n) for m, n in zip(wanted, have, strict=True)]
-    return {"sizes": wanted} if None in ratios else {"scale": ratios}
-
-
-def _ratio(size: Size, of: Size) -> float | None:
-    """How many times a size is another, if it is a whole number for all sizes."""
-    for factor in (1, 2, 3, 4, 8, 16):
-        if size == of * factor:
-            return float(factor)
-    return None
-
+# ---- sampling -----------------------------------------------------------------------
 
 _METHODS = {0: "linear", 1: "nearest"}
 _PADDINGS = {0: "zeros", 1: "border"}
@@ -238,17 +186,5 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.adaptive_avg_pool1d": _adaptive(nn.adaptive_avg_pool, 1),
     "aten._adaptive_avg_pool2d": adaptive_avg_pool_2d,
     "aten._adaptive_avg_pool3d": _adaptive(nn.adaptive_avg_pool, 3),
-    "aten.upsample_nearest1d": _resize("nearest"),
-    "aten.upsample_nearest2d": _resize("nearest"),
-    "aten.upsample_nearest3d": _resize("nearest"),
-    "aten._upsample_nearest_exact1d": _resize("nearest", exact=True),
-    "aten._upsample_nearest_exact2d": _resize("nearest", exact=True),
-    "aten._upsample_nearest_exact3d": _resize("nearest", exact=True),
-    "aten.upsample_linear1d": _resize("linear"),
-    "aten.upsample_bilinear2d": _resize("linear"),
-    "aten.upsample_trilinear3d": _resize("linear"),
-    "aten.upsample_bicubic2d": _resize("cubic"),
-    "aten._upsample_bilinear2d_aa": _resize("linear", antialias=True),
-    "aten._upsample_bicubic2d_aa": _resize("cubic", antialias=True),
     "aten.grid_sampler_2d": grid_sample,
 }

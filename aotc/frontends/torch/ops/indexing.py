@@ -119,11 +119,9 @@ def _scattered(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Arr
     return y if part.shape == x.shape else x.at[corner].set(y)
 
 
-def scatter(
-    x: Array, dim: int, indices: Array, src: Any, reduce: str = "set", **named: Any
-) -> Array:
+def scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str = "set") -> Array:
     """`x` with `src` written to indices along an axis, or combined with what is."""
-    return _scattered(x, dim, indices, named.get("value", src), reduce)
+    return _scattered(x, dim, indices, src, reduce)
 
 
 def scatter_add(x: Array, dim: int, indices: Array, src: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 from aotc import linalg
 from aotc import numpy as np
 from aotc.frontends.array import Array
+from aotc.linalg.factorizing import matrix_size
 
 
 def _info(a: Array) -> Array:
@@ -133,14 +134,24 @@ def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
 def pseudo_inverse(
     a: Array, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Array:
-    """The Moore-Penrose inverse; values up to max(atol, rtol * largest) count as 0."""
-    u, s, vh = linalg.svd(a, False)
-    least = np.multiply(np.max(s, -1, keepdims=True, initial=0.0), _column(rtol, s))
-    least = np.maximum(least, _column(atol, s))
-    inverted = np.where(np.greater(s, least), np.divide(1.0, s), 0.0)
-    return np.matmul(
-        np.multiply(_adjoint(vh), np.expand_dims(inverted, -2)), _adjoint(u)
-    )
+    """The Moore-Penrose inverse; values up to max(atol, rtol * largest) count as 0.
+
+    Without tolerances they are what is lost by rounding.
+    """
+    if rtol is None and atol is None:
+        rtol = float(np.finfo(a.dtype).eps) * max(matrix_size(a))
+    if hermitian:
+        values, left = eigen(a)
+        right = left
+    else:
+        left, values, adjoint = linalg.svd(a, False)
+        right = _adjoint(adjoint)
+    size = np.absolute(values)
+    largest = np.max(size, -1, keepdims=True, initial=0.0)
+    least = np.multiply(largest, _column(rtol, size))
+    least = np.maximum(least, _column(atol, size))
+    inverted = np.where(np.greater(size, least), np.divide(1.0, values), 0.0)
+    return np.matmul(np.multiply(right, np.expand_dims(inverted, -2)), _adjoint(left))
 
 
 def _column(tolerance: Any, s: Array) -> Any:

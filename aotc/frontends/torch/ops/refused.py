@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 DEFAULT = ("aotc has no such op", "replace it, or compute it outside of the model")
+NOT_COMPLEX = ("aotc has it for real numbers only", "compute with the parts")
 
 _RANDOM = (
     "it draws random numbers from a hidden state",

@@ -1,0 +1,266 @@
+"""One sample of PyTorch's operator database through the importer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotc.errors import AotcError, InputError
+from aotc.fft import Complex
+from aotc.frontends.imported import Imported
+from aotc.frontends.torch.exporting import decomposed, exported
+from aotc.frontends.torch.importing import imported, unsupported
+from aotc.frontends.torch.tensors import array_of, numpy_of
+
+# from best to worst
+VERDICTS = ("pass", "not exportable", "unsupported", "WRONG")
+
+# relative, and absolute for values of magnitude 1
+TOLERANCES = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1e-4, 1e-5),
+    torch.bfloat16: (2e-2, 1e-2),
+    torch.float16: (2e-3, 1e-3),
+}
+
+
+def upright(factors: Any) -> Any:
+    """Q and R with a diagonal of R that is not negative."""
+    q, r = factors
+    sign = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(r.dtype)
+    count = sign.shape[-1]
+    q = torch.cat([q[..., :count] * sign[..., None, :], q[..., count:].abs()], -1)
+    return q, torch.cat([r[..., :count, :] * sign[..., None], r[..., count:, :]], -2)
+
+
+# results that are not unique → one of them
+UNIQUE = {"qr": upright, "linalg.qr": upright}
+
+# what their results are is not defined
+UNDEFINED = ("empty", "new_empty")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a sample.
+
+    Args:
+        verdict: one of VERDICTS.
+        op: the ATen op that stands in the way.
+        reason: why it does, or how the result differs.
+        ops: of the graph that torch.export made, before and after decompositions.
+        case: the sample, if it passed.
+    """
+
+    verdict: str
+    op: str = ""
+    reason: str = ""
+    ops: frozenset[str] = frozenset()
+    case: Case | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sample that passed, and what the reference evaluator found."""
+
+    name: str
+    network: Leaves
+    inputs: list[np.ndarray[Any, Any]]
+    outputs: list[Any]
+    rtol: float = 1e-4
+    atol: float = 1e-5
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """An imported network with its results in a row."""
+
+    imported: Imported
+
+    @property
+    def weights(self) -> Any:
+        """Of the network."""
+        return self.imported.weights
+
+    def __call__(self, *args: Any) -> dict[str, Any]:
+        """The results by their numbers."""
+        found = pytree.tree_leaves(self.imported(*args))
+        return {str(number): each for number, each in enumerate(found)}
+
+
+# ---- calls --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where an input goes."""
+
+    number: int
+
+
+class Call(torch.nn.Module):
+    """A call of an op with its tensors as inputs and everything else fixed."""
+
+    def __init__(self, op: Callable[..., Any], sample: Any) -> None:
+        super().__init__()
+        self.op = op
+        self.tensors: list[torch.Tensor] = []
+        parts = (sample.input, *sample.args), sample.kwargs
+        self.args, self.kwargs = pytree.tree_map(self._taken, parts)
+
+    def _taken(self, part: Any) -> Any:
+        """The number of an input in the place of a tensor."""
+        if not isinstance(part, torch.Tensor):
+            return part
+        self.tensors.append(part.detach().clone())
+        return Slot(len(self.tensors) - 1)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """The op's result."""
+
+        def given(part: Any) -> Any:
+            return tensors[part.number] if isinstance(part, Slot) else part
+
+        args, kwargs = pytree.tree_map(given, (self.args, self.kwargs))
+        return self.op(*args, **kwargs)
+
+
+# ---- outcomes -----------------------------------------------------------------------
+
+
+def outcome(info: Any, sample: Any) -> Outcome:
+    """What becomes of one sample of an op."""
+    call = Call(info.op, sample)
+    inputs = [tensor.clone() for tensor in call.tensors]
+    try:
+        program = exported(call, tuple(inputs), None, None)
+    except InputError as error:
+        return Outcome("not exportable", reason=short(error))
+    ops = called(program)
+    try:
+        program = decomposed(program)
+        ops |= called(program)
+        found = unsupported(program)
+        if found:
+            return Outcome("unsupported", found[0].op, found[0].reason)
+        network = imported(program)
+        stored = [] if network.weights is None else [network.weights.tree]
+        result = network(*stored, *map(array_of, call.tensors))
+    except AotcError as error:
+        return Outcome("unsupported", "", short(error))
+    leaves = list(map(as_tensor, leaves_of(result)))
+    why = difference(info, sample, call, leaves)
+    if why:
+        return Outcome("WRONG", reason=why)
+    return Outcome("pass", ops=ops, case=case_of(network, call.tensors, leaves))
+
+
+def called(program: ExportedProgram) -> frozenset[str]:
+    """The ops of a program."""
+    nodes = program.graph.nodes
+    return frozenset(str(n.target) for n in nodes if n.op == "call_function")
+
+
+def case_of(
+    network: Imported, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
+) -> Case | None:
+    """A sample that can be compiled by itself: one of real numbers."""
+    if any(tensor.is_complex() for tensor in (*inputs, *results)):
+        return None
+    arrays = [[np.asarray(numpy_of(x)) for x in part] for part in (inputs, results)]
+    return Case("", Leaves(network), *arrays)
+
+
+def leaves_of(result: Any) -> list[Any]:
+    """The results in a row."""
+    return pytree.tree_leaves(result, lambda part: isinstance(part, Complex))
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    """A result as a tensor."""
+    if isinstance(array, Complex):
+        return torch.complex(as_tensor(array.real), as_tensor(array.imag))
+    data = np.array(array)
+    if data.dtype.name == "bfloat16":
+        return torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(data)
+
+
+def short(error: BaseException) -> str:
+    """The first line of an error."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:160]
+
+
+# ---- comparison ---------------------------------------------------------------------
+
+
+def difference(info: Any, sample: Any, call: Call, found: Sequence[Any]) -> str | None:
+    """How the results differ from PyTorch's by more than their rounding, if they do.
+
+    What is not unique (the signs of eigenvectors, …) is compared as the database says
+    that it should be. A result that is further away from PyTorch's may be no further
+    from the one in float64.
+    """
+    expected, form = pytree.tree_flatten(call(*map(torch.clone, call.tensors)))
+    if len(found) != len(expected):
+        return f"{len(found)} results, expected {len(expected)}"
+    for one, other in zip(found, map(torch.as_tensor, expected), strict=True):
+        if (one.dtype, one.shape) != (other.dtype, other.shape):
+            return f"{one.dtype}{list(one.shape)}, not {other.dtype}{list(other.shape)}"
+    if info.name.startswith(UNDEFINED):
+        return None
+    process = UNIQUE.get(info.name, sample.output_process_fn_grad)
+    ours, theirs = (
+        pytree.tree_leaves(process(pytree.tree_unflatten(leaves, form)))
+        for leaves in (found, expected)
+    )
+    worst = [why for pair in zip(ours, theirs, strict=True) if (why := distance(*pair))]
+    if not worst or is_as_exact(call, process, ours, theirs):
+        return None
+    return worst[0]
+
+
+def distance(one: Any, other: Any) -> str | None:
+    """How two results differ, by more than their rounding."""
+    one, other = torch.as_tensor(one), torch.as_tensor(other)
+    rtol, atol = TOLERANCES.get(other.dtype, (0.0, 0.0))
+    finite = other[torch.isfinite(other)]
+    largest = max(1.0, float(finite.abs().max())) if atol and len(finite) else 1.0
+    try:
+        torch.testing.assert_close(
+            one, other, rtol=rtol, atol=atol * largest, equal_nan=True
+        )
+    except AssertionError as error:
+        return " ".join(str(error).split())[:160]
+    return None
+
+
+def is_as_exact(
+    call: Call, process: Callable[..., Any], ours: Sequence[Any], theirs: Sequence[Any]
+) -> bool:
+    """Whether our results are about as near to those in float64 as PyTorch's are."""
+    wide = [x.double() if x.is_floating_point() else x for x in call.tensors]
+    try:
+        exact = pytree.tree_leaves(process(call(*wide)))
+    except RuntimeError:  # it has arguments that fix the dtype
+        return False
+    return all(
+        bool(error(one, real) <= 4 * error(other, real))
+        for one, other, real in zip(ours, theirs, exact, strict=True)
+    )
+
+
+def error(found: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """The norm of the difference; infinite if they differ in what is not finite."""
+    found = found.to(exact.dtype)
+    special = ~torch.isfinite(exact)
+    if not torch.equal(found[special].nan_to_num(), exact[special].nan_to_num()):
+        return torch.tensor(torch.inf)
+    return (found - exact)[~special].abs().square().sum().sqrt()
