@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import iree.runtime as iree
@@ -39,34 +40,43 @@ class Traced:
     arguments: list[Array]
 
 
-def run_compiled(cases: Sequence[Any], mismatch: Mismatch) -> int:
-    """Compile and run the cases, and print what became of them; the number wrong."""
-    refused: Counter[str] = Counter()
-    ready = []
+@dataclass
+class Compiled:
+    """What became of cases that were compiled.
+
+    Args:
+        passed: how many give what they should.
+        refused: how many need to know at build time what they compute, by reason.
+        failed: names of those that do not compile, with why.
+        wrong: names of those that give something else, with what.
+    """
+
+    passed: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    wrong: list[tuple[str, str]] = field(default_factory=list)
+
+
+def run_compiled(cases: Sequence[Any], mismatch: Mismatch) -> Compiled:
+    """Compile and run the cases."""
+    result, ready = Compiled(), []
     for number, case in enumerate(cases):
         found = traced(case, f"case_{number}")
         if isinstance(found, str):
-            refused[found] += 1
+            result.refused[found] += 1
         else:
             ready.append(found)
-    passed, wrong, failed = 0, 0, []
     for start in range(0, len(ready), BATCH):
         for each, why in _outcomes(ready[start : start + BATCH], mismatch):
             if why is None:
-                passed += 1
+                result.passed += 1
             elif why.startswith("compile: "):
-                failed.append((each.case.name, why))
+                result.failed.append((each.case.name, why))
             else:
-                wrong += 1
-                print(f"WRONG {each.case.name} (compiled): {why}", flush=True)
-    print("\nCompiled for the CPU:")
-    for reason, count in refused.most_common():
-        print(f"{count:4}  {reason}")
-    for name, why in failed:
-        print(f"      {name}: {why}")
-    print(f"pass {passed}, not traced {sum(refused.values())}, ", end="")
-    print(f"not compiled {len(failed)}, wrong {wrong}")
-    return wrong
+                result.wrong.append((each.case.name, why))
+        done = min(start + BATCH, len(ready))
+        print(f"{done} of {len(ready)} compiled", file=sys.stderr, flush=True)
+    return result
 
 
 # ---- tracing ------------------------------------------------------------------------
@@ -164,7 +174,10 @@ def _run(
     results = iree.VmVariantList(len(entry.results))
     for port, array in zip(entry.arguments, each.arguments, strict=True):
         arguments.push_ref(sender(device, _leaf(port))(array))
-    module.invoke(function, arguments, results)
+    try:
+        module.invoke(function, arguments, results)
+    except Exception as error:  # the runtime's
+        return f"it cannot be called: {str(error).splitlines()[0]}"
     for number, (port, want) in enumerate(
         zip(entry.results, each.case.outputs, strict=True)
     ):

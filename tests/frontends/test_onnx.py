@@ -1,9 +1,12 @@
 """ONNX files as models: values, sizes, subgraphs, functions, data, and refusals."""
 
+import contextlib
 import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from aotc import Dim
 from aotc.dialects import context
@@ -198,6 +201,34 @@ def test_sizes_can_be_fixed_or_promised(written):
         from_onnx(written.file, {"other": 4})
 
 
+TABLE = """
+    g (float[n, length, 2] x) => (float[n, length, 2] y) {
+        shape = Shape(x)
+        at = Constant<value_ints = [1]>()
+        length = Gather(shape, at)
+        zero = Constant<value_ints = [0]>()
+        positions = Slice(table, zero, length, zero)
+        y = Add(x, positions)
+    }
+"""
+
+
+def test_a_stored_table_limits_the_size_that_reads_it(written):
+    net = written(TABLE, table=np.ones((8, 2), np.float32))
+    assert {c.name: c.max for c in net.program().entries[0].symbols} == {
+        "n": None,
+        "length": 8,
+    }
+    assert types_of(net) == ["f32[n, length, 2]"]
+
+
+def test_a_given_dim_is_not_limited(written):
+    written(TABLE, table=np.ones((8, 2), np.float32))
+    net = from_onnx(written.file, {"length": Dim("length", max=9)})
+    with pytest.raises(InputError, match=r"min\(length, 8\)"):
+        net.program()
+
+
 def test_a_size_that_only_values_decide_is_refused_at_its_node(written):
     net = written(
         'g (float[6] x, int64[2] s) => (float[a, b] y) { ["r"] y = Reshape(x, s) }'
@@ -324,6 +355,10 @@ def test_missing_and_short_data_is_named(written):
     with pytest.raises(InputError, match=r"'w.bin' with the tensor's data") as caught:
         from_onnx(external(written, "w.bin"))
     assert caught.value.code == "missing-data"
+    for location in ("w\0.bin", "w" * 5000, "."):
+        with pytest.raises(InputError) as caught:
+            from_onnx(external(written, location))
+        assert "(w)" in caught.value.where
     (written.folder / "w.bin").write_bytes(bytes(20))
     with pytest.raises(InputError, match="expected 24 bytes") as caught:
         from_onnx(external(written, "w.bin"))
@@ -409,6 +444,57 @@ def test_an_input_of_unknown_rank_is_refused(written):
     assert caught.value.code == "dynamic-rank"
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        "y = Transpose<perm = [0, 7]>(x)",
+        "y = Transpose<perm = 1.5>(x)",
+        "y = ReduceSum<keepdims = [1]>(x, x)",
+        "y = MaxPool<kernel_shape = [2], pads = [1]>(x)",
+        "y = Softmax<axis = 9>(x)",
+        'y = Cast<to = "float">(x)',
+        "y = Concat<axis = 99999999999>(x, x)",
+    ],
+)
+def test_nodes_that_make_no_sense_are_named(written, node):
+    net = written(f'g (float[2, 3] x) => (float[a, b] y) {{ ["bad"] {node} }}')
+    with pytest.raises(InputError) as caught:
+        net.program()
+    assert caught.value.where == "net.onnx:1 (bad)"
+
+
+MODELS = [
+    (DENSE, {"w": np.ones((3, 2), np.float32)}),
+    (TABLE, {"table": np.ones((8, 2), np.float32)}),
+    (LOOP, {}),
+    ("""
+     g (float[1, 2, 5, 5] x) => (float[1, 12] y) {
+         a = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x, w)
+         b = MaxPool<kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 0>(a)
+         c = Flatten<axis = 1>(b)
+         y = Softmax<axis = -1>(c)
+     }
+     """, {"w": np.ones((3, 2, 3, 3), np.float32)}),
+]  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None, database=None)
+@given(
+    model=st.sampled_from(MODELS),
+    edits=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4),
+    cut=st.none() | st.integers(0, 1 << 16),
+)
+def test_damage_gives_one_clear_error_or_none(tmp_path_factory, model, edits, cut):
+    written = Written(tmp_path_factory.getbasetemp())
+    text, tensors = model
+    data = bytearray(written.proto(text, **tensors).SerializeToString())
+    for place, byte in edits:
+        data[place % len(data)] = byte
+    written.file.write_bytes(data if cut is None else data[: cut % len(data)])
+    with contextlib.suppress(InputError):
+        from_onnx(written.file).program()
+
+
 # ---- types --------------------------------------------------------------------------
 
 
@@ -428,6 +514,58 @@ def test_small_types_keep_their_values(written):
         stored = [] if net.weights is None else [net.weights.tree]
         found = np.asarray(net(*stored, np.zeros((2, 3), np.float32)))
         np.testing.assert_array_equal(found.reshape(-1), values, kind)
+
+
+QUANTISED = {
+    "QDQ": """
+        q (float[n, 2, 5, 5] x) => (float[n, 3] y) {
+            xq = QuantizeLinear(x, s, z)
+            xd = DequantizeLinear(xq, s, z)
+            wd = DequantizeLinear<axis = 0>(w, ws, wz)
+            a = Conv<pads = [1, 1, 1, 1]>(xd, wd)
+            b = Relu(a)
+            c = GlobalAveragePool(b)
+            y = Flatten<axis = 1>(c)
+        }
+    """,
+    "QOperator": """
+        q (float[n, 2, 5, 5] x) => (float[n, 3, 5, 5] y) {
+            xq = QuantizeLinear(x, s, z)
+            a = QLinearConv<pads = [1, 1, 1, 1]>(xq, s, z, w, ws, wz, s2, z)
+            y = DequantizeLinear(a, s2, z)
+        }
+    """,
+    "dynamic": """
+        q (float[n, 2, 5, 5] x) => (float[n, 3, 5, 5] y) {
+            xq, xs, xz = DynamicQuantizeLinear(x)
+            a = ConvInteger<pads = [1, 1, 1, 1]>(xq, w, xz, wz0)
+            b = Cast<to = 1>(a)
+            y = Mul(b, xs)
+        }
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_quantised_models_compute_what_onnx_says(written, kind):
+    reference = pytest.importorskip("onnx.reference")
+    rng = np.random.default_rng(0)
+    net = written(
+        QUANTISED[kind],
+        21,
+        w=rng.integers(-128, 127, (3, 2, 3, 3), np.int8),
+        ws=np.array([0.02, 0.05, 0.01], np.float32),
+        wz=np.zeros(3, np.int8),
+        wz0=np.array(0, np.int8),
+        s=np.array(0.03, np.float32),
+        s2=np.array(0.4, np.float32),
+        z=np.array(120, np.uint8),
+    )
+    x = rng.normal(size=(4, 2, 5, 5)).astype(np.float32)
+    (want,) = reference.ReferenceEvaluator(str(written.file)).run(None, {"x": x})
+    stored = [] if net.weights is None else [net.weights.tree]
+    np.testing.assert_allclose(net(*stored, x), want, 1e-5, 1e-5)
+    assert sizes_of(net) == ["n"]
 
 
 def test_onnx_own_tests_of_the_commonest_operators_pass():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from aotc.frontends.onnx.damage import blamed
 from aotc.frontends.onnx.tensors import DataArray, Files, array_of
-from aotc.frontends.places import Place, pinned, scope
+from aotc.frontends.places import Place, fail, pinned, scope
 
 # the names of ONNX's own operator set
 _STANDARD = ("", "ai.onnx")
@@ -187,22 +189,31 @@ class Reader:
         """The value of an attribute."""
         if proto.ref_attr_name:
             return Reference(proto.ref_attr_name)
+        if not proto.type:
+            fail("bad-node", f"the attribute '{proto.name}' has no type")
         return _READERS[proto.type](self, proto) if proto.type in _READERS else proto
 
     def _constant(self, proto: Any) -> Constant:
-        with scope(proto.name or "a tensor"), pinned((self._file, self._count or 1)):
+        with self._at_tensor(proto.name):
             return Constant(array_of(proto, self._files), proto.data_type)
 
     def _dense(self, proto: Any) -> Constant:
         """A SparseTensorProto with its zeros."""
         values = self._constant(proto.values)
         places = self._constant(proto.indices).array
-        dense = np.zeros(tuple(proto.dims), values.array.dtype)
-        if places.ndim == 1:
-            dense.reshape(-1)[places] = values.array
-        else:
-            dense[tuple(places.T)] = values.array
+        with self._at_tensor(proto.values.name):
+            dense = np.zeros(tuple(proto.dims), values.array.dtype)
+            if places.ndim == 1:
+                dense.reshape(-1)[places] = values.array
+            else:
+                dense[tuple(places.T)] = values.array
         return Constant(dense, values.code)
+
+    @contextmanager
+    def _at_tensor(self, name: str) -> Iterator[None]:
+        place = (self._file, self._count or 1)
+        with scope(name or "a tensor"), pinned(place), blamed("bad-tensor", "damaged"):
+            yield
 
 
 def _text(value: bytes) -> str:

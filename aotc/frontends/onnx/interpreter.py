@@ -21,6 +21,7 @@ from typing import Any
 from aotc import numpy as anp
 from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports, call
+from aotc.frontends.onnx.damage import blamed
 from aotc.frontends.onnx.elements import decoded, element
 from aotc.frontends.onnx.functions import body_of
 from aotc.frontends.onnx.graph import Constant, Function, Graph, Model, Node, Reference
@@ -99,11 +100,12 @@ class Interpreter:
     # ---- one node -------------------------------------------------------------------
 
     def _taken(self, node: Node, within: Scope) -> Sequence[Value | None]:
-        if not within.in_file:
-            return self._node(node, within)
-
         def run() -> Sequence[Value | None]:
-            return self._node(node, within)
+            with blamed("bad-node", node.key):
+                return self._node(node, within)
+
+        if not within.in_file:
+            return run()
 
         def zeros() -> Sequence[Value | None]:
             return [stand_in(self._model.graph, name) for name in node.outputs]

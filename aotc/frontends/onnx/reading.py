@@ -55,6 +55,8 @@ def model_of(proto: Any, file: str, files: Files) -> Model:
     """The model in a ModelProto."""
     if not proto.HasField("graph") or not proto.graph.output:
         raise _corrupt(file, "it has no graph with outputs")
+    if not _is_text(proto):
+        raise _corrupt(file, "it has names that are no text")
     model = Reader(file, files).model(proto)
     opset = model.opsets.get("")
     if opset is not None and not OLDEST <= opset <= NEWEST:
@@ -65,6 +67,20 @@ def model_of(proto: Any, file: str, files: Files) -> Model:
             hint="convert it with onnx.version_converter, or export it again",
         )
     return model
+
+
+def _is_text(message: Any) -> bool:
+    """Whether all strings in a message are; protobuf leaves others as bytes."""
+    for field, value in message.ListFields():
+        values = [value] if isinstance(value, (str, bytes)) else value
+        if field.type == field.TYPE_STRING:
+            if any(isinstance(each, bytes) for each in values):
+                return False
+        elif field.type == field.TYPE_MESSAGE:
+            parts = [value] if hasattr(value, "ListFields") else value
+            if not all(map(_is_text, parts)):
+                return False
+    return True
 
 
 def _corrupt(file: str, why: str) -> InputError:

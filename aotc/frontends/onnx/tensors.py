@@ -55,6 +55,8 @@ class Files:
         """The file at `location`, which must not lead out of the model's folder."""
         if self._folder is None:
             fail("missing-data", f"the data in '{location}' needs the model's file")
+        if "\0" in location:
+            fail("missing-data", f"no file can be called {location!r}")
         path = (self._folder / location).resolve()
         if not location or not path.is_relative_to(self._folder):
             fail(
