@@ -24,6 +24,7 @@ from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.frontends.program import Entry, Port, Program, StateSpec
+from aotc.parity import Parity
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
 
@@ -37,6 +38,7 @@ def manifest(
     name: str,
     version: str,
     certificates: Sequence[Certificate] = (),
+    parities: Sequence[Parity] = (),
 ) -> dict[str, Any]:
     """The manifest without `files` and `channel`, which writing the bundle adds."""
     head = {
@@ -58,6 +60,8 @@ def manifest(
     }
     if certificates:
         head["gradient_certificates"] = [each.to_json() for each in certificates]
+    if parities:
+        head["parity"] = [each.to_json() for each in parities]
     created = _created()
     return {**head, "created": created} if created else head
 

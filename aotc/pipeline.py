@@ -20,11 +20,13 @@ from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.certificate import Certificate, certify
 from aotc.dialects import context, control
+from aotc.dialects.functions import copied
 from aotc.dialects.limits import require_supported
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.frontends.program import Program
 from aotc.mlir import ir
+from aotc.parity import Parity, Plan, measure, require
 from aotc.passes import PassRecord, run_passes
 from aotc.target import Target
 
@@ -87,6 +89,7 @@ class BuildReport:
         variants: the compiled targets.
         certificates: of the gradients, if they were asked for.
         fits: what was done for a budget of memory.
+        parities: how entries compare with their source, if that was asked for.
         signer: id of the key that signed, or None.
         channel: development, release or unsigned.
     """
@@ -98,6 +101,7 @@ class BuildReport:
     variants: list[Compiled] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
     fits: list[budget.Fit] = field(default_factory=list)
+    parities: list[Parity] = field(default_factory=list)
     signer: str | None = None
     channel: str | None = None
 
@@ -114,6 +118,7 @@ class BuildReport:
             "variants": [_variant_json(variant) for variant in self.variants],
             "gradient_certificates": [each.to_json() for each in self.certificates],
             "memory_fits": [each.to_json() for each in self.fits],
+            "parity": [each.to_json() for each in self.parities],
         }
 
     def to_text(self) -> str:
@@ -126,7 +131,7 @@ class BuildReport:
             f"  {variant.seconds:6.1f} s"
             for variant in self.variants
         ]
-        lines += [str(each) for each in (*self.certificates, *self.fits)]
+        lines += [str(each) for each in self._measured]
         if self.bundle:
             lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
         if self.channel == "unsigned":
@@ -135,6 +140,10 @@ class BuildReport:
                 "code on its devices,\nand loaders refuse it without --allow-unsigned."
             )
         return "\n".join(lines)
+
+    @property
+    def _measured(self) -> tuple[Any, ...]:
+        return (*self.certificates, *self.fits, *self.parities)
 
     def _signed_by(self) -> str:
         return f"signed by {self.signer[:16]}" if self.signer else "not signed"
@@ -185,6 +194,7 @@ def build(
     readable: bool = False,
     certify_gradients: bool = False,
     peak_memory: int | None = None,
+    parity: Plan | None = None,
     reporter: Reporter | None = None,
 ) -> BuildReport:
     """Compile a model for `targets` and write its bundle into the folder `output`.
@@ -207,10 +217,13 @@ def build(
             into the manifest; see `aotc.certificate`.
         peak_memory: bytes that a call of any entry may take at most; what does not fit
             is made to by computing values again; see `aotc.budget`.
+        parity: how to compare the entries with their source before the bundle is
+            written, which gets the figures; see `aotc.parity`.
         reporter: is told of each stage.
 
     Raises:
         InputError: the model or an argument is wrong.
+        Mismatch: an entry does not compute what its source does.
         CompileError: a valid model cannot be compiled.
         SetupError: the compiler is not installed.
     """
@@ -224,6 +237,7 @@ def build(
         _dump_folder(dump),
         readable,
         peak_memory,
+        parity,
     )
     require_compiler()
     packs = stop_after in (None, "bundle")
@@ -235,6 +249,8 @@ def build(
         return run.report
     with run.stage("vmfb"):
         run.report.variants = compile_targets(program, targets, dump=run.dump)
+    if packs and parity is not None:
+        run.compare(program, (name, version))
     if packs:
         run.pack(program, _existing_folder(output), (name, version), signer, force)
     return run.report
@@ -250,6 +266,8 @@ class _Run:
     dump: Path | None
     readable: bool
     peak_memory: int | None
+    parity: Plan | None
+    graph: Any = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -266,6 +284,9 @@ class _Run:
         with self.stage("graph"):
             program = frontends.load(path, entries)
             self._dump_ir("graph", program)
+        if self.parity is not None:
+            with program.module.context:
+                self.graph = copied(program.module)
         if certify:
             with self.stage("certificate"):
                 self.report.certificates = _certificates(program)
@@ -301,19 +322,40 @@ class _Run:
         force: bool,
     ) -> None:
         """Write the bundle; `title` is its name and version."""
+        report = self.report
+        with self.stage("bundle"):
+            report.bundle = self._write(program, output, title, signer, force)
+        report.signer = signer.key_id if signer else None
+        report.channel = _channel(signer)
+
+    def compare(self, program: Program, title: tuple[str, str]) -> None:
+        """Measure parity on a bundle that is only written to run it."""
+        assert self.parity is not None
+        with self.stage("parity"), tempfile.TemporaryDirectory(prefix="aotc-") as work:
+            bundle = self._write(program, Path(work), title, None, force=False)
+            self.report.parities = measure(
+                program, self.graph, bundle, self.targets, self.parity
+            )
+        require(self.report.parities)
+
+    def _write(
+        self,
+        program: Program,
+        output: Path,
+        title: tuple[str, str],
+        signer: Signer | None,
+        force: bool,
+    ) -> Path:
         report, variants = self.report, self.report.variants
-        with self.stage("bundle"), tempfile.TemporaryDirectory(prefix="aotc-") as work:
-            report.bundle = write_bundle(
+        measured = (report.certificates, report.parities)
+        with tempfile.TemporaryDirectory(prefix="aotc-") as work:
+            return write_bundle(
                 output,
-                packager.manifest(
-                    program, variants, PASS_NAMES, *title, report.certificates
-                ),
+                packager.manifest(program, variants, PASS_NAMES, *title, *measured),
                 packager.files(program, variants, Path(work), *title),
                 signer,
                 force=force,
             )
-        report.signer = signer.key_id if signer else None
-        report.channel = _channel(signer)
 
     def _dump_ir(self, name: str, program: Program) -> None:
         if self.dump is not None:

@@ -73,11 +73,11 @@ def _unknown(name: str, known: Mapping[str, Leaf]) -> InputError:
 
 def _read(value: str, leaf: Leaf) -> Array:
     if value.startswith("@"):
-        return as_stored(_load(value[1:]), leaf)
+        return as_stored(load_array(value[1:]), leaf)
     return _literal(value, leaf)
 
 
-def _load(source: str) -> Array:
+def load_array(source: str) -> Array:
     """An array from ``file.npy`` or ``file.npz:key``; pickles are refused."""
     path, npz, key = source.partition(".npz:")
     path += ".npz" if npz else ""

@@ -53,6 +53,7 @@ def _targets(
     "aotc build model.py --dump ir --verbose",
     "aotc build model.py --stop-after graph --readable",
     "aotc build model.py --certify-gradients",
+    "aotc build resnet.onnx --parity",
     "aotc build model.py --peak-memory 512MB",
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
@@ -99,6 +100,12 @@ def _targets(
     help="What a call may take at most, such as 512MB: values are computed again.",
 )
 @click.option(
+    "--parity",
+    is_flag=True,
+    help="Compare with the source first, as `aotc parity`; the figures go into the "
+    "bundle.",
+)
+@click.option(
     "--report",
     type=OutputFile(),
     help="Write the build report to this JSON file.",
@@ -112,6 +119,7 @@ def build(
     targets: tuple[Target, ...],
     key: Path | None,
     no_sign: bool,
+    parity: bool,
     report: Path | None,
     verbose: bool,
     form: str,
@@ -124,6 +132,7 @@ def build(
     if key and no_sign:
         raise click.UsageError("--sign and --no-sign exclude each other")
     from aotc import pipeline
+    from aotc.parity import Plan
 
     path, named = source_and_entries(source)
     result = pipeline.build(
@@ -133,6 +142,7 @@ def build(
         targets=targets,
         signing_key=key,
         sign=not no_sign,
+        parity=Plan() if parity else None,
         reporter=reporter(verbose=verbose),
         **choices,
     )

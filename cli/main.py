@@ -21,6 +21,10 @@ VERBS = {
         "aotc.cli.explain:explain",
         "Tell what of a model cannot be built, or is changed.",
     ),
+    "parity": (
+        "aotc.cli.parity:parity",
+        "Compare a compiled model with its source.",
+    ),
     "inspect": ("aotc.cli.inspect:inspect", "Show what is in a bundle."),
     "verify": ("aotc.cli.verify:verify", "Check a bundle's signature and files."),
     "run": ("aotc.cli.run:run", "Run an entry of a bundle."),

@@ -45,15 +45,18 @@ ALLOWED = {
     "worker": set(),
     "certificate": MODEL
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
+    "parity": MODEL
+    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
     "budget": MODEL | {"frontends", "passes", "backend"},
     "provenance": MODEL | {"frontends", "backend"},
     "packager": MODEL
-    | {"frontends", "backend", "artifacts", "provenance", "certificate"},
+    | {"frontends", "backend", "artifacts", "provenance", "certificate"}
+    | {"parity"},
     "pipeline": MODEL
     | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"}
-    | {"budget"},
+    | {"budget", "parity"},
     "explain": MODEL | {"frontends", "passes", "backend", "pipeline"},
-    "cli": EDGE | {"runtime", "pipeline", "explain", "nonfinite", "dialects"},
+    "cli": EDGE | {"runtime", "pipeline", "explain", "parity", "nonfinite", "dialects"},
 }
 
 

@@ -53,6 +53,8 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
     for function in declared:
         with tolerated(f"entry '{function.name}'"), _whole_or_not(module):
             builder.program.entries.append(_trace_entry(builder, function))
+            if function.network is not None:
+                builder.program.networks[function.name] = function.network
     return builder.program
 
 

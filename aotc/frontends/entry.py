@@ -145,11 +145,13 @@ class EntryFunction:
         function: whose name is the entry's.
         sources: what its parameters are.
         declared: the line it is declared at, if that is not where it is defined.
+        network: the `Imported` that it is, if it is one.
     """
 
     function: Callable[..., Any]
     sources: Mapping[str, Any]
     declared: Place | None = None
+    network: Any = None
 
     @property
     def place(self) -> Place:

@@ -9,6 +9,7 @@ from typing import Any
 
 from aotc.frontends.assembly import trace
 from aotc.frontends.entry import EntryFunction, State, Stored, Weights
+from aotc.frontends.original import Original
 from aotc.frontends.places import Place, pinned, user_place
 from aotc.frontends.program import Program
 
@@ -27,6 +28,7 @@ class Imported:
         weights: its parameters, or None.
         state: what it updates at each call, or None.
         declared: the user's line that imports it.
+        original: how its own framework computes it, where that can be run.
     """
 
     function: Callable[..., Any]
@@ -34,6 +36,7 @@ class Imported:
     weights: Weights | None = None
     state: State | None = None
     declared: Place | None = field(default_factory=user_place)
+    original: Original | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The network's result on traced arrays."""
@@ -53,7 +56,12 @@ class Imported:
 
         run.__name__ = name
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return EntryFunction(run, sources, self.declared)
+        return EntryFunction(run, sources, self.declared, self)
+
+    def computed(self, inputs: Mapping[str, Any]) -> Any:
+        """The result on NumPy arrays, op by op, without a trace."""
+        stored = [each.tree for each in self._stored().values()]
+        return self.function(*stored, *(inputs[name] for name in self.inputs))
 
     def names(self, name: str) -> dict[int, str]:
         """What its weights and state are called in a module that calls it `name`."""

@@ -80,6 +80,7 @@ class Program:
         parameters: weights and initial states by dotted name, in order.
         states: the mutable ones among the parameters.
         source: frontend, file name and digest, for the manifest.
+        networks: the `Imported` networks among the entries, by name.
     """
 
     module: Any
@@ -87,6 +88,7 @@ class Program:
     parameters: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     states: list[StateSpec] = field(default_factory=list)
     source: dict[str, Any] = field(default_factory=dict)
+    networks: dict[str, Any] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry:
         """The entry called `name`."""

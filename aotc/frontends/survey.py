@@ -19,6 +19,7 @@ from aotc.frontends.findings import Finding, require_none
 from aotc.frontends.places import user_line
 
 _T = TypeVar("_T")
+Watch = Callable[[Hashable, str, str, Any], None]
 
 # what an error of these codes says was found before the model was traced
 _FOUND_BEFORE = {"unsupported-ops"}
@@ -112,6 +113,7 @@ def _leaves(results: Any) -> Iterator[Any]:
 
 
 _current: ContextVar[Survey | None] = ContextVar("aotc_survey", default=None)
+_watch: ContextVar[Watch | None] = ContextVar("aotc_watch", default=None)
 _node: ContextVar[tuple[Hashable, str]] = ContextVar("aotc_node", default=(None, ""))
 
 
@@ -139,6 +141,11 @@ def take(
         stand_in: gives some of the same types, for a tolerant survey to go on with; it
             raises where the types are not known.
     """
+    watch = _watch.get()
+    if watch is not None:
+        results = compute()
+        watch(node, op, user_line() or op, results)
+        return results
     survey = _current.get()
     if survey is None:
         return compute()
@@ -154,6 +161,16 @@ def take(
         _node.reset(token)
     survey.took(node, results)
     return results
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Within this block `watch` gets each node taken: key, op, place, results."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
 
 
 def approximated(reason: str, advice: str = "") -> None:

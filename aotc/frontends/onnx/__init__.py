@@ -41,7 +41,7 @@ def from_onnx(
             operators that aotc does not import, or refers to data that is not there.
         SetupError: the package `onnx` is not installed.
     """
-    return network(read(Path(path)), dims or {})
+    return network(read(Path(path)), dims or {}, Path(path))
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:

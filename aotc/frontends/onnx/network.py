@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from aotc.frontends.conversion import lift
@@ -16,6 +17,7 @@ from aotc.frontends.onnx.graph import Constant, Graph, Model
 from aotc.frontends.onnx.inputs import identifiers, specs_of
 from aotc.frontends.onnx.interpreter import Interpreter
 from aotc.frontends.onnx.ops import TABLE
+from aotc.frontends.onnx.original import original
 from aotc.frontends.onnx.scan import unsupported
 from aotc.frontends.onnx.values import as_array, tagged
 from aotc.frontends.places import pinned
@@ -24,8 +26,15 @@ from aotc.frontends.survey import require_importable
 _LARGE = 1 << 12  # bytes of a constant that is stored, not part of the code
 
 
-def network(model: Model, dims: Mapping[str, int | Dim]) -> Imported:
+def network(
+    model: Model, dims: Mapping[str, int | Dim], path: Path | None = None
+) -> Imported:
     """The model as an entry of its weights and inputs.
+
+    Args:
+        model: what was read.
+        dims: for sizes that it leaves open.
+        path: the file it was read from, for other runtimes to run.
 
     Raises:
         InputError: it has operators or types that aotc does not import.
@@ -54,7 +63,8 @@ def network(model: Model, dims: Mapping[str, int | Dim]) -> Imported:
     tree = {name: constant.array for name, constant in stored.items()}
     with pinned((model.file, 1)):
         weights = Weights(tree, copy=False) if tree else None
-        return Imported(run, inputs, weights, None, (model.file, 1))
+        own = original(model, path, tuple(inputs), names) if path else None
+        return Imported(run, inputs, weights, None, (model.file, 1), own)
 
 
 # ---- weights ------------------------------------------------------------------------

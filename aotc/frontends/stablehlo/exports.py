@@ -9,6 +9,7 @@ from aotc.errors import InputError
 from aotc.frontends.entry import Spec
 from aotc.frontends.imported import Imported
 from aotc.frontends.stablehlo.network import Module, imported, value_of
+from aotc.frontends.stablehlo.original import of_export
 from aotc.frontends.stablehlo.reading import BYTECODE
 from aotc.frontends.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
 from aotc.frontends.stablehlo.values import Value, known
@@ -67,7 +68,7 @@ def from_exported(exported: Any, name: str = "exported") -> Imported:
         results = module.call(operands, constants)
         return jax.tree.unflatten(exported.out_tree, results)
 
-    return imported(module, function, inputs)
+    return imported(module, function, inputs, original=of_export(exported, len(args)))
 
 
 def _exported_specs(exported: Any, module: Module) -> list[Spec]:

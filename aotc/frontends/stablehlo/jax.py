@@ -12,6 +12,7 @@ from aotc.frontends.places import fail
 from aotc.frontends.stablehlo.contracts import global_constants
 from aotc.frontends.stablehlo.interpreter import functions_of
 from aotc.frontends.stablehlo.network import Module, imported, value_of
+from aotc.frontends.stablehlo.original import of_function
 from aotc.frontends.stablehlo.symbolic import (
     PLATFORM,
     SymbolicSizes,
@@ -56,7 +57,7 @@ def from_jax(function: Any, specs: Any) -> Imported:
     text = lowered.compiler_ir("stablehlo").operation.get_asm(
         print_generic_op_form=True, enable_debug_info=True
     )
-    called = _Called(jax, arguments, by_place, lowered.out_tree, sizes)
+    called = _Called(jax, function, arguments, by_place, lowered.out_tree, sizes)
     return called.imported(
         Module(text, _title(function)), _donated(function, args, kwargs)
     )
@@ -106,12 +107,14 @@ class _Called:
     def __init__(
         self,
         jax: Any,
+        function: Any,
         arguments: Mapping[str, Any],
         by_place: bool,
         out_tree: Any,
         sizes: SymbolicSizes,
     ) -> None:
         self.jax = jax
+        self.function = function
         self.arguments = dict(arguments)
         self.by_place = by_place
         self.out_tree = out_tree
@@ -134,6 +137,7 @@ class _Called:
             weights=self._stored(stored[Weights]),
             state=self._stored(stored[State]),
             donated=self._names(donated),
+            original=of_function(self.function, self.arguments, self.by_place),
         )
 
     def _only(self, kind: type) -> str | None:

@@ -13,10 +13,12 @@ from aotc.frontends.conversion import lift
 from aotc.frontends.dims import DimTerm
 from aotc.frontends.entry import Spec, State, Weights
 from aotc.frontends.imported import Imported
+from aotc.frontends.original import Original
 from aotc.frontends.stablehlo.contracts import open_sizes
 from aotc.frontends.stablehlo.interpreter import Interpreter, functions_of, within
 from aotc.frontends.stablehlo.operation import Op
 from aotc.frontends.stablehlo.ops.shapes import literal
+from aotc.frontends.stablehlo.original import of_module
 from aotc.frontends.stablehlo.reading import main_function, parse
 from aotc.frontends.stablehlo.unsupported import unsupported
 from aotc.frontends.stablehlo.values import Token, Value, kind_of, settled
@@ -74,6 +76,10 @@ class Module:
     def weights(self) -> dict[str, Any]:
         """Large literals by name."""
         return {name: literal(op) for name, op in self.literals.items()}
+
+    def text(self) -> str:
+        """The module in generic form."""
+        return str(self.mlir.operation.get_asm(print_generic_op_form=True))
 
     def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
         """What main returns."""
@@ -139,7 +145,9 @@ def from_module(
         results = module.call([value_of(x) for x in operands], constants)
         return results[0] if len(results) == 1 else tuple(results)
 
-    return imported(module, function, specs, donated=donated)
+    return imported(
+        module, function, specs, donated=donated, original=of_module(module.text)
+    )
 
 
 def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm]) -> Any:
@@ -205,6 +213,7 @@ def imported(
     weights: Weights | None = None,
     state: State | None = None,
     donated: Sequence[str] = (),
+    original: Original | None = None,
 ) -> ImportedFunction:
     """The network of a module.
 
@@ -216,6 +225,7 @@ def imported(
         weights: what the user gave as such; the literals are stored beside it.
         state: what the user gave as such.
         donated: names of inputs.
+        original: how JAX computes it.
     """
     constants = module.weights
     stored = _beside(weights, constants)
@@ -228,7 +238,9 @@ def imported(
             return function(rest, first)
         return function([first["weights"], *rest], first[CONSTANTS])
 
-    return ImportedFunction(run, dict(inputs), stored, state, donated=tuple(donated))
+    return ImportedFunction(
+        run, dict(inputs), stored, state, original=original, donated=tuple(donated)
+    )
 
 
 def _beside(weights: Weights | None, constants: Mapping[str, Any]) -> Weights | None:

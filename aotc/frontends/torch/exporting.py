@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -89,6 +90,7 @@ def _logged_errors() -> Iterator[list[BaseException]]:
         logger.removeFilter(keep)
 
 
+@cache
 def decompositions() -> dict[Any, Any]:
     """Torch's decompositions of the ops that `ops/` does not list."""
     table = {**decomposition_table, **torch.export.default_decompositions()}

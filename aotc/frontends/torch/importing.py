@@ -24,6 +24,7 @@ from aotc.frontends.places import fail
 from aotc.frontends.survey import require_importable
 from aotc.frontends.torch import graphs
 from aotc.frontends.torch.exporting import decomposed, decompositions
+from aotc.frontends.torch.original import original
 from aotc.frontends.torch.sizes import named_dims, term_of
 from aotc.frontends.torch.tensors import (
     PARTS,
@@ -45,9 +46,9 @@ def imported(program: Any) -> Imported:
     Raises:
         InputError: something in it cannot be imported; all of it is named.
     """
-    given, program = program, decomposed(program)
-    if program is not given:
-        graphs.note_decompositions(given.graph_module, decompositions())
+    source, program = program, decomposed(program)
+    if program is not source:
+        graphs.note_decompositions(source.graph_module, decompositions())
     require_importable(unsupported(program))
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
@@ -58,6 +59,7 @@ def imported(program: Any) -> Imported:
         inputs,
         Weights(weights, copy=False) if weights else None,
         State(state) if state else None,
+        original=original(source, program, dict(_arguments(source))),
     )
 
 

@@ -67,6 +67,18 @@ def numpy_of(tensor: Any) -> Any:
     return plain.cpu().numpy()
 
 
+def tensor_of(array: Any) -> Any:
+    """A tensor with the elements of a NumPy array, or of a pair of them."""
+    if isinstance(array, Complex):
+        return torch.complex(*(torch.from_numpy(np.array(part)) for part in array))
+    name = dtypes.canonical(array.dtype)
+    for dtype, (bits, own) in _BITS.items():
+        if own == name:
+            words = torch.from_numpy(array.view(np.int16).copy())
+            return words.to(bits).view(dtype)
+    return torch.from_numpy(np.array(array))
+
+
 def array_of(tensor: Any) -> Array | Complex:
     """The tensor as a constant."""
     found = numpy_of(tensor)

@@ -1,0 +1,28 @@
+"""`Original`: a network as the framework computes it that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Inputs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Original:
+    """How to run a network in its own framework, to compare with.
+
+    Args:
+        framework: name and version.
+        run: inputs (pytrees of NumPy arrays by the entry's names for them) → the result
+            in the form that the entry returns; with the first state, where it has one.
+        steps: the same inputs → for each node, by the key that the importer takes it
+            by (`survey.take`), its results; None where the framework does not tell.
+        example: inputs that the source brings with it.
+    """
+
+    framework: str
+    run: Callable[[Inputs], Any]
+    steps: Callable[[Inputs], Mapping[Any, Any]] | None = None
+    example: Inputs | None = None

@@ -1,0 +1,140 @@
+"""How far two arrays are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+
+# largest error allowed, relative to the largest value of the array; others are exact
+TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 4e-2}
+
+_INFINITE = float("inf")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far an array is from what it should be.
+
+    Args:
+        name: of the array.
+        dtype: of both.
+        max_abs: largest difference.
+        max_rel: the same, relative to each element that is not 0.
+        ulp: the same, in units of the last place of each element.
+        cosine: of the angle between them, as vectors.
+        error: largest difference relative to the largest element.
+        tolerance: what `error` may be.
+    """
+
+    name: str
+    dtype: str
+    max_abs: float
+    max_rel: float
+    ulp: float
+    cosine: float
+    error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error is within the tolerance."""
+        return self.error <= self.tolerance
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `aotc.parity/1`; a figure that is not finite is null."""
+        figures = {
+            key: None if isinstance(value, float) and not np.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+        return {**figures, "passed": self.passed}
+
+    def __str__(self) -> str:
+        verdict = "ok  " if self.passed else "FAIL"
+        return (
+            f"{verdict} {self.name} ({self.dtype}): error {self.error:.1e} of "
+            f"{self.tolerance:.0e}, abs {self.max_abs:.1e}, rel {self.max_rel:.1e}, "
+            f"{self.ulp:.0f} ulp, cosine {self.cosine:.7f}"
+        )
+
+
+def compare(
+    name: str, found: Any, expected: Any, tolerance: float | None = None
+) -> Difference:
+    """How far `found` is from `expected`; infinitely if they are of other types.
+
+    Args:
+        name: what they are.
+        found: an array.
+        expected: the array it should be.
+        tolerance: instead of that in `TOLERANCES`; integers are always exact.
+    """
+    found, expected = np.asarray(found), np.asarray(expected)
+    dtype = dtypes.canonical(expected.dtype)
+    allowed = TOLERANCES.get(dtype, 0.0)
+    if tolerance is not None and dtype in TOLERANCES:
+        allowed = tolerance
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return _apart(name, dtype, allowed)
+    wide = np.float64 if dtypes.is_float(dtype) else object
+    x, y = found.astype(wide).ravel(), expected.astype(wide).ravel()
+    if dtypes.is_float(dtype):
+        finite = np.isfinite(y)
+        if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
+            return _apart(name, dtype, allowed)
+        x, y = x[finite], y[finite]
+        if not np.isfinite(x).all():
+            return _apart(name, dtype, allowed)
+    delta, size = np.abs(x - y).astype(np.float64), np.abs(y).astype(np.float64)
+    largest = size.max(initial=0.0)
+    worst = delta.max(initial=0.0)
+    return Difference(
+        name,
+        dtype,
+        float(worst),
+        float(np.max(delta[size > 0] / size[size > 0], initial=0.0)),
+        float(np.max(delta / _last_place(size, dtype), initial=0.0)),
+        _cosine(x.astype(np.float64), y.astype(np.float64)),
+        float(worst / largest) if largest else float(worst),
+        allowed,
+    )
+
+
+def worst_of(differences: Sequence[Difference]) -> Difference:
+    """The largest figures of several calls, for one output."""
+    first = differences[0]
+    return Difference(
+        first.name,
+        first.dtype,
+        max(each.max_abs for each in differences),
+        max(each.max_rel for each in differences),
+        max(each.ulp for each in differences),
+        min(each.cosine for each in differences),
+        max(each.error for each in differences),
+        first.tolerance,
+    )
+
+
+def _apart(name: str, dtype: str, tolerance: float) -> Difference:
+    far = _INFINITE
+    return Difference(name, dtype, far, far, far, -1.0, far, tolerance)
+
+
+def _last_place(size: Any, dtype: str) -> Any:
+    """The distance of each element from the next one of its dtype."""
+    if not dtypes.is_float(dtype):
+        return np.ones_like(size)
+    import ml_dtypes
+
+    facts = ml_dtypes.finfo(dtypes.to_numpy(dtype))
+    _, exponent = np.frexp(np.maximum(size, float(facts.smallest_normal)))
+    return np.ldexp(float(facts.eps), exponent - 1)
+
+
+def _cosine(x: Any, y: Any) -> float:
+    lengths = float(np.linalg.norm(x) * np.linalg.norm(y))
+    return float(x @ y) / lengths if lengths else float(np.array_equal(x, y))

@@ -1,0 +1,159 @@
+"""`aotc parity`: does the compiled model compute what its source does?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from aotc.cli import output
+from aotc.cli.arrays import load_array
+from aotc.cli.build import source_and_entries, targets_option
+from aotc.cli.progress import reporter
+from aotc.cli.verb import format_option, verb
+from aotc.errors import InputError
+from aotc.target import Target
+
+if TYPE_CHECKING:
+    from aotc.parity import Plan
+
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
+
+def choice_options(function: _Function) -> _Function:
+    """`--seed`, `--samples`, `--sizes`, `--input` and `--tolerance`."""
+    for option in (
+        click.option("--seed", default=0, show_default=True, help="Of random inputs."),
+        click.option(
+            "--samples",
+            type=click.IntRange(1),
+            default=2,
+            show_default=True,
+            help="How many calls to compare; their sizes differ.",
+        ),
+        click.option(
+            "--sizes", metavar="NAME=N,…", help="Sizes instead of those chosen."
+        ),
+        click.option(
+            "--input",
+            "inputs",
+            multiple=True,
+            metavar="NAME=@FILE",
+            help="An array for an input, instead of a random one.",
+        ),
+        click.option(
+            "--tolerance",
+            type=click.FloatRange(0),
+            help="Largest error of floats, relative to the largest value.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@verb(
+    "aotc parity model.pt2",
+    "aotc parity resnet.onnx --target cpu --sizes batch=4 --bisect",
+    "aotc parity bert.onnx --input input_ids=@ids.npy --samples 1",
+    "aotc parity model.py:predict --format json -o dist",
+)
+@click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
+@targets_option()
+@choice_options
+@click.option("--bisect", is_flag=True, help="Find the first op that differs.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the bundle into this folder, with the figures in its manifest.",
+)
+@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+@format_option()
+@click.pass_context
+def parity(
+    context: click.Context,
+    /,
+    source: str,
+    targets: tuple[Target, ...],
+    bisect: bool,
+    folder: Path | None,
+    force: bool,
+    form: str,
+    **choices: Any,
+) -> None:
+    """Compare the compiled SOURCE with the framework it comes from, on random inputs.
+
+    PyTorch runs .pt2 files and modules, ONNX Runtime (or the reference evaluator of
+    onnx) .onnx files, JAX its exports and functions; entries in Python are compared
+    with aotc's reference evaluator. The exit code is 1 if an output differs.
+    """
+    from aotc import pipeline
+    from aotc.parity import Mismatch
+
+    path, entries = source_and_entries(source)
+    with tempfile.TemporaryDirectory(prefix="aotc-") as scratch:
+        try:
+            found = pipeline.build(
+                path,
+                output=folder or Path(scratch),
+                entries=entries,
+                targets=targets,
+                force=force,
+                sign=folder is not None,
+                parity=plan(bisect=bisect, **choices),
+                reporter=reporter(),
+            ).parities
+        except Mismatch as error:
+            found = list(error.parities)
+    passed = all(each.passed for each in found)
+    document = {
+        "schema": "aotc.parity/1",
+        "passed": passed,
+        "parity": [each.to_json() for each in found],
+    }
+    output.emit(document, "\n".join(map(str, found)), form)
+    context.exit(0 if passed else 1)
+
+
+def plan(
+    seed: int,
+    samples: int,
+    sizes: str | None,
+    inputs: tuple[str, ...],
+    tolerance: float | None,
+    bisect: bool = False,
+) -> Plan:
+    """What the options ask for."""
+    from aotc.parity import Choice, Plan
+
+    named = dict(_pair(text, "--input x=@x.npy") for text in inputs)
+    parts = (sizes or "").split(",") if sizes else []
+    wanted = dict(_pair(text, "--sizes batch=4") for text in parts)
+    choice = Choice(
+        seed,
+        samples,
+        {name: _number(name, text) for name, text in wanted.items()},
+        {name: load_array(text.removeprefix("@")) for name, text in named.items()},
+    )
+    return Plan(choice, tolerance, bisect)
+
+
+def _pair(text: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(
+            "bad-option", f"expected NAME=VALUE, got {text!r}", hint=example
+        )
+    return name.strip(), value.strip()
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdigit():
+        raise InputError(
+            "bad-size", f"expected a whole number for {name}, got {text!r}"
+        )
+    return int(text)

@@ -1,0 +1,150 @@
+"""Parity with the source: figures, inputs, and where a difference begins."""
+
+import json
+
+import numpy as np
+import pytest
+
+import aotc.numpy as anp
+from aotc import pipeline
+from aotc.artifacts.manifest import FILE
+from aotc.cli.main import main
+from aotc.dialects import OPS
+from aotc.errors import Finding, InputError
+from aotc.parity import Choice, Plan
+from aotc.parity.differences import compare
+from aotc.passes import simplify
+
+onnx = pytest.importorskip("onnx")
+
+MODEL = """<ir_version: 9, opset_import: ["": 18]>
+    net (int64[batch, 3] ids, float[batch, 3] x) => (float[batch, 3, 2] y, int64[batch] best)
+    {
+        [embed] rows = Gather(table, ids)
+        [squash] small = Tanh(rows)
+        axes = Constant <value_ints = [2]> ()
+        [wide] wide = Unsqueeze(x, axes)
+        [join] y = Mul(small, wide)
+        [pick] best = ArgMax <axis = 1, keepdims = 0> (x)
+    }
+"""  # noqa: E501
+
+
+@pytest.fixture
+def model(tmp_path):
+    """An .onnx file with an embedding of 7 rows."""
+    proto = onnx.parser.parse_model(MODEL)
+    table = np.linspace(-1, 1, 14, dtype=np.float32).reshape(7, 2)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(table, "table"))
+    file = tmp_path / "net.onnx"
+    file.write_bytes(proto.SerializeToString())
+    return file
+
+
+def mismatch(model, tmp_path, bisect=True):
+    """The figures of a build that is refused."""
+    with pytest.raises(Finding) as caught:
+        pipeline.build(model, output=tmp_path, sign=False, parity=Plan(bisect=bisect))
+    assert caught.value.code == "parity"
+    assert not list(tmp_path.glob("*.aotc"))
+    return caught.value.parities[0]
+
+
+def test_a_build_with_parity_puts_the_figures_into_the_manifest(model, tmp_path):
+    report = pipeline.build(model, output=tmp_path, sign=False, parity=Plan())
+    manifest = json.loads((report.bundle / FILE).read_bytes())
+    (found,) = manifest["parity"]
+    assert found["passed"]
+    assert [each["name"] for each in found["outputs"]] == ["best", "y"]
+    assert found["sizes"] == [{"batch": 2}, {"batch": 3}]
+    assert "onnx" in found["framework"]
+    assert manifest["source"]["coverage"]["captured"] == 5
+
+
+def test_an_importer_that_is_wrong_is_found_at_the_node(model, tmp_path, monkeypatch):
+    from aotc.frontends.onnx import ops
+
+    monkeypatch.setitem(ops.TABLE, "Tanh", anp.sin)
+    divergence = mismatch(model, tmp_path).divergence
+    assert (divergence.stage, divergence.op) == ("import", "Tanh")
+    assert divergence.where == "net.onnx:2 (squash)"
+
+
+def test_a_pass_that_is_wrong_is_named(model, tmp_path, monkeypatch):
+    right = simplify.run
+
+    def wrong(module):
+        text = str(module)
+        changed = right(module)
+        for op in module.body.operations[0].regions[0].blocks[0].operations:
+            if op.operation.name == "graph.tanh":
+                op.result.replace_all_uses_with(op.operands[0])
+        return changed or text != str(module)
+
+    monkeypatch.setattr(simplify, "run", wrong)
+    divergence = mismatch(model, tmp_path).divergence
+    assert divergence.stage == "simplify"
+
+
+def test_a_lowering_that_is_wrong_is_found_at_the_op(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
+    divergence = mismatch(model, tmp_path).divergence
+    assert (divergence.stage, divergence.op) == ("compile", "graph.tanh")
+    assert divergence.where == "net.onnx:2 (squash)"
+
+
+def test_the_verb_answers_with_figures_and_an_exit_code(
+    model, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.zeros((4, 3), np.float32))
+    sizes = ["--sizes", "batch=4", "--input", "x=@x.npy", "--samples", "1"]
+    assert main(["parity", str(model), *sizes, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "aotc.parity/1"
+    assert answer["parity"][0]["sizes"] == [{"batch": 4}]
+    assert not list(tmp_path.glob("*.aotc"))
+
+
+def test_sizes_and_inputs_that_there_are_not_are_refused(model, tmp_path):
+    for choice, code in (
+        (Choice(sizes={"n": 3}), "unknown-size"),
+        (Choice(sizes={"batch": 0}), "bad-size"),
+        (Choice(given={"z": np.zeros(3)}), "unknown-input"),
+        (Choice(given={"x": np.zeros((2, 4), "f")}), "input-mismatch"),
+    ):
+        with pytest.raises(InputError) as caught:
+            pipeline.build(model, output=tmp_path, sign=False, parity=Plan(choice))
+        assert caught.value.code == code
+
+
+def test_differences_are_measured_in_every_unit():
+    y = np.array([1.0, -2.0, 0.0], np.float32)
+    x = y + np.array([2**-23, 0, 0], np.float32)
+    found = compare("y", x, y)
+    assert found.max_abs == found.max_rel == 2**-23
+    assert found.ulp == 1
+    assert found.error == 2**-24
+    assert found.passed
+    assert abs(found.cosine - 1) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (np.array([np.nan, 1], "f"), np.array([0, 1], "f")),
+        (np.array([0, 1], "f"), np.array([np.inf, 1], "f")),
+        (np.array([0, 1], "f"), np.array([0, 1], "d")),
+        (np.zeros((2, 1), "f"), np.zeros(2, "f")),
+        (np.array([1, 2]), np.array([1, 3])),
+        (np.array([True]), np.array([False])),
+    ],
+)
+def test_what_is_not_comparable_or_not_equal_fails(x, y):
+    assert not compare("y", x, y).passed
+    assert json.dumps(compare("y", x, y).to_json(), allow_nan=False)
+
+
+def test_equal_infinities_and_nans_are_equal():
+    y = np.array([np.nan, np.inf, -np.inf, 3], "f")
+    assert compare("y", y.copy(), y).passed
