@@ -56,6 +56,12 @@ def integer(low: int) -> Check:
     return check
 
 
+def number(value: Any, path: str) -> None:
+    """Accept a number (and never a boolean)."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        fail(path, "a number", value)
+
+
 def one_of(*values: str) -> Check:
     """Accept one of the given strings."""
 

@@ -15,6 +15,7 @@ from aotc.artifacts.fields import (
     listing,
     mapping,
     nullable,
+    number,
     one_of,
     record,
     text,
@@ -143,6 +144,21 @@ _symbol = record(
     {"min": integer(0)},
     {"max": nullable(integer(0)), "multiple_of": integer(1)},
 )
+_coverage = record(
+    {
+        name: integer(0)
+        for name in ("ops", "captured", "folded", "graph_breaks", "graph_ops")
+    }
+)
+_source = record({}, {"kind": _string, "file": _string, "coverage": _coverage})
+_parity = record(
+    {
+        "entry": _identifier,
+        "target": _string,
+        "framework": _string,
+        "outputs": listing(record({"name": _string, "error": number})),
+    }
+)
 _manifest: Check = record(
     {
         "name": _name,
@@ -155,7 +171,8 @@ _manifest: Check = record(
         "weights": listing(_weights),
         "variants": listing(_variant, least=1),
         "files": listing(_file, least=1),
-    }
+    },
+    {"source": _source, "parity": listing(_parity)},
 )
 
 

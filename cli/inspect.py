@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         f"signature  {_signature(verdict)}",
         f"identity   sha256:{manifest.identity}",
         f"compiler   aotc {maker}, IREE {manifest.compiler_version}",
+        *_source(manifest.data.get("source", {})),
     ]
     sections = [
         "\n".join(lines),
@@ -76,9 +78,32 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         _section("STATES", _states(manifest)),
         _variants(manifest),
         _memory(manifest),
+        _section("PARITY", _parity(manifest.data.get("parity", []))),
         _files(manifest),
     ]
     return "\n\n".join(section for section in sections if section)
+
+
+def _source(source: Mapping[str, Any]) -> list[str]:
+    """What the bundle was made of, and how much of it is in the graph."""
+    counts = source.get("coverage")
+    if not counts:
+        return []
+    return [
+        f"source     {source.get('file')} ({source.get('kind')}): {counts['ops']} ops, "
+        f"{counts['captured']} captured, {counts['folded']} computed while importing, "
+        f"{counts['graph_breaks']} graph breaks"
+    ]
+
+
+def _parity(rows: list[dict[str, Any]]) -> list[str]:
+    """The largest error of each entry that was compared with its source."""
+    return [
+        f"{row['entry']} on {row['target']}: error at most "
+        f"{max((each['error'] for each in row['outputs']), default=0.0):.1e} of "
+        f"{row['framework']}"
+        for row in rows
+    ]
 
 
 def _signature(verdict: dict[str, Any]) -> str:
