@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -21,6 +22,9 @@ from aotc.frontends.torch.ops import is_listed, stays_whole
 from aotc.frontends.torch.tensors import is_complex
 
 _TORCH = Path(torch.__file__).parent
+
+# torch 2.13 meets a deprecation of its own wherever it copies a program
+warnings.filterwarnings("ignore", r"`isinstance\(treespec", FutureWarning)
 _PYTHON = Path(logging.__file__).parents[1]
 
 
