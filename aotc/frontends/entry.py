@@ -67,7 +67,8 @@ class Stored:
     Args:
         tree: its leaves are arrays.
         copy: keep the values of now. Without, arrays that nobody will change are taken
-            over as they are: what is mapped from a file stays there.
+            over as they are. Arrays that nobody can change are never copied: what is
+            mapped from a file stays there.
     """
 
     def __init__(self, tree: Any, *, copy: bool = True) -> None:
@@ -129,7 +130,16 @@ def _stored_array(leaf: Any, name: str, copy: bool) -> np.ndarray[Any, Any]:
             "not-an-array",
             f"expected arrays as leaves; '{name}' is {type(leaf).__name__}",
         )
-    return np.array(array, order="C", copy=copy or None)
+    return np.array(array, order="C", copy=(copy and not _is_constant(array)) or None)
+
+
+def _is_constant(array: Any) -> bool:
+    """Whether neither an array nor one that it is a view of can be written to."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return True
 
 
 # ---- entries ------------------------------------------------------------------------

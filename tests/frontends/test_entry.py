@@ -352,6 +352,21 @@ def test_weights_are_read_beside_the_file_that_loads_them(model):
         )
 
 
+def test_weights_stay_in_the_file_that_they_are_mapped_from(tmp_path):
+    from safetensors.numpy import save_file
+
+    save_file(
+        {"a": np.ones(4, "f4"), "b": np.ones(1, "i8")}, tmp_path / "w.safetensors"
+    )
+    stored = aotc.Weights.load(tmp_path / "w.safetensors")
+    mapped = np.memmap(tmp_path / "w.safetensors", np.uint8, "r")
+    assert [array.nbytes for array in stored.arrays] == [16, 8]
+    for array in stored.arrays:
+        assert not array.flags.owndata
+        assert not array.flags.writeable
+    assert sum(array.nbytes for array in stored.arrays) < mapped.nbytes
+
+
 def test_half_precision_weights_keep_their_bits(tmp_path):
     import ml_dtypes
     from safetensors.numpy import save_file
