@@ -291,6 +291,44 @@ def bart():
     )
 
 
+# ---- one step of generation ----------------------------------------------------------
+
+
+class Cached(nn.Module):
+    """A decoder that takes the keys and values of earlier words, and returns all."""
+
+    def __init__(self, decoder):
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, input_ids, past):
+        """Scores, and keys and values: batch, heads, length, depth."""
+        cache = hf.DynamicCache([tuple(layer) for layer in past])
+        found = self.decoder(input_ids, past_key_values=cache, use_cache=True)
+        return found.logits, [(x.keys, x.values) for x in found.past_key_values.layers]
+
+
+def cached(decoder, heads):
+    """A decoder with what it remembers as an input."""
+
+    def inputs(batch, length):
+        past = torch.randn(2, 2, batch, heads, length, 8)
+        return {"input_ids": ids(batch, 3), "past": past}
+
+    axes = {"input_ids": {0: "batch"}, "past": {2: "batch", 4: "length"}}
+    return Cached(decoder), inputs, axes
+
+
+def gpt2_cached():
+    """GPT-2 that goes on."""
+    return cached(gpt2()[0], 4)
+
+
+def llama_cached():
+    """LLaMA that goes on; torch.export fixes the length of grouped heads."""
+    return cached(hf.LlamaForCausalLM(hf.LlamaConfig(**TEXT)), 4)
+
+
 # ---- images -------------------------------------------------------------------------
 
 
@@ -432,6 +470,8 @@ MODELS = [
     t5_encoder,
     t5,
     bart,
+    gpt2_cached,
+    llama_cached,
     vit,
     deit,
     swin,

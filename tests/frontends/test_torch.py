@@ -403,6 +403,19 @@ def test_sizes_are_computed_with():
     assert count == 10
 
 
+def test_how_many_are_the_largest_may_depend_on_a_size():
+    size = torch.export.Dim.AUTO
+    module = Call(lambda x: x.topk(min(x.shape[0], 4), 0))
+    x = torch.tensor([3.0, 1.0, 2.0])
+    net = aotc.from_torch(module, (x,), dynamic_shapes=(({0: size},),))
+    program = net.program("f")
+    for values in ([3.0, 1.0], [3.0, 1.0, 2.0, 5.0, 4.0, 0.0]):
+        given = np.array(values, np.float32)
+        found = reference.evaluate(program.module, "f", [given])
+        for one, other in zip(found, module(torch.from_numpy(given)), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 # ---- control flow -------------------------------------------------------------------
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from aotc import dtypes, nn
 from aotc import numpy as np
+from aotc.dialects.types import Dim, Size
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import as_float
+from aotc.frontends.torch.ops.shapes import sliced
 
 Axes = int | Sequence[int] | None
 
@@ -157,11 +159,13 @@ def stable_sort(
 
 
 def top_k(
-    x: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+    x: Array, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Array]:
     """The k most extreme elements along an axis, and where they are."""
     if not x.ndim:
         return [x, np.zeros((), "i64")]
+    if isinstance(k, Dim):
+        return [sliced(part, dim, 0, k) for part in sort(x, dim, largest)]
     values, positions = np.top_k(x, k, dim, largest=largest)
     return [values, np.astype(positions, "i64")]
 
