@@ -90,11 +90,11 @@ def _context() -> Any:
 def _attribute(array: Any) -> Any:
     from jaxlib.mlir import ir
 
-    if array.dtype == bool:
-        bits = numpy.packbits(array, bitorder="little")
-        kind = ir.IntegerType.get_signless(1)
-        return ir.DenseElementsAttr.get(bits, type=kind, shape=array.shape)
-    return ir.DenseElementsAttr.get(numpy.ascontiguousarray(array))
+    array = numpy.ascontiguousarray(array)
+    if array.dtype.kind != "u":
+        return ir.DenseElementsAttr.get(array)
+    kind = ir.IntegerType.get_unsigned(8 * array.itemsize)
+    return ir.DenseElementsAttr.get(array, type=kind)
 
 
 def _jax() -> str:
