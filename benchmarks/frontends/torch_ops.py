@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import signal
 import sys
 import time
@@ -39,7 +40,7 @@ Table = dict[str, list[Outcome]]
 # ---- all of them --------------------------------------------------------------------
 
 
-def swept(names: Sequence[str], dtype: torch.dtype, count: int) -> Table:
+def swept(names: Sequence[str], dtype: torch.dtype, count: int, kept: Kept) -> Table:
     """The outcomes of each op by its name; all that start with one of `names`."""
     table: Table = {}
     start = time.time()
@@ -47,9 +48,12 @@ def swept(names: Sequence[str], dtype: torch.dtype, count: int) -> Table:
         name = f"{info.name}.{info.variant_test_name}".rstrip(".")
         if dtype not in info.dtypes or not name.startswith(tuple(names)):
             continue
-        torch.manual_seed(0)
-        samples = list(info.sample_inputs("cpu", dtype, requires_grad=False))
-        found = [limited(info, sample) for sample in spread(samples, count)]
+        found = kept.found(name, dtype)
+        if found is None:
+            torch.manual_seed(0)
+            samples = list(info.sample_inputs("cpu", dtype, requires_grad=False))
+            found = [limited(info, sample) for sample in spread(samples, count)]
+            kept.keep(name, dtype, found)
         if found:
             table.setdefault(name, []).extend(found)
             if verdict_of(found).verdict == "WRONG" or names != [""]:
@@ -57,6 +61,29 @@ def swept(names: Sequence[str], dtype: torch.dtype, count: int) -> Table:
         if len(table) % 50 == 0:
             print(f"{len(table)} ops, {time.time() - start:.0f} s", file=sys.stderr)
     return table
+
+
+class Kept:
+    """Outcomes in a file, so that a sweep can go on where it was interrupted."""
+
+    def __init__(self, path: Path | None):
+        self.path = path
+        known = path is not None and path.exists()
+        self.rows = json.loads(path.read_text()) if path is not None and known else {}
+
+    def found(self, name: str, dtype: torch.dtype) -> list[Outcome] | None:
+        """The outcomes of an op that are kept."""
+        rows = self.rows.get(f"{name} {dtype}")
+        return (
+            None if rows is None else [Outcome(*r[:3], frozenset(r[3])) for r in rows]
+        )
+
+    def keep(self, name: str, dtype: torch.dtype, found: Sequence[Outcome]) -> None:
+        """Keep the outcomes of an op."""
+        if self.path is not None:
+            rows = [(e.verdict, e.op, e.reason, sorted(e.ops)) for e in found]
+            self.rows[f"{name} {dtype}"] = rows
+            self.path.write_text(json.dumps(self.rows), encoding="utf-8")
 
 
 def spread(samples: Sequence[Any], count: int) -> list[Any]:
@@ -185,6 +212,9 @@ def main() -> int:
     parser.add_argument(
         "--others", type=int, default=6, help="samples in dtypes after the first"
     )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="go on with the outcomes in a file"
+    )
     parser.add_argument("--compiled", action="store_true", help="compile some as well")
     parser.add_argument("--write", action="store_true", help="docs/torch-ops.md")
     options = parser.parse_args()
@@ -196,8 +226,9 @@ def main() -> int:
 
     signal.signal(signal.SIGALRM, late)
     counts = [options.samples, *[options.others] * (len(options.dtypes) - 1)]
+    kept = Kept(options.keep)
     tables = {
-        getattr(torch, name): swept(options.ops, getattr(torch, name), count)
+        getattr(torch, name): swept(options.ops, getattr(torch, name), count, kept)
         for name, count in zip(options.dtypes, counts, strict=True)
     }
     text = report(tables)

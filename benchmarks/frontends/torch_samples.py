@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from aotc.errors import AotcError, InputError
 from aotc.fft import Complex
+from aotc.frontends.findings import Finding
 from aotc.frontends.imported import Imported
 from aotc.frontends.torch.exporting import decomposed, exported
 from aotc.frontends.torch.importing import imported, unsupported
@@ -56,6 +57,7 @@ class Outcome:
         reason: why it does, or how the result differs.
         ops: of the graph that torch.export made, before and after decompositions.
         case: the sample, if it passed.
+        written: the numbers of the inputs that the op writes to.
     """
 
     verdict: str
@@ -63,6 +65,7 @@ class Outcome:
     reason: str = ""
     ops: frozenset[str] = frozenset()
     case: Case | None = field(default=None, compare=False)
+    written: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,14 +108,22 @@ class Slot:
 
 
 class Call(torch.nn.Module):
-    """A call of an op with its tensors as inputs and everything else fixed."""
+    """A call of an op with its tensors as inputs and everything else fixed.
 
-    def __init__(self, op: Callable[..., Any], sample: Any) -> None:
+    Tensors whose numbers are in `stored` are buffers: what the op writes to, such as
+    the statistics of a normalization.
+    """
+
+    def __init__(self, op: Callable[..., Any], sample: Any, stored: Any = ()):
         super().__init__()
         self.op = op
         self.tensors: list[torch.Tensor] = []
         parts = (sample.input, *sample.args), sample.kwargs
         self.args, self.kwargs = pytree.tree_map(self._taken, parts)
+        every = range(len(self.tensors))
+        self.places = [number for number in every if number not in stored]
+        for number in stored:
+            self.register_buffer(f"tensor_{number}", self.tensors[number].clone())
 
     def _taken(self, part: Any) -> Any:
         """The number of an input in the place of a tensor."""
@@ -122,7 +133,20 @@ class Call(torch.nn.Module):
         return Slot(len(self.tensors) - 1)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """The op's result."""
+        """The op's result for these inputs."""
+        given = dict(zip(self.places, tensors, strict=True))
+        every = range(len(self.tensors))
+        return self.result(
+            [given[n] if n in given else getattr(self, f"tensor_{n}") for n in every]
+        )
+
+    @property
+    def inputs(self) -> list[torch.Tensor]:
+        """The tensors that are inputs."""
+        return [self.tensors[number] for number in self.places]
+
+    def result(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The op's result for these tensors."""
 
         def given(part: Any) -> Any:
             return tensors[part.number] if isinstance(part, Slot) else part
@@ -136,8 +160,14 @@ class Call(torch.nn.Module):
 
 def outcome(info: Any, sample: Any) -> Outcome:
     """What becomes of one sample of an op."""
-    call = Call(info.op, sample)
-    inputs = [tensor.clone() for tensor in call.tensors]
+    found = _outcome(info, sample, Call(info.op, sample))
+    if not found.written:
+        return found
+    return _outcome(info, sample, Call(info.op, sample, found.written))
+
+
+def _outcome(info: Any, sample: Any, call: Call) -> Outcome:
+    inputs = [tensor.clone() for tensor in call.inputs]
     try:
         program = exported(call, tuple(inputs), None, None)
     except InputError as error:
@@ -148,17 +178,30 @@ def outcome(info: Any, sample: Any) -> Outcome:
         ops |= called(program)
         found = unsupported(program)
         if found:
-            return Outcome("unsupported", found[0].op, found[0].reason)
+            numbers = written(found)
+            return Outcome("unsupported", found[0].op, found[0].reason, written=numbers)
         network = imported(program)
-        stored = [] if network.weights is None else [network.weights.tree]
-        result = network(*stored, *map(array_of, call.tensors))
+        result = network(*stored_in(network), *map(array_of, call.inputs))
     except AotcError as error:
         return Outcome("unsupported", "", short(error))
+    if network.state is not None:
+        _, result = result
     leaves = list(map(as_tensor, leaves_of(result)))
     why = difference(info, sample, call, leaves)
     if why:
         return Outcome("WRONG", reason=why)
-    return Outcome("pass", ops=ops, case=case_of(network, call.tensors, leaves))
+    return Outcome("pass", ops=ops, case=case_of(network, call.inputs, leaves))
+
+
+def written(found: Sequence[Finding]) -> tuple[int, ...]:
+    """The numbers of the inputs that a program writes to."""
+    places = [p for each in found if each.op == "mutation" for p in each.places]
+    return tuple(int(place.removeprefix("tensors_")) for place in places)
+
+
+def stored_in(network: Imported) -> list[Any]:
+    """The weights and the state that a network has."""
+    return [each.tree for each in (network.weights, network.state) if each is not None]
 
 
 def called(program: ExportedProgram) -> frozenset[str]:
@@ -171,7 +214,8 @@ def case_of(
     network: Imported, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
 ) -> Case | None:
     """A sample that can be compiled by itself: one of real numbers."""
-    if any(tensor.is_complex() for tensor in (*inputs, *results)):
+    is_complex = any(tensor.is_complex() for tensor in (*inputs, *results))
+    if is_complex or network.state is not None:
         return None
     arrays = [[np.asarray(numpy_of(x)) for x in part] for part in (inputs, results)]
     return Case("", Leaves(network), *arrays)
@@ -208,7 +252,9 @@ def difference(info: Any, sample: Any, call: Call, found: Sequence[Any]) -> str 
     that it should be. A result that is further away from PyTorch's may be no further
     from the one in float64.
     """
-    expected, form = pytree.tree_flatten(call(*map(torch.clone, call.tensors)))
+    expected, form = pytree.tree_flatten(
+        call.result([tensor.clone() for tensor in call.tensors])
+    )
     if len(found) != len(expected):
         return f"{len(found)} results, expected {len(expected)}"
     for one, other in zip(found, map(torch.as_tensor, expected), strict=True):
@@ -248,7 +294,7 @@ def is_as_exact(
     """Whether our results are about as near to those in float64 as PyTorch's are."""
     wide = [x.double() if x.is_floating_point() else x for x in call.tensors]
     try:
-        exact = pytree.tree_leaves(process(call(*wide)))
+        exact = pytree.tree_leaves(process(call.result(wide)))
     except RuntimeError:  # it has arguments that fix the dtype
         return False
     return all(

@@ -22,7 +22,8 @@ from aotc.frontends.findings import Finding, collected
 from aotc.frontends.places import Place, fail, pinned, relative, scope, user_place
 from aotc.frontends.survey import note, take
 from aotc.frontends.torch.exporting import is_library
-from aotc.frontends.torch.ops import function_for, reason_against
+from aotc.frontends.torch.ops import function_for, name_of, reason_against
+from aotc.frontends.torch.ops.sizes import ASSERTIONS
 from aotc.frontends.torch.tensors import (
     PARTS,
     array_of,
@@ -207,7 +208,8 @@ def unsupported(module: GraphModule) -> list[Finding]:
 def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
     """(op, reason, place, help) of each node that cannot be interpreted."""
     for node in _calls(module):
-        against = reason_against(node.target, is_complex(node)) or _against_result(node)
+        against = reason_against(node.target, is_complex(node))
+        against = against or _against_arguments(node) or _against_result(node)
         if against is not None:
             yield str(node.target), against[0], _shown_place(node), against[1]
 
@@ -231,6 +233,23 @@ def note_decompositions(module: GraphModule, table: Container[Any]) -> None:
 
 def _is_graph(module: GraphModule, node: Node) -> bool:
     return isinstance(getattr(module, node.target, None), GraphModule)
+
+
+_BY_STEPS = ("aten.as_strided.default", "prims.as_strided_scatter.default")
+
+
+def _against_arguments(node: Node) -> tuple[str, str] | None:
+    """Why an argument is none that the op can be computed from: (reason, help)."""
+    if node.target is torch.ops.higher_order.with_effects:
+        name = name_of(node.args[1])
+        known = name in ASSERTIONS or name.rpartition(".")[0] in ASSERTIONS
+        return None if known else (f"it calls {name}, which has side effects", "")
+    if str(node.target) not in _BY_STEPS:
+        return None
+    tensor = node.all_input_nodes[0].meta["val"]
+    if tensor.is_contiguous() and tensor.storage_offset() == 0:
+        return None
+    return "it reads memory that is not laid out row by row", "index the tensor instead"
 
 
 def _against_result(node: Node) -> tuple[str, str] | None:

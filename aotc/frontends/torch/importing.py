@@ -12,6 +12,7 @@ from torch.export.graph_signature import (
     InputKind,
     OutputKind,
     TensorArgument,
+    TokenArgument,
 )
 
 from aotc.dialects.types import Dim
@@ -66,7 +67,8 @@ def imported(program: Any) -> Imported:
 # ---- what cannot be imported --------------------------------------------------------
 
 _STORED = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
-_INPUTS = {InputKind.USER_INPUT, *_STORED}
+_INPUTS = {InputKind.USER_INPUT, InputKind.TOKEN, *_STORED}
+_ARGUMENTS = (TensorArgument, ConstantArgument, TokenArgument)
 _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
@@ -86,7 +88,7 @@ def _input_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]
         if spec.kind not in _INPUTS:
             what = spec.kind.name.lower().replace("_", " ")
             yield what, "it is no tensor", spec.arg.name, "pass tensors only"
-        elif not isinstance(spec.arg, (TensorArgument, ConstantArgument)):
+        elif not isinstance(spec.arg, _ARGUMENTS):
             advice = "give it as a tensor, or leave it fixed in dynamic_shapes"
             yield "input", "it is a number that varies", spec.arg.name, advice
 
@@ -252,7 +254,7 @@ class _Network:
         for spec, value in zip(specs, results, strict=True):
             if spec.kind in _UPDATES:
                 new[spec.target] = value
-            else:
+            elif spec.kind is not OutputKind.TOKEN:
                 leaves.append(_output(value))
         result = tree_of(self.program.call_spec.out_spec, iter(leaves))
         return (new, result) if self.has_state else result

@@ -17,6 +17,7 @@ from typing import Any
 
 from aotc.frontends.torch.ops import (
     activations,
+    bags,
     complexes,
     composites,
     control,
@@ -26,6 +27,7 @@ from aotc.frontends.torch.ops import (
     indexing,
     layers,
     matrices,
+    ordering,
     products,
     recurrent,
     reductions,
@@ -39,9 +41,11 @@ FAMILIES = (
     elementwise,
     activations,
     reductions,
+    ordering,
     shapes,
     creation,
     indexing,
+    bags,
     products,
     matrices,
     images,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from aotc import dtypes, nn, special
 from aotc import numpy as np
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import lift
+from aotc.frontends.conversion import as_float, lift
 from aotc.frontends.torch.promotion import (
     as_dtype,
     promoted,
@@ -106,6 +107,13 @@ def nan_to_num(
     return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
 
 
+def angle(x: Array) -> Array:
+    """Pi for negative numbers, else 0; NaN for NaN."""
+    y = as_float(x)
+    turned = np.where(np.less(y, 0), math.pi, np.zeros_like(y))
+    return np.where(np.isnan(y), y, turned)
+
+
 def logical(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of truth values, for arrays of any dtype."""
 
@@ -132,6 +140,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.abs": np.absolute,
     "aten.sign": np.sign,
     "aten.sgn": np.sign,
+    "aten.angle": angle,
     "aten.square": np.square,
     "aten.reciprocal": np.reciprocal,
     "aten.maximum": promoting(np.maximum),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import nn
+import numpy
+
+from aotc import dtypes, nn
 from aotc import numpy as np
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail
+from aotc.nn.spatial import fixed
 
 Numbers = int | Sequence[int]
 
@@ -149,6 +153,43 @@ def _adaptive(
     return batched(call, spatial)
 
 
+def _adaptive_max(spatial: int) -> Callable[[Array, Sequence[int]], list[Array]]:
+    """The maximum of each part of an image, and its place in the row of all pixels."""
+
+    def call(x: Array, sizes: Sequence[int]) -> list[Array]:
+        have = [fixed(size, "image") for size in x.shape[-spatial:]]
+        kept = x.shape[:-spatial]
+        inside, places = _parts(have, sizes)
+        parts = np.take(np.reshape(x, (*kept, math.prod(have))), places, -1)
+        parts = np.where(inside, parts, _lowest(x.dtype))
+        at = np.argmax(parts, -1, keepdims=True)
+        where = np.take_along_axis(np.broadcast_to(places, parts.shape), at, -1)
+        found = np.take_along_axis(parts, at, -1), np.astype(where, "i64")
+        return [np.reshape(part, (*kept, *sizes)) for part in found]
+
+    return batched(call, spatial)
+
+
+def _parts(have: Sequence[int], sizes: Sequence[int]) -> tuple[Any, Any]:
+    """For each part of an image its pixels: which there are, and their places."""
+    inside, places = numpy.ones((1, 1), bool), numpy.zeros((1, 1), "i4")
+    for n, count in zip(have, sizes, strict=True):
+        starts = numpy.arange(count) * n // count
+        ends = -(-(numpy.arange(count) + 1) * n // count)
+        line = starts[:, None] + numpy.arange(max([*(ends - starts), 1]))
+        within = line < ends[:, None]
+        steps = numpy.minimum(line, max(n - 1, 0))
+        places = places[:, None, :, None] * n + steps[:, None]
+        inside = inside[:, None, :, None] & within[:, None]
+        shape = (places.shape[0] * count, -1)
+        places, inside = places.reshape(shape), inside.reshape(shape)
+    return inside, places.astype("i4")
+
+
+def _lowest(dtype: str) -> Any:
+    return -math.inf if dtypes.is_float(dtype) else int(np.iinfo(dtype).min)
+
+
 # ---- sampling -----------------------------------------------------------------------
 
 _METHODS = {0: "linear", 1: "nearest"}
@@ -186,5 +227,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.adaptive_avg_pool1d": _adaptive(nn.adaptive_avg_pool, 1),
     "aten._adaptive_avg_pool2d": adaptive_avg_pool_2d,
     "aten._adaptive_avg_pool3d": _adaptive(nn.adaptive_avg_pool, 3),
+    "aten.adaptive_max_pool2d": _adaptive_max(2),
+    "aten.adaptive_max_pool3d": _adaptive_max(3),
     "aten.grid_sampler_2d": grid_sample,
 }

@@ -173,6 +173,27 @@ def index_add(x: Array, dim: int, indices: Array, src: Array, alpha: Any = 1) ->
     return x.at[_row_key(x, dim, np.reshape(indices, (-1,)))].add(new)
 
 
+def index_reduce(
+    x: Array,
+    dim: int,
+    indices: Array,
+    src: Array,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Array:
+    """`x` with `src` combined at positions of an axis."""
+    if not x.ndim:
+        whole = (np.reshape(part, (1,)) for part in (x, indices, src))
+        y, places, new = whole
+        found = scatter_reduce(y, 0, places, new, reduce, include_self)
+        return np.reshape(found, ())
+    axis = dim % x.ndim
+    places = np.reshape(indices, (-1, *[1] * (x.ndim - axis - 1)))
+    places = np.broadcast_to(places, src.shape)
+    return scatter_reduce(x, axis, places, src, reduce, include_self)
+
+
 def index_copy(x: Array, dim: int, indices: Array, src: Array) -> Array:
     """`x` with positions of an axis replaced."""
     if not x.ndim:
@@ -200,6 +221,13 @@ def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
     return np.where(mask, np.reshape(taken, shape), x)
 
 
+def places_of_nonzero(x: Array, *, size: Size, fill_value: int = -1) -> Array:
+    """The positions of the first `size` elements that are not 0, as rows."""
+    if not x.ndim:
+        return np.zeros((size, 0), "i64")
+    return np.astype(np.argwhere(x, size=size, fill_value=fill_value), "i64")
+
+
 def take(x: Array, indices: Array) -> Array:
     """Elements of `x` in a row."""
     return np.take(x, indices)
@@ -224,11 +252,20 @@ def search_sorted(
     """Where to insert values to keep the table in order."""
     if sorter is not None:
         table = np.take_along_axis(table, sorter, -1)
-    if table.ndim > 1:
-        fail("unsupported", f"expected a table of one axis; got {table.type}")
     chosen = side or ("right" if right else "left")
-    found = np.searchsorted(table, as_dtype(values, table.dtype), chosen)
+    values = as_dtype(values, table.dtype)
+    if table.ndim > 1:
+        found = _searched_rows(table, values, chosen)
+    else:
+        found = np.searchsorted(table, values, chosen)
     return np.astype(found, "i32" if out_int32 else "i64")
+
+
+def _searched_rows(table: Array, values: Array, side: str) -> Array:
+    """The same in each row: how many elements come before a value."""
+    row, value = np.expand_dims(table, -2), np.expand_dims(values, -1)
+    before = np.less(row, value) if side == "left" else np.less_equal(row, value)
+    return np.sum(np.astype(before, "i32"), -1)
 
 
 def bucketize(
@@ -250,9 +287,11 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.scatter_add": scatter_add,
     "aten.scatter_reduce.two": scatter_reduce,
     "aten.index_add": index_add,
+    "aten.index_reduce": index_reduce,
     "aten.index_copy": index_copy,
     "aten.index_fill": index_fill,
     "aten.masked_scatter": masked_scatter,
+    "aten.nonzero_static": places_of_nonzero,
     "aten.take": take,
     "aten.put": put,
     "aten.searchsorted": search_sorted,

@@ -81,7 +81,7 @@ def native_group_norm(
     eps: float,
 ) -> list[Array]:
     """The same; the mean and 1 / the deviation of each group as well."""
-    rows = np.reshape(x, (x.shape[0], groups, -1))
+    rows = np.reshape(x, (n, groups, channels * positions // groups))
     mean, scale = (np.squeeze(part, 2) for part in _statistics(rows, (2,), eps))
     return [group_norm(x, groups, weight, bias, eps), mean, scale]
 

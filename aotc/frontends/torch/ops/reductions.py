@@ -1,4 +1,4 @@
-"""ATen ops that reduce, accumulate or order along axes."""
+"""ATen ops that reduce or accumulate along axes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 from aotc import dtypes, nn
 from aotc import numpy as np
-from aotc.dialects.types import Dim, Size
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import as_float
-from aotc.frontends.torch.ops.shapes import sliced
 
 Axes = int | Sequence[int] | None
 
@@ -131,14 +129,6 @@ def _with_position(
     return call
 
 
-def sort(x: Array, dim: int = -1, descending: bool = False) -> list[Array]:
-    """The elements in order along an axis, and where they were."""
-    if not x.ndim:
-        return [x, np.zeros((), "i64")]
-    order = np.argsort(x, dim, descending=descending)
-    return [np.take_along_axis(x, order, dim), np.astype(order, "i64")]
-
-
 def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array:
     """How many elements are in each of `bins` equal parts from `first` to `last`."""
     x = np.ravel(x)
@@ -149,62 +139,6 @@ def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array
     inside = np.logical_and(np.greater_equal(x, first), np.less_equal(x, last))
     counts = np.bincount(np.astype(np.where(inside, part, bins), "i32"), length=bins)
     return np.astype(counts, x.dtype)
-
-
-def stable_sort(
-    x: Array, stable: bool | None = None, dim: int = -1, descending: bool = False
-) -> list[Array]:
-    """`sort`, which is always stable."""
-    return sort(x, dim, descending)
-
-
-def top_k(
-    x: Array, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> list[Array]:
-    """The k most extreme elements along an axis, and where they are."""
-    if not x.ndim:
-        return [x, np.zeros((), "i64")]
-    if isinstance(k, Dim):
-        return [sliced(part, dim, 0, k) for part in sort(x, dim, largest)]
-    values, positions = np.top_k(x, k, dim, largest=largest)
-    return [values, np.astype(positions, "i64")]
-
-
-def kth_value(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> list[Array]:
-    """The k-th smallest element along an axis, and where it is."""
-    values, positions = sort(x, dim)
-    if not x.ndim:
-        return [values, positions]
-    return [_at(part, k - 1, dim, keepdim) for part in (values, positions)]
-
-
-def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
-    """The element at a position along an axis."""
-    axis = dim % x.ndim
-    taken = np.take(x, np.reshape(position, (1,)), axis)
-    return taken if keepdim else np.squeeze(taken, axis)
-
-
-def median(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower of the middle elements, and where it is along an axis."""
-    if dim is None:
-        values = sort(np.ravel(x), 0)[0]
-        return _middle(values, x)
-    values, positions = sort(x, dim)
-    if not x.ndim:
-        return [values, positions]
-    k = (x.shape[dim] - 1) // 2
-    found = [_at(part, np.asarray(k), dim, keepdim) for part in (values, positions)]
-    hidden = np.any(np.isnan(as_float(x)), dim, keepdims=keepdim)
-    where_nan = argmax(np.isnan(as_float(x)), dim, keepdim)
-    return [np.where(hidden, np.nan, found[0]), np.where(hidden, where_nan, found[1])]
-
-
-def _middle(values: Array, x: Array) -> Array:
-    middle = _at(values, np.asarray((x.size - 1) // 2), 0, False)
-    if not dtypes.is_float(x.dtype):
-        return middle
-    return np.where(np.any(np.isnan(x)), np.nan, middle)
 
 
 # ---- along an axis ------------------------------------------------------------------
@@ -275,11 +209,6 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.logsumexp": log_sum_exp,
     "aten.count_nonzero": count_nonzero,
     "aten.histc": histogram,
-    "aten.sort.default": sort,
-    "aten.sort.stable": stable_sort,
-    "aten.topk": top_k,
-    "aten.kthvalue": kth_value,
-    "aten.median": median,
     "aten.cumsum": _cumulative(np.cumsum),
     "aten.cumprod": _cumulative(np.cumprod),
     "aten.cummax": _running_extreme(np.cummax),

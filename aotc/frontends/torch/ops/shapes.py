@@ -176,10 +176,22 @@ def as_strided(
     x: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = 0
 ) -> Array:
     """The elements at these steps through a tensor that lies in memory row by row."""
-    places = numpy.full((), offset or 0)
+    return np.take(np.ravel(x), _strided_places(size, stride, offset or 0))
+
+
+def as_strided_scatter(
+    x: Array, src: Array, size: Sequence[int], stride: Sequence[int], offset: int = 0
+) -> Array:
+    """The tensor with the elements at these steps replaced."""
+    places = numpy.ravel(_strided_places(size, stride, offset))
+    return np.reshape(np.ravel(x).at[places].set(np.ravel(src)), x.shape)
+
+
+def _strided_places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+    places = numpy.full((), offset)
     for count, step in zip(size, stride, strict=True):
         places = places[..., None] + numpy.arange(count) * step
-    return np.take(np.ravel(x), places.astype("i4"))
+    return places.astype("i4")
 
 
 # ---- copies and order ---------------------------------------------------------------
@@ -195,6 +207,14 @@ def repeat_interleave(
 ) -> Array:
     """Each element of an axis as often."""
     return np.repeat(x, repeats, dim)
+
+
+def repeated_places(repeats: Array, *, output_size: Size | None = None) -> Array:
+    """Each position as often as an array says."""
+    if output_size is None:
+        fail("symbolic-size", "the sum of repeats depends on values; give output_size")
+    places = np.arange(output_size, dtype=repeats.dtype)
+    return np.searchsorted(np.cumsum(repeats, 0), places, "right")
 
 
 def roll(x: Array, shifts: Any, dims: Sequence[int] = ()) -> Array:
@@ -262,8 +282,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.diag_embed": diagonal_matrix,
     "aten.unfold": unfold,
     "aten.as_strided": as_strided,
+    "prims.as_strided_scatter": as_strided_scatter,
     "aten.repeat": repeat,
     "aten.repeat_interleave.self_int": repeat_interleave,
+    "aten.repeat_interleave.Tensor": repeated_places,
     "aten.roll": roll,
     "aten.flip": flip,
     "aten.tril": np.tril,

@@ -86,7 +86,29 @@ def item(x: Array) -> Array:
     return np.reshape(x, ())
 
 
+ASSERTIONS: dict[str, Callable[..., Any]] = dict.fromkeys(
+    (
+        "aten._assert_tensor_metadata",
+        "aten._assert_scalar",
+        "aten._assert_async",
+        "aten._functional_assert_scalar",
+        "aten._functional_assert_async",
+        "aten.sym_constrain_range",
+        "aten.sym_constrain_range_for_size",
+        "aten._linalg_check_errors",
+    ),
+    nothing,
+)
+
+
+def ordered(token: Any, op: Any, *_: Any, **__: Any) -> list[Any]:
+    """An assertion in the order of those that have effects, which are none."""
+    return [token, None]
+
+
 OPS: dict[str, Callable[..., Any]] = {
+    **ASSERTIONS,
+    "higher_order.with_effects": ordered,
     "aten.sym_size": size,
     "aten.sym_numel": lambda x: element_count(x.shape),
     "aten.sym_stride": stride,
@@ -119,12 +141,4 @@ OPS: dict[str, Callable[..., Any]] = {
     "torch.sym_int": whole(int),
     "torch.sym_not": np.logical_not,
     "torch._sym_sqrt": square_root,
-    "aten._assert_tensor_metadata": nothing,
-    "aten._assert_scalar": nothing,
-    "aten._assert_async": nothing,
-    "aten._functional_assert_scalar": nothing,
-    "aten._functional_assert_async": nothing,
-    "aten.sym_constrain_range": nothing,
-    "aten.sym_constrain_range_for_size": nothing,
-    "aten._linalg_check_errors": nothing,
 }
