@@ -9,6 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+# before the harnesses are made, which then have 64-bit cases as well
+jax.config.update("jax_enable_x64", True)
+
 _RANDOM = np.random.RandomState(0)
 
 

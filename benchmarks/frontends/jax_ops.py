@@ -320,7 +320,6 @@ def section(status: str, found: Sequence[Outcome]) -> list[str]:
 
 def main() -> int:
     """Run the sweep; the exit code is 1 if anything is wrong."""
-    jax.config.update("jax_enable_x64", True)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--own", action="store_true", help="only jax_cases.py")

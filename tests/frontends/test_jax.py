@@ -113,6 +113,31 @@ def test_a_branch_on_a_value_is_refused_by_jax_in_its_words():
     assert "test_jax.py" in str(caught.value.where)
 
 
+def test_a_multiple_is_one_for_jax_as_well():
+    size = aotc.Dim("n", min=8, multiple_of=4)
+    net = aotc.from_jax(lambda x: x.reshape(-1, 4).sum(0), (aotc.Spec((size,)),))
+    (entry,) = net.program("f").entries
+    assert str(entry.arguments[0].type) == "f32[s0 * 4]"
+    close(net(X.ravel()), X.ravel().reshape(-1, 4).sum(0))
+
+
+def test_a_scan_reads_steps_of_a_size_that_varies():
+    def f(x):
+        def step(c, row):
+            return c + row, c * row
+
+        return jax.lax.scan(step, jnp.zeros(x.shape[1]), x)
+
+    close(aotc.from_jax(f, (aotc.Spec((3, "n")),))(X.T), f(X.T))
+
+
+def test_a_dtype_that_jax_would_change_is_refused():
+    with pytest.raises(InputError) as caught:
+        aotc.from_jax(jnp.sin, (aotc.Spec((3,), "f64"),))
+    assert caught.value.code == "dtype-mismatch"
+    assert "jax_enable_x64" in str(caught.value.hint)
+
+
 # ---- artifacts ----------------------------------------------------------------------
 
 

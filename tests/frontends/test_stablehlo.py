@@ -402,3 +402,25 @@ def test_a_scattered_window_that_does_not_fit_is_left_out_whole():
         np.float32([[1, 2], [4, 8], [16, 32]]),
     )
     assert y.tolist() == [1, 18, 32, 0, 0]
+
+
+# ---- random bits --------------------------------------------------------------------
+
+# of zeros, from the known answers of Random123 (Salmon et al., SC 2011)
+KNOWN_BITS = {
+    "THREE_FRY": (2, [0x6B200159, 0x99BA4EFE]),
+    "PHILOX": (3, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+}
+
+
+@pytest.mark.parametrize("algorithm", KNOWN_BITS)
+def test_random_bits_are_those_of_the_algorithm(algorithm):
+    words, bits = KNOWN_BITS[algorithm]
+    body = f"""%0:2 = stablehlo.rng_bit_generator %x, algorithm = {algorithm}
+        : (tensor<{words}xui64>) -> (tensor<{words}xui64>, tensor<{len(bits)}xui32>)
+    return %0#0, %0#1 : tensor<{words}xui64>, tensor<{len(bits)}xui32>"""
+    results = f"(tensor<{words}xui64>, tensor<{len(bits)}xui32>)"
+    text = function(body, f"%x: tensor<{words}xui64>", results)
+    state, found = run(text, np.zeros(words, np.uint64))
+    assert found.tolist() == bits
+    assert state.tolist() == [0, 1, 0][:words]

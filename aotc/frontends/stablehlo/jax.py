@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from aotc.frontends.entry import State, Stored, Weights
+from aotc.errors import InputError
+from aotc.frontends.entry import State, Weights
 from aotc.frontends.imported import Imported
-from aotc.frontends.places import fail
+from aotc.frontends.places import fail, is_own, relative, user_line
 from aotc.frontends.stablehlo.contracts import global_constants
 from aotc.frontends.stablehlo.interpreter import functions_of
 from aotc.frontends.stablehlo.network import Module, imported, value_of
@@ -17,11 +19,10 @@ from aotc.frontends.stablehlo.symbolic import (
     PLATFORM,
     SymbolicSizes,
     as_specs,
-    is_leaf,
+    leaves_of,
     require_jax,
 )
 from aotc.frontends.stablehlo.values import Known, Value, known
-from aotc.frontends.user_errors import user_errors
 from aotc.mlir import ir
 
 
@@ -51,9 +52,11 @@ def from_jax(function: Any, specs: Any) -> Imported:
     by_place = not isinstance(specs, Mapping)
     args = list(abstract.values()) if by_place else []
     kwargs = {} if by_place else abstract
-    with user_errors():
+    try:
         traced = jax.jit(function, keep_unused=True).trace(*args, **kwargs)
         lowered = traced.lower(lowering_platforms=(PLATFORM,))
+    except Exception as error:  # whatever JAX says of the function
+        _refuse(error)
     text = lowered.compiler_ir("stablehlo").operation.get_asm(
         print_generic_op_form=True, enable_debug_info=True
     )
@@ -61,6 +64,22 @@ def from_jax(function: Any, specs: Any) -> Imported:
     return called.imported(
         Module(text, _title(function)), _donated(function, args, kwargs)
     )
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """JAX's error as one of aotc, at the innermost line that is not its own."""
+    lines = [
+        f"{relative(frame.f_code.co_filename)}:{number}"
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not is_own(name := frame.f_globals.get("__name__", ""))
+        and name.partition(".")[0] not in ("jax", "jaxlib")
+    ]
+    raise InputError(
+        "jax-trace",
+        f"JAX cannot trace the function: {type(error).__name__}: {error}",
+        where=lines[-1] if lines else user_line(),
+        hint="jax.jit must be able to trace it with arguments of these specs",
+    ) from error
 
 
 def _title(function: Any) -> str:
@@ -124,7 +143,11 @@ class _Called:
         """The network."""
         stored = {k: self._only(k) for k in (Weights, State)}
         order = [name for name in stored.values() if name is not None]
-        inputs = {n: as_specs(v) for n, v in self.arguments.items() if n not in order}
+        inputs = {
+            name: as_specs(value)
+            for name, value in self.arguments.items()
+            if name not in order and leaves_of(value)
+        }
 
         def function(values: Sequence[Any], constants: Mapping[str, Any]) -> Any:
             named = dict(zip([*order, *inputs], values, strict=True))
@@ -158,23 +181,20 @@ class _Called:
         """The arguments that have donated leaves."""
         found, start = [], 0
         for name, value in self.arguments.items():
-            count = len(self._leaves(value))
+            count = len(leaves_of(value))
             if any(donated[start : start + count]):
                 found.append(name)
             start += count
         return found
 
-    def _leaves(self, value: Any) -> list[Any]:
-        value = value.tree if isinstance(value, Stored) else value
-        return list(self.jax.tree.leaves(value, is_leaf=is_leaf))
-
     def _call(
         self, module: Module, named: Mapping[str, Any], constants: Mapping[str, Any]
     ) -> Any:
-        order = sorted(named) if not self.by_place else list(self.arguments)
-        leaves = [value_of(x) for n in order for x in self._leaves(named[n])]
-        specs = [x for n in order for x in self._leaves(self.arguments[n])]
-        sizes = self.sizes.values(specs, leaves)
+        order = [name for name in self.arguments if name in named]
+        order = order if self.by_place else sorted(order)
+        leaves = [value_of(x) for n in order for x in leaves_of(named[n])]
+        specs = [x for n in order for x in leaves_of(self.arguments[n])]
+        sizes = self.sizes.variables(specs, leaves)
         variables = global_constants(functions_of(module.mlir)[module.main])
         operands: list[Value] = [
             _variable(name, argument, sizes)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 
 from aotc import dtypes
+from aotc.dialects.types import ceil_divide
 from aotc.errors import SetupError
 from aotc.fft import Complex
 from aotc.frontends.dims import Dim, DimTerm
@@ -40,54 +41,67 @@ def require_jax(module: str = "jax") -> Any:
 
 
 class SymbolicSizes:
-    """Dims of Specs as symbolic dimensions of JAX, with their contracts."""
+    """Dims of Specs as symbolic dimensions of JAX, with their contracts.
+
+    A multiple of m is m times a symbol, as which JAX decides all that divides it.
+    """
 
     def __init__(self, arguments: Any) -> None:
         self.jax = require_jax()
         self.dims: dict[str, Dim] = {}
         for value in arguments:
-            for leaf in self._leaves(value):
+            for leaf in leaves_of(value):
                 for size in getattr(leaf, "shape", ()):
                     if isinstance(size, DimTerm):
                         self.dims |= {dim.name: dim for dim in size.dims()}
         self.symbols = self._symbols()
 
-    def _leaves(self, value: Any) -> list[Any]:
-        return list(self.jax.tree.leaves(value, is_leaf=is_leaf))
-
     def _symbols(self) -> dict[str, Any]:
         if not self.dims:
             return {}
-        export = require_jax("jax.export")
         constraints = []
         for name, dim in self.dims.items():
-            constraints += [f"{name} >= {dim.min}"] * (dim.min > 1)
-            constraints += [f"{name} <= {dim.max}"] * (dim.max is not None)
-            multiple = dim.multiple_of
-            constraints += [f"mod({name}, {multiple}) == 0"] * (multiple > 1)
-        symbols = export.symbolic_shape(", ".join(self.dims), constraints=constraints)
-        return dict(zip(self.dims, symbols, strict=True))
+            least = ceil_divide(dim.min, dim.multiple_of)
+            constraints += [f"{name} >= {least}"] * (least > 1)
+            if dim.max is not None:
+                constraints.append(f"{name} <= {dim.max // dim.multiple_of}")
+        symbols = require_jax("jax.export").symbolic_shape(
+            ", ".join(self.dims), constraints=constraints
+        )
+        return {
+            name: dim.multiple_of * symbol
+            for (name, dim), symbol in zip(self.dims.items(), symbols, strict=True)
+        }
 
     def abstract(self, value: Any) -> Any:
         """A pytree of Specs (or what is stored) as one of JAX's ShapeDtypeStructs."""
-        if isinstance(value, Frozen):
-            value = value.state
-        if isinstance(value, Stored):
-            value = value.tree
-        return self.jax.tree.map(self._abstract_leaf, value, is_leaf=is_leaf)
+        leaves, tree = self.jax.tree.flatten(contents(value), is_leaf=is_leaf)
+        return self.jax.tree.unflatten(tree, [self._abstract(leaf) for leaf in leaves])
 
-    def _abstract_leaf(self, leaf: Any) -> Any:
+    def _abstract(self, leaf: Any) -> Any:
         shape = getattr(leaf, "shape", None)
         if shape is None:
-            fail("bad-entry", f"expected Specs, Weights or State; got {leaf!r}")
+            fail(
+                "bad-entry",
+                f"expected Specs, Weights or State; got {leaf!r}",
+                "fix other arguments with functools.partial",
+            )
         sizes = [
             size.value(self.symbols) if isinstance(size, DimTerm) else size
             for size in shape
         ]
-        return self.jax.ShapeDtypeStruct(tuple(sizes), _numpy_dtype(leaf))
+        given = _numpy_dtype(leaf)
+        taken = self.jax.dtypes.canonicalize_dtype(given)
+        if taken != given:
+            fail(
+                "dtype-mismatch",
+                f"JAX takes {given} as {taken}, and would compute something else",
+                f"give {taken}, or jax.config.update('jax_enable_x64', True)",
+            )
+        return self.jax.ShapeDtypeStruct(tuple(sizes), given)
 
-    def values(self, leaves: Sequence[Any], given: Sequence[Any]) -> dict[str, Any]:
-        """What the Dims of the specs are in arrays that are given for them."""
+    def variables(self, leaves: Sequence[Any], given: Sequence[Any]) -> dict[str, Any]:
+        """What JAX's symbols are in arrays that are given for the specs."""
         found: dict[str, Any] = {}
         for leaf, array in zip(leaves, given, strict=True):
             for size, actual in zip(
@@ -95,12 +109,25 @@ class SymbolicSizes:
             ):
                 if isinstance(size, DimTerm):
                     _solve(size, actual, found)
-        return found
+        return {
+            name: size // self.dims[name].multiple_of for name, size in found.items()
+        }
+
+
+def contents(value: Any) -> Any:
+    """The pytree of what is stored; other values as they are."""
+    value = value.state if isinstance(value, Frozen) else value
+    return value.tree if isinstance(value, Stored) else value
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """The leaves of a pytree of JAX, of Specs or of arrays."""
+    return list(require_jax().tree.leaves(contents(value), is_leaf=is_leaf))
 
 
 def is_leaf(value: Any) -> bool:
     """Whether a pytree of JAX holds a value as a leaf that JAX does not know."""
-    return isinstance(value, (Spec, Stored, Frozen, Complex))
+    return isinstance(value, (Spec, Complex))
 
 
 def _solve(term: DimTerm, actual: Any, found: dict[str, Any]) -> None:
@@ -127,7 +154,7 @@ def _numpy_dtype(leaf: Any) -> Any:
 
 def as_specs(value: Any) -> Any:
     """A pytree of what describes inputs as one of Specs."""
-    return require_jax().tree.map(_as_spec, value, is_leaf=is_leaf)
+    return require_jax().tree.map(_as_spec, contents(value), is_leaf=is_leaf)
 
 
 def _as_spec(leaf: Any) -> Any:

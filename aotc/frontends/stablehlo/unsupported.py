@@ -22,10 +22,6 @@ _MANY_DEVICES = (
 # op → (reason, help)
 _REASONS = {
     "stablehlo.rng": ("its numbers have no seed", "use jax.random, which has"),
-    "stablehlo.rng_bit_generator": (
-        "its bits are those of one implementation",
-        "use keys of jax.random's 'threefry2x32', the default",
-    ),
     "stablehlo.all_gather": ("it spans devices", _MANY_DEVICES),
     "stablehlo.all_reduce": ("it spans devices", _MANY_DEVICES),
     "stablehlo.all_to_all": ("it spans devices", _MANY_DEVICES),

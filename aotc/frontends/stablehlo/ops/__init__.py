@@ -18,6 +18,7 @@ from aotc.frontends.stablehlo.ops import (
     matrices,
     normalization,
     products,
+    random,
     reductions,
     scatter,
     shapes,
@@ -38,6 +39,7 @@ FAMILIES = (
     matrices,
     fourier,
     normalization,
+    random,
     calls,
 )
 

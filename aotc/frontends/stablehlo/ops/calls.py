@@ -147,4 +147,5 @@ OPS: dict[str, Callable[..., Any]] = {
     "stablehlo.create_token": lambda op: Token(),
     "stablehlo.custom_call": custom_call,
     "stablehlo.optimization_barrier": barrier,
+    "sdy.sharding_constraint": _first,
 }

@@ -184,8 +184,27 @@ def slice_(op: Op, x: Value) -> Value:
 def real_dynamic_slice(
     op: Op, x: Value, start: Value, limit: Value, steps: Value
 ) -> Value:
-    """A part of x between computed positions."""
+    """A part of x between computed positions.
+
+    Positions that depend on data are those of a part of a known size: JAX writes a
+    dynamic slice of symbolic sizes as one from `start` to `start + sizes`.
+    """
+    counts = _added_to_start(op)
+    if counts is not None and not isinstance(start, Known):
+        at = np.astype(array(start), "i64")
+        return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
     return cut(x, sizes(start), sizes(limit), tuple(int(n) for n in sizes(steps)))
+
+
+def _added_to_start(op: Op) -> Shape | None:
+    """What was added to the start of a part for its limit, where that is known."""
+    _, start, limit, _ = op.op.operands
+    maker = getattr(limit.owner, "operation", None)
+    if maker is None or maker.name != "stablehlo.add" or start not in maker.operands:
+        return None
+    (first, second) = maker.operands
+    added = op.outer.get(second if first == start else first)
+    return sizes(added) if isinstance(added, Known) else None
 
 
 def dynamic_slice(op: Op, x: Value, *starts: Value) -> Value:
