@@ -99,12 +99,15 @@ def arange(
             f"expected finite bounds and a step but 0; got {start} to {stop} in steps "
             f"of {step}",
         )
-    if _reals(start, stop, step):
-        if isinstance(start, Dim) or isinstance(stop, Dim):
+    if reals := _reals(start, stop, step):
+        if not isinstance(start, Dim) and not isinstance(stop, Dim):
+            return _numbers(np.arange(*map(float, (start, stop, step))), dtype)
+        if not all(part.is_integer() for part in reals):
             fail("bad-range", f"expected whole steps for a size; got {start} to {stop}")
-        return _numbers(np.arange(*map(float, (start, stop, step))), dtype)
+        start, stop, step = map(_whole, (start, stop, step))
     count = _count(start, stop, step)
-    name = dtypes.canonical("i32" if dtype is None else dtype)
+    natural = "f32" if reals else "i32"
+    name = dtypes.canonical(natural if dtype is None else dtype)
     line = emit("iota", shape=(count,), axis=0, dtype=name)
     scaled = line if step == 1 else multiply(line, step)
     return scaled if start == 0 else add(scaled, start)
@@ -114,18 +117,22 @@ def _reals(*parts: Any) -> list[float]:
     return [part for part in parts if isinstance(part, float)]
 
 
+def _whole(part: Any) -> Any:
+    return int(part) if isinstance(part, float) else part
+
+
 def _count(start: Any, stop: Any, step: Any) -> Size:
     """How many steps fit between the bounds."""
     if not isinstance(start, Dim) and not isinstance(stop, Dim):
         return len(range(start, stop, step))
-    distance: Size = stop - start
-    if step < 1 or bounds(distance)[0] < 0:
+    distance: Size = stop - start if step > 0 else start - stop
+    if bounds(distance)[0] < 0:
         fail(
             "symbolic-size",
-            f"expected bounds of a symbolic arange that provably rise; got {start} to "
-            f"{stop} in steps of {step}",
+            "expected bounds of a symbolic arange that provably lie in the direction "
+            f"of its steps; got {start} to {stop} in steps of {step}",
         )
-    return ceil_divide(distance, step)
+    return ceil_divide(distance, abs(step))
 
 
 def linspace(

@@ -103,7 +103,7 @@ def alone(kind: str) -> Outcome:
     there.close()
     try:
         if not here.poll(SECONDS):
-            return Outcome("not made", f"took longer than {SECONDS} s")
+            return Outcome("unsupported", f"took longer than {SECONDS} s")
         return here.recv()
     except EOFError:
         return Outcome("WRONG", "the process died")

@@ -86,7 +86,12 @@ ANY = {
         x.ravel(),
         x.reshape(-1, 1, 4),
     ),
-    "counts": lambda x: (anp.arange(x.shape[0] + 2), anp.arange(0, x.size, 3)),
+    "counts": lambda x: (
+        anp.arange(x.shape[0] + 2),
+        anp.arange(0, x.size, 3),
+        anp.arange(x.shape[0], -x.shape[0], -3),
+        anp.arange(x.shape[0], 0, -2.0),
+    ),
     "diagonals": lambda x: (
         anp.diagonal(x),
         anp.diagonal(x, -2),
