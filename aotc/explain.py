@@ -107,7 +107,7 @@ def _lowered(program: Program, targets: Sequence[Target], survey: Survey) -> Non
     for stage in STAGES:
         if stage.name == "linalg":
             _note_targets(module, targets, survey)
-            _note_composed(module, survey)
+            _note_ops(module, survey)
         try:
             run_passes(module, stage.passes)
         except AotcError as error:
@@ -120,9 +120,12 @@ def _note_targets(module: Any, targets: Sequence[Target], survey: Survey) -> Non
         survey.refuse(op, error)
 
 
-def _note_composed(module: Any, survey: Survey) -> None:
-    """Note the ops that are compiled as others."""
+def _note_ops(module: Any, survey: Survey) -> None:
+    """Note the ops that are compiled as others, or not to their last digit."""
     for op in graph_ops(module):
-        if hasattr(type(op), "decompose"):
-            name, reason = type(op)._op_name, "it is compiled as simpler ops"
-            survey.note("decomposed", f"graph.{name}", reason, where_of(op) or name)
+        name, kind = f"graph.{type(op)._op_name}", type(op)
+        where, caveat = where_of(op) or name, kind.caveat(op)
+        if hasattr(kind, "decompose"):
+            survey.note("decomposed", name, "it is compiled as simpler ops", where)
+        if caveat is not None:
+            survey.note("approximated", name, caveat, where)

@@ -178,6 +178,11 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
         return None
 
     @classmethod
+    def caveat(cls, op: Any) -> str | None:
+        """In what the compiled op falls short of its formula, if it does."""
+        return None
+
+    @classmethod
     def rule(cls, name: str) -> Any:
         """The rule `name`, or the `Reason` for which there is none."""
         if name == "verify":

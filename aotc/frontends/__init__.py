@@ -25,6 +25,23 @@ FRONTENDS = {
     ".jax": "aotc.frontends.stablehlo",
 }
 
+# suffixes of files that people try → what to do with such a file
+_INSTEAD = {
+    **dict.fromkeys(
+        (".tflite", ".pb", ".h5", ".keras"),
+        "TensorFlow's formats are not imported yet; convert it to ONNX first",
+    ),
+    **dict.fromkeys(
+        (".pt", ".pth", ".bin", ".ckpt"),
+        "it holds no graph: torch.export.save writes a .pt2 file, which does",
+    ),
+    **dict.fromkeys(
+        (".safetensors", ".npz"),
+        "it holds weights only: aotc.Weights.load takes it in a model.py",
+    ),
+    ".aotc": "this is a bundle, the result of a build",
+}
+
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     """Import a model with the frontend for its suffix.
@@ -49,6 +66,10 @@ def require_known(path: Path) -> None:
     Raises:
         InputError: see above.
     """
+    if path.is_dir() and (path / "saved_model.pb").exists():
+        raise _unknown(path, _INSTEAD[".pb"])
+    if path.is_dir() and path.suffix in _INSTEAD:
+        raise _unknown(path, _INSTEAD[path.suffix])
     if not path.is_file():
         raise InputError(
             "no-such-file",
@@ -56,8 +77,13 @@ def require_known(path: Path) -> None:
             hint="give the path of a model.py",
         )
     if path.suffix not in FRONTENDS:
-        raise InputError(
-            "unknown-format",
-            f"no frontend imports '{path.suffix or path.name}' files",
-            hint=f"known suffixes: {', '.join(FRONTENDS)}",
-        )
+        known = f"known suffixes: {', '.join(FRONTENDS)}"
+        raise _unknown(path, _INSTEAD.get(path.suffix, known))
+
+
+def _unknown(path: Path, hint: str) -> InputError:
+    return InputError(
+        "unknown-format",
+        f"no frontend imports '{path.suffix or path.name}' files",
+        hint=hint,
+    )

@@ -21,9 +21,6 @@ from aotc.frontends.places import user_line
 _T = TypeVar("_T")
 Watch = Callable[[Hashable, str, str, Any], None]
 
-# what an error of these codes says was found before the model was traced
-_FOUND_BEFORE = {"unsupported-ops"}
-
 
 @dataclass
 class Survey:
@@ -84,17 +81,15 @@ class Survey:
 
     def refuse(self, op: str, error: AotcError, node: Hashable = None) -> None:
         """Note an error that a build would end with."""
-        if error.code not in _FOUND_BEFORE:
-            place, hint = error.where or op, error.hint or ""
-            self.note(
-                "unsupported",
-                op,
-                error.message,
-                place,
-                hint,
-                code=error.code,
-                node=node,
-            )
+        if error.code == "unsupported-ops" and self._is_unsupported(op):
+            return  # it was found before the model was traced
+        place, hint = error.where or op, error.hint or ""
+        self.note(
+            "unsupported", op, error.message, place, hint, code=error.code, node=node
+        )
+
+    def _is_unsupported(self, op: str) -> bool:
+        return any(key[0] == "unsupported" and key[2] == op for key in self._found)
 
     def took(self, node: Hashable, results: Any) -> None:
         """Note that `node` gave `results`: graph values, or what is known by now."""

@@ -11,6 +11,13 @@ from aotc.dialects.lowering import by_kind
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Tensor
+
+
+def _loses_digits(_: Any, op: Any) -> str:
+    """Of both: arguments are reduced in a fixed number of digits."""
+    bound = "1e6" if Tensor.of(op.x).dtype == "f64" else "1e4"
+    return f"beyond |x| = {bound} digits are lost"
 
 
 class Sin(Unary, name="sin"):
@@ -20,6 +27,7 @@ class Sin(Unary, name="sin"):
     precision = WIDE
 
     ref = staticmethod(np.sin)
+    caveat = classmethod(_loses_digits)
 
     @staticmethod
     def derivative(b: Any, op: Any) -> Any:
@@ -36,6 +44,7 @@ class Cos(Unary, name="cos"):
     precision = WIDE
 
     ref = staticmethod(np.cos)
+    caveat = classmethod(_loses_digits)
 
     @staticmethod
     def derivative(b: Any, op: Any) -> Any:

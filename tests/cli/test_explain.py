@@ -21,7 +21,7 @@ def no_such_method(x):
 
 @aotc.entry(x=aotc.Spec((3, 3)))
 def composed(x):
-    return aotc.linalg.qr(np.tanh(x))
+    return aotc.linalg.qr(np.sin(x))
 """
 
 
@@ -52,6 +52,7 @@ def test_every_entry_that_fails_is_found_with_its_line(explained):
     assert found["entry 'no_such_method'"]["code"] == "model-raised"
     assert found["graph.qr"]["kind"] == "decomposed"
     assert found["graph.qr"]["places"] == ["model.py:15"]
+    assert found["graph.sin"]["kind"] == "approximated"
 
 
 def test_a_model_that_builds_is_told_with_exit_code_0(explained):
@@ -104,11 +105,14 @@ def test_sarif_has_a_result_for_each_place_with_file_and_line(explained):
 
 ONNX = """<ir_version: 9, opset_import: ["": 18, "own": 1]>
     net (float[batch, 4] x) => (float[batch, 4] y)
-    <float[batch, 4] a, float[batch, 4] b, float[batch, 4] c, float[batch, 4] d> {
+    <float[batch, 4] a, float[batch, 4] b, float[batch, 4] c, float[batch, 4] d,
+     float[batch, 4] f> {
         [first] a = own.Mystery(x)
         [slopes] b = HardSigmoid <alpha = 0.3> (a)
         [bad] c = Reshape(b, x_shape)
         [second] d = own.Mystery(c)
+        [noise] e = RandomNormal <shape = [2]> ()
+        [drop] f = Dropout(b, share, training)
         [last] y = MeanVarianceNormalization <axes = [1]> (x)
     }
 """
@@ -117,8 +121,12 @@ ONNX = """<ir_version: 9, opset_import: ["": 18, "own": 1]>
 def test_a_survey_of_onnx_goes_on_after_what_it_cannot_import(explained):
     onnx = pytest.importorskip("onnx")
     proto = onnx.parser.parse_model(ONNX)
-    shape = onnx.numpy_helper.from_array(np.array([3, 3]), "x_shape")
-    proto.graph.initializer.append(shape)
+    for name, value in (
+        ("x_shape", np.array([3, 3])),
+        ("share", np.array(0.5, "f")),
+        ("training", np.array(True)),
+    ):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
     content = proto.SerializeToString()
     code, text = explained("net.onnx", content, "--format", "json")
     found = rows(text)
@@ -126,4 +134,6 @@ def test_a_survey_of_onnx_goes_on_after_what_it_cannot_import(explained):
     assert found["own.Mystery"]["count"] == 2
     assert found["Reshape"]["kind"] == "unsupported"
     assert found["Reshape"]["places"] == ["net.onnx:3 (bad)"]
+    assert found["Dropout"]["code"] == "unsupported-ops"
+    assert found["RandomNormal"]["kind"] == "approximated"
     assert found["MeanVarianceNormalization"]["kind"] == "decomposed"

@@ -246,3 +246,9 @@ def equal_starts(x):
 
     zeros = np.zeros_like(x[0])
     return [control.scan(step, (zeros,) * count, x)[1] for count in (2, 3, 4)]
+
+
+@aotc.entry(start=aotc.Spec(()), xs=aotc.Spec(("batch",)))
+def totals(start, xs):
+    """A loop that carries a number and stacks numbers."""
+    return control.scan(lambda total, x: (total + x, total * x), start, xs)

@@ -32,6 +32,30 @@ def test_only_the_named_entries_are_traced(model):
         model.load(two, "thrice")
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("net.tflite", "convert it to ONNX"),
+        ("net.pth", "torch.export.save"),
+        ("net.safetensors", "Weights.load"),
+        ("net.aotc", "a bundle"),
+    ],
+)
+def test_files_that_hold_no_graph_are_told_apart(tmp_path, name, advice):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / name)
+    assert caught.value.code == "unknown-format"
+    assert advice in caught.value.hint
+
+
+def test_a_saved_model_of_tensorflow_is_not_taken_yet(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    with pytest.raises(InputError) as caught:
+        load(tmp_path)
+    assert "ONNX" in caught.value.hint
+
+
 def test_a_missing_file_and_an_unknown_suffix_are_named(tmp_path):
     with pytest.raises(InputError) as caught:
         load(tmp_path / "model.py")

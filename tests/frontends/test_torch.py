@@ -290,6 +290,8 @@ WRITES = {
     "seen by an earlier view": lambda x: [y := x * 2, y[0], y.add_(1)],
     "through a view": lambda x: [y := x * 2, y[0].add_(1)],
     "in the dtype that it has": lambda x: (x > 0).long().add_(x > 1),
+    "of the shape alone": lambda x: (x * 2).unsqueeze_(0),
+    "to another argument": lambda x: torch.mul(x, 2, out=torch.empty(2, 3)) + 1,
     "to a copy of a constant": lambda x: torch.tensor([1.0, 2.0]).add_(x[0, 0]),
 }
 

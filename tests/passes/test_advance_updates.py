@@ -1,8 +1,8 @@
 """advance-updates: a new state stands behind the last of what it is computed from."""
 
 import aotc
+from aotc import control, optim
 from aotc import numpy as np
-from aotc import optim
 from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
 
@@ -46,6 +46,17 @@ def test_updates_come_between_the_gradients():
     assert late[-8:] == ["update"] * 8
     last = len(early) - 1 - early[::-1].index("product")
     assert early[:last].count("update") > late[:last].count("update")
+
+
+def test_a_loop_of_numbers_stays_behind_the_stack_that_it_writes():
+    @aotc.entry(start=aotc.Spec(()), xs=aotc.Spec((3,)))
+    def totals(start, xs):
+        return control.scan(lambda total, x: (total + x, total), start, xs)
+
+    module = trace([totals], {}).module
+    run_passes(module, [*LOWERED, "advance-updates"])
+    text = str(module)
+    assert text.index("call @iree.stack0.begin") < text.index("scf.for")
 
 
 def test_running_it_again_changes_nothing():

@@ -29,9 +29,17 @@ _TRAINING = ("train", "training", "use_input_stats")
 
 
 def writes(node: Node) -> bool:
-    """Whether a node writes to its first argument."""
+    """Whether a node writes to some of its arguments."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
+
+
+def _is_in_place(node: Node) -> bool:
+    """Whether it writes to its first argument, which keeps its shape, and no other."""
+    op: Any = node.target
+    written = [each.alias_info for each in op._schema.arguments]
+    rest = any(info is not None and info.is_write for info in written[1:])
+    return not rest and torch.Tag.inplace_view not in op.tags
 
 
 def trains(node: Node) -> bool:
@@ -47,6 +55,8 @@ def are_private(graph: Graph) -> bool:
     order = {node: number for number, node in enumerate(graph.nodes)}
     last: dict[Node, int] = {}
     for node in filter(writes, graph.nodes):
+        if not _is_in_place(node):
+            return False
         last[_written(node)] = order[node]
     return all(
         root.op == "call_function"

@@ -8,10 +8,15 @@ from aotc.dialects.types import Shape
 from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.elements import element
+from aotc.frontends.survey import approximated
 
 
 def _key(seed: float | None, number: int) -> Array:
     """The key of a node; nodes without a seed draw different numbers."""
+    approximated(
+        "each call draws the same numbers, which are none of another runtime's",
+        "make the random numbers an input",
+    )
     if seed is None:
         return random.fold_in(random.key(0), number)
     return random.key(int(seed))
