@@ -361,6 +361,11 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
         sign = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
         return q * sign[..., None, :], r * sign[..., :, None]
 
+    @classmethod
+    def caveat(cls, op: Any) -> str:
+        """Which of the equally right answers it gives."""
+        return "the diagonal of r is at least 0: LAPACK's columns may have other signs"
+
     @staticmethod
     def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any]:
         """With c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ: dr = (c - o) r, and

@@ -94,6 +94,11 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
         w, v = np.linalg.eigh((x + np.swapaxes(x, -1, -2)) / 2)
         return w, v * _largest_signs(v)
 
+    @classmethod
+    def caveat(cls, op: Any) -> str:
+        """Which of the equally right answers it gives."""
+        return "its vectors may have other signs than LAPACK's"
+
     @staticmethod
     def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any]:
         """Dw is the diagonal of e = vᵀ dx v; dv = v (e[i, k] / (w[k] - w[i]))."""
@@ -166,6 +171,11 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
         u, s, vh = np.linalg.svd(x.astype(np.float64), full_matrices=False)
         sign = _largest_signs(u) if x.size else np.ones_like(u)[..., :1, :]
         return u * sign, s, vh * np.swapaxes(sign, -1, -2)
+
+    @classmethod
+    def caveat(cls, op: Any) -> str:
+        """Which of the equally right answers it gives."""
+        return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
     def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any, Any]:
