@@ -18,17 +18,16 @@ import sys
 import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from onnx_batches import run_compiled
+from onnx_batches import Compiled, run_compiled
 from torch.export import decomp_utils, exported_program
 from torch.testing._internal.common_methods_invocations import op_db
 from torch_core import core_table
-from torch_samples import VERDICTS, Case, Outcome, distance, outcome, short
+from torch_samples import VERDICTS, Case, Outcome, as_tensor, distance, outcome, short
 
 TABLE = Path(__file__).parents[2] / "docs" / "torch-ops.md"
 SECONDS = 60  # for one sample
@@ -119,20 +118,21 @@ def remember_decompositions() -> None:
         module._collect_all_valid_cia_ops = listed
 
 
-def compiled(table: Table) -> int:
+def compiled(tables: Iterable[Table]) -> Compiled:
     """Compile some samples of each op, and compare with the reference evaluator."""
     cases = []
-    for name, found in table.items():
-        passed = [each.case for each in found if each.case is not None][:COMPILED]
-        for number, case in enumerate(passed):
-            title = f"{name} {number}"
-            cases.append(Case(title, case.network, case.inputs, case.outputs))
+    for table in tables:
+        for name, found in table.items():
+            passed = [each.case for each in found if each.case is not None]
+            for number, case in enumerate(passed[:COMPILED]):
+                title = f"{name} {number}"
+                cases.append(Case(title, case.network, case.inputs, case.outputs))
     return run_compiled(cases, mismatch)
 
 
 def mismatch(got: Any, want: Any, _rtol: float, _atol: float) -> str | None:
     """How the result of the compiled code differs."""
-    return distance(torch.from_numpy(np.array(got)), torch.from_numpy(np.array(want)))
+    return distance(as_tensor(got), as_tensor(want))
 
 
 # ---- report -------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def said(found: Outcome) -> str:
     return ": ".join(filter(None, (found.verdict, found.op, found.reason)))
 
 
-def report(tables: dict[torch.dtype, Table]) -> str:
+def report(tables: dict[torch.dtype, Table], compiled: Compiled | None) -> str:
     """The figures, and all that stands in the way, in Markdown."""
     lines = [
         "# PyTorch's operators",
@@ -158,6 +158,8 @@ def report(tables: dict[torch.dtype, Table]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [figures(dtype, table) for dtype, table in tables.items()]
+    if compiled is not None:
+        lines += figures_compiled(compiled)
     told: set[tuple[str, str]] = set()
     for dtype, table in tables.items():
         for verdict in VERDICTS[:0:-1]:
@@ -182,6 +184,26 @@ def figures(dtype: torch.dtype, table: Table) -> str:
     )
 
 
+def figures_compiled(compiled: Compiled) -> Iterator[str]:
+    """What became of the samples that were compiled."""
+    yield ""
+    yield (
+        f"Compiled for the CPU, up to {COMPILED} samples of each op that pass: "
+        f"{compiled.passed} give what the reference gives, {len(compiled.wrong)} do "
+        f"not, {len(compiled.failed)} do not compile, and "
+        f"{sum(compiled.refused.values())} need sizes or values that only a call knows."
+    )
+    if compiled.failed or compiled.wrong:
+        yield from ("", "| sample | compiled |", "|---|---|")
+    for name, why in (*compiled.wrong, *compiled.failed):
+        yield f"| {name} | {plain(why)} |"
+
+
+def plain(text: str) -> str:
+    """Text that is none of Markdown's own marks."""
+    return text.replace("|", "/").replace("<", "‹").replace(">", "›")
+
+
 def section(
     verdict: str, dtype: str, table: Table, told: set[tuple[str, str]]
 ) -> Iterator[str]:
@@ -197,8 +219,7 @@ def section(
     yield from ("", f"## {verdict[0].upper()}{verdict[1:]}, {dtype}", "")
     yield from ("| ops | ATen op | reason |", "|---|---|---|")
     for (op, reason), names in reasons.items():
-        text = reason.replace("|", "/").replace("<", "‹").replace(">", "›")
-        yield f"| {', '.join(names)} | {op and f'`{op}`'} | {text} |"
+        yield f"| {', '.join(names)} | {op and f'`{op}`'} | {plain(reason)} |"
 
 
 def main() -> int:
@@ -231,15 +252,14 @@ def main() -> int:
         getattr(torch, name): swept(options.ops, getattr(torch, name), count, kept)
         for name, count in zip(options.dtypes, counts, strict=True)
     }
-    text = report(tables)
+    ran = compiled(tables.values()) if options.compiled else None
+    text = report(tables, ran)
     print(text)
     if options.write:
         TABLE.write_text(text + "\n", encoding="utf-8")
     outcomes = [verdict_of(f) for table in tables.values() for f in table.values()]
-    wrong = sum(each.verdict == "WRONG" for each in outcomes)
-    if options.compiled:
-        wrong += sum(compiled(table) for table in tables.values())
-    return int(wrong > 0)
+    is_wrong = any(each.verdict == "WRONG" for each in outcomes)
+    return int(is_wrong or bool(ran and ran.wrong))
 
 
 if __name__ == "__main__":

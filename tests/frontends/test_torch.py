@@ -449,6 +449,26 @@ def test_scans_carry_and_stack():
     agrees(Call(forward), torch.randn(4, 2))
 
 
+def test_maps_apply_a_graph_to_each_row():
+    from torch._higher_order_ops.map import map as torch_map
+
+    def forward(xs, y):
+        return torch_map(lambda x, y: (x @ y, x.sum()), xs, y)
+
+    agrees(Call(forward), torch.randn(3, 4), torch.randn(4, 2))
+
+
+def test_graphs_within_graphs_are_inlined():
+    from torch.utils.checkpoint import checkpoint
+
+    def forward(layer, x):
+        with torch.no_grad():
+            y = layer(x)
+        return y + checkpoint(lambda x: torch.relu(layer(x)), x, use_reentrant=False)
+
+    agrees(Call(forward, torch.nn.Linear(4, 4)), torch.randn(2, 4))
+
+
 # ---- complex numbers -----------------------------------------------------------------
 
 
@@ -546,6 +566,71 @@ MODULES = {
 @pytest.mark.parametrize("name", MODULES)
 def test_layers_of_images_agree(name):
     agrees(MODULES[name], IMAGE)
+
+
+def quantized(x):
+    """`x` in 8 bits and back, with a scale for each column."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401 - defines the ops
+
+    ops = torch.ops.quantized_decomposed
+    scales, zeros = torch.tensor([0.1, 0.3]), torch.tensor([0, 3])
+    limits = 1, -128, 127, torch.int8
+    levels = ops.quantize_per_channel(x, scales, zeros, *limits)
+    return levels, ops.dequantize_per_channel(levels, scales, zeros, *limits)
+
+
+def interpolated(**options):
+    """A function that resizes an image."""
+    return lambda x: torch.nn.functional.interpolate(x[None, None], **options)
+
+
+ROWS = torch.tensor([[3.0, 1, 2, 1], [0, torch.nan, 5, 4]])
+LONG = torch.arange(244.0).reshape(122, 2)
+FUNCTIONS = {
+    "the nearest pixels in single precision": (interpolated(size=(128, 3)), LONG),
+    "resizing by a factor": (interpolated(scale_factor=1.3), LONG[:9, :1]),
+    "smooth resizing": (
+        interpolated(size=(5, 3), mode="bilinear", antialias=True, align_corners=True),
+        LONG[:9],
+    ),
+    "medians": (lambda x: (*x.median(1), x.median(), *x.nanmedian(1)), ROWS),
+    "modes": (lambda x: x.mode(1), ROWS),
+    "elements up to a number": (lambda x: x.histc(4, 0, 4), ROWS[0]),
+    "places": (lambda x: torch.nonzero_static(x > 1, size=4), ROWS),
+    "searched rows": (lambda x: torch.searchsorted(x.sort(1)[0], x), ROWS[:1]),
+    "adaptive maxima": (
+        lambda x: torch.nn.functional.adaptive_max_pool2d(x[None], (3, 2), True),
+        LONG[:7].reshape(2, 7, 1),
+    ),
+    "combined rows": (
+        lambda x: x.index_reduce(0, torch.tensor([1, 1]), x, "amax"),
+        ROWS[:, [0, 2, 3]],
+    ),
+    "bags": (
+        lambda x: torch.nn.functional.embedding_bag(
+            torch.tensor([1, 0, 1]), x, torch.tensor([0, 2]), mode="mean"
+        ),
+        ROWS[:, :1],
+    ),
+    "checked inverses": (lambda x: torch.linalg.tensorinv(x, 1), ROWS[:, 2:]),
+    "levels": (quantized, torch.tensor([[0.26, -9.0], [99.0, 1.5]])),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_agree(name):
+    function, x = FUNCTIONS[name]
+    agrees(Call(function), x)
+
+
+def test_memory_of_another_layout_is_not_read_by_steps():
+    def forward(x, strides):
+        return x.as_strided((2, 2), strides)
+
+    x = torch.randn(2, 2)
+    agrees(Call(forward), x, (1, 2))
+    with pytest.raises(InputError, match="row by row"):
+        aotc.from_torch(Call(forward), (x.t(), (1, 2)))
 
 
 SEQUENCE = torch.linspace(-1, 1, 2 * 5 * 3).reshape(2, 5, 3)

@@ -26,6 +26,7 @@ _TORCH = Path(torch.__file__).parent
 # torch 2.13 meets a deprecation of its own wherever it copies a program
 warnings.filterwarnings("ignore", r"`isinstance\(treespec", FutureWarning)
 _PYTHON = Path(logging.__file__).parents[1]
+_OWN = Path(__file__).parent
 
 
 def exported(
@@ -166,7 +167,8 @@ def _user_line(error: Exception) -> str | None:
 
 
 def is_library(filename: str) -> bool:
-    """Whether a source file is one of PyTorch's own, or of Python's."""
+    """Whether a source file is one of PyTorch, of Python, or of this frontend."""
     path = Path(filename)
-    own = path.is_relative_to(_PYTHON) and "site-packages" not in path.parts
-    return own or path.is_relative_to(_TORCH)
+    if path.is_relative_to(_PYTHON) and "site-packages" not in path.parts:
+        return True
+    return path.is_relative_to(_TORCH) or path.is_relative_to(_OWN)

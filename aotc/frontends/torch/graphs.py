@@ -186,7 +186,7 @@ def line_of(node: Node) -> Place | None:
         (file, int(number))
         for file, number in _FRAME.findall(node.meta.get("stack_trace") or "")
     ]
-    own = [line for line in lines if not is_library(line[0])]
+    own = [e for e in lines if not (e[0].startswith("<") or is_library(e[0]))]
     return own[-1] if own else None
 
 

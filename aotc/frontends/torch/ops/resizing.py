@@ -68,9 +68,9 @@ def _nearest_along(
         return x if repeats == 1 else np.repeat(x, int(repeats), axis)
     size, new = fixed(size, "image"), fixed(new, "image")
     # in the precision of PyTorch, which decides between neighbours
-    kind = numpy.dtype("f8" if x.dtype == "f64" else "f4").type
-    step = kind(1 / factor) if factor else kind(size) / kind(new)
-    places = numpy.floor((numpy.arange(new).astype(kind) + kind(shift)) * step)
+    single = numpy.float32
+    step = single(1 / factor) if factor else single(size) / single(new)
+    places = numpy.floor((numpy.arange(new, dtype=single) + single(shift)) * step)
     return np.take(x, numpy.minimum(places, size - 1).astype("i4"), axis)
 
 
