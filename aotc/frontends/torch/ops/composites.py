@@ -12,7 +12,7 @@ from typing import Any
 
 from aotc import nn
 from aotc import numpy as np
-from aotc.dialects.types import Size, element_count
+from aotc.dialects.types import Size, ceil_divide, element_count
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail
 from aotc.frontends.torch.ops.creation import full
@@ -24,6 +24,7 @@ from aotc.frontends.torch.ops.images import (
     channels_last,
     convolution,
 )
+from aotc.frontends.torch.ops.shapes import constant_pad, padding, split
 from aotc.frontends.torch.promotion import as_dtype, promoting
 
 
@@ -72,6 +73,24 @@ def flatten(x: Array, first: int = 0, last: int = -1) -> Array:
     return np.reshape(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
 
 
+def chunk(x: Array, count: int, dim: int = 0) -> list[Array]:
+    """An axis in at most `count` parts of one size; the last may be smaller."""
+    return split(x, ceil_divide(x.shape[dim], count), dim)
+
+
+def pad(
+    x: Array, widths: Sequence[Size], mode: str = "constant", value: float | None = None
+) -> Array:
+    """Something around `x`; negative widths cut elements off."""
+    if mode == "constant":
+        return constant_pad(x, widths, value or 0)
+    return padding(_MODES[mode])(x, widths)
+
+
+# NumPy's names of what torch calls differently
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
 def masked_fill(x: Array, mask: Array, value: Any) -> Array:
     """`x` with a value in the place of what the mask says."""
     return np.where(mask, as_dtype(value, x.dtype), x)
@@ -108,6 +127,24 @@ def _convolution(spatial: int) -> Callable[..., Array]:
     return batched(call, spatial)
 
 
+def _adjoint(spatial: int) -> Callable[..., Array]:
+    def call(
+        x: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        dilation: Numbers = 1,
+    ) -> Array:
+        return convolution(
+            x, weight, bias, stride, padding, dilation, True, output_padding, groups
+        )
+
+    return batched(call, spatial)
+
+
 OPS: dict[str, Callable[..., Any]] = {
     "aten.dropout": dropout,
     "aten.to.device": moved,
@@ -120,10 +157,17 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.__and__": promoting(np.bitwise_and),
     "aten.__or__": promoting(np.bitwise_or),
     "aten.flatten.using_ints": flatten,
+    "aten.chunk": chunk,
+    "aten.pad": pad,
+    "aten.min.other": promoting(np.minimum),
+    "aten.max.other": promoting(np.maximum),
     "aten.masked_fill": masked_fill,
     "aten.adaptive_avg_pool2d": adaptive_avg_pool_2d,
     "aten.batch_norm": batch_norm,
     "aten.conv1d.default": _convolution(1),
     "aten.conv2d.default": _convolution(2),
     "aten.conv3d.default": _convolution(3),
+    "aten.conv_transpose1d": _adjoint(1),
+    "aten.conv_transpose2d.input": _adjoint(2),
+    "aten.conv_transpose3d.input": _adjoint(3),
 }

@@ -243,18 +243,18 @@ def constant_pad(x: Array, pad: Sequence[Size], value: Any = 0) -> Array:
     return np.pad(x, _widths(x, pad), constant_values=float(value))
 
 
-def _padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
+def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
     """Elements of `x` itself around it; negative widths cut elements off."""
 
-    def call(x: Array, padding: Sequence[Size]) -> Array:
-        widths = _widths(x, padding)
+    def call(x: Array, pad: Sequence[Size]) -> Array:
+        widths = _widths(x, pad)
         y = np.pad(x, [(max(a, 0), max(b, 0)) for a, b in widths], mode)
         return np.pad(y, [(min(a, 0), min(b, 0)) for a, b in widths])
 
     return call
 
 
-_reflected, _replicated = _padding("reflect"), _padding("edge")
+_reflected, _replicated = padding("reflect"), padding("edge")
 
 OPS: dict[str, Callable[..., Any]] = {
     "aten.view": view,
