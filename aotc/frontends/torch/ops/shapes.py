@@ -104,10 +104,10 @@ def split_with_sizes(x: Array, sizes: Sequence[Size], dim: int = 0) -> list[Arra
     return parts
 
 
-def split(x: Array, size: int, dim: int = 0) -> list[Array]:
+def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
     """Parts of an axis of one size; the last may be smaller."""
     total = x.shape[dim]
-    if not isinstance(total, int):
+    if not isinstance(total, int) or not isinstance(size, int):
         fail("symbolic-size", f"cannot split {x.type} into parts of {size}")
     if not size:
         return [x]
