@@ -23,7 +23,7 @@ from aotc.pytree import flatten
 from aotc.runtime.buffers import sender, viewer
 from aotc.target import Target
 
-BATCH = 48
+BATCH = 96
 PARTS = 6  # of a batch that fails
 SMALL = 64  # elements of an input that may be a constant
 

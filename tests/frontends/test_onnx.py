@@ -310,6 +310,20 @@ def test_operators_that_onnx_defines_by_others_are_expanded(written):
     np.testing.assert_array_equal(found["y"], [153, 255, 0, 204])
 
 
+def test_a_pad_with_a_number_that_the_model_computes(written):
+    net = written(
+        """
+        g (float[n] x, float c) => (float[m] y) {
+            sides = Constant<value_ints = [1, 2]>()
+            y = Pad(x, sides, c)
+        }
+        """
+    )
+    assert types_of(net) == ["f32[n + 3]"]
+    found = net(np.ones(2, np.float32), np.array(7, np.float32))
+    np.testing.assert_array_equal(found, [7, 1, 1, 7, 7])
+
+
 # ---- data ---------------------------------------------------------------------------
 
 

@@ -24,8 +24,10 @@ def attention(
     *,
     is_causal: int = 0,
     kv_num_heads: int = 0,
+    left_window_size: int = -1,
     q_num_heads: int = 0,
     qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
     scale: float | None = None,
     softcap: float = 0.0,
     softmax_precision: int = 1,
@@ -37,7 +39,8 @@ def attention(
     the result.
     """
     special = softcap or lengths is not None or softmax_precision != 1 or wanted > 3
-    if special or (is_causal and past_key is not None):
+    is_local = max(left_window_size, right_window_size) >= 0
+    if special or is_local or (is_causal and past_key is not None):
         return NotImplemented
     together = q.ndim == 3
     if together:

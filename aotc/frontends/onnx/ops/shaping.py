@@ -10,7 +10,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Size, bounds, element_count, minimum
 from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports
-from aotc.frontends.onnx.values import Known, integers, number, numbers
+from aotc.frontends.onnx.values import Known, integers, known_of, number, numbers
 from aotc.frontends.places import fail
 
 # ---- reshaping ----------------------------------------------------------------------
@@ -219,7 +219,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": 
 def pad(
     x: Array,
     sides: Known | None = None,
-    constant: Known | None = None,
+    constant: Array | None = None,
     listed: Known | None = None,
     *,
     mode: str = "constant",
@@ -235,9 +235,10 @@ def pad(
         pairs[axis] = (numbers_of[place], numbers_of[count + place])
     for axis, (low, high) in enumerate(pairs):
         x, pairs[axis] = _without_cut(x, axis, low, high)
-    fill = value if constant is None or not constant.size else number(constant)
     if mode == "constant":
-        return _filled(x, pairs, fill)
+        if constant is None or constant.shape == (0,):
+            return _filled(x, pairs, value)
+        return _filled(x, pairs, constant)
     if mode not in _MODES:
         fail("bad-node", f"expected a mode of {', '.join(_MODES)}; got {mode!r}")
     return np.pad(x, pairs, mode)
@@ -252,11 +253,16 @@ def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
     return x, (0 if first is not None else low, 0 if last is not None else high)
 
 
-def _filled(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Any) -> Array:
-    if x.dtype != "bool":
-        return np.pad(x, pairs, constant_values=fill)
-    filled = np.pad(np.astype(x, "u8"), pairs, constant_values=int(fill))
-    return np.astype(filled, "bool")
+def _filled(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -> Array:
+    """`x` with a number around it, which the model may compute."""
+    if x.dtype == "bool":
+        number = fill if isinstance(fill, float) else np.astype(fill, "u8")
+        return np.astype(_filled(np.astype(x, "u8"), pairs, number), "bool")
+    known = fill if isinstance(fill, float) else known_of(fill)
+    if known is not None:
+        return np.pad(x, pairs, constant_values=np.asarray(known).item())
+    inside = np.pad(np.ones(x.shape, "u8"), pairs)
+    return np.where(np.not_equal(inside, 0), np.pad(x, pairs), np.reshape(fill, ()))
 
 
 # ---- space and depth ----------------------------------------------------------------

@@ -16,9 +16,10 @@ from aotc.frontends.places import fail
 
 def _complex(x: Array) -> fft.Complex:
     """Numbers whose last axis holds the real part, or both."""
-    real = x[..., 0]
+    # side by side, as IREE 3.13 cannot compile `flip` of every other element
+    parts = np.moveaxis(x, -1, 0)
     two = x.shape[-1] == 2
-    return fft.Complex(real, x[..., 1] if two else np.zeros_like(real))
+    return fft.Complex(parts[0], parts[1] if two else np.zeros_like(parts[0]))
 
 
 def _pairs(z: fft.Complex) -> Array:
