@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from aotc import __version__
 
@@ -57,7 +58,7 @@ def _location(place: str) -> dict[str, Any]:
     if parts is None:
         return {"logicalLocations": [{"fullyQualifiedName": place}]}
     file, line, path = parts["file"], int(parts["line"]), parts["path"]
-    where: dict[str, Any] = {"artifactLocation": {"uri": file}}
+    where: dict[str, Any] = {"artifactLocation": {"uri": quote(file)}}
     if file.endswith(_TEXT):
         where["region"] = {"startLine": line}
     found: dict[str, Any] = {"physicalLocation": where}
