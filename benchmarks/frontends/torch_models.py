@@ -161,15 +161,12 @@ def report(rows: list[Row]) -> str:
         f"two calls of different sizes, relative to the largest value. {passed} of "
         f"{len(rows)} are within {TOLERANCE:g}.",
         "",
-        "| model | ATen ops | export, s | import, s | build, s | error | |",
-        "|---|--:|--:|--:|--:|--:|---|",
+        "| model | ATen ops | error | |",
+        "|---|--:|--:|---|",
     ]
     for row in rows:
         said = row.said.splitlines()[0][:120] if row.said else ""
-        lines.append(
-            f"| {row.name} | {row.ops} | {row.export:.1f} | {row.imported:.1f} | "
-            f"{row.build:.1f} | {row.error:.1e} | {said} |"
-        )
+        lines.append(f"| {row.name} | {row.ops} | {row.error:.1e} | {said} |")
     return "\n".join(lines) + "\n"
 
 
