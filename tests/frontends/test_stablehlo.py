@@ -9,6 +9,7 @@ import pytest
 import aotc
 from aotc import reference
 from aotc.errors import InputError
+from aotc.fft import Complex
 from aotc.frontends import load
 from aotc.frontends.python import trace
 from aotc.frontends.stablehlo.reading import parse
@@ -128,6 +129,14 @@ def test_chlo_is_read_in_its_pretty_form():
     return %i : tensor<2xi32>"""
     text = function(body, "%x: tensor<4xf32>", "tensor<2xi32>")
     assert run(text, np.float32([1, 3, -1, 2])).tolist() == [1, 3]
+
+
+def test_donated_arguments_are_named():
+    arguments = """%x: tensor<3xf32> {tf.aliasing_output = 0 : i32} loc("x"),
+        %y: tensor<3xf32> loc("y")"""
+    body = "%0 = stablehlo.add %x, %y : tensor<3xf32> return %0 : tensor<3xf32>"
+    text = function(body, arguments, "tensor<3xf32>")
+    assert aotc.from_stablehlo(text).donated == ("x",)
 
 
 def test_large_literals_are_weights():
@@ -353,6 +362,15 @@ def test_a_counted_loop_has_reverse_mode():
     run_passes(program.module, ["autodiff", "inline"])
     (dx,) = reference.evaluate(program.module, "slope", [X[1]])
     np.testing.assert_allclose(dx, 5 * X[1] ** 4, rtol=1e-5)
+
+
+def test_products_of_complex_numbers_are_of_the_dtype_of_the_result():
+    body = """%0 = stablehlo.dot_general %x, %x, contracting_dims = [0] x [0]
+        : (tensor<2xcomplex<f32>>, tensor<2xcomplex<f32>>) -> tensor<complex<f64>>
+    return %0 : tensor<complex<f64>>"""
+    text = function(body, "%x: tensor<2xcomplex<f32>>", "tensor<complex<f64>>")
+    y = run(text, Complex(np.float32([1, 2]), np.float32([3, 4])))
+    assert (y.real.dtype, y.real.item(), y.imag.item()) == ("f64", -20, 22)
 
 
 # ---- indexing -----------------------------------------------------------------------

@@ -102,6 +102,8 @@ _OUTSIDE = {
     "tpu_custom_call": "it is a kernel for TPUs (Pallas)",
     "__gpu$": "it is a kernel for GPUs",
     "triton_kernel_call": "it is a kernel for GPUs",
+    "lapack_c": "aotc factorises real matrices only",
+    "lapack_z": "aotc factorises real matrices only",
     "lapack_": "no op of the graph computes what this function of LAPACK does",
 }
 

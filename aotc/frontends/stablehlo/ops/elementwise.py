@@ -176,26 +176,31 @@ def bitcast(op: Op, x: Value) -> Value:
     return total if whole == dtype else np.bitcast(total, dtype)
 
 
+_FORMATS = {"f32": (8, 23), "f64": (11, 52)}  # bits of exponent and mantissa
+
+
 def reduce_precision(op: Op, x: Value) -> Array:
     """X with fewer bits of exponent and mantissa, rounded to even."""
     source = array(x)
-    exponent, mantissa = op.integer("exponent_bits"), op.integer("mantissa_bits")
-    if source.dtype != "f32":
+    if source.dtype not in _FORMATS:
         wide = reduce_precision(op, np.astype(source, "f32"))
         return np.astype(wide, source.dtype)
-    bits = np.bitcast(source, "u32")
-    rounded = _rounded(bits, 23 - mantissa) if mantissa < 23 else bits
-    value = np.bitcast(rounded, "f32")
-    if exponent < 8:
+    exponent, mantissa = op.integer("exponent_bits"), op.integer("mantissa_bits")
+    most, digits = _FORMATS[source.dtype]
+    value = _rounded(source, digits - mantissa) if mantissa < digits else source
+    if exponent < most:
         value = _narrowed(value, exponent, mantissa)
     return np.where(np.isnan(source), source, value)
 
 
-def _rounded(bits: Array, dropped: int) -> Array:
-    """The bits of floats without the last `dropped` ones of the mantissa."""
+def _rounded(x: Array, dropped: int) -> Array:
+    """X without the last `dropped` bits of its mantissa."""
+    unsigned = f"u{dtypes.bits(x.dtype)}"
+    bits = np.bitcast(x, unsigned)
     odd = np.bitwise_and(np.right_shift(bits, dropped), 1)
-    half = (1 << (dropped - 1)) - 1
-    return np.bitwise_and(bits + odd + half, 0xFFFFFFFF ^ ((1 << dropped) - 1))
+    carried = bits + odd + ((1 << (dropped - 1)) - 1)
+    kept = np.left_shift(np.right_shift(carried, dropped), dropped)
+    return np.bitcast(kept, x.dtype)
 
 
 def _narrowed(x: Array, exponent: int, mantissa: int) -> Array:

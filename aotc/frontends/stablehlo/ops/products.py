@@ -32,7 +32,7 @@ def bilinear(function: Bilinear, lhs: Value, rhs: Value, dtype: str) -> Value:
     """
     if not isinstance(lhs, Complex) and not isinstance(rhs, Complex):
         return function(np.astype(array(lhs), dtype), np.astype(array(rhs), dtype))
-    z, w = as_pair(lhs), as_pair(rhs)
+    z, w = (as_pair(x).map(lambda part: np.astype(part, dtype)) for x in (lhs, rhs))
     return Complex(
         function(z.real, w.real) - function(z.imag, w.imag),
         function(z.real, w.imag) + function(z.imag, w.real),
