@@ -126,13 +126,13 @@ from aotc.nn.recurrent import (
 )
 from aotc.nn.resizing import (
     depth_to_space,
-    grid_sample,
     pixel_shuffle,
     pixel_unshuffle,
     resize,
     space_to_depth,
 )
 from aotc.nn.routing import Routing, mixture_of_experts
+from aotc.nn.sampling import grid_sample
 from aotc.numpy.exponential import softplus
 from aotc.special.log_sums import logsumexp
 

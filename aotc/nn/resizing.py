@@ -12,7 +12,7 @@ from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.conversion import ArrayLike, as_float, lift
 from aotc.frontends.places import fail
 from aotc.nn.spatial import fixed, spatial_rank
 
@@ -230,94 +230,3 @@ def _blocks(x: ArrayLike, block: int) -> tuple[Array, int]:
             f"{block}",
         )
     return x, block
-
-
-# ---- at any place -------------------------------------------------------------------
-
-
-def grid_sample(
-    x: ArrayLike,
-    grid: ArrayLike,
-    method: str = "linear",
-    padding: str = "zeros",
-    *,
-    align_corners: bool = False,
-) -> Array:
-    """The image at the places of `grid`.
-
-    Args:
-        x: N, H, W, C.
-        grid: N, …, 2: (x, y) of each place, from -1 (left, top) to 1.
-        method: "linear" or "nearest".
-        padding: what is beyond the border: "zeros", or the nearest pixel for "border".
-        align_corners: whether -1 and 1 are the centers of the outer pixels, or their
-            edges.
-
-    Returns:
-        N, …, C.
-    """
-    x, grid = one_dtype(as_float(x), grid)
-    if x.ndim != 4 or grid.shape[-1:] != (2,) or grid.shape[:1] != x.shape[:1]:
-        fail(
-            "shape-mismatch",
-            f"expected x as N, H, W, C and a grid N, …, 2; got {x.type}, {grid.type}",
-        )
-    if method not in ("linear", "nearest") or padding not in ("zeros", "border"):
-        fail(
-            "bad-method",
-            "expected method 'linear' or 'nearest' and padding 'zeros' or 'border'; "
-            f"got {method!r}, {padding!r}",
-        )
-    places = [
-        _unnormalized(grid[..., 1 - axis], x.shape[1 + axis], padding, align_corners)
-        for axis in (0, 1)
-    ]
-    if method == "nearest":
-        return _pixels(x, [np.round(place) for place in places], padding)
-    low = [np.floor(place) for place in places]
-    share = [np.subtract(p, f) for p, f in zip(places, low, strict=True)]
-    total = None
-    for dy in (0, 1):
-        for dx in (0, 1):
-            weight = np.multiply(_share(share[0], dy), _share(share[1], dx))
-            corner = _pixels(x, [np.add(low[0], dy), np.add(low[1], dx)], padding)
-            term = np.multiply(corner, np.expand_dims(weight, -1))
-            total = term if total is None else np.add(total, term)
-    return lift(total)
-
-
-def _share(fraction: Array, upper: int) -> Array:
-    return fraction if upper else np.subtract(1.0, fraction)
-
-
-def _unnormalized(place: Array, size: Size, padding: str, align_corners: bool) -> Array:
-    """From -1 … 1 to pixels."""
-    half = np.multiply(np.add(place, 1.0), 0.5)
-    if align_corners:
-        pixel = np.multiply(half, size - 1)
-    else:
-        pixel = np.subtract(np.multiply(half, size), 0.5)
-    if padding == "border":
-        return np.clip(pixel, 0, size - 1)
-    return pixel
-
-
-def _pixels(x: Array, places: list[Array], padding: str) -> Array:
-    """The pixels at whole places, zeros beyond the border."""
-    n, h, w, c = x.shape
-    rank = places[0].ndim
-    row, column = (
-        np.clip(np.astype(place, "i32"), 0, size - 1)
-        for place, size in zip(places, (h, w), strict=True)
-    )
-    image = np.reshape(np.arange(n), (n, *(1,) * (rank - 1)))
-    index = np.add(np.multiply(np.add(np.multiply(image, h), row), w), column)
-    pixels = np.take(np.reshape(x, (n * h * w, c)), index, 0, mode="clip")
-    if padding == "border":
-        return pixels
-    inside = [
-        np.logical_and(np.greater_equal(place, 0), np.less(place, size))
-        for place, size in zip(places, (h, w), strict=True)
-    ]
-    seen = np.expand_dims(np.logical_and(*inside), -1)
-    return np.where(seen, pixels, 0.0)

@@ -590,6 +590,13 @@ def interpolated(**options):
 ROWS = torch.tensor([[3.0, 1, 2, 1], [0, torch.nan, 5, 4]])
 LONG = torch.arange(244.0).reshape(122, 2)
 FUNCTIONS = {
+    "casts": (lambda x: (x.to(torch.float64), x.long(), x.bool(), x.half()), LONG),
+    "mirrored samples": (
+        lambda x: torch.nn.functional.grid_sample(
+            x[None, None], x[None, None] / 30 - 2, "bicubic", "reflection", True
+        ),
+        LONG[:9],
+    ),
     "the nearest pixels in single precision": (interpolated(size=(128, 3)), LONG),
     "resizing by a factor": (interpolated(scale_factor=1.3), LONG[:9, :1]),
     "smooth resizing": (

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Sequence
 from functools import reduce
 
 from aotc import numpy as np
-from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.ops.images import (
@@ -16,80 +13,25 @@ from aotc.frontends.onnx.ops.images import (
     channels_last,
 )
 from aotc.frontends.places import fail
-
-Places = Sequence[Array]
-
-
-def pixels_at(image: Array, places: Places) -> Array:
-    """The pixels (last axis channels) at whole places, the nearest beyond the border.
-
-    Args:
-        image: N, spatial…, C.
-        places: for each spatial axis, floats of the shape N, ….
-    """
-    n, *sizes, c = image.shape
-    rank = places[0].ndim
-    index = np.reshape(np.arange(n), (n, *(1,) * (rank - 1)))
-    for size, place in zip(sizes, places, strict=True):
-        inside = np.clip(np.astype(place, "i32"), 0, size - 1)
-        index = np.add(np.multiply(index, size), inside)
-    return np.take(np.reshape(image, (n * math.prod(sizes), c)), index, 0, mode="clip")
-
-
-def seen(image: Array, places: Places) -> Array:
-    """Where places are inside of the image; the last axis is that of the channels."""
-    inside = [
-        np.logical_and(np.greater_equal(place, 0), np.less(place, size))
-        for place, size in zip(places, image.shape[1:-1], strict=True)
-    ]
-    return np.expand_dims(reduce(np.logical_and, inside), -1)
-
-
-# (first tap, share of each tap) of places along one axis
-Taps = Callable[[Array], tuple[Array, list[Array]]]
-
-
-def linear(place: Array) -> tuple[Array, list[Array]]:
-    first = np.floor(place)
-    share = np.subtract(place, first)
-    return first, [np.subtract(1.0, share), share]
-
-
-def _cubic(place: Array) -> tuple[Array, list[Array]]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
-    a, floor = -0.75, np.floor(place)
-    t = np.subtract(place, floor)
-    shares = []
-    for offset in (-1, 0, 1, 2):
-        d = np.absolute(np.subtract(t, float(offset)))
-        if offset in (0, 1):
-            shares.append(((a + 2) * d - (a + 3)) * d * d + 1)
-        else:
-            shares.append(((d - 5) * d + 8) * d * a - 4 * a)
-    return np.subtract(floor, 1.0), shares
-
-
-def interpolated(
-    places: Places, taps: Taps, pixels: Callable[[Places], Array]
-) -> Array:
-    """The sum of pixels around places, each with its share."""
-    firsts, shares = zip(*map(taps, places), strict=True)
-    terms = []
-    for offsets in itertools.product(*(range(len(each)) for each in shares)):
-        at = [np.add(first, o) for first, o in zip(firsts, offsets, strict=True)]
-        own = [each[o] for each, o in zip(shares, offsets, strict=True)]
-        weight = np.expand_dims(reduce(np.multiply, own), -1)
-        terms.append(np.multiply(pixels(at), weight))
-    return reduce(np.add, terms)
-
+from aotc.nn.sampling import (
+    Places,
+    Taps,
+    cubic,
+    in_pixels,
+    interpolated,
+    linear,
+    pixels_at,
+    reflected,
+    seen,
+)
 
 # ---- GridSample ---------------------------------------------------------------------
 
 _TAPS: dict[str, Taps] = {
     "bilinear": linear,
     "linear": linear,
-    "bicubic": _cubic,
-    "cubic": _cubic,
+    "bicubic": cubic,
+    "cubic": cubic,
 }
 
 
@@ -106,7 +48,7 @@ def grid_sample(
     sizes = image.shape[1:-1]
     rank = len(sizes)
     places = [
-        _in_pixels(grid[..., rank - 1 - axis], sizes[axis], bool(align_corners))
+        in_pixels(grid[..., rank - 1 - axis], sizes[axis], bool(align_corners))
         for axis in range(rank)
     ]
 
@@ -114,7 +56,7 @@ def grid_sample(
         if padding_mode != "reflection":
             return at
         return [
-            _reflected(place, size, bool(align_corners))
+            reflected(place, size, bool(align_corners))
             for place, size in zip(at, sizes, strict=True)
         ]
 
@@ -131,23 +73,6 @@ def grid_sample(
         places = [np.clip(p, 0, n - 1) for p, n in zip(places, sizes, strict=True)]
     moved = inside(places) if _TAPS[mode] is linear else places
     return channels_first(interpolated(moved, _TAPS[mode], pixels))
-
-
-def _in_pixels(place: Array, size: Size, align_corners: bool) -> Array:
-    half = np.multiply(np.add(place, 1.0), 0.5)
-    if align_corners:
-        return np.multiply(half, size - 1)
-    return np.subtract(np.multiply(half, size), 0.5)
-
-
-def _reflected(place: Array, size: Size, align_corners: bool) -> Array:
-    """Places beyond the border as seen in mirrors at it."""
-    low = 0.0 if align_corners else -0.5
-    span = np.asarray(size - 1 if align_corners else size, place.dtype)
-    away = np.absolute(np.subtract(place, low))
-    turn = np.multiply(span, 2.0)
-    round_trip = np.remainder(away, turn)
-    return np.add(np.minimum(round_trip, np.subtract(turn, round_trip)), low)
 
 
 # ---- RoiAlign -----------------------------------------------------------------------

@@ -16,15 +16,15 @@ from aotc.frontends.onnx.ops.images import (
     padding,
     per_axis,
 )
-from aotc.frontends.onnx.ops.sampling import (
+from aotc.frontends.onnx.values import Known, numbers
+from aotc.frontends.tracing import emit
+from aotc.nn.sampling import (
     Places,
     interpolated,
     linear,
     pixels_at,
     seen,
 )
-from aotc.frontends.onnx.values import Known, numbers
-from aotc.frontends.tracing import emit
 
 # ---- DeformConv ---------------------------------------------------------------------
 

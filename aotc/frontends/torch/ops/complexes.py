@@ -78,7 +78,7 @@ def pair(real: Array, imag: Array) -> Complex:
     return Complex(*np.broadcast_arrays(real, imag))
 
 
-def cast(x: Any, dtype: str | None = None, **_: Any) -> Any:
+def cast(x: Any, dtype: str | None = None, *_: Any, **__: Any) -> Any:
     """`x` in another dtype; a real one takes the real parts."""
     if dtype not in PARTS:
         return x if dtype is None else np.astype(x.real, dtype)

@@ -80,7 +80,7 @@ def where(condition: Array, x: Any = None, y: Any = None) -> Array:
     return np.where(np.astype(condition, "bool"), *promoted(x, y))
 
 
-def cast(x: Array, dtype: str | None = None, **_: Any) -> Array:
+def cast(x: Array, dtype: str | None = None, *_: Any, **__: Any) -> Array:
     """`x` in another dtype."""
     return x if dtype is None else np.astype(x, dtype)
 

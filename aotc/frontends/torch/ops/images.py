@@ -11,7 +11,6 @@ import numpy
 from aotc import dtypes, nn
 from aotc import numpy as np
 from aotc.frontends.array import Array
-from aotc.frontends.places import fail
 from aotc.nn.spatial import fixed
 
 Numbers = int | Sequence[int]
@@ -192,18 +191,14 @@ def _lowest(dtype: str) -> Any:
 
 # ---- sampling -----------------------------------------------------------------------
 
-_METHODS = {0: "linear", 1: "nearest"}
-_PADDINGS = {0: "zeros", 1: "border"}
+_METHODS = ("linear", "nearest", "cubic")
+_PADDINGS = ("zeros", "border", "reflection")
 
 
 def grid_sample(
     x: Array, grid: Array, method: int, padding: int, align_corners: bool
 ) -> Array:
     """The image at the places of a grid."""
-    if method not in _METHODS or padding not in _PADDINGS:
-        fail(
-            "unsupported", "grid_sample is linear or nearest, with zeros or the border"
-        )
     y = nn.grid_sample(
         channels_last(x),
         grid,
@@ -230,4 +225,5 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.adaptive_max_pool2d": _adaptive_max(2),
     "aten.adaptive_max_pool3d": _adaptive_max(3),
     "aten.grid_sampler_2d": grid_sample,
+    "aten.grid_sampler_3d": grid_sample,
 }

@@ -69,6 +69,10 @@ def gather(x: Array, dim: int, indices: Array, sparse_grad: bool = False) -> Arr
     """For each index the element at it along an axis, at its place on the others."""
     if not x.ndim:
         return np.broadcast_to(x, indices.shape)
+    if not indices.ndim:  # of a vector
+        return np.reshape(gather(x, dim, np.reshape(indices, (1,))), ())
+    if indices.ndim != x.ndim:  # there are none
+        return np.zeros(indices.shape, x.dtype)
     axis = dim % x.ndim
     part = np.getitem(x, _corner(x, indices.shape, axis))
     return np.take_along_axis(part, indices, axis)
@@ -105,6 +109,8 @@ def _scattered(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Arr
         new = np.reshape(lift(src), (1,)) if isinstance(src, Array) else src
         y, places = whole
         return np.reshape(_scattered(y, 0, places, new, reduce), ())
+    if indices.ndim != x.ndim:  # there are none
+        return x
     axis = dim % x.ndim
     corner = _corner(x, indices.shape, axis)
     part = np.getitem(x, corner)

@@ -13,6 +13,10 @@ _BY_VALUES = (
     "the shape of its result depends on values",
     "compute a result of fixed shape, for instance with torch.where",
 )
+_DERIVATIVE = (
+    "it belongs to a derivative that PyTorch took",
+    "import the model itself, and take derivatives with aotc.grad",
+)
 _SPARSE = ("aotc has dense arrays only", "convert it with to_dense()")
 
 _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -41,6 +45,11 @@ _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
         "aten._unique2",
         "aten.unique_dim",
         "aten.unique_consecutive",
+    ),
+    _DERIVATIVE: (
+        "aten.convolution_backward",
+        "aten._adaptive_avg_pool2d_backward",
+        "aten.avg_pool2d_backward",
     ),
     _SPARSE: (
         "aten._to_sparse",
