@@ -108,6 +108,7 @@ def network(kind: str):
         if module is None:
             reasons.append(f"more than {LARGEST} parameters")
             continue
+        refused: str | None = "no input is known by its name"
         for inputs, axes in candidates(module):
             refused = refusal(module, inputs)
             if refused is None:
