@@ -157,6 +157,25 @@ def test_named_sizes_become_dims_and_shape_arithmetic_folds(written):
     assert "dimension" not in str(net.program().module)
 
 
+def test_shape_arithmetic_of_old_versions_folds(written):
+    net = written(
+        """
+        g (float[batch, length, 12] x) => (float[length, batch, 12] y) {
+            shape = Shape(x)
+            front = Slice<starts = [0], ends = [1], axes = [0]>(shape)
+            one = Squeeze<axes = [0]>(front)
+            batch = Unsqueeze<axes = [0]>(one)
+            rest = Constant<value = int64[2] {-1, 12}>()
+            wanted = Concat<axis = 0>(batch, rest)
+            z = Reshape(x, wanted)
+            y = Transpose<perm = [1, 0, 2]>(z)
+        }
+        """,
+        9,
+    )
+    assert types_of(net) == ["f32[length, batch, 12]"]
+
+
 def test_sizes_are_compared_and_chosen_by_what_is_promised(written):
     net = written(
         """

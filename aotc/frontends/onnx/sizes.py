@@ -188,13 +188,12 @@ def _slice_10(x: Known, *parts: Any, **named: Any) -> Known:
     return _slice(x, *given, *axes, *parts)
 
 
-def _unsqueeze(x: Known, axes: Any = None, **named: Any) -> Known:
-    places = list(named["axes"]) if axes is None else _ints(axes)
-    return np.expand_dims(x, tuple(places))
+def _unsqueeze(x: Known, listed: Any = None, *, axes: Any = ()) -> Known:
+    return np.expand_dims(x, tuple(axes if listed is None else _ints(listed)))
 
 
-def _squeeze(x: Known, axes: Any = None, **named: Any) -> Known:
-    places = named.get("axes") if axes is None else _ints(axes)
+def _squeeze(x: Known, listed: Any = None, *, axes: Any = None) -> Known:
+    places = axes if listed is None else _ints(listed)
     found: Known = np.squeeze(x, None if places is None else tuple(places))
     return found
 
