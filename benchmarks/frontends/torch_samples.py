@@ -40,8 +40,18 @@ def upright(factors: Any) -> Any:
     return q, torch.cat([r[..., :count, :] * sign[..., None], r[..., count:, :]], -2)
 
 
-# results that are not unique → one of them
-UNIQUE = {"qr": upright, "linalg.qr": upright}
+def values(found: Any) -> Any:
+    """The elements without their places, of which equal elements have several."""
+    return found[0]
+
+
+# results that are not unique → what is of them
+UNIQUE: dict[str, Callable[..., Any]] = {
+    "qr": upright,
+    "linalg.qr": upright,
+    "topk": values,
+    "kthvalue": values,
+}
 
 # what their results are is not defined
 UNDEFINED = ("empty", "new_empty")

@@ -14,7 +14,9 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects import affine
 from aotc.dialects.attributes import Array
+from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.lowering.sources import reads_memory
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -164,6 +166,8 @@ class Lowering:
             start: an element or a Python number.
             body: returns the new total.
         """
+        if axes and not reads_memory(x):  # see Note [reductions of nothing]
+            x = foreign.apart(x)
         rank = x.type.rank
         loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
         kept = [loops[axis] for axis in range(rank) if axis not in axes]

@@ -114,6 +114,18 @@ def angle(x: Array) -> Array:
     return np.where(np.isnan(y), y, turned)
 
 
+def digamma(x: Array) -> Array:
+    """The derivative of the logarithm of gamma; infinite at 0, unlike at its sign."""
+    y = as_float(x)
+    pole = np.copysign(np.full_like(y, math.inf), np.negative(y))
+    return np.where(np.equal(y, 0), pole, special.digamma(y))
+
+
+def heaviside(x: Array, at_zero: Array) -> Array:
+    """0 for negative numbers, 1 for positive ones, and something else at 0."""
+    return np.astype(np.heaviside(x, at_zero), x.dtype)
+
+
 def logical(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of truth values, for arrays of any dtype."""
 
@@ -193,7 +205,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.erfc": special.erfc,
     "aten.erfinv": special.erfinv,
     "aten.lgamma": special.gammaln,
-    "aten.digamma": special.digamma,
+    "aten.digamma": digamma,
     "aten.polygamma": special.polygamma,
     "aten.special_entr": special.entr,
     "aten.special_ndtri": special.ndtri,
@@ -201,7 +213,7 @@ OPS: dict[str, Callable[..., Any]] = {
     # bits of numbers
     "aten.copysign": promoting_floats(np.copysign),
     "aten.nextafter": promoting_floats(np.nextafter),
-    "aten.heaviside": promoting(np.heaviside),
+    "aten.heaviside": promoting(heaviside),
     "aten.signbit": np.signbit,
     "aten.frexp": np.frexp,
     "aten.ldexp": promoting_floats(lambda x, e: np.multiply(x, np.exp2(e))),

@@ -11,6 +11,7 @@ import numpy
 from aotc import dtypes, nn
 from aotc import numpy as np
 from aotc.frontends.array import Array
+from aotc.frontends.places import fail
 from aotc.nn.spatial import fixed
 
 Numbers = int | Sequence[int]
@@ -122,6 +123,8 @@ def _avg_pool(spatial: int) -> Callable[..., Array]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Array:
+        if not dtypes.is_float(x.dtype):
+            fail("unsupported", f"expected floats to take the mean of; got {x.type}")
         window = each(kernel_size, spatial)
         geometry: dict[str, Any] = {
             "strides": each(stride, spatial) if stride else None,
