@@ -25,7 +25,9 @@ VERDICTS = ("pass", "not exportable", "unsupported", "WRONG")
 # relative, and absolute for values of magnitude 1
 TOLERANCES = {
     torch.float64: (1e-7, 1e-7),
+    torch.complex128: (1e-7, 1e-7),
     torch.float32: (1e-4, 1e-5),
+    torch.complex64: (1e-4, 1e-5),
     torch.bfloat16: (2e-2, 1e-2),
     torch.float16: (2e-3, 1e-3),
 }
@@ -306,6 +308,8 @@ def is_as_exact(
     try:
         exact = pytree.tree_leaves(process(call.result(wide)))
     except RuntimeError:  # it has arguments that fix the dtype
+        return False
+    if not all(torch.as_tensor(real).is_floating_point() for real in exact):
         return False
     return all(
         bool(error(one, real) <= 4 * error(other, real))

@@ -153,7 +153,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.sign": np.sign,
     "aten.sgn": np.sign,
     "aten.angle": angle,
-    "aten.square": np.square,
+    "aten.square": lambda x: power(x, 2),
     "aten.reciprocal": np.reciprocal,
     "aten.maximum": promoting(np.maximum),
     "aten.minimum": promoting(np.minimum),
