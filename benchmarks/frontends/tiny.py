@@ -170,6 +170,8 @@ def candidates(module):
         "input_features": [spectra(module.config, flip) for flip in (False, True)],
     }
     rest = [name for name in made if name in taken and name != first]
+    if first not in taken and rest:
+        first = rest.pop(0)
     decoder = (
         {"decoder_input_ids": (words, IDS)} if "decoder_input_ids" in taken else {}
     )

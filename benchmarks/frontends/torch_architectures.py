@@ -103,7 +103,7 @@ def alone(kind: str) -> Outcome:
     there.close()
     try:
         if not here.poll(SECONDS):
-            return Outcome("unsupported", f"took longer than {SECONDS} s")
+            return Outcome("unsupported", "took too long")
         return here.recv()
     except EOFError:
         return Outcome("WRONG", "the process died")
@@ -174,7 +174,12 @@ def shortened(reason: str) -> list[str]:
     lines = reason.splitlines()
     ops = [re.sub(r" \(\d+×\)|; at .*", "", line.strip()) for line in lines[1:]]
     ops = [op for op in ops if op.startswith(("aten.", "higher_order.", "transf"))]
-    shown = ops or [re.sub(r"[usz]\d+|\d{2,}", "n", lines[0])] if lines else [""]
+    ops = [re.sub(r".*, which depends", "a shape depends", op) for op in ops]
+    shown = (
+        list(dict.fromkeys(ops)) or [re.sub(r"[usz]\d+|\d{2,}", "n", lines[0])]
+        if lines
+        else [""]
+    )
     return [each.replace("|", "/")[:160] for each in shown]
 
 
