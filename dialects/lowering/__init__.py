@@ -16,7 +16,7 @@ from aotc.dialects import affine
 from aotc.dialects.attributes import Array
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
-from aotc.dialects.lowering.sources import reads_memory
+from aotc.dialects.lowering.sources import leaves_gaps, reads_memory
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -189,12 +189,16 @@ class Lowering:
             lambda _: body([self.loop_index(axis) for axis in range(result.rank)]),
         )
 
+    def readable(self, x: Any) -> Any:
+        """`x`, so that `extract` can read it: see Note [reads with gaps]."""
+        return foreign.apart(x) if leaves_gaps(x) else x
+
     def loop_index(self, axis: int) -> Any:
         """Inside a body: the position along loop `axis`, an index value."""
         return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
 
     def extract(self, source: Any, indices: Sequence[Any]) -> Any:
-        """Inside a body: one element. IREE checks no bounds, so the caller must."""
+        """Inside a body: one element of what is `readable`; nobody checks bounds."""
         return tensor.extract(source, list(indices))
 
     def clamp_index(self, index: Any, last: Size) -> Any:

@@ -100,6 +100,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
     @staticmethod
     def lower(low: Any, op: Any, x: Any, starts: Any) -> Any:
         """A generic over the result that extracts from x."""
+        x = low.readable(x)
 
         def element(loops: list[Any]) -> Any:
             pairs = zip(_first(low, op, starts, op.sizes), loops, strict=True)

@@ -279,6 +279,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         source, result, at = Tensor.of(op.x), Tensor.of(op.y), IndexMap.of(op)
         if element_count(source.shape) == 0:
             return low.full(result, 0)
+        x = low.readable(x)
         read = ir.AffineMap.get(
             result.rank, 0, [ir.AffineDimExpr.get(axis) for axis in at.along]
         )

@@ -293,7 +293,7 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
         """Element n - 1 - i."""
-        source = Tensor.of(op.x)
+        source, x = Tensor.of(op.x), low.readable(x)
 
         def element(indices: list[Any]) -> Any:
             positions = list(indices)

@@ -299,6 +299,7 @@ def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
     source, filler = Tensor.of(op.x), _filler(op)
     if element_count(source.shape) == 0:
         return low.full(result, filler)
+    x = low.readable(x)
     moved = [
         axis
         for axis in range(source.rank)

@@ -1,4 +1,4 @@
-"""Tensors that come from no memory: see Note [reductions of nothing]."""
+"""What IREE must find in memory: Notes [reductions of nothing, reads with gaps]."""
 
 import aotc
 from aotc import numpy as anp
@@ -24,3 +24,14 @@ def test_sums_of_inputs_and_stored_arrays_need_no_barrier():
         return anp.sum(x * 2.0), anp.sum(anp.asarray([1.0, 2.0]) * x[:2])
 
     assert "optimization_barrier" not in lowered(entry)
+
+
+def test_what_is_read_by_index_is_no_slice_with_gaps():
+    def flipped(x):
+        return anp.flip(anp.reshape(x, (2, 2))[:, 1], 0)
+
+    def whole(x):
+        return anp.flip(x[1:3], 0), anp.reshape(x, (2, 2))[:, 1] + 1.0
+
+    assert "optimization_barrier" in lowered(flipped)
+    assert "optimization_barrier" not in lowered(whole)

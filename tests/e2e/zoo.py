@@ -252,3 +252,10 @@ def equal_starts(x):
 def totals(start, xs):
     """A loop that carries a number and stacks numbers."""
     return control.scan(lambda total, x: (total + x, total * x), start, xs)
+
+
+@aotc.entry(x=aotc.Spec(("batch", 6, 2)), positions=aotc.Spec((3,), "i32"))
+def channels(x, positions):
+    """What is read by its index, of every other element in memory."""
+    one = x[..., 1]
+    return np.flip(one, 1), np.take(one, positions, 1), np.flip(x[:, 1:, 0], 0)
