@@ -31,8 +31,8 @@ from typing import Any
 import jax
 import jax_cases
 import numpy as np
+from batches import Compiled, run_compiled
 from jax._src.internal_test_util import lax_test_util, test_harnesses
-from onnx_batches import Compiled, run_compiled
 
 from aotc.errors import AotcError
 from aotc.fft import Complex

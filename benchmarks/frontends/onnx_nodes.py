@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+from batches import Compiled, run_compiled
 from onnx.backend.test.case.node import collect_testcases
-from onnx_batches import Compiled, run_compiled
 
 from aotc.errors import AotcError
 from aotc.frontends.conversion import lift

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from onnx_batches import Compiled, run_compiled
+from batches import Compiled, run_compiled
 from torch.export import decomp_utils, exported_program
 from torch.testing._internal.common_methods_invocations import op_db
 from torch_core import core_table
