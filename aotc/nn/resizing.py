@@ -92,7 +92,8 @@ def _each(given: Any, spatial: int) -> list[Any]:
     """One positive number per spatial axis."""
     many = isinstance(given, (list, tuple))
     values = list(given) if many else [given] * spatial
-    if len(values) != spatial or any(value <= 0 for value in values):
+    finite = all(math.isfinite(value) for value in values if isinstance(value, float))
+    if len(values) != spatial or not finite or any(value <= 0 for value in values):
         fail(
             "bad-size",
             f"expected one positive number, or one per spatial axis ({spatial}); "
