@@ -334,7 +334,7 @@ class _Run:
         with self.stage("parity"), tempfile.TemporaryDirectory(prefix="aotc-") as work:
             bundle = self._write(program, Path(work), title, None, force=False)
             self.report.parities = measure(
-                program, self.graph, bundle, self.targets, self.parity
+                program, self.graph, bundle, self.targets, self.parity, PASS_NAMES
             )
         require(self.report.parities)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,39 +19,6 @@ from aotc.target import Target
 if TYPE_CHECKING:
     from aotc.parity import Plan
 
-_Function = TypeVar("_Function", bound=Callable[..., None])
-
-
-def choice_options(function: _Function) -> _Function:
-    """`--seed`, `--samples`, `--sizes`, `--input` and `--tolerance`."""
-    for option in (
-        click.option("--seed", default=0, show_default=True, help="Of random inputs."),
-        click.option(
-            "--samples",
-            type=click.IntRange(1),
-            default=2,
-            show_default=True,
-            help="How many calls to compare; their sizes differ.",
-        ),
-        click.option(
-            "--sizes", metavar="NAME=N,…", help="Sizes instead of those chosen."
-        ),
-        click.option(
-            "--input",
-            "inputs",
-            multiple=True,
-            metavar="NAME=@FILE",
-            help="An array for an input, instead of a random one.",
-        ),
-        click.option(
-            "--tolerance",
-            type=click.FloatRange(0),
-            help="Largest error of floats, relative to the largest value.",
-        ),
-    ):
-        function = option(function)
-    return function
-
 
 @verb(
     "aotc parity model.pt2",
@@ -62,7 +28,27 @@ def choice_options(function: _Function) -> _Function:
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
 @targets_option()
-@choice_options
+@click.option("--seed", default=0, show_default=True, help="Of random inputs.")
+@click.option(
+    "--samples",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="How many calls to compare; their sizes differ.",
+)
+@click.option("--sizes", metavar="NAME=N,…", help="Sizes instead of those chosen.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=@FILE",
+    help="An array for an input, instead of a random one.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    help="Largest error of floats, relative to the largest value.",
+)
 @click.option("--bisect", is_flag=True, help="Find the first op that differs.")
 @click.option(
     "-o",
@@ -104,7 +90,7 @@ def parity(
                 targets=targets,
                 force=force,
                 sign=folder is not None,
-                parity=plan(bisect=bisect, **choices),
+                parity=_plan(bisect, **choices),
                 reporter=reporter(),
             ).parities
         except Mismatch as error:
@@ -119,13 +105,13 @@ def parity(
     context.exit(0 if passed else 1)
 
 
-def plan(
+def _plan(
+    bisect: bool,
     seed: int,
     samples: int,
     sizes: str | None,
     inputs: tuple[str, ...],
     tolerance: float | None,
-    bisect: bool = False,
 ) -> Plan:
     """What the options ask for."""
     from aotc.parity import Choice, Plan

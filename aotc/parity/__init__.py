@@ -25,7 +25,7 @@ from aotc.pytree import flatten
 from aotc.runtime import load
 from aotc.target import Target
 
-__all__ = ["Choice", "Parity", "Plan", "measure", "require"]
+__all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,12 @@ def require(parities: Sequence[Parity]) -> None:
 
 
 def measure(
-    program: Program, graph: Any, bundle: Path, targets: Sequence[Target], plan: Plan
+    program: Program,
+    graph: Any,
+    bundle: Path,
+    targets: Sequence[Target],
+    plan: Plan,
+    passes: Sequence[str],
 ) -> list[Parity]:
     """Compare every entry of a program on every target that it was compiled for.
 
@@ -135,6 +140,7 @@ def measure(
         bundle: with the compiled code; it may be unsigned.
         targets: those that it has variants for; all must run on this machine.
         plan: what to compare.
+        passes: that compiled it, in order.
 
     Raises:
         InputError: sizes or inputs that were given do not fit, or the framework
@@ -146,7 +152,7 @@ def measure(
             parity
             for entry in program.entries
             for parity in _of_entry(
-                _Compared(program, graph, entry, plan), bundle, targets
+                _Compared(program, graph, entry, plan, passes), bundle, targets
             )
         ]
 
@@ -159,6 +165,7 @@ class _Compared:
     graph: Any
     entry: Entry
     plan: Plan
+    passes: Sequence[str]
 
     @property
     def original(self) -> Original | None:
@@ -200,8 +207,10 @@ def _of_entry(
     wanted = [compared.expected(sample) for sample in samples]
     for target in targets:
         rows = [
-            compared.differences(_computed(bundle, entry, target, sample), expected)
-            for sample, expected in zip(samples, wanted, strict=True)
+            compared.differences(found, expected)
+            for found, expected in zip(
+                _computed(bundle, entry, target, samples), wanted, strict=True
+            )
         ]
         found = Parity(
             entry.name,
@@ -223,6 +232,7 @@ def _of_entry(
                 samples[first].arrays,
                 wanted[first],
                 plan.tolerance,
+                compared.passes,
             )
             found = replace(found, divergence=divergence)
         yield found
@@ -241,8 +251,13 @@ def _refused(
     )
 
 
-def _computed(bundle: Path, entry: Entry, target: Target, sample: Sample) -> list[Any]:
-    """The outputs of the compiled entry, in its first state."""
-    model = load(bundle, allow_unsigned=True, target=target.id)
-    inputs = entry.input_tree.unflatten(sample.arrays)
-    return flatten(model.entry(entry.name)(**inputs))[0]
+def _computed(
+    bundle: Path, entry: Entry, target: Target, samples: Sequence[Sample]
+) -> Iterator[list[Any]]:
+    """The outputs of the compiled entry for each sample, in its first state."""
+    model = None
+    for sample in samples:
+        if model is None or entry.updates:
+            model = load(bundle, allow_unsigned=True, target=target.id)
+        inputs = entry.input_tree.unflatten(sample.arrays)
+        yield flatten(model.entry(entry.name)(**inputs))[0]

@@ -33,16 +33,7 @@ from aotc.runtime.function import Function
 from aotc.runtime.loader import start
 from aotc.target import Target
 
-# on graphs, in the order of a build; what follows is lowering
-GRAPH_PASSES = (
-    "autodiff",
-    "inline",
-    "simplify",
-    "cse",
-    "relax-order",
-    "decompose",
-)
-LOWERING = ("lower-to-linalg", "cse")
+LOWERING = ("lower-to-linalg", "cse")  # the passes before it are on graphs
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
 
 
@@ -86,6 +77,7 @@ def diverging(
     arrays: Sequence[Any],
     expected: Sequence[Any],
     tolerance: float | None,
+    passes: Sequence[str],
 ) -> Divergence:
     """The first place where an entry differs from `expected`.
 
@@ -97,6 +89,7 @@ def diverging(
         arrays: the inputs.
         expected: the outputs of the framework.
         tolerance: for floats, instead of those of their dtypes.
+        passes: all those of a build, in order.
     """
     values = arguments(program, entry, arrays)
     if not _agrees(graph, entry, values, expected, tolerance):
@@ -104,7 +97,7 @@ def diverging(
         return _in_import(network, entry.input_tree.unflatten(arrays), tolerance)
     with graph.context, ir.Location.unknown():
         module = copied(graph)
-        for name in GRAPH_PASSES:
+        for name in passes[: passes.index(LOWERING[0])]:
             run_passes(module, (name,))
             if not _agrees(module, entry, values, expected, tolerance):
                 return Divergence(name)
