@@ -23,11 +23,10 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
 from aotc.frontends.array import Array
-from aotc.frontends.program import Entry, Port, Program
+from aotc.frontends.program import Entry, Program
 from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.pytree import Structure
 
 Sizes = dict[str, Any]
 
@@ -335,14 +334,9 @@ def lowered(cases: Sequence[Case]) -> Program:
     for case in cases:
         case.build(module)
     with context():
-        entries = [_entry(str(case), functions_of(module)[str(case)]) for case in cases]
+        functions = functions_of(module)
+        entries = [
+            Entry.flat(str(case), *signature(functions[str(case)])) for case in cases
+        ]
     run_passes(module, ["inline", "decompose", "lower-to-linalg"])
     return Program(module, entries)
-
-
-def _entry(name: str, function: Any) -> Entry:
-    inputs, results = signature(function)
-    arguments = [Port(f"x{i}", kind, "input") for i, kind in enumerate(inputs)]
-    outputs = [Port(f"y{i}", kind, "output") for i, kind in enumerate(results)]
-    leaf = Structure("leaf")
-    return Entry(name, (), tuple(arguments), tuple(outputs), leaf, leaf)

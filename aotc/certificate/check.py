@@ -19,9 +19,8 @@ from aotc.dialects.functions import (
 from aotc.dialects.symbols import Contract
 from aotc.dialects.transform import Jvp, Vjp, derive, floats
 from aotc.dialects.types import Dim, Tensor, evaluate_size
-from aotc.frontends.program import Entry, Port
+from aotc.frontends.program import Entry
 from aotc.mlir import func, ir
-from aotc.pytree import Structure
 
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # the best counts: kinks and digits differ
 ROUNDING = 1e-6  # a slope this much smaller than the values is none
@@ -117,11 +116,8 @@ class Check:
 
     def entry(self) -> Entry:
         """As the backend exports it."""
-        leaf = Structure("leaf")
-        inputs = [Port(f"x{i}", t, "input") for i, t in enumerate(self.taken)]
-        outputs = [Port(f"y{i}", t, "output") for i, t in enumerate(self.returned)]
         symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
-        return Entry(self.name, symbols, tuple(inputs), tuple(outputs), leaf, leaf)
+        return Entry.flat(self.name, self.taken, self.returned, symbols)
 
     def directions(self, rng: Any) -> tuple[Arrays, Arrays]:
         """Random ones of the moved arguments and of the results."""

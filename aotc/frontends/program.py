@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,20 @@ class Entry:
     output_tree: Structure
     reads: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
+
+    @classmethod
+    def flat(
+        cls,
+        name: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        symbols: tuple[Contract, ...] = (),
+    ) -> Entry:
+        """An entry that takes all that it needs as inputs: for checks of code."""
+        leaf = Structure("leaf")
+        taken = (Port(f"x{i}", kind, "input") for i, kind in enumerate(inputs))
+        returned = (Port(f"y{i}", kind, "output") for i, kind in enumerate(outputs))
+        return cls(name, symbols, tuple(taken), tuple(returned), leaf, leaf)
 
     def ports(self, kind: str) -> list[Port]:
         """The arguments of kind `input`, or the results of kind `output`."""

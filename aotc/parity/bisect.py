@@ -21,12 +21,11 @@ from aotc.backend import compile_targets
 from aotc.dialects.functions import copied, functions_of, keep_only, signature
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.frontends.program import Entry, Port, Program
+from aotc.frontends.program import Entry, Program
 from aotc.frontends.survey import watched
 from aotc.mlir import func, ir
 from aotc.parity.differences import compare
 from aotc.passes import run_passes
-from aotc.pytree import Structure
 from aotc.runtime import engine
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function
@@ -223,7 +222,7 @@ def _compiled(
     inputs, outputs = signature(function)
     symbols = reference.bind_symbols(inputs, values)
     run_passes(module, LOWERING)
-    program = Program(module, [_flat_entry(entry.name, inputs, outputs)])
+    program = Program(module, [Entry.flat(entry.name, inputs, outputs)])
     (variant,) = compile_targets(program, [target])
     backend = variant.target.backend
     code = start(variant.vmfb, backend, engine.device(backend, None))
@@ -248,16 +247,6 @@ def _return_only(function: Any, results: Sequence[Any]) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(whole)
     if "res_attrs" in function.attributes:
         del function.attributes["res_attrs"]
-
-
-def _flat_entry(
-    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-) -> Entry:
-    """An entry that takes all that it needs as inputs."""
-    leaf = Structure("leaf")
-    taken = tuple(Port(f"x{i}", kind, "input") for i, kind in enumerate(inputs))
-    returned = tuple(Port(f"y{i}", kind, "output") for i, kind in enumerate(outputs))
-    return Entry(name, (), taken, returned, leaf, leaf)
 
 
 def _leaf(name: str, kind: Tensor, symbols: Sequence[int]) -> Leaf:
