@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aotc.frontends.entry import Spec, State, Weights, entry
     from aotc.frontends.onnx import from_onnx
     from aotc.frontends.stablehlo import from_jax, from_stablehlo
+    from aotc.frontends.title import bundle
     from aotc.frontends.torch import from_torch
     from aotc.runtime import Model, load
     from aotc.transforms import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 # name → module that defines it
 _EXPORTS = {
+    "bundle": "aotc.frontends.title",
     "entry": "aotc.frontends.entry",
     "from_jax": "aotc.frontends.stablehlo",
     "from_onnx": "aotc.frontends.onnx",
@@ -76,6 +78,7 @@ __all__ = [
     "Spec",
     "State",
     "Weights",
+    "bundle",
     "checkpoint",
     "custom_jvp",
     "custom_vjp",

@@ -7,6 +7,7 @@ passes on IR in text form, such as a dumped and edited stage.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from aotc.dialects.limits import require_supported
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.frontends.program import Program
+from aotc.frontends.title import require_title
 from aotc.mlir import ir
 from aotc.parity import Parity, Plan, measure, require
 from aotc.passes import PassRecord, run_passes
@@ -204,8 +206,9 @@ def build(
         output: folder that `NAME-VERSION.aotc` is written into.
         entries: names of the entries to build; all of them by default.
         targets: what to compile for; the host's kind of CPU by default.
-        name: of the bundle; by default the source's, or its folder's for `model.py`.
-        version: of the bundle; 1.0.0 by default.
+        name: of the bundle, before what the source declares with `aotc.bundle`; by
+            default the source's file name without suffix.
+        version: of the bundle, likewise; 1.0.0 by default.
         signing_key: private key file; by default AOTC_SIGNING_KEY, else the user's
             development key.
         sign: False leaves the bundle unsigned.
@@ -229,7 +232,6 @@ def build(
     """
     path = Path(source)
     targets = tuple(targets) or (Target.parse("cpu"),)
-    name, version = name or default_name(path), version or "1.0.0"
     run = _Run(
         BuildReport(),
         reporter or _Silent(),
@@ -243,16 +245,19 @@ def build(
     packs = stop_after in (None, "bundle")
     signer = _signer(signing_key, sign) if packs else None
     if packs:
-        _check_output(output, f"{name}-{version}", force)
-    program = run.front(path, tuple(entries), stop_after, certify_gradients)
-    if program is None:
+        _require_writable(output)
+    program = run.load(path, tuple(entries))
+    title = bundle_title(path, program, name, version)
+    if packs:
+        _require_free(output, "-".join(title), force)
+    if not run.lower(program, stop_after, certify_gradients):
         return run.report
     with run.stage("vmfb"):
         run.report.variants = compile_targets(program, targets, dump=run.dump)
     if packs and parity is not None:
-        run.compare(program, (name, version))
+        run.compare(program, title)
     if packs:
-        run.pack(program, _existing_folder(output), (name, version), signer, force)
+        run.pack(program, _existing_folder(output), title, signer, force)
     return run.report
 
 
@@ -277,13 +282,15 @@ class _Run:
             yield
         self.report.stages[name] = time.perf_counter() - start
 
-    def front(
-        self, path: Path, entries: tuple[str, ...], stop: str | None, certify: bool
-    ) -> Program | None:
-        """The program lowered to linalg; None if the build stops before."""
+    def load(self, path: Path, entries: tuple[str, ...]) -> Program:
+        """Import the source."""
         with self.stage("graph"):
             program = frontends.load(path, entries)
             self._dump_ir("graph", program)
+        return program
+
+    def lower(self, program: Program, stop: str | None, certify: bool) -> bool:
+        """Run the passes down to linalg; False if the build stops before its end."""
         if self.parity is not None:
             with program.module.context:
                 self.graph = copied(program.module)
@@ -299,8 +306,8 @@ class _Run:
                     self._dump_ir(stage.name, program)
             if stage.name == stop and stage.name in ("graph", "optimized", "linalg"):
                 self.report.ir = ir_text(program.module, self.readable)
-                return None
-        return program
+                return False
+        return True
 
     def _run_passes(self, stage: Stage, program: Program) -> None:
         folder = self.dump / f"{stage.name}-passes" if self.dump else None
@@ -387,10 +394,31 @@ def _require_graph(module: Any) -> None:
                     )
 
 
+def bundle_title(
+    path: Path, program: Program, name: str | None, version: str | None
+) -> tuple[str, str]:
+    """Name and version of the bundle: as given, else as declared, else by default.
+
+    The default depends on the file's name and not on where it lies: a source gives the
+    same bundle in every folder.
+
+    Raises:
+        InputError: a given name or version is none that a bundle can have.
+    """
+    for what, value in (("name", name), ("version", version)):
+        if value is not None:
+            require_title(what, value)
+    declared = program.title
+    return (
+        name or declared.name or default_name(path),
+        version or declared.version or "1.0.0",
+    )
+
+
 def default_name(path: Path) -> str:
-    """`examples/digits/model.py` → `digits`, `resnet.py` → `resnet`."""
-    stem = path.resolve().parent.name if path.stem == "model" else path.stem
-    return "".join(c if c.isalnum() or c in "._-" else "-" for c in stem) or "model"
+    """`examples/digits/model.py` → `model`, `res net.onnx` → `res-net`."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)
+    return plain.lstrip(".") or "model"
 
 
 def _dump_folder(dump: Path | None) -> Path | None:
@@ -414,7 +442,7 @@ def _channel(signer: Signer | None) -> str:
     return "development" if signer.development else "release"
 
 
-def _check_output(output: Path, name: str, force: bool) -> None:
+def _require_writable(output: Path) -> None:
     """Fail before the work, not after it; writing checks once more."""
     standing = next(p for p in (output, *output.absolute().parents) if p.exists())
     if not standing.is_dir() or not os.access(standing, os.W_OK):
@@ -424,6 +452,10 @@ def _check_output(output: Path, name: str, force: bool) -> None:
             "write to",
             hint="choose another folder with -o",
         )
+
+
+def _require_free(output: Path, name: str, force: bool) -> None:
+    """Fail before the work, not after it; writing checks once more."""
     target = output / f"{name}.aotc"
     if target.exists() and not force:
         raise InputError(

@@ -44,7 +44,10 @@ RESERVED_PATHS = ("manifest.json", "signature.json")
 # No part of a path may begin with a dot: that excludes `..`, and `.git`, which other
 # verifiers of the signature format skip.
 _PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
-_name = text(_PART, "a name of letters, digits and . _ -")
+# a bundle's name and version
+NAME = _PART
+VERSION = r"[A-Za-z0-9._+-]+"
+_name = text(NAME, "a name of letters, digits and . _ -")
 _path = text(rf"{_PART}(/{_PART}){{0,7}}", "a relative path of plain names")
 _string = text()
 _digest = text("[0-9a-f]{64}", "a SHA-256 in hexadecimal")
@@ -162,7 +165,7 @@ _parity = record(
 _manifest: Check = record(
     {
         "name": _name,
-        "version": text(r"[A-Za-z0-9._+-]+", "a version"),
+        "version": text(VERSION, "a version"),
         "channel": one_of("development", "release", "unsigned"),
         "toolchain": record({"iree_compiler": record({"version": _string})}),
         "symbols": mapping(_identifier, _symbol),

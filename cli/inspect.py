@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @verb(
-    "aotc inspect model-0.aotc",
-    "aotc inspect model-0.aotc --format json",
+    "aotc inspect model-1.0.0.aotc",
+    "aotc inspect model-1.0.0.aotc --format json",
 )
 @click.argument("bundle", type=click.Path())
 @trust_option()

@@ -13,7 +13,7 @@ from aotc.cli.verb import format_option, verb
 @verb(
     "aotc keygen release",
     "aotc build model.py --sign release.key",
-    "aotc verify model-0.aotc --trust release.pub",
+    "aotc verify model-1.0.0.aotc --trust release.pub",
 )
 @click.argument("name")
 @format_option()

@@ -45,8 +45,8 @@ Compile machine-learning models ahead of time and run them anywhere.
 \b
   aotc build model.py                      compile every entry of model.py
   aotc build model.py --target cuda:sm_89  for a GPU
-  aotc inspect model-0.aotc                what is inside
-  aotc run model-0.aotc --input x=@x.npy   call it
+  aotc inspect model-1.0.0.aotc            what is inside
+  aotc run model-1.0.0.aotc -i x=@x.npy    call it
 
 Every verb explains itself: aotc build --help
 """

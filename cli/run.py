@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @verb(
-    "aotc run digits-1.aotc --input x=@images.npy",
-    "aotc run digits-1.aotc --input x=@data.npz:images --output out.npz",
-    "aotc run adder-1.aotc --entry add --input a=1.5 --input b=[1,2,3]",
-    "aotc run digits-1.aotc --loop data.npz --epochs 5 --save-state s.safetensors",
-    "aotc run digits-1.aotc --loop data.npz --steps 9000 --checkpoint ck --every 500",
-    "aotc run digits-1.aotc --loop data.npz --resume ck --find-nan model.py",
+    "aotc run digits-1.0.0.aotc --input x=@images.npy",
+    "aotc run digits-1.0.0.aotc --input x=@data.npz:images --output out.npz",
+    "aotc run adder-1.0.0.aotc --entry add --input a=1.5 --input b=[1,2,3]",
+    "aotc run digits-1.0.0.aotc --loop data.npz --epochs 5 --save-state s.safetensors",
+    "aotc run digits-1.0.0.aotc --loop data.npz --steps 900 --checkpoint ck --every 50",
+    "aotc run digits-1.0.0.aotc --loop data.npz --resume ck --find-nan model.py",
 )
 @click.argument("bundle", type=click.Path())
 @click.option("--entry", help="Entry to call; needed if there are several.")

@@ -9,8 +9,8 @@ from aotc.cli.verb import format_option, trust, trust_option, verb
 
 
 @verb(
-    "aotc verify model-0.aotc",
-    "aotc verify model-0.aotc --trust release.pub",
+    "aotc verify model-1.0.0.aotc",
+    "aotc verify model-1.0.0.aotc --trust release.pub",
 )
 @click.argument("bundle", type=click.Path())
 @trust_option()

@@ -12,6 +12,7 @@ import numpy as np
 
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Tensor
+from aotc.frontends.title import Title
 from aotc.pytree import Structure
 
 
@@ -96,6 +97,7 @@ class Program:
         states: the mutable ones among the parameters.
         source: frontend, file name and digest, for the manifest.
         networks: the `Imported` networks among the entries, by name.
+        title: name and version of the bundle, as far as the source declares them.
     """
 
     module: Any
@@ -104,6 +106,7 @@ class Program:
     states: list[StateSpec] = field(default_factory=list)
     source: dict[str, Any] = field(default_factory=dict)
     networks: dict[str, Any] = field(default_factory=dict)
+    title: Title = field(default_factory=Title)
 
     def entry(self, name: str) -> Entry:
         """The entry called `name`."""

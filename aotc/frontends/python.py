@@ -14,6 +14,7 @@ from aotc.frontends.entry import EntryFunction, Stored
 from aotc.frontends.imported import Imported
 from aotc.frontends.places import source_root
 from aotc.frontends.program import Program, source_of
+from aotc.frontends.title import declared_title
 from aotc.frontends.user_errors import user_errors
 
 __all__ = ["load", "names_in", "run_file", "trace"]
@@ -30,6 +31,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
         module = run_file(path)
         program = trace(_selected(path, _declared(module), entries), names_in(module))
     program.source = source_of(path, "python")
+    program.title = declared_title(vars(module))
     return program
 
 

@@ -13,6 +13,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="bert", version="1.0.0")
+
 VOCABULARY = 128
 PAD, MASK, NOT_ASKED = 0, 1, -1
 LAYERS = 2

@@ -15,6 +15,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="bilstm", version="1.0.0")
+
 LETTERS = 5
 TAGS = 3
 WIDTH = 32

@@ -12,6 +12,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="cnn", version="1.0.0")
+
 SIZE = 8
 CHANNELS = (32, 64)
 HIDDEN = 128

@@ -12,6 +12,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim
 
+aotc.bundle(name="digits", version="1.0.0")
+
 BATCH = 64
 
 

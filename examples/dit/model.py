@@ -12,6 +12,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="dit", version="1.0.0")
+
 SIZE = 8
 PATCH = 2
 LAYERS = 2

@@ -12,6 +12,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="gpt", version="1.0.0")
+
 VOCABULARY = 128
 LAYERS = 2
 WIDTH = 64

@@ -13,6 +13,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="gru", version="1.0.0")
+
 WIDTH = 48
 LENGTH = 40
 

@@ -10,6 +10,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim
 
+aotc.bundle(name="linear", version="1.0.0")
+
 FEATURES = 8
 ROWS = 256
 

@@ -11,6 +11,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="lstm", version="1.0.0")
+
 LAYERS = 1
 WIDTH = 64
 LENGTH = 24

@@ -10,6 +10,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="mlp", version="1.0.0")
+
 INPUTS = 64
 HIDDEN = (128, 128)
 CLASSES = 10

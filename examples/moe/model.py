@@ -15,6 +15,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="moe", version="1.0.0")
+
 VOCABULARY = 128
 LAYERS = 2
 WIDTH = 64

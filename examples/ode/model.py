@@ -18,6 +18,8 @@ import aotc
 import aotc.numpy as np
 from aotc import control, optim, solvers
 
+aotc.bundle(name="ode", version="1.0.0")
+
 TIMES = numpy.logspace(-4, 3, 36)
 GUESS = (0.1, 1e7, 3e4)  # the rates to start from
 GAMMA = 1 - 0.5**0.5

@@ -11,6 +11,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="resnet", version="1.0.0")
+
 SIZE = 8
 CHANNELS = 1
 STAGES = (16, 32, 64)

@@ -11,6 +11,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="unet", version="1.0.0")
+
 SIZE = 32
 WIDTHS = (8, 16, 32)
 CLASSES = 3

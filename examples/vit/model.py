@@ -10,6 +10,8 @@ import aotc
 import aotc.numpy as np
 from aotc import nn, optim, random
 
+aotc.bundle(name="vit", version="1.0.0")
+
 SIZE = 8
 PATCH = 2
 LAYERS = 2

@@ -1,9 +1,15 @@
 """The pipeline in process: stages, IR in and out, and what a build reports."""
 
+from pathlib import Path
+
+import numpy
 import pytest
 
-from aotc import pipeline
+import aotc
+from aotc import frontends, pipeline
+from aotc.artifacts import schema
 from aotc.errors import InputError
+from aotc.frontends import title
 from aotc.target import Target
 
 MODEL = """
@@ -91,6 +97,98 @@ def test_text_that_is_no_ir_is_refused(text, code):
     assert caught.value.code == code
 
 
-def test_a_bundle_is_named_after_its_source(tmp_path):
-    assert pipeline.default_name(tmp_path / "digits" / "model.py") == "digits"
-    assert pipeline.default_name(tmp_path / "res net.py") == "res-net"
+COUNTER = """
+import aotc
+import aotc.numpy as np
+{declared}
+count = aotc.State(np.zeros(3))
+
+@aotc.entry(x=aotc.Spec(("n", 3)))
+def add(count, x):
+    return count + x.sum(0)
+"""
+
+
+def _title(folder, declared="", **given):
+    folder.mkdir(exist_ok=True)
+    (folder / "model.py").write_text(COUNTER.format(declared=declared))
+    program = frontends.load(folder / "model.py")
+    given = {"name": None, "version": None, **given}
+    return pipeline.bundle_title(folder / "model.py", program, **given)
+
+
+def test_a_bundle_has_the_name_that_is_given_else_declared_else_the_files(tmp_path):
+    both = 'aotc.bundle(name="counter", version="2.1")'
+    assert _title(tmp_path / "a", both) == ("counter", "2.1")
+    assert _title(tmp_path / "a", both, version="3") == ("counter", "3")
+    assert _title(tmp_path / "a", both, name="mine") == ("mine", "2.1")
+    assert _title(tmp_path / "a", 'aotc.bundle(name="one")') == ("one", "1.0.0")
+    assert _title(tmp_path / "a") == _title(tmp_path / "b") == ("model", "1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("res net.py", "res-net"), ("größe.onnx", "gr--e"), (".py.mlir", "py")],
+)
+def test_every_file_name_makes_a_name_that_a_bundle_can_have(file, name):
+    assert pipeline.default_name(Path(file)) == name
+    title.require_title("name", name)
+
+
+@pytest.mark.parametrize(
+    ("declared", "code"),
+    [
+        ('aotc.bundle(name="../x")', "bad-bundle-name"),
+        ("aotc.bundle(name=3)", "bad-bundle-name"),
+        ('aotc.bundle(version="1 beta")', "bad-bundle-name"),
+        ('aotc.bundle(name="a"); aotc.bundle(version="2")', "name-clash"),
+    ],
+)
+def test_a_name_that_no_bundle_can_have_is_refused_at_its_line(
+    tmp_path, declared, code
+):
+    with pytest.raises(InputError) as caught:
+        _title(tmp_path, declared)
+    assert (caught.value.code, caught.value.where) == (code, "model.py:4")
+
+
+def test_a_title_is_held_to_what_a_manifest_may_say():
+    assert (title.NAME, title.VERSION) == (schema.NAME, schema.VERSION)
+
+
+def test_the_name_of_an_imported_model_is_not_that_of_the_one_that_imports_it(
+    tmp_path,
+):
+    (tmp_path / "parts.py").write_text('import aotc\naotc.bundle(name="parts")\n')
+    assert _title(tmp_path, "import parts") == ("model", "1.0.0")
+
+
+def test_a_name_given_to_a_build_is_checked_before_the_work(model, tmp_path):
+    with pytest.raises(InputError) as caught:
+        pipeline.build(model, name="a/b", output=tmp_path)
+    assert caught.value.code == "bad-bundle-name"
+
+
+def test_a_source_gives_the_same_bytes_and_states_in_a_folder_of_any_name(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("AOTC_HOME", str(tmp_path / "home"))
+    bundles = []
+    for name in ("first", "the second"):
+        _title(tmp_path / name)
+        report = pipeline.build(
+            tmp_path / name / "model.py",
+            targets=[Target.parse("vmvx")],
+            output=tmp_path / name / "out",
+        )
+        bundles.append(report.bundle)
+    first, second = (
+        {f.relative_to(b).as_posix(): f.read_bytes() for f in b.rglob("*.*")}
+        for b in bundles
+    )
+    assert first == second
+    source, other = map(aotc.load, bundles)
+    source.add(x=numpy.ones((2, 3), "f4"))
+    source.save_state(tmp_path / "state.safetensors")
+    other.load_state(tmp_path / "state.safetensors")
+    assert other.read_state("count").tolist() == [2, 2, 2]

@@ -80,7 +80,7 @@ def test_the_compiled_step_equals_the_reference(release, keys):
 def test_two_builds_in_different_folders_give_identical_bytes(
     aotc, release, keys, tmp_path, home
 ):
-    source = tmp_path / "elsewhere" / "digits"
+    source = tmp_path / "elsewhere" / "of-another-name"
     shutil.copytree(DIGITS, source)
     built = aotc(
         "build", source / "model.py", "--sign", keys / "release.key",
