@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+from aotc.cli import output
 from aotc.cli.verb import COMPLETION_VARIABLE, verb
 
 _CLASSES = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
@@ -20,4 +21,4 @@ _CLASSES = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for SHELL."""
     script = _CLASSES[shell](ctx.find_root().command, {}, "aotc", COMPLETION_VARIABLE)
-    click.echo(script.source())
+    output.answer(script.source())

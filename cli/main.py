@@ -117,7 +117,8 @@ def _main(arguments: list[str]) -> int:
     try:
         code = _attempt(arguments)
         # Here and not at exit, where a closed pipe could no longer be caught.
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         return _close_quietly()

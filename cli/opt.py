@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from aotc.cli import output
 from aotc.cli.verb import OutputFile, verb
 from aotc.errors import InputError
 
@@ -21,6 +22,7 @@ from aotc.errors import InputError
 @click.option(
     "-o",
     "--output",
+    "output_file",
     type=OutputFile(),
     help="Write the IR here instead of to standard output.",
 )
@@ -28,7 +30,7 @@ from aotc.errors import InputError
 @click.option("--readable", is_flag=True, help="Print graph IR in the form for people.")
 @click.option("--verify-only", is_flag=True, help="Check the IR and print nothing.")
 def opt(
-    file: str, passes: str, output: Path | None, verify_only: bool, **choices: Any
+    file: str, passes: str, output_file: Path | None, verify_only: bool, **choices: Any
 ) -> None:
     """Run compiler passes over the IR in FILE.mlir; `-` reads standard input."""
     text = _read(file)
@@ -38,10 +40,10 @@ def opt(
     result = pipeline.optimize(text, [] if verify_only else names, **choices)
     if verify_only:
         return
-    if output:
-        output.write_text(result, encoding="utf-8")
+    if output_file:
+        output_file.write_text(result, encoding="utf-8")
     else:
-        click.echo(result, nl=not result.endswith("\n"))
+        output.answer(result, nl=not result.endswith("\n"))
 
 
 def _read(file: str) -> str:

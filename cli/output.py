@@ -2,16 +2,85 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TextIO
 
 import click
+
+# where answers go while standard output is reserved for them; None for sys.stdout
+_answers: TextIO | None = None
+
+_STDOUT, _STDERR = 1, 2  # file descriptors
 
 
 def emit(document: Mapping[str, Any], text: str, form: str) -> None:
     """Print an answer: `document` if `form` is ``json``, else `text`."""
-    click.echo(json.dumps(document, indent=2) if form == "json" else printable(text))
+    answer(json.dumps(document, indent=2) if form == "json" else printable(text))
+
+
+def answer(text: str, *, nl: bool = True) -> None:
+    """Print text on standard output, which nothing but answers reaches."""
+    click.echo(text, nl=nl, file=_answers)
+
+
+@contextmanager
+def reserved_for_answers() -> Iterator[None]:
+    """Within this block only `answer` writes to standard output.
+
+    What a model or a library prints meanwhile, to Python's stream or to the file
+    descriptor, goes to standard error: the answer may be a document for a script.
+    """
+    global _answers
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever started us
+        yield
+        return
+    sys.stdout.flush()
+    with _kept_descriptor() as kept:
+        before, _answers = _answers, _answer_stream(kept)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        finally:
+            _flush_c_streams()  # into standard error, before the descriptor is back
+            _answers.flush()
+            _answers = before
+
+
+@contextmanager
+def _kept_descriptor() -> Iterator[int]:
+    """A descriptor of standard output, whose own one is standard error's meanwhile."""
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        yield kept
+    finally:
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+
+
+def _answer_stream(kept: int) -> TextIO:
+    """A stream like `sys.stdout`, which for a test may be no file."""
+    stream = sys.stdout
+    try:
+        if stream.fileno() != _STDOUT:
+            return stream
+    except io.UnsupportedOperation:
+        return stream
+    return open(
+        kept, "w", encoding=stream.encoding, errors=stream.errors, closefd=False
+    )
+
+
+def _flush_c_streams() -> None:
+    """Write out what C code has printed and its library still keeps back."""
+    import ctypes
+
+    ctypes.CDLL(None).fflush(None)
 
 
 def printable(text: str) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
+from aotc.cli import output
+
 if TYPE_CHECKING:
     from aotc.artifacts.trust import Trust
 
@@ -20,11 +22,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Verb(click.Command):
-    """A command whose help ends with examples."""
+    """A command whose help ends with examples, and whose output is its answer."""
 
     def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Do the work; what is printed meanwhile is not taken for the answer."""
+        with output.reserved_for_answers():
+            return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples as they are, because a wrapped command cannot be copied."""
