@@ -62,7 +62,9 @@ def canonical(dtype: Any) -> str:
     """The aotc name of a dtype given as `"f32"`, `"float32"`, `np.float32` or `float`.
 
     Python's own `float`, `int` and `bool` mean `f32`, `i32` and `bool`: the widths that
-    every target computes with.
+    every target computes with. As text they are refused, as are NumPy's short names:
+    `"float"` and `"f8"` would be 64 bits wide by NumPy's rules, and `"i8"` is not what
+    it is there.
 
     Raises:
         InputError: no element type of aotc has that name.
@@ -77,21 +79,30 @@ def canonical(dtype: Any) -> str:
         raise InputError(
             "unknown-dtype",
             f"{name!r} is not an element type of aotc",
-            hint=f"use one of {', '.join(NAMES)}",
+            hint=_hint(name),
         )
     return _FROM_NUMPY[name]
 
 
 def _numpy_spelling(dtype: Any) -> str:
     """The name that NumPy has for a dtype; of what is none, whatever tells it best."""
-    if isinstance(dtype, str) and dtype in _FROM_NUMPY:  # bfloat16 is not NumPy's own
+    if isinstance(dtype, str):
         return dtype
     if dtype is None:  # which NumPy takes for float64
         return "None"
     try:
         return _spelling(np.dtype(dtype))
     except (TypeError, ValueError):
-        return dtype if isinstance(dtype, str) else type(dtype).__name__
+        return type(dtype).__name__
+
+
+def _hint(name: str) -> str:
+    known = f"use one of {', '.join(NAMES)}"
+    try:
+        meant = _FROM_NUMPY[_spelling(np.dtype(name))]
+    except (TypeError, ValueError, KeyError):
+        return known
+    return f"NumPy means {meant} by it; {known}"
 
 
 @cache  # NumPy puts the name together each time, and every op asks for it

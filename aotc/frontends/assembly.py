@@ -7,6 +7,7 @@ arguments and results say which is which.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from aotc.frontends.entry import (
     Weights,
     parameter_sources,
 )
-from aotc.frontends.places import fail, pinned
+from aotc.frontends.places import at_user_line, fail, pinned, user_line
 from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.frontends.results import Result, results_of
 from aotc.frontends.survey import tolerated
@@ -127,7 +128,7 @@ class Argument:
 
 
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
-    with context(), pinned(declared.place):
+    with context(), pinned(declared.place), at_user_line():
         sources = parameter_sources(declared)
         contracts = _contracts(declared, sources.values())
         sizes = {
@@ -148,6 +149,8 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
             result = results_of(declared, _updated(arguments), returned)
             tracing.finish(result.arrays)
         _annotate(tracing.function, ports, result.ports)
+        if declared.network is None:
+            _warn_of_idle(declared, tracing.function, ports, result.ports)
     return _entry(builder, declared.name, contracts, arguments, result)
 
 
@@ -162,6 +165,38 @@ def _call(
         remaining = remaining[count:]
     with pinned(None), user_errors():
         return declared.function(**values)
+
+
+def _warn_of_idle(
+    declared: EntryFunction,
+    function: Any,
+    arguments: Sequence[Port],
+    results: Sequence[Port],
+) -> None:
+    """Tell of inputs that nothing reads and States that no call changes.
+
+    Both are legal, and mostly a slip. An input may be there for its size alone.
+    """
+    (block,) = function.regions[0].blocks
+    for argument, port in zip(block.arguments, arguments, strict=True):
+        fixed = all(isinstance(size, int) for size in port.type.shape)
+        if port.kind == "input" and fixed and not list(argument.uses):
+            _warn(declared, f"the input '{port.name}'", "is not used")
+    returned = list(block.operations)[-1].operands
+    kept: dict[str, bool] = {}
+    for value, port in zip(returned, results, strict=True):
+        if port.kind == "state":
+            same = isinstance(value.owner, ir.Block)
+            name = port.name.partition(".")[0]
+            kept[name] = kept.get(name, True) and same
+    for name in (name for name, same in kept.items() if same):
+        advice = "is returned as it was; an entry that only reads it takes its .frozen"
+        _warn(declared, f"the State '{name}'", advice)
+
+
+def _warn(declared: EntryFunction, what: str, fact: str) -> None:
+    text = f"{user_line()}: {what} of entry '{declared.name}' {fact}"
+    warnings.warn(text, stacklevel=2)
 
 
 def _updated(arguments: Sequence[Argument]) -> dict[str, tuple[Structure, list[Port]]]:

@@ -10,6 +10,20 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Size
 from aotc.frontends.places import fail
 
+LARGEST = 2**63 - 1  # a size is an i64 on every target
+
+
+def is_plain_identifier(name: object) -> bool:
+    """Whether `name` is one that a manifest takes for an entry or a size."""
+    return isinstance(name, str) and name.isidentifier() and name.isascii()
+
+
+def _is_size(value: object) -> bool:
+    """Whether a contract can hold `value`, whose sign it judges itself."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return abs(value) <= LARGEST
+
 
 class DimTerm:
     """What sizes of inputs are written in: Dims, and `+ - *` on them and ints."""
@@ -62,11 +76,20 @@ class Dim(DimTerm):
 
     def __post_init__(self) -> None:
         """Refuse names and contracts that no size can have."""
-        if not self.name.isidentifier():
+        if not is_plain_identifier(self.name):
             fail(
                 "bad-contract",
-                f"expected a Dim name like a Python name; got {self.name!r}",
+                "expected a Dim name like a Python name in ASCII; got "
+                + repr(self.name),
             )
+        for what in ("min", "max", "multiple_of"):
+            value = getattr(self, what)
+            if not _is_size(value) and not (what == "max" and value is None):
+                fail(
+                    "bad-contract",
+                    f"expected a whole number below 2**63 as {what} of Dim "
+                    f"'{self.name}'; got {value!r}",
+                )
         possible = self.min >= 0 and self.multiple_of >= 1
         if possible and self.max is not None:
             possible = self.max // self.multiple_of * self.multiple_of >= self.min

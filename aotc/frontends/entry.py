@@ -16,7 +16,7 @@ from aotc.errors import InputError
 from aotc.frontends.archives import load_arrays
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
-from aotc.frontends.dims import Dim, DimTerm
+from aotc.frontends.dims import LARGEST, Dim, DimTerm, is_plain_identifier
 from aotc.frontends.places import Place, fail
 from aotc.pytree import flatten, leaf_names
 
@@ -49,6 +49,8 @@ def _checked_size(size: Any) -> int | DimTerm:
         return size
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
         fail("bad-spec", f"expected sizes that are ints, names or Dims; got {size!r}")
+    if size > LARGEST:
+        fail("bad-spec", f"expected sizes below 2**63; got {size}")
     if size < 0:
         fail(
             "bad-spec",
@@ -142,6 +144,10 @@ def _is_constant(array: Any) -> bool:
     return True
 
 
+# The variable of a module that lists the entries declared at its top, so that one
+# whose name was given to something else is not lost without a word.
+DECLARED = "__aotc_entries__"
+
 # ---- entries ------------------------------------------------------------------------
 
 
@@ -200,9 +206,26 @@ def entry(
     def declare(function: Callable[..., Any]) -> EntryFunction:
         if not inspect.isfunction(function) or not function.__name__.isidentifier():
             fail("bad-entry", f"expected a function with a name; got {function!r}")
-        return EntryFunction(function, dict(sources))
+        _require_callable_by_name(function)
+        declared = EntryFunction(function, dict(sources))
+        if function.__qualname__ == function.__name__:  # at the top of its file
+            function.__globals__.setdefault(DECLARED, []).append(declared)
+        return declared
 
     return declare if function is None else declare(function)
+
+
+def _require_callable_by_name(function: Callable[..., Any]) -> None:
+    """Refuse an entry that no caller of the bundle could name."""
+    name, scope = function.__name__, function.__qualname__.rpartition("<locals>.")[2]
+    if not is_plain_identifier(name):
+        fail("bad-entry", f"expected an entry's name in ASCII; got {name!r}")
+    if scope != name and scope.endswith(f".{name}"):
+        fail(
+            "bad-entry",
+            f"entry '{scope}' is a method; its first parameter is no input",
+            "declare a function at the top of the file that calls the method",
+        )
 
 
 def parameter_sources(declared: EntryFunction) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
-from aotc.errors import InputError
+from aotc.errors import AotcError, InputError
 from aotc.mlir import ir
 
 Place = tuple[str, int]  # file and line
@@ -91,6 +91,16 @@ def relative(filename: str) -> str:
 def fail(code: str, message: str, hint: str | None = None) -> NoReturn:
     """Refuse what the user's current line asks for."""
     raise InputError(code, message, where=user_line(), hint=hint)
+
+
+@contextmanager
+def at_user_line() -> Iterator[None]:
+    """What is refused within this block is refused at the user's line."""
+    try:
+        yield
+    except AotcError as error:
+        error.where = error.where or user_line()
+        raise
 
 
 def user_place() -> Place | None:

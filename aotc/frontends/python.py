@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from aotc.errors import InputError
 from aotc.frontends.assembly import trace
-from aotc.frontends.entry import EntryFunction, Stored
+from aotc.frontends.entry import DECLARED, EntryFunction, Stored
 from aotc.frontends.imported import Imported
-from aotc.frontends.places import source_root
+from aotc.frontends.places import Place, relative, source_root
 from aotc.frontends.program import Program, source_of
+from aotc.frontends.repeatable import require_repeatable
 from aotc.frontends.title import declared_title
 from aotc.frontends.user_errors import user_errors
 
@@ -29,7 +31,11 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     """
     with source_root(path.parent), _importable(path.resolve().parent):
         module = run_file(path)
-        program = trace(_selected(path, _declared(module), entries), names_in(module))
+        selected = _selected(path, _declared(module), entries)
+        program = trace(selected, names_in(module))
+        whole = {entry.name for entry in program.entries}  # others a survey has noted
+        traced = [each for each in selected if each.name in whole]
+        require_repeatable(program, lambda: trace(traced, names_in(module)))
     program.source = source_of(path, "python")
     program.title = declared_title(vars(module))
     return program
@@ -78,13 +84,37 @@ def _declared(module: ModuleType) -> dict[str, EntryFunction]:
             value = value.entry(name)
         if not isinstance(value, EntryFunction):
             continue
-        if declared.setdefault(value.name, value) is not value:
-            raise InputError(
-                "name-clash",
-                f"two different entries are called '{value.name}'",
-                hint="give their functions different names",
-            )
+        first = declared.setdefault(value.name, value)
+        if first is not value:
+            raise _clash(first, value)
+    found = {id(value) for value in declared.values()}
+    for lost in vars(module).get(DECLARED, []):
+        if id(lost) not in found and lost.name in vars(module):
+            raise _clash(lost, vars(module)[lost.name])
     return declared
+
+
+def _clash(entry: EntryFunction, other: Any) -> InputError:
+    """The name of an entry stands for something else as well."""
+    place = other.place if isinstance(other, EntryFunction) else _place_of(other)
+    what = "entry" if isinstance(other, EntryFunction) else type(other).__name__
+    line = f", {_line(place)}" if place else ""
+    return InputError(
+        "name-clash",
+        f"the entry '{entry.name}', {_line(entry.place)}, and another {what}{line}, "
+        "have the same name",
+        where=_line(place or entry.place),
+        hint="give their functions different names",
+    )
+
+
+def _place_of(value: Any) -> Place | None:
+    code = getattr(value, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else None
+
+
+def _line(place: Place) -> str:
+    return f"{relative(place[0])}:{place[1]}"
 
 
 def _selected(

@@ -123,6 +123,16 @@ def surveyed(tolerant: bool = False) -> Iterator[Survey]:
         _current.reset(token)
 
 
+@contextmanager
+def unsurveyed() -> Iterator[None]:
+    """Within this block imports are not surveyed, and errors end them."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 def take(
     node: Hashable, op: str, compute: Callable[[], _T], stand_in: Callable[[], _T]
 ) -> _T:

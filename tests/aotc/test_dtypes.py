@@ -21,10 +21,18 @@ def test_python_types_mean_the_widths_that_every_target_computes_with():
     assert [dtypes.canonical(t) for t in (float, int, bool)] == ["f32", "i32", "bool"]
 
 
-def test_short_numpy_names_mean_what_numpy_means():
-    assert dtypes.canonical("f4") == "f32"
-    assert dtypes.canonical("<i8") == "i64"
-    assert dtypes.canonical("?") == "bool"
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("float", "f64"), ("int", "i64"), ("f8", "f64"), ("i4", "i32"), ("<i8", "i64"),
+     ("half", "f16"), ("long", "i64")],
+)  # fmt: skip
+def test_text_of_which_the_width_is_unclear_is_refused_with_what_numpy_means(
+    name, meant
+):
+    with pytest.raises(InputError) as caught:
+        dtypes.canonical(name)
+    assert caught.value.code == "unknown-dtype"
+    assert f"NumPy means {meant} by it" in caught.value.hint
 
 
 @pytest.mark.parametrize(

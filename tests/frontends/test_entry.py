@@ -401,3 +401,63 @@ def test_arrays_named_inside_of_each_other_are_refused(model):
     error = model.refused("import aotc\nw = aotc.Weights.load('w.npz')")
     assert error.code == "bad-file"
     assert "'a.b' would lie inside of another array" in error.message
+
+
+SIZES = """
+import aotc
+
+@aotc.entry(x=aotc.Spec(({size},)))
+def f(x):
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "code"),
+    [
+        ('aotc.Dim("n", min=1.5)', "bad-contract"),
+        ('aotc.Dim("n", min=True)', "bad-contract"),
+        ('aotc.Dim("n", max="3")', "bad-contract"),
+        ('aotc.Dim("n", max=2**70)', "bad-contract"),
+        ('aotc.Dim("n", multiple_of=2.0)', "bad-contract"),
+        ("aotc.Dim(3)", "bad-contract"),
+        ('"größe"', "bad-contract"),
+        ("2**70", "bad-spec"),
+    ],
+)
+def test_sizes_that_no_array_has_are_refused_at_their_line(model, size, code):
+    error = model.refused(SIZES.format(size=size))
+    assert (error.code, error.where) == (code, "model.py:4")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SIZES.format(size=3).replace("def f", "def größe"),
+        SIZES.format(size=3).replace("return x", "return {1: x}"),
+        "import aotc\nclass A:\n  @aotc.entry()\n  def f(self): ...",
+    ],
+)
+def test_entries_that_no_bundle_can_offer_are_refused_with_a_line(model, source):
+    error = model.refused(source)
+    assert error.code in ("bad-entry", "bad-tree")
+    assert error.where.startswith("model.py:")
+
+
+def test_what_an_entry_takes_in_vain_is_told(model):
+    source = """\
+        import aotc
+        import aotc.numpy as np
+        kept = aotc.State(np.zeros(3))
+        counted = aotc.State(np.zeros(3))
+
+        @aotc.entry(x=aotc.Spec((3,)), y=aotc.Spec((3,)), z=aotc.Spec(("n",)))
+        def f(kept, counted, x, y, z):
+            return kept, counted + 1, x + np.ones(z.shape).sum()
+        """
+    with pytest.warns(UserWarning, match=r"^model.py:6: the .* of entry 'f'") as told:
+        model.load(source)
+    unused, kept = (str(each.message) for each in told)
+    assert "the input 'y'" in unused
+    assert "the State 'kept'" in kept
+    assert ".frozen" in kept

@@ -240,3 +240,86 @@ def _ones():
     import numpy as np
 
     return np.ones(2, "f4")
+
+
+# ---- what would be taken in silently ------------------------------------------------
+
+RANDOM = """
+import random, time
+import numpy
+import aotc
+
+numpy.random.seed(0)
+draws = numpy.random.default_rng(0)
+fixed = numpy.random.normal(size=(2,)).astype("f4")
+
+@aotc.entry(x=aotc.Spec((2,)))
+def noisy(x):
+    x = x * 2
+    return x + {value}
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "numpy.random.normal(size=(2,)).astype('f4')",
+        "draws.normal(size=(2,)).astype('f4')",
+        "numpy.random.default_rng().normal(size=(2,)).astype('f4')",
+        "random.random()",
+        "time.perf_counter_ns() % 1e6",
+    ],
+)
+def test_a_value_that_is_another_in_each_trace_is_refused_at_its_line(model, value):
+    error = model.refused(RANDOM.format(value=value))
+    assert error.code == "not-repeatable"
+    assert error.where == "model.py:13"
+    assert "aotc.random" in error.hint
+
+
+@pytest.mark.parametrize(
+    "value", ["fixed", "numpy.random.default_rng(3).normal(size=(2,)).astype('f4')"]
+)
+def test_random_numbers_that_are_constants_by_intent_are_taken(model, value):
+    assert model.load(RANDOM.format(value=value)).entries
+
+
+def test_a_graph_of_another_form_in_each_trace_is_refused(model):
+    turns = """\
+        import aotc
+        turns = iter("ab")
+
+        @aotc.entry(x=aotc.Spec((2,)), y=aotc.Spec((2,)))
+        def f(x, y):
+            return {body}
+        """
+    order = "x - y if next(turns) == 'a' else y - x"
+    assert model.refused(turns.format(body=order)).code == "not-repeatable"
+    longer = "x - y if next(turns) == 'a' else x - y - y"
+    assert model.refused(turns.format(body=longer)).where == "model.py:6"
+    ends = "x if next(turns) + next(turns) else y"
+    assert (
+        "the entry fails: StopIteration"
+        in model.refused(turns.format(body=ends)).message
+    )
+
+
+def test_a_model_says_once_what_it_says_while_it_is_traced(model, capsys):
+    model.load(TINY.replace("    return", "    print('traced')\n    return"))
+    assert capsys.readouterr().out == "traced\n"
+
+
+def test_an_entry_whose_name_is_given_away_is_not_lost_without_a_word(model):
+    error = model.refused(TINY + "\ndef double(x):\n    return x\n")
+    assert (error.code, error.where) == ("name-clash", "model.py:8")
+    assert "the entry 'double', model.py:4, and another function" in error.message
+    assert model.refused(TINY + "double = None\n").where == "model.py:4"
+
+
+def test_two_entries_of_one_name_are_named_with_their_lines(model):
+    error = model.refused(TINY + TINY)
+    assert (error.code, error.where) == ("name-clash", "model.py:10")
+    assert "'double', model.py:4, and another entry, model.py:10" in error.message
+    model.write(TINY, "other.py")
+    error = model.refused("from other import double as twice\n" + TINY)
+    assert "other.py:4, and another entry, model.py:5" in error.message
