@@ -79,8 +79,8 @@ class Dim(DimTerm):
         if not is_plain_identifier(self.name):
             fail(
                 "bad-contract",
-                "expected a Dim name like a Python name in ASCII; got "
-                + repr(self.name),
+                f"expected a Dim name like a Python name; got {self.name!r}",
+                "it consists of ASCII letters, digits and _",
             )
         for what in ("min", "max", "multiple_of"):
             value = getattr(self, what)
