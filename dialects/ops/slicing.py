@@ -84,10 +84,10 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
-        """tensor.extract_slice, and a copy where that leaves gaps between elements."""
+        """A view (tensor.extract_slice), or a copy where elements are no neighbours."""
         if _is_dense(op):
             return low.slice(x, Tensor.of(op.y), op.start, op.strides)
-        return _copied_steps(low, op, x)
+        return _copied(low, op, x)
 
     @staticmethod
     def simplify(b: Any, op: Any) -> Any:
@@ -110,33 +110,40 @@ def _is_dense(op: Any) -> bool:
     return last < 0 or (op.strides[last] == 1 and set(source[last + 1 :]) <= {1})
 
 
-def _copied_steps(low: Any, op: Any, x: Any) -> Any:
-    """The part from the first to the last element, then a generic that takes steps.
+def _copied(low: Any, op: Any, x: Any) -> Any:
+    """A slice whose neighbours are none in x, as a tensor of its own.
 
     IREE 3.13 fuses a tensor.extract_slice into what reads it, and cannot compile a
     vector gather from a buffer whose last axis has a stride.
     """
     source, result = Tensor.of(op.x), Tensor.of(op.y)
-    spans = [
-        dilated(n, step - 1) if isinstance(n, int) else have - first
-        for n, step, have, first in zip(
-            op.sizes, op.strides, source.shape, op.start, strict=True
-        )
-    ]
-    part = low.slice(x, source.with_shape(spans), op.start, (1,) * source.rank)
-    steps = [
-        ir.AffineDimExpr.get(axis) * stride for axis, stride in enumerate(op.strides)
-    ]
-    return low.generic(
-        [part],
-        [
-            ir.AffineMap.get(source.rank, 0, steps),
-            ir.AffineMap.get_identity(source.rank),
-        ],
-        low.empty(result),
-        ["parallel"] * source.rank,
-        lambda element, _: element,
-    )
+    steps = zip(op.sizes, op.strides, strict=True)
+    if any(n != 1 and stride != 1 for n, stride in steps):
+        return _read_by_position(low, op, x)
+    part = low.slice(x, result, op.start, (1,) * source.rank)
+    return low.pointwise([part], result, lambda element: element)
+
+
+def _read_by_position(low: Any, op: Any, x: Any) -> Any:
+    """Every element read at its own position in x.
+
+    Note [strided reads]: not a generic with the map `i -> i * stride`. Where the last
+    step ends at the end of x, IREE 3.13 merges such a generic with the one that
+    computes x (FuseMultiUseElementwiseProducer), and then computes x at the positions
+    of the slice alone, also for other readers of it. It reads 5 times as fast, too:
+    a generic of such a map is not vectorised. (sin(x[:, ::2]) of 1023×1023 numbers:
+    5.1 ms, and 0.9 ms this way, AVX2.)
+    """
+    x = low.readable(x)
+
+    def element(indices: list[Any]) -> Any:
+        at = [
+            arith.addi(arith.muli(index, low.index(stride)), low.size(first))
+            for index, stride, first in zip(indices, op.strides, op.start, strict=True)
+        ]
+        return low.extract(x, at)
+
+    return low.computed(Tensor.of(op.y), element)
 
 
 def dilated(size: Size, interior: int) -> Size:
