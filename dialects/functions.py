@@ -5,11 +5,12 @@ of a loop, of a branch, of a derivative. All functions that one entry reaches sh
 symbols, so a size means the same in each of them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from aotc.dialects.types import Tensor
+from aotc.errors import AotcError
 from aotc.mlir import func, ir
 
 SYMBOLS = "graph.symbols"
@@ -114,10 +115,45 @@ def define(name: str, inputs: Sequence[Tensor], body: Body) -> str:
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
         results = list(body(list(block.arguments)))
+        require_own_values(results, f"the body of '{name}'")
         func.ReturnOp(results)
     whole = ir.FunctionType.get(types, [value.type for value in results])
     function.attributes["function_type"] = ir.TypeAttr.get(whole)
     return name
+
+
+def require_own_values(
+    results: Sequence[Any], writer: str, known: Container[Any] = ()
+) -> None:
+    """Refuse results that are made of values of another function than the current one.
+
+    Args:
+        results: what was written at the insertion point.
+        writer: who wrote it, for the message.
+        known: values that are of this function for certain.
+
+    Raises:
+        AotcError: a rule has taken a value of the function it derives another from.
+    """
+    block = ir.InsertionPoint.current.block
+    seen, rest = set[Any](), list(results)
+    while rest:
+        value = rest.pop()
+        if value in seen or value in known:
+            continue
+        seen.add(value)
+        is_argument = isinstance(value.owner, ir.Block)
+        own = value.owner if is_argument else value.owner.operation.block
+        if own != block:
+            raise AotcError(
+                "foreign-value",
+                f"{writer} uses a value of another function, of type {value.type}; "
+                "expected only those it was given",
+                hint="this is a bug in aotc: the rule takes a value from its op that "
+                "it should take from its operands",
+            )
+        if not is_argument:
+            rest += value.owner.operands
 
 
 def declare(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.worker import IO_ERROR, memory
+from aotc.worker.references import separate_references
 
 
 def main(folder: Path) -> int:
@@ -43,6 +44,7 @@ def main(folder: Path) -> int:
     if not job["only_plans"]:
         if not run_phases(invocation, "stream", "end"):
             return 1
+        separate_references(module)
         write_module(invocation, folder / "module.vmfb")
         report |= {
             "compiler": {

@@ -52,34 +52,8 @@ def _elementwise(
 
 
 def starts(values: Sequence[Any]) -> list[Any]:
-    """What a loop starts from: each behind a barrier, and no two the same.
-
-    IREE 3.13 gives a buffer away with the last use of it: where that is one branch
-    which takes it several times, one of them gets nothing. Values of one type may turn
-    out to be the same later on.
-    """
-    seen: set[Any] = set()
-    found = []
-    for x in values:
-        found.append(foreign.apart(_copied(x) if x.type in seen else x))
-        seen.add(x.type)
-    return found
-
-
-def _copied(x: Any) -> Any:
-    """The same elements in another buffer, by a flag that only looks unknown."""
-    flag = foreign.number_apart(constant(ir.IntegerType.get_signless(1), 1))
-    here = ir.AffineMap.get_identity(x.type.rank)
-    return _elementwise(
-        [x], [here, here], x, lambda value: arith.select(flag, value, _other(value))
-    )
-
-
-def _other(value: Any) -> Any:
-    """Another value, which no constant is likely to be."""
-    if str(value.type) == "i1":
-        return arith.xori(value, constant(value.type, 1))
-    return constant(value.type, 85)
+    """What a loop starts from: each behind a barrier."""
+    return [foreign.apart(x) for x in values]
 
 
 def _first(source: Any) -> Any:

@@ -346,8 +346,8 @@ def _merged(b: Any, x: Any) -> Any:
 def _merged_bias(b: Any, op: Any, bias: Any, batched: bool, size: Size) -> Any:
     """The bias of more batches; one that serves all of them stays as it is."""
     own = Tensor.of(op.bias).shape
-    if not own:
-        return op.bias
+    if not own:  # none, whatever it is
+        return b.full(Tensor.of(op.bias), 0.0)
     if not batched and own[0] == 1:
         return bias
     bias = bias if batched else spread(b, bias, size)

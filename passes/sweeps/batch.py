@@ -5,10 +5,11 @@ from typing import Any
 
 from aotc.dialects.batching import spread
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions import require_own_values
 from aotc.dialects.graph import several
 from aotc.dialects.transform import Batch
 from aotc.mlir import func
-from aotc.passes.sweeps.rules import rule_of
+from aotc.passes.sweeps.rules import rule_of, title
 
 
 def sweep(derived: Batch, primal: Any, block: Any) -> list[Any]:
@@ -21,6 +22,7 @@ def sweep(derived: Batch, primal: Any, block: Any) -> list[Any]:
     """
     build, size = Builder(), derived.size
     values = dict(zip(primal.entry_block.arguments, block.arguments, strict=True))
+    own = set(block.arguments)
     stacked = {primal.entry_block.arguments[index] for index in derived.wrt}
     for op in primal.entry_block.operations:
         if isinstance(op, func.ReturnOp):
@@ -36,10 +38,13 @@ def sweep(derived: Batch, primal: Any, block: Any) -> list[Any]:
                 results: Sequence[Any] = several(
                     rule(build, op, operands, batched, size)
                 )
+                writer = f"the rule 'batch' of {title(op)}"
+                require_own_values(results, writer, own)
                 stacked.update(op.results)
             else:
                 results = _copied(op, operands)
         values.update(zip(op.results, results, strict=True))
+        own.update(results)
     raise AssertionError("a function ends in a return")
 
 

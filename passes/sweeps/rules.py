@@ -20,7 +20,7 @@ def rule_of(op: Any, name: str) -> Any:
     if isinstance(rule, Reason):
         raise CompileError(
             rule.kind,
-            f"{_title(op)} cannot be {_DONE[name]}: {rule.text}",
+            f"{title(op)} cannot be {_DONE[name]}: {rule.text}",
             where=where_of(op),
             hint=rule.hint,
         )
@@ -42,7 +42,8 @@ def _owner(op: Any) -> Any:
     return control_of(callee) or rules_of(callee)
 
 
-def _title(op: Any) -> str:
+def title(op: Any) -> str:
+    """What messages call an op or a call."""
     if is_call(op):
         name = functions.callee_of(op)
         control = control_of(functions.find(name))

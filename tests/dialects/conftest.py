@@ -15,7 +15,7 @@ from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import call, find, signature
 from aotc.dialects.graph import several
-from aotc.dialects.transform import Jvp, Vjp, derive
+from aotc.dialects.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.types import Dim, Tensor
 from aotc.frontends.tracing import Array, Trace
 from aotc.mlir import ir
@@ -120,7 +120,7 @@ class Differentiate:
 
     def _derived(self, module: Any, name: str, inner: Trace, chain: Any) -> None:
         """A function `name` that calls the last of a chain of derived functions."""
-        types = [Tensor.of(v) for v in inner.block.arguments]
+        types = self._taken(inner, chain[-1])
         outer = Trace(module, name, types, inner.contracts)
         with outer.active(), ir.Location.unknown(), ir.InsertionPoint(outer.block):
             called = [derive(each) for each in chain][-1]
@@ -133,30 +133,23 @@ class Differentiate:
     def batch(
         self, case: Case, batched: Sequence[bool], size: int
     ) -> Callable[[list[Any]], Any]:
-        """Of the case's inputs and a batched copy of each operand in `batched`."""
+        """Of the case's inputs, those in `batched` with a leading axis of this size."""
         module = new_module()
+        inner = case.build(module)
+        wrt = tuple(i for i, has in enumerate(batched) if has)
+        self._derived(module, "batched", inner, [Batch(inner.name, wrt, size)])
+        run_passes(module, ["autodiff"])
+        return lambda inputs: reference.evaluate(module, "batched", inputs)
 
-        def body(trace: Trace, *values: Any) -> list[Any]:
-            op = self._op(trace, case, values)
-            operands = [
-                _argument(trace, _with_leading(value, size)) if has else value
-                for value, has in zip(values, batched, strict=True)
-            ]
-            rule = case.cls.batch
-            return list(several(rule(Builder(), op, operands, tuple(batched), size)))
-
-        case.build(module, body)
-        return lambda inputs: reference.evaluate(module, str(case), inputs)
+    def _taken(self, inner: Trace, derived: Any) -> list[Tensor]:
+        """What the derived function takes in the place of the arguments of `inner`."""
+        types = [Tensor.of(v) for v in inner.block.arguments]
+        return derived.signature(types, [])[0] if type(derived) is Batch else types
 
     def _op(self, trace: Trace, case: Case, values: Sequence[Any]) -> Any:
         sizes = {name: Dim.symbol(i) for i, name in enumerate(case.symbols)}
         trace.build(case.op, *values, **case.attributes(sizes))
         return trace.block.operations[len(trace.block.operations) - 1]
-
-
-def _with_leading(value: Any, size: int) -> Any:
-    kind = Tensor.of(value)
-    return kind.with_shape((size, *kind.shape)).to_mlir()
 
 
 def _argument(trace: Trace, kind: Any) -> Any:

@@ -100,18 +100,14 @@ def test_batched_op_is_the_op_for_each(case, mask, graph, differentiate):
     case.build(graph)
     sizes, size = next(case.drawn()), 3
     inputs = case.inputs(sizes)
+    marks = [*batched, *[False] * (len(inputs) - count)]
     stacks = [
-        np.stack([x, *(case.varied(x, by) for by in range(1, size))])
-        for x, has in zip(inputs, batched, strict=False)
-        if has
+        np.stack([x, *(case.varied(x, by) for by in range(1, size))]) if has else x
+        for x, has in zip(inputs, marks, strict=True)
     ]
-    together = differentiate.batch(case, batched, size)([*inputs, *stacks])
+    together = differentiate.batch(case, batched, size)(stacks)
     for number in range(size):
-        given = iter(stacks)
-        alone = [
-            next(given)[number] if i < count and batched[i] else x
-            for i, x in enumerate(inputs)
-        ]
+        alone = [x[number] if has else x for x, has in zip(stacks, marks, strict=True)]
         for one, all_ in zip(
             reference.evaluate(graph, str(case), alone), together, strict=True
         ):

@@ -41,6 +41,10 @@ def inputs(name, rng):
     if name == "lstm_gradient":
         xs, target = rng.normal(size=(3, 6, 4)), rng.normal(size=(3, 8))
         return {"xs": xs.astype("f4"), "target": target.astype("f4")}
+    if name == "equal_starts":
+        return {"x": rng.normal(size=(5, 3, 4)).astype("f4")}
+    if name == "loop_derivatives":
+        return {"x": rng.uniform(0.2, 1.0, (5, 3)).astype("f4")}
     if name == "second_derivative":
         return {"x": rng.normal(size=3)}
     if name == "scan_gradient":
@@ -68,7 +72,10 @@ def expected(program, name, values, stored):
     return [value for p, value in pairs if p.kind == "output"]
 
 
-PURE = ["gpt_predict", "lstm_gradient", "second_derivative", "sums"]
+PURE = [
+    "gpt_predict", "lstm_gradient", "second_derivative", "sums", "equal_starts",
+    "loop_derivatives",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -259,3 +259,31 @@ def channels(x, positions):
     """What is read by its index, of every other element in memory."""
     one = x[..., 1]
     return np.flip(one, 1), np.take(one, positions, 1), np.flip(x[:, 1:, 0], 0)
+
+
+@aotc.entry(x=aotc.Spec(("batch", 3)))
+def loop_derivatives(x):
+    """Second derivatives of a bounded loop and a branch, and a batch of them."""
+
+    def bounded(x):
+        return np.sum(
+            control.while_loop(
+                lambda v: np.sum(v) < 50.0, lambda v: v * 2 + np.sin(x), x, max_steps=5
+            )
+        )
+
+    def branch(x):
+        return np.sum(control.cond(np.sum(x) > 4.0, np.sin, lambda v: v * v, x))
+
+    def along(function):
+        return lambda x: aotc.jvp(function, [x], [np.cos(x)])[1]
+
+    def squared(function):
+        return lambda x: np.sum(aotc.grad(function)(x) ** 2.0)
+
+    second = [
+        order for f in (bounded, branch)
+        for order in (aotc.grad(along(f)), along(aotc.grad(f)), aotc.grad(squared(f)))
+    ]  # fmt: skip
+    together = aotc.vmap(aotc.grad(squared(bounded)))(np.stack([x, x * 0.5]))
+    return [function(x) for function in second], together

@@ -1,0 +1,63 @@
+"""Branches of the virtual machine that pass one reference several times.
+
+IREE 3.13 moves a reference with the last use of it. Where that is a branch which
+passes it several times, the register allocation may order the copies so that the move
+comes first, and the others pass null: a buffer that is missing, or a fence that nobody
+waits for. So all but one pass a reference of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def separate_references(module: Any) -> None:
+    """Let no branch of a compiled module (VM dialect) pass a reference twice."""
+    from iree.compiler import ir
+
+    with module.context, ir.Location.unknown():
+        for block in _blocks(module.operation):
+            operations = list(block.operations)
+            if operations and operations[-1].name in ("vm.br", "vm.cond_br"):
+                _separate(operations[-1])
+
+
+def _blocks(op: Any) -> Iterator[Any]:
+    for region in op.regions:
+        for block in region.blocks:
+            yield block
+            for inner in block.operations:
+                yield from _blocks(inner.operation)
+
+
+def _separate(branch: Any) -> None:
+    """Replace what a branch has passed before by another reference to the same."""
+    from iree.compiler import ir
+
+    latest: dict[Any, Any] = {}
+    with ir.InsertionPoint(branch):
+        for index, value in enumerate(branch.operands):
+            if not str(value.type).startswith("!vm.ref"):
+                continue
+            if value in latest:
+                latest[value] = _another(value, latest[value])
+                branch.operation.operands[index] = latest[value]
+            else:
+                latest[value] = value
+
+
+def _another(value: Any, latest: Any) -> Any:
+    """`latest`, which is `value`, by a choice that folds with no other.
+
+    Each is chosen from the one before, so that no two of them are the same op.
+    """
+    from iree.compiler import ir
+
+    exists = ir.Operation.create(
+        "vm.cmp.nz.ref", [ir.IntegerType.get_signless(32)], [value]
+    )
+    none = ir.Operation.create("vm.const.ref.zero", [value.type])
+    return ir.Operation.create(
+        "vm.select.ref", [value.type], [exists.result, latest, none.result]
+    ).result
