@@ -138,7 +138,6 @@ from aotc.numpy.elementwise import (
     sqrt,
     square,
     subtract,
-    where,
 )
 from aotc.numpy.exponential import (
     cbrt,
@@ -157,6 +156,7 @@ from aotc.numpy.exponential import (
 )
 from aotc.numpy.finding import (
     argwhere,
+    compress,
     extract,
     flatnonzero,
     intersect1d,
@@ -164,10 +164,10 @@ from aotc.numpy.finding import (
     setdiff1d,
     union1d,
     unique,
+    where,
 )
 from aotc.numpy.gathering import (
     choose,
-    compress,
     put_along_axis,
     select,
     take,

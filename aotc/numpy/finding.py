@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aotc import dtypes
 from aotc.dialects.types import Size, bounds
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.frontends.places import fail
+from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import new_shape
 from aotc.numpy.creation import arange, full, unravel_index
 from aotc.numpy.cumulative import cumsum
@@ -26,8 +29,9 @@ from aotc.numpy.elementwise import (
     logical_or,
     not_equal,
     subtract,
-    where,
 )
+from aotc.numpy.elementwise import where as select
+from aotc.numpy.gathering import take
 from aotc.numpy.joining import concatenate, stack
 from aotc.numpy.ordering import argsort, isin, taken_along
 from aotc.numpy.reducing import argmax
@@ -77,7 +81,7 @@ def nonzero(
     found = unravel_index(_true_places(mask, count, 0), x.shape)
     there = less(arange(count), total(mask))
     pairs = zip(found, fills, strict=True)
-    return tuple(where(there, place, fill) for place, fill in pairs)
+    return tuple(select(there, place, fill) for place, fill in pairs)
 
 
 def flatnonzero(
@@ -90,6 +94,72 @@ def flatnonzero(
 def argwhere(a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0) -> Array:
     """`nonzero` as an array [size, axes]."""
     return stack(nonzero(a, size=size, fill_value=fill_value), 1)
+
+
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: Size | None = None,
+    fill_value: Any = 0,
+) -> Any:
+    """`x` where the condition holds, `y` elsewhere; without both, `nonzero` of it.
+
+    Args:
+        condition: what is not 0 holds.
+        x: taken where it does.
+        y: taken where it does not.
+        size: how many positions are given, without `x` and `y`.
+        fill_value: as for `nonzero`.
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None or size is not None:
+        fail(
+            "bad-argument",
+            "expected where(condition, x, y) or where(condition, size=…); got a "
+            "mixture of both",
+        )
+    return select(condition, x, y)
+
+
+def compress(
+    condition: ArrayLike,
+    a: ArrayLike,
+    axis: int | None = None,
+    *,
+    size: Size | None = None,
+    fill_value: Any = 0,
+) -> Array:
+    """The parts of `a` along `axis` where `condition` holds.
+
+    Args:
+        condition: one axis; parts of `a` beyond its end are left out.
+        a: the array.
+        axis: which one; all elements in a row without it.
+        size: how many parts are given. A condition with known values needs none.
+        fill_value: given for what is missing.
+    """
+    mask, x = astype(condition, "bool"), lift(a)
+    if mask.ndim != 1:
+        fail("bad-index", f"expected a condition of one axis; got {mask.type}")
+    if size is None and mask._data is not None:
+        return take(x, np.flatnonzero(mask._data).astype("i4"), axis)
+    x, axis = (ravel(x), 0) if axis is None else (x, one_axis(x, axis))
+    _require_covered(mask, x, axis)
+    places = _true_places(mask, _required(size), x.shape[axis])
+    return take(x, places, axis, mode="fill", fill_value=fill_value)
+
+
+def _require_covered(mask: Array, x: Array, axis: int) -> None:
+    if bounds(x.shape[axis] - mask.shape[0])[0] < 0:
+        fail(
+            "shape-mismatch",
+            f"expected a condition no longer than axis {axis} of {x.type}; got "
+            f"{mask.type}",
+        )
 
 
 def extract(
@@ -113,23 +183,26 @@ def _true_places(mask: Array, count: Size, fill: Any) -> Array:
     """The first `count` places where a vector is true, and `fill`."""
     number = subtract(cumsum(mask, 0, "i32"), 1)
     found = At(full((count,), fill, "i32"))
-    places = found[where(mask, number, count)]  # `count` is left out
+    places = found[select(mask, number, count)]  # `count` is left out
     return places.set(arange(mask.shape[0]), mode="drop")
 
 
 def _kept(x: Array, mask: Array, count: Size, fill_value: Any) -> Array:
     """The elements of a vector where `mask` holds; None fills with the first."""
-    _require_elements(x, count)
-    found = taken_along(x, _true_places(mask, count, argmax(mask)), 0)
     if fill_value is None:
-        return found
-    there = less(arange(count), total(mask))
-    return where(there, found, lift(fill_value, x.dtype))
+        _require_elements(x, count)
+        return take(x, _true_places(mask, count, argmax(mask)), 0)
+    places = _true_places(mask, count, x.shape[0])
+    return take(x, places, 0, mode="fill", fill_value=fill_value)
 
 
 def _require_elements(x: Array, count: Size) -> None:
     if bounds(x.size)[0] < 1 and count != 0:
-        fail("shape-mismatch", f"expected at least one element; got {x.type}")
+        fail(
+            "shape-mismatch",
+            f"expected at least one element; got {x.type}",
+            "give fill_value, which an array without elements is filled with",
+        )
 
 
 # ---- sets ---------------------------------------------------------------------------

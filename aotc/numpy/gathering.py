@@ -187,15 +187,3 @@ def select(
     for condition, choice in reversed(list(zip(condlist, choices, strict=True))):
         y = where(condition, choice, y)
     return y
-
-
-def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None) -> Array:
-    """`a` along `axis` where `condition`, whose values must be known, holds."""
-    mask = lift(condition)
-    if mask._data is None or mask.ndim != 1:
-        fail(
-            "bad-index",
-            f"expected a condition of one axis with known values; got {mask.type}",
-            "use aotc.numpy.where",
-        )
-    return take(a, np.flatnonzero(mask._data).astype("i4"), axis)

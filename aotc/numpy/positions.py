@@ -67,7 +67,9 @@ def fail_mask() -> NoReturn:
     fail(
         "bad-index",
         "a mask selects a number of elements that only values decide",
-        "use aotc.numpy.where",
+        "keep the shape with aotc.numpy.where(mask, x, 0), or say how many there are "
+        "at most: aotc.numpy.extract(mask, x, size=…), compress(mask, x, axis, "
+        "size=…), or x[aotc.numpy.nonzero(mask, size=…)]",
     )
 
 
@@ -169,9 +171,9 @@ def read(
     if mode != "fill":
         return emit("gather", x, *indices, **maps, mode="clip")
     value = (np.nan if dtypes.is_float(x.dtype) else 0) if fill is None else fill
+    found = emit("gather", x, *indices, **maps, mode="drop")
     if isinstance(value, (int, float)) and value == 0:
-        return emit("gather", x, *indices, **maps, mode="drop")
-    found = emit("gather", x, *indices, **maps, mode="clip")
+        return found
     inside = _inside(x, indices, maps, found.shape)
     return where(inside, found, lift(value, x.dtype))
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import aotc
 import aotc.numpy as anp
 from aotc.errors import InputError
+from aotc.frontends.assembly import trace
 
 few = settings(max_examples=40, deadline=None)
 rng = np.random.default_rng(0)
@@ -49,6 +51,35 @@ def test_positions_agree_with_numpy_cut_or_filled(x, size):
     rows = np.stack([resized(axis, size, 0) for axis in places], 1)
     same(anp.argwhere(x, size=size), rows)
     same(anp.extract(x, x, size=size, fill_value=7.0), resized(x[x != 0.0], size, 7.0))
+
+
+@few
+@given(sparse, st.integers(0, 7), st.data())
+def test_parts_agree_with_numpy_cut_or_filled(x, size, data):
+    axis = data.draw(st.sampled_from([None, *range(-x.ndim, x.ndim)]))
+    length = x.size if axis is None else x.shape[axis]
+    mask = data.draw(hnp.arrays(bool, st.integers(0, length)))
+    parts = np.moveaxis(x, axis, 0) if axis is not None else x.ravel()
+    kept = parts[: len(mask)][mask][:size]
+    missing = np.full((size - len(kept), *kept.shape[1:]), 7.0)
+    wanted = np.concatenate([kept, missing])
+    ours = anp.compress(mask, x, axis, size=size, fill_value=7.0)
+    same(ours, np.moveaxis(wanted, 0, axis or 0))
+    same(anp.compress(mask, x, axis), np.compress(mask, x, axis))
+
+
+def test_positions_of_a_condition_alone():
+    x = np.array([[0, 3], [5, 0]])
+    for ours, theirs in zip(anp.where(x, size=3), ([0, 1, 0], [1, 0, 0]), strict=True):
+        assert ours.tolist() == theirs
+
+
+def test_nothing_is_found_in_an_array_without_elements():
+    x = np.zeros((0, 2), "f4")
+    assert anp.nonzero(x, size=2, fill_value=-1)[1].tolist() == [-1, -1]
+    assert anp.extract(x, x, size=2, fill_value=3.0).tolist() == [3.0, 3.0]
+    assert anp.unique(x, size=2, fill_value=3.0).tolist() == [3.0, 3.0]
+    assert anp.compress([], x, 0, size=1, fill_value=3.0).tolist() == [[3.0, 3.0]]
 
 
 def test_what_is_missing_may_be_filled_for_each_axis():
@@ -215,6 +246,9 @@ BAD = {
     "fills": lambda: anp.nonzero(X, size=1, fill_value=(1, 2, 3)),
     "conditions": lambda: anp.extract(X[0], X, size=1),
     "nothing": lambda: anp.unique(X[:0], size=1),
+    "one of two": lambda: anp.where(X, X, size=1),
+    "a long condition": lambda: anp.compress([1, 1, 1], X, 0, size=1),
+    "axes of a condition": lambda: anp.compress(X, X, size=1),
     "divisors of floats": lambda: anp.gcd(X, X),
     "points": lambda: anp.interp(X, X, X),
     "values": lambda: anp.interp(X, X[0], X[0][:2]),
@@ -243,3 +277,14 @@ def test_a_missing_size_says_why_it_is_needed():
     with pytest.raises(InputError, match="only their values decide") as caught:
         anp.unique(X)
     assert "the most that you expect" in caught.value.hint
+
+
+def test_a_mask_that_the_model_computes_is_refused_with_what_to_write():
+    @aotc.entry(x=aotc.Spec(("n",)))
+    def entry(x):
+        return x[x > 0]
+
+    with pytest.raises(InputError, match="only values decide") as caught:
+        trace([entry], {})
+    assert "size=" in caught.value.hint
+    assert "aotc.numpy.where" in caught.value.hint
