@@ -7,7 +7,7 @@ of fewer the rest is filled.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -94,6 +94,16 @@ def flatnonzero(
 def argwhere(a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0) -> Array:
     """`nonzero` as an array [size, axes]."""
     return stack(nonzero(a, size=size, fill_value=fill_value), 1)
+
+
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+
+
+@overload
+def where(
+    condition: ArrayLike, /, *, size: Size | None, fill_value: Any = 0
+) -> tuple[Array, ...]: ...
 
 
 def where(

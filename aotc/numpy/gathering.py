@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import ArrayLike, lift, one_dtype
 from aotc.frontends.places import fail
