@@ -23,14 +23,24 @@ from aotc.errors import InputError
 
 
 class Batches:
-    """Rows of arrays of one length, `size` at a time."""
+    """Rows of arrays of one length, `size` at a time.
 
-    def __init__(self, arrays: Mapping[str, Array], size: int, seed: int) -> None:
+    Args:
+        arrays: by name of the input.
+        size: rows in a batch.
+        seed: of the orders; None takes the rows as they come and, if some are left
+            over, a smaller batch of them at the end.
+    """
+
+    def __init__(
+        self, arrays: Mapping[str, Array], size: int, seed: int | None
+    ) -> None:
         self.size = size
         self._arrays = arrays
         self._seed = seed
-        self._count = len(next(iter(arrays.values())))
-        self.per_epoch = self._count // size
+        self.rows = len(next(iter(arrays.values())))
+        left_over = seed is None and self.rows % size > 0
+        self.per_epoch = self.rows // size + left_over
         self._epoch, self._order = -1, np.empty(0, int)
 
     def epoch(self, step: int) -> int:
@@ -41,10 +51,14 @@ class Batches:
         """The batch of a step by name of the input."""
         epoch, index = divmod(step, self.per_epoch)
         if epoch != self._epoch:
-            rng = np.random.default_rng((self._seed, epoch))
-            self._epoch, self._order = epoch, rng.permutation(self._count)
+            self._epoch, self._order = epoch, self._order_of(epoch)
         rows = self._order[index * self.size : (index + 1) * self.size]
         return {name: array.take(rows, axis=0) for name, array in self._arrays.items()}
+
+    def _order_of(self, epoch: int) -> Array:
+        if self._seed is None:
+            return np.arange(self.rows)
+        return np.random.default_rng((self._seed, epoch)).permutation(self.rows)
 
     def digest(self) -> str:
         """The SHA-256 of the arrays with their names, dtypes and shapes."""
@@ -62,7 +76,31 @@ def read(file: Path, leaves: Sequence[Leaf], size: int | None, seed: int) -> Bat
     Raises:
         InputError: the file cannot be read, or its arrays do not fit the inputs.
     """
-    rows = _batch_size(leaves, size)
+    rows, arrays = _batch_size(leaves, size), _arrays(file, leaves)
+    count = len(next(iter(arrays.values())))
+    if count < rows:
+        raise InputError(
+            "too-few-rows",
+            f"expected at least one batch of {rows} rows, got {count}",
+            where=str(file),
+        )
+    return Batches(arrays, rows, seed)
+
+
+def read_in_order(file: Path, leaves: Sequence[Leaf], size: int | None) -> Batches:
+    """The batches of a file, each row once and in the order that they have there.
+
+    Raises:
+        InputError: as for `read`.
+    """
+    rows, arrays = _batch_size(leaves, size), _arrays(file, leaves)
+    if not len(next(iter(arrays.values()))):
+        raise InputError("too-few-rows", "there are no rows", where=str(file))
+    return Batches(arrays, rows, None)
+
+
+def _arrays(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
+    """The arrays of a file for these inputs, all of one length."""
     arrays = _read(file, leaves)
     for leaf in leaves:
         _check(arrays[leaf.name], leaf, file)
@@ -74,14 +112,7 @@ def read(file: Path, leaves: Sequence[Leaf], size: int | None, seed: int) -> Bat
             f"expected arrays with the same number of rows, got {found}",
             where=str(file),
         )
-    count = min(lengths.values())
-    if count < rows:
-        raise InputError(
-            "too-few-rows",
-            f"expected at least one batch of {rows} rows, got {count}",
-            where=str(file),
-        )
-    return Batches(arrays, rows, seed)
+    return arrays
 
 
 def _batch_size(leaves: Sequence[Leaf], size: int | None) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import Signals
@@ -32,6 +33,7 @@ class Result:
     metrics: Mapping[str, Any]
     checkpoint: Path | None
     stopped: Signals | None
+    file: Path | None = None  # where the results are, of an entry that trains nothing
 
     def to_json(self) -> dict[str, Any]:
         """The result as part of a document."""
@@ -45,6 +47,7 @@ class Result:
             "seconds": self.position.seconds,
             "metrics": spelled(self.metrics),
             "checkpoint": str(self.checkpoint) if self.checkpoint else None,
+            "file": str(self.file) if self.file else None,
             "stopped": self.stopped.name if self.stopped else None,
         }
 
@@ -61,6 +64,8 @@ class Result:
             lines[0] += f" (resumed after step {self.began_at})"
         if self.checkpoint:
             lines.append(f"checkpoint: {self.checkpoint}")
+        if self.file:
+            lines.append(f"wrote the results to {self.file}")
         return "\n".join(lines)
 
 
@@ -94,6 +99,44 @@ def run(
     data = batches.read(settings.data, leaves, size, seed or 0)
     start = _start(point, data, seed or 0, before, settings)
     return _Loop(model, call, point, constants, data, settings).run(start)
+
+
+@contextmanager
+def finding_in(step: int) -> Iterator[None]:
+    """What is found within this block is found in this step, counted from 1."""
+    try:
+        yield
+    except Finding as found:
+        found.message = f"step {step}: {found.message}"
+        raise
+
+
+def require_finite(
+    entry: str,
+    measured: Mapping[str, Any],
+    when: str,
+    settings: Settings,
+    search: str = "--find-nan MODEL",
+) -> None:
+    """Refuse to go on after a metric that makes no sense, unless that was asked for.
+
+    Args:
+        entry: the name of the entry.
+        measured: its metrics.
+        when: the step, for the message.
+        settings: whether to go on.
+        search: the options that find the op at fault.
+
+    Raises:
+        InputError: `not-finite`.
+    """
+    name = metrics.not_finite(measured)
+    if name and not settings.allow_nan:
+        raise InputError(
+            "not-finite",
+            f"{entry}: {name} is {measured[name]} in {when}",
+            hint=f"{search} names the op at fault; --allow-nan goes on anyway",
+        )
 
 
 def _start(
@@ -185,33 +228,21 @@ class _Loop:
 
     def _step(self, step: int) -> None:
         given = {**self._constants, **self._data.at(step)}
-        try:
+        with finding_in(step + 1):
             outputs = self._call([given[name] for name in self._names])
-        except Finding as found:
-            found.message = f"step {step + 1}: {found.message}"
-            raise
         self._metrics = metrics.scalars(outputs)
 
     def _record(self, at: Position, log: metrics.Log) -> None:
         """Log what the last step measured, and stop if it makes no sense."""
         epoch = self._data.epoch(at.step - 1) + 1
-        log.write(
-            {
-                "step": at.step,
-                "epoch": epoch,
-                "seconds": round(at.seconds, 6),
-                "metrics": self._metrics,
-            }
+        log.step(at.step, epoch, at.seconds, self._metrics)
+        require_finite(
+            at.entry,
+            self._metrics,
+            f"step {at.step} (epoch {epoch})",
+            self._settings,
+            f"{self._from_before()}--find-nan {self._source}",
         )
-        name = metrics.not_finite(self._metrics)
-        if name and not self._settings.allow_nan:
-            value = self._metrics[name]
-            raise InputError(
-                "not-finite",
-                f"{at.entry}: {name} is {value} in step {at.step} (epoch {epoch})",
-                hint=f"{self._from_before()}--find-nan {self._source} names the op at "
-                "fault; --allow-nan goes on anyway",
-            )
 
     def _from_before(self) -> str:
         """How to begin where the checkpoint is, if there is one."""

@@ -45,6 +45,19 @@ class Log:
             self._file.write(json.dumps(spelled(record)).encode() + b"\n")
             self._file.flush()
 
+    def step(
+        self, step: int, epoch: int, seconds: float, metrics: Mapping[str, Any]
+    ) -> None:
+        """Add what was measured in a step; steps and epochs count from 1."""
+        self.write(
+            {
+                "step": step,
+                "epoch": epoch,
+                "seconds": round(seconds, 6),
+                "metrics": metrics,
+            }
+        )
+
     def sync(self) -> None:
         """Wait until the records are on the disk."""
         if self._file:

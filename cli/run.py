@@ -11,6 +11,7 @@ from aotc.cli import output
 from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
 from aotc.cli.verb import OutputFile, format_option, trust, trust_option, verb
+from aotc.errors import InputError
 
 if TYPE_CHECKING:
     from signal import Signals
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     "aotc run digits-1.0.0.aotc --loop data.npz --epochs 5 --save-state s.safetensors",
     "aotc run digits-1.0.0.aotc --loop data.npz --steps 900 --checkpoint ck --every 50",
     "aotc run digits-1.0.0.aotc --loop data.npz --resume ck --find-nan model.py",
+    "aotc run digits-1.0.0.aotc --loop x.npz --entry predict --batch-size 64 -o p.npz",
 )
 @click.argument("bundle", type=click.Path())
 @click.option("--entry", help="Entry to call; needed if there are several.")
@@ -87,10 +89,9 @@ def run(
 
     State that an entry updates lasts until the command ends, unless --save-state keeps
     it. With --loop the entry, by default the one that trains, is called with one batch
-    of the data after the other.
+    of the data after the other. An entry that updates no state takes the rows once and
+    in their order, and --output gets its results for all of them.
     """
-    if loop and file:
-        raise click.UsageError("--output and --loop exclude each other")
     if loop and loop.resume and load_state:
         raise click.UsageError("--resume and --load-state exclude each other")
     if loop and loop.allow_nan and find_nan:
@@ -107,7 +108,7 @@ def run(
         model.load_state(load_state)
     call = _call(model, point, find_nan)
     if loop:
-        document, text, stopped = _loop(model, call, point, inputs, loop)
+        document, text, stopped = _loop(model, call, point, inputs, loop, file)
     else:
         document, text, stopped = *_once(call, point, inputs, file), None
     if find_nan:
@@ -157,11 +158,22 @@ def _loop(
     point: EntryPoint,
     inputs: tuple[str, ...],
     settings: Settings,
+    file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
     """Call the entry over data; the answer, and the signal that ended it early."""
-    from aotc.cli import arrays, loop
+    from aotc.cli import arrays, loop, sweep
 
     constants = arrays.read_some_inputs(inputs, point.inputs)
-    result = loop.run(model, call, point, constants, settings)
+    if not point.updates:
+        result = sweep.run(call, point, constants, settings, file)
+    elif file:
+        raise InputError(
+            "usage",
+            f"--output takes the results of an entry that updates no state; the entry "
+            f"{point.name!r} trains",
+            hint="--metrics keeps what it measures, --save-state what it learns",
+        )
+    else:
+        result = loop.run(model, call, point, constants, settings)
     document = {"schema": "aotc.loop/1", **result.to_json()}
     return document, result.to_text(), result.stopped

@@ -29,3 +29,22 @@ def train_any(state, x, rate):
 def measure(batch):
     """Changes nothing, and takes rows of two sizes."""
     return np.sum(batch["x"]) + np.sum(batch["other"])
+
+
+@aotc.entry(x=aotc.Spec(("rows", 2)), rate=aotc.Spec(()))
+def predict(x, rate):
+    """Changes nothing: a result for each row, one for all, one by columns."""
+    each = np.sum(x, axis=1) * rate
+    return {"each": each, "sum": np.sum(each), "columns": np.sum(x, axis=0)}
+
+
+@aotc.entry(x=aotc.Spec((4, 2)))
+def predict_four(x):
+    """Changes nothing, and takes four rows."""
+    return np.sum(x, axis=1)
+
+
+@aotc.entry(x=aotc.Spec(("rows", 2)))
+def distances(x):
+    """Changes nothing; the size of a row of the result depends on the batch."""
+    return np.sum(x, axis=1).reshape(1, -1)

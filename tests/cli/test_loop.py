@@ -336,13 +336,26 @@ def test_data_that_does_not_fit_is_refused(
         (["--entry", "train_any"], "no-batches", "--input rate=VALUE"),
         (["--entry", "train_any", "-i", "rate=1"], "batch-size", "--batch-size 32"),
         (["--entry", "train_any", "-i", "q=1"], "unknown-input", "rate"),
-        (["--entry", "measure"], "batch-size", "2 for 'batch.other', 4 for 'batch.x'"),
         (
-            ["--entry", "measure", "-i", "batch.x=1", "-i", "batch.other=1"],
+            ["--entry", "measure", "-o", "o.npz"],
+            "batch-size",
+            "2 for 'batch.other', 4 for 'batch.x'",
+        ),
+        (
+            ["--entry", "measure", "-o", "o", "-i", "batch.x=1", "-i", "batch.other=1"],
             "no-batches",
             "no input",
         ),
-        (["--output", "o.npz"], "usage", "exclude each other"),
+        (["--entry", "train", "--output", "o.npz"], "usage", "'train' trains"),
+        (["--entry", "predict_four"], "usage", "results would be lost"),
+        (["--entry", "predict_four", "-o", "o", "--epochs", "2"], "usage", "--epochs"),
+        (["--entry", "predict_four", "-o", "o", "--resume", "c"], "usage", "--resume"),
+        (["--entry", "predict_four", "-o", "o"], "batch-size", "2 are left over"),
+        (
+            ["--entry", "distances", "-o", "o", "--batch-size", "4"],
+            "batch-size",
+            "results of two sizes of 'output'",
+        ),
         (["--resume", "ck", "--load-state", "s"], "usage", "exclude each other"),
         (["--every", "3"], "usage", "--every needs --checkpoint"),
         (["--epochs", "0"], "usage", "--epochs"),
@@ -366,6 +379,28 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(
     assert f"[{code}]" in message
     assert words in message
     assert sorted(Path().iterdir()) == before
+
+
+def test_an_entry_that_trains_nothing_gives_its_results_for_all_rows_in_order(
+    run: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*run, "--entry", "predict", "--loop", "data.npz", "-i", "rate=3"]
+    arguments += ["--batch-size", "4", "--output", "out.npz", "--metrics", "m.jsonl"]
+    document = answer(capsys, arguments)
+    with np.load("out.npz") as results:
+        each, total, columns = (results[n] for n in ("each", "sum", "columns"))
+    np.testing.assert_allclose(each, 3 * X.sum(1), rtol=1e-5)
+    batches = [X[start : start + 4] for start in range(0, ROWS, 4)]
+    np.testing.assert_allclose(total, [3 * b.sum() for b in batches], rtol=1e-4)
+    np.testing.assert_allclose(columns, [b.sum(0) for b in batches], rtol=1e-4)
+    assert (document["steps"], document["file"]) == (6, "out.npz")
+    assert [r["metrics"]["sum"] for r in records()] == total.tolist()
+
+
+def test_fixed_batches_leave_rows_out_only_when_told(run: list[str]) -> None:
+    arguments = [*run, "--entry", "predict_four", "--loop", "data.npz", "-o", "o.npz"]
+    assert main([*arguments, "--steps", "5"]) == 0
+    np.testing.assert_allclose(np.load("o.npz")["output"], X[:20].sum(1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("option", [["--seed", "0"], ["--allow-nan"], ["--steps", "1"]])
