@@ -447,7 +447,7 @@ def _require_writable(output: Path) -> None:
     standing = next(p for p in (output, *output.absolute().parents) if p.exists())
     if not standing.is_dir() or not os.access(standing, os.W_OK):
         raise InputError(
-            "output-not-writable",
+            "cannot-write",
             f"cannot write into '{output}': '{standing}' is no folder that you may "
             "write to",
             hint="choose another folder with -o",
@@ -470,7 +470,7 @@ def _existing_folder(output: Path) -> Path:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            "output-not-writable", f"cannot write to '{output}': {error.strerror}"
+            "cannot-write", f"cannot write to '{output}': {error.strerror}"
         ) from None
     return output
 

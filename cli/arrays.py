@@ -88,10 +88,10 @@ def load_array(source: str) -> Array:
                 return np.asarray(archive[_key(archive.files, key, path)])
         return content
     except FileNotFoundError:
-        message = "there is no such file"
+        raise InputError("no-such-file", "there is no such file", where=path) from None
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         message = f"expected a NumPy file: {error}"
-    raise InputError("bad-input-file", message, where=path)
+    raise InputError("bad-file", message, where=path)
 
 
 def _key(keys: Sequence[str], key: str, path: str) -> str:
@@ -100,7 +100,7 @@ def _key(keys: Sequence[str], key: str, path: str) -> str:
     if key in keys:
         return key
     raise InputError(
-        "bad-input-file",
+        "bad-file",
         f"expected the name of one of its arrays, got {key!r}",
         where=path,
         hint=f"@{path}:NAME with NAME one of {', '.join(keys)}",

@@ -168,7 +168,7 @@ def _read(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
     missing = [leaf.name for leaf in leaves if leaf.name not in found]
     if missing:
         raise InputError(
-            "missing-array",
+            "missing-input",
             f"no array for the input {', '.join(missing)}; there are "
             f"{', '.join(sorted(there)) or 'none'}",
             where=str(file),
@@ -202,20 +202,27 @@ _READERS: dict[str, _Read] = {".npz": _read_npz, ".safetensors": _read_safetenso
 
 
 def _check(array: Array, leaf: Leaf, file: Path) -> None:
-    """Refuse an array whose rows are not what the input takes."""
+    """Refuse an array whose rows are not what the input takes, as a call would."""
     wanted: tuple[Any, ...] = leaf.shape[1:]
-    same = len(array.shape) == len(leaf.shape) and all(
-        isinstance(dim, str) or dim == size
-        for dim, size in zip(wanted, array.shape[1:], strict=True)
-    )
     dtype = dtypes.to_numpy(leaf.dtype)
-    if same and array.dtype == dtype:
+    hint = None
+    if len(array.shape) != len(leaf.shape):
+        code = "rank-mismatch"
+    elif any(
+        not isinstance(dim, str) and dim != size
+        for dim, size in zip(wanted, array.shape[1:], strict=True)
+    ):
+        code = "shape-mismatch"
+    elif array.dtype != dtype:
+        code = "dtype-mismatch"
+        hint = f"convert it: {leaf.name}.astype({dtype.name!r})"
+    else:
         return
     shape = ", ".join(map(str, array.shape))
     raise InputError(
-        "array-mismatch",
+        code,
         f"the array {leaf.name!r}: expected {Leaf('', leaf.dtype, ('rows', *wanted))}, "
         f"got {array.dtype}[{shape}]",
         where=str(file),
-        hint=f"convert it: {leaf.name}.astype({dtype.name!r})" if same else None,
+        hint=hint,
     )

@@ -51,7 +51,7 @@ def _read(file: str) -> str:
         return sys.stdin.read()
     try:
         return Path(file).read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
-        raise InputError(
-            "bad-ir-file", f"cannot read IR from {file!r}: {error}", where=file
-        ) from None
+    except FileNotFoundError:
+        raise InputError("no-such-file", "there is no such file", where=file) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("bad-file", f"cannot read IR: {error}", where=file) from None

@@ -129,7 +129,7 @@ def _selected(
     for name in wanted:
         if name not in declared:
             raise InputError(
-                "no-such-entry",
+                "unknown-entry",
                 f"'{path}' has no entry '{name}'; it has {', '.join(declared)}",
             )
     return [declared[name] for name in wanted or declared]

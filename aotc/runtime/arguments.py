@@ -15,7 +15,7 @@ def flattener(owner: str, tree: Any) -> Flatten:
     """A function `(value, leaves, path)` that puts the parts of `value` into `leaves`.
 
     Raises (when called):
-        InputError: `input-missing`, `input-unexpected` or `input-structure`.
+        InputError: `missing-input`, `unknown-input` or `input-structure`.
     """
     if isinstance(tree, int):
 
@@ -80,13 +80,13 @@ def _names(
     for name in got:
         if name not in expected:
             return InputError(
-                "input-unexpected",
+                "unknown-input",
                 f"{within}: expected the inputs {wanted}, got {name!r}",
                 hint=suggestion(str(name), expected),
             )
     missing = ", ".join(sorted(expected.difference(got)))
     return InputError(
-        "input-missing", f"{within}: expected the inputs {wanted}, {missing} is missing"
+        "missing-input", f"{within}: expected the inputs {wanted}, {missing} is missing"
     )
 
 
@@ -94,13 +94,13 @@ def known(kind: str, table: Mapping[str, Any], name: str) -> Any:
     """`table[name]`, or an error that says what there is.
 
     Raises:
-        InputError: `entry-unknown` or `state-unknown`.
+        InputError: `unknown-entry` or `unknown-state`.
     """
     if name in table:
         return table[name]
     names = ", ".join(table) or "none"
     raise InputError(
-        f"{kind}-unknown",
+        f"unknown-{kind}",
         f"expected one of the model's {kind} names ({names}), got {name!r}",
         hint=suggestion(name, table),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import iree.runtime as iree
 
-from aotc.artifacts.compat import select
+from aotc.artifacts.compat import Host, select
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
@@ -65,9 +65,9 @@ def load(
 
 
 def _choose(manifest: Manifest, target: str | None) -> Variant:
-    if target is not None:
-        target = _variant_id(manifest, target)
     host = engine.host({variant.backend for variant in manifest.variants.values()})
+    if target is not None:
+        target = _variant_id(manifest, target, host)
     selection = select(manifest, host, target)
     if selection.variant is None:
         driver = all("[no-driver]" in reason for reason in selection.reasons)
@@ -75,14 +75,26 @@ def _choose(manifest: Manifest, target: str | None) -> Variant:
             "no-driver" if driver else "incompatible",
             f"{manifest.name} {manifest.version} does not run on this machine "
             f"({selection.verdict}): {'; '.join(selection.reasons)}",
-            hint=f"rebuild it for this machine, with IREE {host.runtime_version}",
+            hint=_advice(manifest, host, target),
         )
     if selection.reasons:
         warnings.warn("; ".join(selection.reasons), stacklevel=3)
     return selection.variant
 
 
-def _variant_id(manifest: Manifest, target: str) -> str:
+def _advice(manifest: Manifest, host: Host, target: str | None) -> str:
+    """What to do when no variant runs here, or not the one that was asked for."""
+    other = select(manifest, host).variant if target is not None else None
+    if other is not None:
+        return f"this machine ({host.arch}) runs the variant {other.id}: name no target"
+    return (
+        f"the bundle has {', '.join(manifest.variants)}, and this machine is "
+        f"{host.arch} with IREE {host.runtime_version}: build it with a --target for "
+        "this machine, see `aotc targets`"
+    )
+
+
+def _variant_id(manifest: Manifest, target: str, host: Host) -> str:
     """The variant that `target` means: its id, or a target's name such as `cpu`."""
     try:
         wanted = target if target in manifest.variants else Target.parse(target).id
@@ -91,8 +103,9 @@ def _variant_id(manifest: Manifest, target: str) -> str:
     if wanted not in manifest.variants:
         known = ", ".join(manifest.variants)
         raise InputError(
-            "target-unknown",
+            "unknown-variant",
             f"expected one of the bundle's variants ({known}), got {target!r}",
+            hint=_advice(manifest, host, target),
         )
     return wanted
 

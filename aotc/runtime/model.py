@@ -89,7 +89,7 @@ class Model:
         """The entry point `name`.
 
         Raises:
-            InputError: `entry-unknown`.
+            InputError: `unknown-entry`.
         """
         entry: Entry = known("entry", self.entries, name)
         return entry
@@ -98,7 +98,7 @@ class Model:
         """A copy of a state, as a pytree of arrays.
 
         Raises:
-            InputError: `state-unknown`.
+            InputError: `unknown-state`.
         """
         return self._states.read(name)
 
@@ -106,7 +106,7 @@ class Model:
         """Replace a state by a pytree of arrays, as `read_state` gives it.
 
         Raises:
-            InputError: `state-unknown`, or the tree breaks the state's contract.
+            InputError: `unknown-state`, or the tree breaks the state's contract.
         """
         self._states.write(name, tree)
 
@@ -125,7 +125,7 @@ class Model:
             notes: further texts to keep in the metadata of the file.
 
         Raises:
-            InputError: `state-unknown`, `no-states` or `cannot-write`.
+            InputError: `unknown-state`, `no-states` or `cannot-write`.
         """
         self._states.save(path, name, notes or {})
 

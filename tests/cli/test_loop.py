@@ -286,11 +286,11 @@ BAD_DATA: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("data", "code", "words"),
     [
-        ("names.npz", "missing-array", "no array for the input x; there are X, y"),
-        ("rank.npz", "array-mismatch", "expected f32[rows, 2], got float32[22]"),
-        ("shape.npz", "array-mismatch", "expected f32[rows, 2], got float32[22, 1]"),
-        ("dtype.npz", "array-mismatch", "x.astype('float32')"),
-        ("endian.npz", "array-mismatch", ">f4[22, 2]"),
+        ("names.npz", "missing-input", "no array for the input x; there are X, y"),
+        ("rank.npz", "rank-mismatch", "expected f32[rows, 2], got float32[22]"),
+        ("shape.npz", "shape-mismatch", "expected f32[rows, 2], got float32[22, 1]"),
+        ("dtype.npz", "dtype-mismatch", "x.astype('float32')"),
+        ("endian.npz", "dtype-mismatch", ">f4[22, 2]"),
         ("unequal.npz", "unequal-arrays", "x: 21, y: 22"),
         ("empty.npz", "too-few-rows", "one batch of 4 rows, got 0"),
         ("few.npz", "too-few-rows", "got 3"),

@@ -58,7 +58,7 @@ def test_a_missing_model_an_unknown_target_and_an_unknown_entry_are_named(aotc):
         aotc("build", DIGITS / "model.py", "--target", "x86_64-v9"), 2, "unknown-target"
     )
     refused(
-        aotc("build", DIGITS / "model.py", "--entry", "predictt"), 2, "no-such-entry"
+        aotc("build", DIGITS / "model.py", "--entry", "predictt"), 2, "unknown-entry"
     )
 
 
@@ -71,7 +71,7 @@ def test_an_existing_bundle_is_not_overwritten(aotc, tmp_path):
 def test_an_output_folder_that_cannot_be_made_is_named(aotc, tmp_path):
     (tmp_path / "file").write_text("")
     run = aotc("build", DIGITS / "model.py", "-o", "file/below")
-    refused(run, 2, "output-not-writable")
+    refused(run, 2, "cannot-write")
 
 
 def test_a_full_disk_leaves_no_bundle(tmp_path, home):

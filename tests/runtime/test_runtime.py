@@ -121,9 +121,9 @@ def test_takes_large_read_only_inputs(model):
         ({"x": X.tolist()}, "input-type", ["list", "numpy"]),
         ({"x": 3}, "rank-mismatch", ["[]"]),
         ({"x": None}, "input-type", ["NoneType"]),
-        ({}, "input-missing", ["x is missing"]),
-        ({"X": X}, "input-unexpected", ["did you mean 'x'"]),
-        ({"x": X, "y": X}, "input-unexpected", ["'y'"]),
+        ({}, "missing-input", ["x is missing"]),
+        ({"X": X}, "unknown-input", ["did you mean 'x'"]),
+        ({"x": X, "y": X}, "unknown-input", ["'y'"]),
     ],
 )
 def test_refuses_inputs_that_break_the_contract(model, given, code, words):
@@ -140,7 +140,7 @@ def test_refuses_wrong_structures(model):
     given = parts()
     for wrong in [given | {"bits": given["bits"][:1]}, given | {"halves": 3}, [1]]:
         refused(InputError, "input-structure", model.same, parts=wrong)
-    message = refused(InputError, "input-missing", model.same, parts={"l": given["l"]})
+    message = refused(InputError, "missing-input", model.same, parts={"l": given["l"]})
     assert "bits, halves" in message
 
 
@@ -222,8 +222,8 @@ def test_calls_from_many_threads_take_turns(model):
 
 
 def test_suggests_names(model):
-    assert "did you mean" in refused(InputError, "entry-unknown", model.entry, "predit")
-    refused(InputError, "state-unknown", model.read_state, "sta")
+    assert "did you mean" in refused(InputError, "unknown-entry", model.entry, "predit")
+    refused(InputError, "unknown-state", model.read_state, "sta")
     with pytest.raises(AttributeError, match="predict"):
         model.predit  # noqa: B018
 
@@ -269,7 +269,9 @@ def test_chooses_a_variant_by_name(bundle, trust):
     name = Target.parse("cpu").id
     model = runtime.load(bundle, trust=trust, threads=1, target=name)
     assert model.variant.id == name
-    refused(InputError, "target-unknown", runtime.load, bundle, trust=trust, target="x")
+    refused(
+        InputError, "unknown-variant", runtime.load, bundle, trust=trust, target="x"
+    )
 
 
 def test_reports_a_module_that_iree_rejects(manifest, files, signer, trust, tmp_path):

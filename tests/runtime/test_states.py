@@ -200,8 +200,8 @@ def test_one_state_is_saved_and_loaded_alone(make, tmp_path):
         assert content(other) == {**after, "key": before["key"]}
     message = refused("state-leaves", model.load_state, one)
     assert "holds key alone" in message
-    refused("state-unknown", model.save_state, one, name="keys")
-    refused("state-unknown", model.load_state, one, name="keys")
+    refused("unknown-state", model.save_state, one, name="keys")
+    refused("unknown-state", model.load_state, one, name="keys")
 
 
 def test_a_later_version_of_the_model_takes_the_states(make, tmp_path):

@@ -49,7 +49,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     for name in entries:
         if name != ENTRY:
             raise InputError(
-                "no-such-entry", f"'{path}' has no entry '{name}'; it has {ENTRY}"
+                "unknown-entry", f"'{path}' has no entry '{name}'; it has {ENTRY}"
             )
     program = from_onnx(path).program(ENTRY)
     program.source = {

@@ -81,7 +81,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
 
     if any(name != "main" for name in entries):
         raise InputError(
-            "no-such-entry", f"'{path}' has no entry '{entries[0]}'; it has main"
+            "unknown-entry", f"'{path}' has no entry '{entries[0]}'; it has main"
         )
     program = from_stablehlo(path).program()
     program.source = source_of(path, "stablehlo")

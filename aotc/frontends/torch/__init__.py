@@ -69,7 +69,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
 
     if any(name != ENTRY for name in entries):
         raise InputError(
-            "no-such-entry",
+            "unknown-entry",
             f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
         )
     program = imported(read(path)).program(ENTRY)
