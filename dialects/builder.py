@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import Shape, Tensor, element_count
+from aotc.dialects.types import Shape, Size, Tensor, element_count
 
 
 class Builder:
@@ -31,6 +31,19 @@ class Builder:
         return (
             self.broadcast(scalar, shape=like.shape, axes=()) if like.rank else scalar
         )
+
+    def number(self, like: Tensor, size: Size) -> Any:
+        """A size, which may be symbolic, in every element of a tensor of type `like`.
+
+        Integers wrap around, as sums of so many elements do.
+        """
+        if isinstance(size, int):
+            value = self.constant(
+                value=np.array(size).astype(dtypes.to_numpy(like.dtype))
+            )
+        else:
+            value = self.dimension(size=(size,), dtype=like.dtype)
+        return self.broadcast(value, shape=like.shape, axes=()) if like.rank else value
 
     def full_like(self, x: Any, value: float) -> Any:
         """`value` in every element of a tensor like `x`."""
@@ -56,9 +69,7 @@ class Builder:
         count = element_count(tuple(like.shape[axis] for axis in axes))
         if isinstance(count, int):
             return self.scale(total, 1 / count if count else np.nan)
-        sizes = self.dimension(size=(count,), dtype=like.dtype)
-        rest = Tensor.of(total)
-        return self.divide(total, self.broadcast(sizes, shape=rest.shape, axes=()))
+        return self.divide(total, self.number(Tensor.of(total), count))
 
     def sum_to(self, x: Any, shape: Shape, axes: Sequence[int]) -> Any:
         """`x` summed back to `shape`, which was broadcast, axis i to `axes[i]`."""

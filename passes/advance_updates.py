@@ -15,7 +15,8 @@ such as the rates of a step, come first.
 from typing import Any
 
 from aotc.dialects.functions import functions_of
-from aotc.dialects.lowering.regions import is_loop, operands_of
+from aotc.dialects.lowering.regions import is_loop
+from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import func
 
 

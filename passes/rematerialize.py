@@ -27,7 +27,8 @@ from math import prod
 from typing import Any
 
 from aotc.dialects.lowering.ordering import after
-from aotc.dialects.lowering.regions import is_loop, operands_of
+from aotc.dialects.lowering.regions import is_loop
+from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import ir
 
 # Seconds for a step of a product, and for an element that is read or written elsewhere,

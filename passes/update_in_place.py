@@ -32,13 +32,8 @@ from operator import or_
 from typing import Any
 
 from aotc.dialects.functions import functions_of
-from aotc.dialects.lowering.regions import (
-    Region,
-    Ties,
-    is_bool,
-    is_loop,
-    operands_of,
-)
+from aotc.dialects.lowering.regions import Region, Ties, is_bool, is_loop
+from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import ir
 
 # IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.

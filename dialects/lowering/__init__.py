@@ -16,7 +16,7 @@ from aotc.dialects import affine
 from aotc.dialects.attributes import Array
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
-from aotc.dialects.lowering.sources import leaves_gaps, reads_memory
+from aotc.dialects.lowering.sources import Sources, leaves_gaps
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -42,6 +42,7 @@ class Lowering:
 
     def __init__(self, symbols: list[Any]) -> None:
         self.symbols = symbols
+        self._sources = Sources()
 
     # ---- sizes and scalars ----------------------------------------------------------
 
@@ -123,9 +124,10 @@ class Lowering:
         kinds = ir.ArrayAttr.get(
             [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
         )
+        inputs = self._sized(inputs, maps, iterators)
         op = linalg.GenericOp(
             [init.type],
-            list(inputs),
+            inputs,
             [init],
             ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
             kinds,
@@ -135,6 +137,34 @@ class Lowering:
         with ir.InsertionPoint(block):
             linalg.YieldOp([body(*block.arguments)])
         return op.results[0]
+
+    def _sized(
+        self,
+        inputs: Sequence[Any],
+        maps: Sequence[AffineMap],
+        iterators: Sequence[str],
+    ) -> list[Any]:
+        """The inputs, of which one in memory goes along with each reduction loop."""
+        inputs = list(inputs)
+        for loop, kind in enumerate(iterators):
+            if kind == "reduction":
+                along = [
+                    number
+                    for number in range(len(inputs))
+                    if ir.AffineDimExpr.get(loop) in maps[number].results
+                ]
+                reads = [self._sources.reads_memory(inputs[n]) for n in along]
+                if along and not any(reads):
+                    inputs[along[0]] = foreign.apart(inputs[along[0]])
+        return inputs
+
+    def in_memory(self, x: Any) -> Any:
+        """`x`, so that any op can reduce it: see Note [reductions of nothing]."""
+        return x if self._sources.reads_memory(x) else foreign.apart(x)
+
+    def one_in_memory(self, lhs: Any, rhs: Any) -> tuple[Any, Any]:
+        """The factors of a product, of which one in memory has the summed axis."""
+        return lhs, rhs if self._sources.reads_memory(lhs) else self.in_memory(rhs)
 
     def pointwise(self, inputs: Sequence[Any], result: Tensor, body: Body) -> Any:
         """One element of each input → one element of the result; equal shapes."""
@@ -166,8 +196,6 @@ class Lowering:
             start: an element or a Python number.
             body: returns the new total.
         """
-        if axes and not reads_memory(x):  # see Note [reductions of nothing]
-            x = foreign.apart(x)
         rank = x.type.rank
         loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
         kept = [loops[axis] for axis in range(rank) if axis not in axes]

@@ -256,18 +256,6 @@ def _is_root(op: Any) -> bool:
     return name.startswith("linalg.") and name not in _COPIES
 
 
-def operands_of(op: Any) -> list[Any]:
-    """What an op reads of what is computed outside of it, in its regions too."""
-    values, inner = list(op.operands), set()
-    for region in op.regions:
-        for block in region:
-            inner.update(block.arguments)
-            for each in block.operations:
-                values += operands_of(each)
-                inner.update(each.results)
-    return [value for value in values if value not in inner] if inner else values
-
-
 def in_block(op: Any, block: Any) -> Any:
     """The op of a block that an op is, or stands in."""
     while op.operation.block != block:

@@ -6,36 +6,80 @@ from aotc.mlir import ir
 
 # ops whose results have elements of no more than their operands
 _PLAIN = (
-    "arith.",
     "linalg.",
     "tensor.cast",
     "tensor.collapse_shape",
-    "tensor.empty",
     "tensor.expand_shape",
     "tensor.extract_slice",
     "tensor.pad",
-    "tensor.splat",
 )
 
+# ops whose results are repeated scalars, or nothing yet
+_COMPUTED = ("linalg.fill", "tensor.empty", "tensor.from_elements", "tensor.splat")
 
-def reads_memory(value: Any) -> bool:
-    """Whether an input or an array that is stored goes into a lowered tensor.
 
-    Note [reductions of nothing]: IREE 3.13 adds up too few elements of a tensor that is
-    computed from no memory at all, such as a repeated constant: 25 of 125 ones. Such a
-    tensor is put into memory first.
+class Sources:
+    """Which lowered tensors read memory: an input, or an array that is stored.
+
+    Note [reductions of nothing]: a reduction takes the sizes of its loops from its
+    operands. IREE 3.13 folds a repeated scalar into the reduction, and computes a
+    counter where it is needed, so that no operand is left that says how long a loop is,
+    and too few elements are added up: 25 of 125 ones, one of `ones((batch, 4))`. Such
+    an operand is put into memory first.
+
+    Every tensor is looked at once, however many reductions follow it.
     """
-    rest, seen = [value], set()
-    while rest:
-        op = rest.pop().owner
-        if isinstance(op, ir.Block) or not op.name.startswith(_PLAIN):
-            return True
-        if op.name == "arith.constant" and not _is_one_number(op):
-            return True
-        if op not in seen:
-            seen.add(op)
-            rest += op.operands
-    return False
+
+    def __init__(self) -> None:
+        self._known: dict[Any, bool] = {}
+
+    def reads_memory(self, value: Any) -> bool:
+        """Whether the elements of a lowered tensor come from memory, in part at least.
+
+        (What sizes are computed from does not count.)
+        """
+        rest = [value]
+        while rest:
+            last = rest[-1]
+            if last in self._known:
+                rest.pop()
+                continue
+            sources = _sources(last)
+            if sources is None or any(map(self._known.get, sources)):
+                self._known[last] = True
+                continue
+            unknown = [each for each in sources if each not in self._known]
+            rest += unknown
+            if not unknown:
+                self._known[last] = False
+        return self._known[value]
+
+
+def _sources(value: Any) -> list[Any] | None:
+    """The tensors that the elements of `value` are computed from; None for memory."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None
+    if op.name == "arith.constant":
+        return [] if _is_one_number(op) else None
+    if op.name in _COMPUTED:
+        return []
+    if not op.name.startswith(_PLAIN):
+        return None
+    read = operands_of(op) if len(op.operands) == len(op.results) else op.operands
+    return [each for each in read if isinstance(each.type, ir.ShapedType)]
+
+
+def operands_of(op: Any) -> list[Any]:
+    """What an op reads of what is computed outside of it, in its regions too."""
+    values, inner = list(op.operands), set()
+    for region in op.regions:
+        for block in region:
+            inner.update(block.arguments)
+            for each in block.operations:
+                values += operands_of(each)
+                inner.update(each.results)
+    return [value for value in values if value not in inner] if inner else values
 
 
 def leaves_gaps(value: Any) -> bool:

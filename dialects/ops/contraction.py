@@ -148,6 +148,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         wide = result.with_dtype(accumulator(result.dtype))
         init = low.full(wide, 0)
         if _is_matmul(op):
+            lhs, rhs = low.one_in_memory(lhs, rhs)
             total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:
             total = _contract(low, op, lhs, rhs, init, wide.dtype)

@@ -88,7 +88,7 @@ class Softmax(AlongAxis, name="softmax"):
         """linalg.softmax; half precision in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
-        x = low.convert(x, source, wide.dtype)
+        x = low.in_memory(low.convert(x, source, wide.dtype))
         init = low.empty(wide)
         axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), op.axis)
         y = linalg.SoftmaxOp([init.type], x, init, axis).results[0]
@@ -227,8 +227,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         """`total` divided by the number of elements it is of."""
         x, like = Tensor.of(op.x), Tensor.of(total)
         count = element_count(tuple(x.shape[axis] for axis in op.axes))
-        size = b.dimension(size=(count,), dtype=like.dtype)
-        return b.divide(total, b.broadcast(size, shape=like.shape, axes=()))
+        return b.divide(total, b.number(like, count))
 
     batch = leading(axes=moved)
 

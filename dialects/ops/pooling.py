@@ -85,7 +85,7 @@ class Pool(GraphOp, traits=[Pure]):
         reached = _reached(padded, result, op)
         if reached != padded:
             x = low.slice(x, reached, (0,) * padded.rank, (1,) * padded.rank)
-        x = low.convert(x, reached, wide)
+        x = low.in_memory(low.convert(x, reached, wide))
         window = low.empty(Tensor(op.window, wide))
         total = cls.named[len(op.window)](
             x,

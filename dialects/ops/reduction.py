@@ -12,8 +12,9 @@ from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import comparison, is_nan
+from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
 from aotc.mlir import arith, ir
 
@@ -63,6 +64,16 @@ class Reduction(GraphOp, traits=[Pure]):
         total = reduced(cls, low, x, result.with_dtype(wide), op.axes)
         return low.convert(total, result.with_dtype(wide), result.dtype)
 
+    @classmethod
+    def simplify(cls, b: Any, op: Any) -> Any:
+        """A reduction of repeated elements is computed from one of them."""
+        return _of_repeated(cls, b, op)
+
+    @staticmethod
+    def repeated(b: Any, y: Any, count: Size) -> Any:
+        """The reduction of `count` elements y: for a maximum or minimum, y itself."""
+        return y
+
     samples = [
         Sample((f32(2, 3, 4),), {"axes": (0, 2)}),
         Sample((f32("n", 4),), {"axes": (0,)}),
@@ -79,6 +90,41 @@ def reduced(
     kind = "f" if dt.is_float(result.dtype) else result.dtype[0]
     start = cls.start(result.dtype)
     return low.reduce(x, result, axes, start, cls.combine[kind])
+
+
+def _of_repeated(cls: type[Reduction], b: Any, op: Any) -> Any:
+    """The reduction over the axes along which a broadcast repeats elements, if any.
+
+    Those axes are taken out of the broadcast, and what is left is reduced as before.
+    """
+    source = made_by(op.x, "broadcast")
+    if source is None:
+        return None
+    x, y = Tensor.of(op.x), Tensor.of(source.x)
+    own = dict(
+        zip(source.axes, y.shape, strict=True)
+    )  # the sizes that are not repeated
+    gone = [axis for axis in op.axes if own.get(axis, 1) != x.shape[axis]]
+    count = element_count(tuple(x.shape[axis] for axis in gone))
+    if not gone or not _is_repeatable(source.x, count):
+        return None
+    left = [axis for axis in range(x.rank) if axis not in gone]
+    kept = [axis for axis in source.axes if axis in left]
+    value = b.reshape(source.x, shape=tuple(own[axis] for axis in kept))
+    value = b.broadcast(
+        value,
+        shape=tuple(x.shape[axis] for axis in left),
+        axes=tuple(map(left.index, kept)),
+    )
+    rest = tuple(left.index(axis) for axis in op.axes if axis not in gone)
+    reduced = type(op).build(value, axes=rest) if rest else value
+    return cls.repeated(b, reduced, count)
+
+
+def _is_repeatable(x: Any, count: Size) -> bool:
+    """Whether `count` copies of x have the closed form: for any of 0, where finite."""
+    value = splat_of(x)
+    return bounds(count)[0] >= 1 or (value is not None and bool(np.isfinite(value)))
 
 
 class ReduceSum(Reduction, name="reduce_sum"):
@@ -104,6 +150,16 @@ class ReduceSum(Reduction, name="reduce_sum"):
     def weights(b: Any, op: Any) -> Any:
         """1 everywhere."""
         return
+
+    @staticmethod
+    def repeated(b: Any, y: Any, count: Size) -> Any:
+        """The product y * count, in the dtype that sums are kept in."""
+        kind = Tensor.of(y)
+        wide = kind.with_dtype(accumulator(kind.dtype))
+        if wide == kind:
+            return b.multiply(y, b.number(kind, count))
+        total = b.multiply(b.cast(y, dtype=wide.dtype), b.number(wide, count))
+        return b.cast(total, dtype=kind.dtype)
 
     @classmethod
     def lower(cls, low: Any, op: Any, x: Any) -> Any:
@@ -138,6 +194,11 @@ class ReduceProd(Reduction, name="reduce_prod"):
     def weights(b: Any, op: Any) -> Any:
         """The product of the other elements."""
         return _others(b, op.x, op.axes)
+
+    @classmethod
+    def simplify(cls, b: Any, op: Any) -> Any:
+        """Nothing: powers of integers wrap around, and those of floats round."""
+        return
 
     start = staticmethod(lambda dtype: 1)
     combine = {"f": arith.mulf, "i": arith.muli, "u": arith.muli}

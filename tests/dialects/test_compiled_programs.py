@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import aotc
+from aotc import nn, reference
 from aotc import numpy as anp
-from aotc import reference
 from aotc.backend import compile_targets
 from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
@@ -76,6 +76,68 @@ def gradients_of_strided_updates(x):
 def strided_slice_of_symbolic_rows(x):
     h = x * 2
     return anp.sin(h[:, ::2]), h
+
+
+# ---- Note [reductions of nothing]: no operand in memory has the reduced axis --------
+
+
+@program(b, 4)
+def reductions_of_repeated_numbers(x):
+    ones = anp.ones(x.shape)
+    return (
+        anp.sum(ones, axis=1),
+        anp.mean(ones, axis=0),
+        anp.prod(ones * 1.5, axis=1),
+        anp.max(anp.full(x.shape, 1.5), axis=0),
+        anp.sum(~anp.zeros(x.shape, "i32")),
+        anp.argmax(ones, axis=1),
+        anp.cumsum(ones, axis=0),
+        x.sum(1) / anp.ones(x.shape[:2]).sum(1, keepdims=True),
+    )
+
+
+@program(b, 4)
+def products_of_repeated_numbers(x):
+    ones, line = anp.ones(x.shape), anp.ones(x.shape[0])
+    return (
+        anp.dot(line, line),
+        ones @ anp.ones(4),
+        anp.sum(ones * ones.sum()),
+        ones @ x.T,
+    )
+
+
+@program(b, 4)
+def reductions_of_computed_positions(x):
+    line = anp.arange(x.shape[0], dtype="f32")
+    mask = line[:, None] >= line
+    return (
+        anp.sum(anp.where(line < 3, 1.0, 0.0)),
+        anp.sum(line[:, None] * anp.ones(x.shape), axis=1),
+        anp.sum(mask, axis=1),
+        anp.var(anp.exp(line * 0.0), keepdims=True),
+        nn.softmax(anp.where(mask, 0.0, -1e9)),
+    )
+
+
+@program(b, 4)
+def pools_of_repeated_numbers(x):
+    image = anp.ones((x.shape[0], 6, 6, 1))
+    small = anp.ones((1, 6, 6, 1))
+    return (
+        nn.avg_pool(image, (2, 2), (2, 2)),
+        nn.max_pool(image, (3, 3)),
+        nn.avg_pool(small, (2, 2), (2, 2)),
+        nn.conv2d(image, anp.ones((1, 1, 1, 2))),
+    )
+
+
+@program(b, 4)
+def layers_with_means_of_repeated_numbers(x):
+    for _ in range(3):
+        count = anp.ones((*x.shape[:1], 4)).sum(1, keepdims=True)
+        x = anp.tanh(x @ anp.ones((4, 4)) / count) - anp.prod(anp.ones(x.shape), 0)
+    return x, anp.sum(anp.flip(x, 1), 1), anp.sum(x[:, ::3])
 
 
 # ---- compiled once, each compared ---------------------------------------------------

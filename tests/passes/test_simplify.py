@@ -57,6 +57,34 @@ def test_evaluates_small_constants_only(model, size, left):
     assert folded.ops == ["constant", *left, "add"]
 
 
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda x: x + anp.ones((3, 50)).sum(1)[:, None], 0),
+        (lambda x: x + anp.full((3, 50), 2.0).max(), 0),
+        (lambda x: anp.broadcast_to(x[:, None], (3, 9, 4)).min(1), 0),
+        (lambda x: anp.broadcast_to(x[:, None], (3, 9, 4)).sum((1, 2)), 1),
+        (lambda x: x + anp.ones(70000, "f16").sum().astype("f32"), 0),
+        (lambda x: x + anp.ones(300, "i8").sum().astype("f32"), 0),
+        (lambda x: x + anp.full(5, 2.0).prod(), 1),
+    ],
+)
+def test_a_reduction_of_repeated_elements_is_none(model, function, left):
+    small = model(function, "f32[3, 4]")
+    small.keeps_meaning_under("simplify", "cse", "simplify")
+    assert sum(op.startswith("reduce") for op in small.ops) == left
+
+
+def test_the_mean_of_symbolic_ones_is_a_quotient(model):
+    small = model(
+        lambda x: x / anp.ones(x.shape).sum(1, keepdims=True),
+        "f32[n, 4]",
+        symbols=("n",),
+    )
+    small.keeps_meaning_under("simplify")
+    assert "reduce_sum" not in small.ops
+
+
 def test_a_padding_of_symbolic_size_is_not_taken_for_nothing(model):
     def function(x, y):
         return anp.concatenate([x, y], 0)[:, 1:]
