@@ -72,11 +72,17 @@ class Reporter(Protocol):
     def stage(self, name: str) -> Any:
         """A context manager for the duration of a stage."""
 
+    def finished(self, part: str, seconds: float) -> None:
+        """A part of the stage is done, such as the code of one target."""
+
 
 class _Silent:
     def stage(self, name: str) -> Any:
         """Tell nothing."""
         return nullcontext()
+
+    def finished(self, part: str, seconds: float) -> None:
+        """Tell nothing."""
 
 
 @dataclass
@@ -253,7 +259,9 @@ def build(
     if not run.lower(program, stop_after, certify_gradients):
         return run.report
     with run.stage("vmfb"):
-        run.report.variants = compile_targets(program, targets, dump=run.dump)
+        run.report.variants = compile_targets(
+            program, targets, dump=run.dump, finished=run.tell
+        )
     if packs and parity is not None:
         run.compare(program, title)
     if packs:
@@ -281,6 +289,10 @@ class _Run:
         with self.reporter.stage(name):
             yield
         self.report.stages[name] = time.perf_counter() - start
+
+    def tell(self, variant: Compiled) -> None:
+        """Tell that a target is compiled."""
+        self.reporter.finished(str(variant.target), variant.seconds)
 
     def load(self, path: Path, entries: tuple[str, ...]) -> Program:
         """Import the source."""

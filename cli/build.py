@@ -11,7 +11,7 @@ import click
 
 from aotc.cli import output
 from aotc.cli.progress import reporter
-from aotc.cli.verb import MemorySize, OutputFile, format_option, verb
+from aotc.cli.verb import MemorySize, OutputFile, format_option, quiet_option, verb
 from aotc.target import TARGETS, Target
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
@@ -110,7 +110,13 @@ def _targets(
     type=OutputFile(),
     help="Write the build report to this JSON file.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Print each stage and its time.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print each stage and its time on a terminal, too.",
+)
+@quiet_option()
 @format_option()
 def build(
     source: str,
@@ -122,6 +128,7 @@ def build(
     parity: bool,
     report: Path | None,
     verbose: bool,
+    quiet: bool,
     form: str,
     **choices: Any,
 ) -> None:
@@ -131,6 +138,8 @@ def build(
     """
     if key and no_sign:
         raise click.UsageError("--sign and --no-sign exclude each other")
+    if verbose and quiet:
+        raise click.UsageError("--verbose and --quiet exclude each other")
     from aotc import pipeline
     from aotc.parity import Plan
 
@@ -143,7 +152,7 @@ def build(
         signing_key=key,
         sign=not no_sign,
         parity=Plan() if parity else None,
-        reporter=reporter(verbose=verbose),
+        reporter=reporter(verbose=verbose, quiet=quiet),
         **choices,
     )
     document = {"schema": "aotc.build/1", **result.to_json()}

@@ -12,7 +12,7 @@ from aotc.cli import output
 from aotc.cli.arrays import load_array
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.progress import reporter
-from aotc.cli.verb import format_option, verb
+from aotc.cli.verb import format_option, quiet_option, verb
 from aotc.errors import InputError
 from aotc.target import Target
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     help="Write the bundle into this folder, with the figures in its manifest.",
 )
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+@quiet_option()
 @format_option()
 @click.pass_context
 def parity(
@@ -68,6 +69,7 @@ def parity(
     bisect: bool,
     folder: Path | None,
     force: bool,
+    quiet: bool,
     form: str,
     **choices: Any,
 ) -> None:
@@ -91,7 +93,7 @@ def parity(
                 force=force,
                 sign=folder is not None,
                 parity=_plan(bisect, **choices),
-                reporter=reporter(),
+                reporter=reporter(quiet=quiet),
             ).parities
         except Mismatch as error:
             found = list(error.parities)

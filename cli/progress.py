@@ -1,7 +1,7 @@
 """How far a long verb is, on standard error.
 
-A terminal shows one live line. Anything else (a pipe, CI, a dumb terminal) shows
-nothing, or with `verbose` one line per stage when the stage ends.
+A terminal shows one live line. Anything else (a pipe, CI, a dumb terminal) gets a line
+for each stage and target that is finished, as does a terminal with `verbose`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Reporter:
 
     Args:
         live: draw the live line.
-        verbose: print a line for each stage that ends, with its time.
+        lines: print a line for each stage that ends, and each part, with its time.
     """
 
-    def __init__(self, *, live: bool = False, verbose: bool = False) -> None:
-        self._verbose = verbose
+    def __init__(self, *, live: bool = False, lines: bool = False) -> None:
+        self._lines = lines
         self._line = _LiveLine() if live else None
         self._stages: list[str] = []
 
@@ -39,9 +39,7 @@ class Reporter:
         self._draw()
         try:
             yield
-            if self._verbose:
-                seconds = perf_counter() - start
-                self._print(f"{' › '.join(self._stages)}  {seconds:.2f} s")
+            self._print(perf_counter() - start)
         finally:
             self._stages.pop()
             self._draw()
@@ -50,15 +48,22 @@ class Reporter:
         """Show what the current stage is busy with."""
         self._draw(text)
 
+    def finished(self, part: str, seconds: float) -> None:
+        """A part of the current stage is done."""
+        self._print(seconds, part)
+
     def _draw(self, *detail: str) -> None:
         if self._line:
             self._line.show(" › ".join([*self._stages, *detail]))
 
-    def _print(self, text: str) -> None:
+    def _print(self, seconds: float, *part: str) -> None:
+        if not self._lines:
+            return
+        text = f"{' › '.join([*self._stages, *part])}  {seconds:.2f} s"
         if self._line:
             self._line.print_above(text)
         else:
-            click.echo(text, err=True)
+            click.echo(printable(text), err=True)
 
 
 class _LiveLine:
@@ -137,9 +142,10 @@ def bar(total: int) -> Bar:
     return Bar(total, live=_is_live(sys.stderr, os.environ))
 
 
-def reporter(*, verbose: bool = False) -> Reporter:
-    """The reporter that suits where standard error goes."""
-    return Reporter(live=_is_live(sys.stderr, os.environ), verbose=verbose)
+def reporter(*, verbose: bool = False, quiet: bool = False) -> Reporter:
+    """The reporter that suits where standard error goes; `quiet` shows nothing."""
+    live = _is_live(sys.stderr, os.environ)
+    return Reporter(live=live and not quiet, lines=not quiet and (verbose or not live))
 
 
 def _is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -96,6 +96,13 @@ def format_option(*names: str) -> Callable[[_Function], _Function]:
     )
 
 
+def quiet_option() -> Callable[[_Function], _Function]:
+    """`--quiet`, as argument `quiet`."""
+    return click.option(
+        "-q", "--quiet", is_flag=True, help="Do not tell of progress on standard error."
+    )
+
+
 def trust_option() -> Callable[[_Function], _Function]:
     """`--trust PUB`, which may be given several times, as argument `keys`."""
     return click.option(

@@ -16,8 +16,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,9 +94,19 @@ class Compiled:
 
 
 def compile_targets(
-    program: Program, targets: Sequence[Target], *, dump: Path | None = None
+    program: Program,
+    targets: Sequence[Target],
+    *,
+    dump: Path | None = None,
+    finished: Callable[[Compiled], None] | None = None,
 ) -> list[Compiled]:
     """Compile a program, lowered to linalg, for each target; in parallel.
+
+    Args:
+        program: the program.
+        targets: what to compile it for.
+        dump: folder for what the compiler is given.
+        finished: is told of each variant as soon as it is compiled.
 
     Raises:
         CompileError: the compiler refused the module, or died.
@@ -113,6 +123,9 @@ def compile_targets(
             pool.submit(_compile, program, crossed, target, running)
             for target in targets
         ]
+        for future in as_completed(work):
+            if finished is not None:
+                finished(future.result())
         return [future.result() for future in work]
 
 

@@ -86,13 +86,14 @@ def test_build_prints_the_report_as_text_json_and_file(
     assert json.loads(Path("report.json").read_text()) == printed
 
 
-def test_build_shows_stages_only_when_verbose(
+def test_build_shows_stages_unless_quiet(
     pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["build", "model.py"])
-    assert capsys.readouterr().err == ""
-    main(["build", "model.py", "--verbose"])
     assert capsys.readouterr().err.startswith("lower  ")
+    main(["build", "model.py", "--quiet"])
+    assert capsys.readouterr().err == ""
+    assert main(["build", "model.py", "--quiet", "--verbose"]) == 2
 
 
 def test_opt_reads_a_file_and_prints_the_result(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from aotc.cli import progress
+from aotc.cli.main import main
 from aotc.cli.progress import Bar, Reporter, bar, reporter
+from aotc.target import Target
 
 
 class Terminal(io.StringIO):
@@ -17,31 +21,48 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_prints_nothing_when_not_on_a_terminal(
+def test_without_a_terminal_a_line_tells_of_each_stage_and_part_that_is_finished(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = reporter()
-    with shown.stage("lower"):
-        shown.step("matmul")
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "")
-
-
-def test_verbose_prints_a_line_for_each_stage(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    shown = reporter(verbose=True)
-    with shown.stage("compile"), shown.stage("cpu"):
-        pass
+    with shown.stage("parity"), shown.stage("vmfb"):
+        shown.step("not told")
+        shown.finished("cuda:sm_89", 1.5)
+        assert "vmfb › cuda:sm_89  1.50 s" in capsys.readouterr().err
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert re.sub(r"[\d.]+ s", "T", printed.err) == "compile › cpu  T\ncompile  T\n"
+    assert re.sub(r"[\d.]+ s", "T", printed.err) == "parity › vmfb  T\nparity  T\n"
+
+
+def test_quiet_tells_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = reporter(quiet=True)
+    with shown.stage("vmfb"):
+        shown.finished("cpu", 1.0)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_build_tells_of_its_stages_and_targets_and_answers_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTC_HOME", str(tmp_path / "home"))
+    source = (
+        "import aotc\n@aotc.entry(x=aotc.Spec((2,)))\ndef f(x):\n    return x + x\n"
+    )
+    (tmp_path / "m.py").write_text(source)
+    build = ["build", str(tmp_path / "m.py"), "-o", str(tmp_path), "--format", "json"]
+    assert main([*build, "-t", "cpu", "-t", "vmvx"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["schema"] == "aotc.build/1"
+    told = [line.rpartition("  ")[0] for line in printed.err.splitlines()]
+    assert set(told) >= {"graph", "optimized", "linalg", "vmfb", "bundle"}
+    assert set(told[3:5]) == {f"vmfb › {Target.parse(t)}" for t in ("cpu", "vmvx")}
+    assert all(line.isprintable() for line in printed.err.split("\n"))
 
 
 def test_failed_stage_does_not_claim_to_be_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(ValueError, match="no"), reporter(verbose=True).stage("lower"):
+    with pytest.raises(ValueError, match="no"), reporter().stage("lower"):
         raise ValueError("no")
     assert capsys.readouterr().err == ""
 
