@@ -43,7 +43,7 @@ def manifest(
     """The manifest without `files` and `channel`, which writing the bundle adds."""
     head = {
         "schema": "aotc.manifest/1",
-        "requires_features": [],
+        "requires_features": ["guards"] if _has_guards(program) else [],
         "name": name,
         "version": version,
         "source": program.source,
@@ -64,6 +64,11 @@ def manifest(
         head["parity"] = [each.to_json() for each in parities]
     created = _created()
     return {**head, "created": created} if created else head
+
+
+def _has_guards(program: Program) -> bool:
+    """Whether a reader must know guards to hold calls to all that they promise."""
+    return any(entry.guards for entry in program.entries)
 
 
 def _created() -> str | None:
@@ -119,6 +124,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
 
 
 def _entry_point(entry: Entry) -> dict[str, Any]:
+    guards = [guard.to_json() for guard in entry.guards]
     with known_contracts(entry.symbols):
         return {
             "name": entry.name,
@@ -129,6 +135,7 @@ def _entry_point(entry: Entry) -> dict[str, Any]:
             "result": entry.output_tree.to_json(),
             "reads": list(entry.reads),
             "updates": list(entry.updates),
+            **({"guards": guards} if guards else {}),
         }
 
 

@@ -18,6 +18,7 @@ from aotc.dialects.control import control_of
 from aotc.dialects.devices import Group
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.guards import require_guards
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import func
@@ -38,13 +39,14 @@ def evaluate(
             loop or branch runs come before it, once for each time that they are run.
 
     Raises:
-        InputError: an input does not fit its type.
+        InputError: an input does not fit its type, or the sizes break a guard.
     """
     functions = functions_of(module)
     arrays = [np.asarray(array) for array in inputs]
     with module.context, np.errstate(all="ignore"):
         types, _ = signature(functions[name])
         symbols = bind_symbols(types, arrays)
+        require_guards(functions[name], symbols)
         return Evaluation(functions, symbols, watch).call(name, arrays)
 
 

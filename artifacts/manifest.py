@@ -22,7 +22,7 @@ SIGNATURE_FILE = "signature.json"
 _SCHEMA = "aotc.manifest"
 _MAJOR = "1"
 # Names that `requires_features` may hold: a reader must know all of them.
-_FEATURES: frozenset[str] = frozenset()
+_FEATURES = frozenset({"guards"})
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,15 @@ class Symbol:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """A condition on the sizes of a call, why it must hold, and the model's line."""
+
+    condition: str
+    message: str
+    where: str
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """A function that can be called, with its inputs and outputs."""
 
@@ -58,6 +67,7 @@ class EntryPoint:
     result: Any
     reads: tuple[str, ...]
     updates: tuple[str, ...]
+    guards: tuple[Guard, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -228,6 +238,10 @@ def _entry_point(entry: Mapping[str, Any]) -> EntryPoint:
         result=entry["result"],
         reads=tuple(entry["reads"]),
         updates=tuple(entry["updates"]),
+        guards=tuple(
+            Guard(g["condition"], g["message"], g.get("where", ""))
+            for g in entry.get("guards", ())
+        ),
     )
 
 

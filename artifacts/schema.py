@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aotc.artifacts import trees
+from aotc.artifacts.conditions import Condition
 from aotc.artifacts.fields import (
     Check,
     Invalid,
@@ -64,6 +65,15 @@ def _dim(value: Any, path: str) -> None:
         integer(0)(value, path)
 
 
+def _condition(value: Any, path: str) -> None:
+    _string(value, path)
+    try:
+        Condition.parse(value)
+    except ValueError as error:
+        raise Invalid(f"{path}: {error}") from None
+
+
+_guard = record({"condition": _condition, "message": _string}, {"where": _string})
 _leaf = record(
     {"name": _string, "dtype": one_of(*DTYPES), "shape": listing(_dim)},
 )
@@ -77,7 +87,8 @@ _entry_point = record(
         "result": anything,
         "reads": listing(_string),
         "updates": listing(_string),
-    }
+    },
+    {"guards": listing(_guard)},
 )
 _state = record(
     {
@@ -237,6 +248,8 @@ def _check_entry(entry: Mapping[str, Any], data: Mapping[str, Any], path: str) -
     dims = [_dims(leaf) for leaf in inputs]
     everywhere = dims + [_dims(leaf) for leaf in outputs]
     used = {s for leaf in everywhere for d in leaf for s in d.symbols}
+    for guard in entry.get("guards", ()):
+        used |= Condition.parse(guard["condition"]).symbols
     _known(sorted(used), set(data["symbols"]), f"{path} symbol")
     # A call learns the value of a symbol from a dimension that is linear in it alone.
     unbound = used - _decided([d for leaf in dims for d in leaf])

@@ -136,6 +136,8 @@ def _symbols(manifest: Manifest) -> list[str]:
         limit = "no limit" if symbol.max is None else str(symbol.max)
         step = f", multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
         lines.append(f"{name}: {symbol.min} to {limit}{step}")
+    for entry in manifest.entry_points.values():
+        lines += [f"{entry.name}: {guard.condition}" for guard in entry.guards]
     return lines
 
 

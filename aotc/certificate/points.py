@@ -110,7 +110,7 @@ def _title(function: Any) -> str:
 
 def _arguments(program: Program, entry: Entry, rng: Any) -> Arrays:
     """Initial states and weights; random inputs of the least size above one."""
-    sizes = [_size(contract) for contract in entry.symbols]
+    sizes = entry.nearest_allowed([_size(contract) for contract in entry.symbols])
     return [
         program.parameters[port.name]
         if port.name in program.parameters

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc import dtypes
@@ -151,7 +151,8 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
         _annotate(tracing.function, ports, result.ports)
         if declared.network is None:
             _warn_of_idle(declared, tracing.function, ports, result.ports)
-    return _entry(builder, declared.name, contracts, arguments, result)
+    entry = _entry(builder, declared.name, contracts, arguments, result)
+    return replace(entry, guards=tuple(tracing.guards.values()))
 
 
 def _call(

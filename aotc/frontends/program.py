@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from aotc.dialects.guards import Guard
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Tensor
+from aotc.errors import InputError
 from aotc.frontends.title import Title
 from aotc.pytree import Structure
+
+_NEARBY = 5  # sizes that are tried for each symbol
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Entry:
         output_tree: form of what the caller gets back.
         reads: names of the weights and states it reads.
         updates: names of the states it updates.
+        guards: what must hold of the sizes of a call besides.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Entry:
     output_tree: Structure
     reads: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
     @classmethod
     def flat(
@@ -69,6 +76,51 @@ class Entry:
         taken = (Port(f"x{i}", kind, "input") for i, kind in enumerate(inputs))
         returned = (Port(f"y{i}", kind, "output") for i, kind in enumerate(outputs))
         return cls(name, symbols, tuple(taken), tuple(returned), leaf, leaf)
+
+    def allows(self, symbols: Sequence[int]) -> bool:
+        """Whether its guards hold for values of its symbols, in parts of multiples."""
+        sizes = {
+            contract.name: part * contract.multiple_of
+            for contract, part in zip(self.symbols, symbols, strict=True)
+        }
+        return all(guard.holds(sizes) for guard in self.guards)
+
+    def nearest_allowed(
+        self, wanted: Sequence[int], fixed: Collection[str] = ()
+    ) -> list[int]:
+        """Values of the symbols that contracts and guards allow, from `wanted` upwards.
+
+        Args:
+            wanted: in parts of multiples, within the contracts.
+            fixed: names of symbols to leave as they are.
+
+        Raises:
+            InputError: `no-sizes`: there are none nearby.
+        """
+        free = [each.name not in fixed for each in self.symbols]
+        if self.allows(wanted):
+            return list(wanted)
+        for steps in sorted(product(range(_NEARBY), repeat=sum(free)), key=sum):
+            moves = iter(steps)
+            found = [
+                part + next(moves) if is_free else part
+                for part, is_free in zip(wanted, free, strict=True)
+            ]
+            if self._within(found) and self.allows(found):
+                return found
+        raise InputError(
+            "no-sizes",
+            f"no sizes near {', '.join(map(str, self.symbols))} hold for entry "
+            f"'{self.name}': {'; '.join(each.condition for each in self.guards)}",
+            hint="give sizes that hold, for instance with --sizes NAME=N",
+        )
+
+    def _within(self, symbols: Sequence[int]) -> bool:
+        """Whether values of the symbols are not above their contracts."""
+        return all(
+            contract.max is None or part * contract.multiple_of <= contract.max
+            for contract, part in zip(self.symbols, symbols, strict=True)
+        )
 
     def ports(self, kind: str) -> list[Port]:
         """The arguments of kind `input`, or the results of kind `output`."""

@@ -18,6 +18,7 @@ import numpy as np
 from aotc.dialects import OPS, context
 from aotc.dialects.functions import SYMBOLS, name_of, unique_name
 from aotc.dialects.graph import in_dtype, several
+from aotc.dialects.guards import GUARDS, Guard, guards_attribute
 from aotc.dialects.symbols import Contract, contracts_attribute, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
@@ -53,6 +54,7 @@ class Trace:
         self.module = module
         self.contracts = tuple(contracts)
         self.parent = parent
+        self.guards: dict[str, Guard] = {}  # by condition; of the entry, the root
         self.captures: dict[Any, Any] = {}
         self.captured: list[Array] = []
         visibility = None if parent is None else "private"
@@ -67,6 +69,11 @@ class Trace:
     def name(self) -> str:
         """The name of the function."""
         return name_of(self.function)
+
+    @property
+    def root(self) -> Trace:
+        """The function that callers call: the outermost one."""
+        return self if self.parent is None else self.parent.root
 
     @property
     def arguments(self) -> list[Array]:
@@ -127,6 +134,9 @@ class Trace:
             inputs = [value.type for value in self.block.arguments]
             whole = ir.FunctionType.get(inputs, [value.type for value in values])
             self.function.attributes["function_type"] = ir.TypeAttr.get(whole)
+            if self.guards:
+                rows = list(self.guards.values())
+                self.function.attributes[GUARDS] = guards_attribute(rows)
 
 
 def current_trace() -> Trace | None:

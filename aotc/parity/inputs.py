@@ -71,6 +71,8 @@ def samples_of(
     first = _example_sizes(entry, leaves)
     for number in range(choice.samples):
         parts = _sizes(entry.symbols, choice.sizes, first, number)
+        if not choice.given:
+            parts = entry.nearest_allowed(parts, choice.sizes)
         arrays = [
             choice.given[port.name]
             if port.name in choice.given

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc.artifacts.manifest import Leaf, Symbol
+from aotc.artifacts.conditions import Condition
+from aotc.artifacts.manifest import Guard, Leaf, Symbol
 from aotc.artifacts.shapes import Dim
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
@@ -87,8 +88,14 @@ class Contract:
     """What the shapes of all inputs of an entry point have to agree on."""
 
     def __init__(
-        self, owner: str, leaves: Sequence[Leaf], symbols: Mapping[str, Symbol]
+        self,
+        owner: str,
+        leaves: Sequence[Leaf],
+        symbols: Mapping[str, Symbol],
+        guards: Sequence[Guard] = (),
     ) -> None:
+        self._owner = owner
+        self._guards = [(each, Condition.parse(each.condition)) for each in guards]
         self.inputs = [Input(owner, leaf) for leaf in leaves]
         self._dtypes = [spec.dtype for spec in self.inputs]
         self._symbols = symbols
@@ -130,6 +137,21 @@ class Contract:
                     means = f" (where {dim.text} is {wanted})"
                 if size != wanted:
                     raise spec.error("shape-mismatch", f"shape {_text(shape)}{means}")
+        self._check_guards(values)
+
+    def _check_guards(self, values: Mapping[str, int]) -> None:
+        """Hold the sizes to what the model was traced for."""
+        for guard, condition in self._guards:
+            if not condition.holds(values):
+                used = sorted(condition.symbols)
+                got = ", ".join(f"{name} = {values[name]}" for name in used)
+                line = f" ({guard.where})" if guard.where else ""
+                raise InputError(
+                    "shape-guard",
+                    f"{self._owner}: expected {condition}, got {got}: "
+                    f"{guard.message}{line}",
+                    hint="the condition is part of the model; call it with other sizes",
+                )
 
     def _values(self, shapes: tuple[Shape, ...]) -> dict[str, int]:
         """What the sizes say that each symbol is: those that are just one, then others.

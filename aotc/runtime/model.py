@@ -35,7 +35,7 @@ class Entry:
             code,
             owner=spec.name,
             export=spec.name,
-            contract=Contract(spec.name, spec.inputs, manifest.symbols),
+            contract=Contract(spec.name, spec.inputs, manifest.symbols, spec.guards),
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),
         )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aotc import dtypes
 from aotc.artifacts import schema, strict_json
-from aotc.artifacts.manifest import Manifest, Symbol
+from aotc.artifacts.manifest import Guard, Manifest, Symbol
 from aotc.artifacts.shapes import Dim
 from aotc.errors import VerificationError
 
@@ -167,3 +167,14 @@ def test_json_round_trips(value):
 def test_no_bytes_do_more_than_fail(data):
     with pytest.raises(VerificationError):
         Manifest.read(data)
+
+
+def test_guards_are_conditions_on_known_symbols(manifest_data):
+    guard = {"condition": "batch % 4 == 0 and batch != 8", "message": "it says so"}
+    manifest_data["entry_points"][0]["guards"] = [guard]
+    manifest_data["requires_features"] = ["guards"]
+    entry = Manifest.read(Manifest(manifest_data).to_bytes()).entry_points["predict"]
+    assert entry.guards == (Guard(guard["condition"], "it says so", ""),)
+    for text in ("batch", "batch == open('x')", "n > 1", "batch ** 2 > 1", "(" * 3000):
+        guard["condition"] = text
+        refused(manifest_data, "manifest-invalid")

@@ -46,8 +46,16 @@ _ABOUT_MEMORY = {
 }
 
 
-def evaluate(module: GraphModule, arguments: Sequence[Any]) -> Any:
-    """What a graph returns for these values of its placeholders."""
+def evaluate(
+    module: GraphModule, arguments: Sequence[Any], settled: Container[Node] = ()
+) -> Any:
+    """What a graph returns for these values of its placeholders.
+
+    Args:
+        module: the graph.
+        arguments: the values of its placeholders.
+        settled: assertions that are known to hold.
+    """
     values: dict[Node, Any] = {}
     remaining = iter(arguments)
     for node in module.graph.nodes:
@@ -57,6 +65,8 @@ def evaluate(module: GraphModule, arguments: Sequence[Any]) -> Any:
             values[node] = _attribute(module, node.target)
         elif node.op == "output":
             return _value(node.args[0], values)
+        elif node in settled:
+            values[node] = None
         else:
             with _origin(node):
                 values[node] = take(

@@ -21,10 +21,11 @@ from aotc.frontends.conversion import lift
 from aotc.frontends.entry import Spec, State, Weights
 from aotc.frontends.findings import Finding, collected
 from aotc.frontends.imported import Imported
-from aotc.frontends.places import fail
+from aotc.frontends.places import fail, relative
 from aotc.frontends.survey import require_importable
 from aotc.frontends.torch import graphs
 from aotc.frontends.torch.exporting import decomposed, decompositions
+from aotc.frontends.torch.guards import SizeGuard, Unkept, size_guards
 from aotc.frontends.torch.original import original
 from aotc.frontends.torch.sizes import named_dims, term_of
 from aotc.frontends.torch.tensors import (
@@ -50,13 +51,21 @@ def imported(program: Any) -> Imported:
     source, program = program, decomposed(program)
     if program is not source:
         graphs.note_decompositions(source.graph_module, decompositions())
-    require_importable(unsupported(program))
+    guards = size_guards(program, _arguments(program))
+    require_importable([*unsupported(program), *collected(_unkept(guards))])
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
     inputs = _inputs(program)
     return Imported(
-        _Network(program, slots, tuple(inputs), bool(weights), bool(state)),
+        _Network(
+            program,
+            slots,
+            tuple(inputs),
+            bool(weights),
+            bool(state),
+            tuple(each for each in guards if isinstance(each, SizeGuard)),
+        ),
         inputs,
         Weights(weights, copy=False) if weights else None,
         State(state) if state else None,
@@ -107,6 +116,18 @@ def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
             advice = "return a new tensor instead of writing to the input"
             yield "mutation", "the model writes to its input", spec.target, advice
+
+
+def _unkept(
+    guards: Sequence[SizeGuard | Unkept],
+) -> Iterator[tuple[str, str, str, str]]:
+    for guard in guards:
+        if isinstance(guard, Unkept):
+            place = (
+                f"{relative(guard.place[0])}:{guard.place[1]}" if guard.place else ""
+            )
+            reason = f"'{guard.text}' is no condition on sizes that aotc can check"
+            yield "guard", reason, place, "give the sizes in it as numbers"
 
 
 # ---- placeholders -------------------------------------------------------------------
@@ -218,6 +239,7 @@ class _Network:
     inputs: tuple[str, ...]
     has_weights: bool
     has_state: bool
+    guards: tuple[SizeGuard, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result for (weights, state, inputs…); see `Imported`."""
@@ -238,6 +260,8 @@ class _Network:
             for name, form in _arguments(self.program)
             for leaf in leaves_of(form, given[name])
         ]
+        for guard in self.guards:
+            guard.require(leaves)
         sources = {"weight": weights, "state": state, "input": leaves}
         values = [
             slot.value
@@ -245,7 +269,9 @@ class _Network:
             else _lifted(sources[slot.kind][slot.key])
             for slot in self.slots
         ]
-        return self._returned(state, graphs.evaluate(self.program.graph_module, values))
+        settled = {guard.node for guard in self.guards}
+        results = graphs.evaluate(self.program.graph_module, values, settled)
+        return self._returned(state, results)
 
     def _returned(self, state: Any, results: Sequence[Any]) -> Any:
         """The result in its containers; after the new state, if there is one."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
+from aotc import debug
 from aotc import numpy as np
 from aotc.dialects.types import Dim, Size, bounds, element_count, maximum, minimum
 from aotc.errors import InputError
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
+from aotc.frontends.places import fail
 from aotc.frontends.torch.promotion import as_dtype
 
 
@@ -78,7 +81,38 @@ def square_root(x: Any) -> Any:
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """What torch asserts holds for what it has traced; the contracts say the rest."""
+    """An assertion of dtypes and layouts, which are fixed when a model is traced."""
+
+
+def asserted(
+    condition: Any, message: str = "an assertion of the model", *_: Any
+) -> None:
+    """Refuse a call unless a condition holds.
+
+    Raises:
+        InputError: it never holds.
+    """
+    text = _EXPRESSION.sub(r"\1", message)
+    if isinstance(condition, Array):
+        debug.check(np.astype(condition, "bool"), text)
+    elif not condition:
+        fail("assertion-failed", f"the model asserts what does not hold: {text}")
+
+
+# what torch says for an assertion without a message
+_EXPRESSION = re.compile(r"Runtime assertion failed for expression (.*) on node '.*'")
+
+
+def in_range(size: Any, min: int | None = None, max: int | None = None) -> None:
+    """Refuse a call unless a number is between two others.
+
+    Raises:
+        InputError: it never is.
+    """
+    if min is not None:
+        asserted(_compared(operator.ge, np.greater_equal)(size, min), f"at least {min}")
+    if max is not None:
+        asserted(_compared(operator.le, np.less_equal)(size, max), f"at most {max}")
 
 
 def item(x: Array) -> Array:
@@ -86,23 +120,35 @@ def item(x: Array) -> Array:
     return np.reshape(x, ())
 
 
-ASSERTIONS: dict[str, Callable[..., Any]] = dict.fromkeys(
-    (
-        "aten._assert_tensor_metadata",
-        "aten._assert_scalar",
-        "aten._assert_async",
-        "aten._functional_assert_scalar",
-        "aten._functional_assert_async",
-        "aten.sym_constrain_range",
-        "aten.sym_constrain_range_for_size",
-        "aten._linalg_check_errors",
+ASSERTIONS: dict[str, Callable[..., Any]] = {
+    "aten._assert_tensor_metadata": nothing,
+    "aten._linalg_check_errors": nothing,  # aotc's factorizations give NaN instead
+    **dict.fromkeys(
+        (
+            "aten._assert_scalar",
+            "aten._assert_async",
+            "aten._functional_assert_scalar",
+            "aten._functional_assert_async",
+        ),
+        asserted,
     ),
-    nothing,
-)
+    **dict.fromkeys(
+        (
+            "aten.sym_constrain_range",
+            "aten.sym_constrain_range_for_size",
+            "aten._functional_sym_constrain_range",
+            "aten._functional_sym_constrain_range_for_size",
+        ),
+        in_range,
+    ),
+}
 
 
-def ordered(token: Any, op: Any, *_: Any, **__: Any) -> list[Any]:
-    """An assertion in the order of those that have effects, which are none."""
+def ordered(token: Any, op: Any, *args: Any, **named: Any) -> list[Any]:
+    """An assertion in the order of those that have effects."""
+    name = str(op)
+    assertion = ASSERTIONS.get(name) or ASSERTIONS[name.rpartition(".")[0]]
+    assertion(*args, **named)
     return [token, None]
 
 
