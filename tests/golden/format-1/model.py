@@ -3,7 +3,6 @@
 import numpy
 
 import aotc
-from aotc import numpy as np
 
 weights = aotc.Weights({"w": numpy.arange(12, dtype="float32").reshape(4, 3)})
 state = aotc.State({"total": numpy.zeros(3, "float32"), "count": numpy.int32(0)})
