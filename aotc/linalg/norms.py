@@ -12,6 +12,7 @@ from aotc.frontends.places import fail
 from aotc.linalg.factorizing import cutoff, matrices, square, svdvals
 from aotc.linalg.solving import inv
 from aotc.numpy.axes import axis_list
+from aotc.numpy.elementwise import root_of_squares
 
 
 def norm(
@@ -77,14 +78,19 @@ def _of_vectors(x: Array, order: float) -> Array:
         return np.sum(size, -1)
     if order == 2:
         return _euclidean(x, -1)
-    return np.power(np.sum(np.power(size, order), -1), 1 / order)
+    return _smooth_power(np.sum(_smooth_power(size, order), -1), 1 / order)
+
+
+def _smooth_power(x: Array, exponent: float) -> Array:
+    """x**exponent, with a derivative of 0 where x is 0."""
+    is_zero = x == 0
+    power = np.power(np.where(is_zero, 1.0, x), exponent)
+    return np.where(is_zero, 0.0 if exponent > 0 else math.inf, power)
 
 
 def _euclidean(x: Array, axis: int) -> Array:
     """The root of the sum of squares; its gradient at 0 is 0."""
-    total = np.sum(x * x, axis)
-    nonzero = total != 0
-    return np.where(nonzero, np.sqrt(np.where(nonzero, total, 1.0)), 0.0)
+    return root_of_squares(np.sum(x * x, axis))
 
 
 def matrix_norm(

@@ -17,8 +17,8 @@ from aotc.numpy.elementwise import (
     clip,
     divide,
     greater,
+    greater_equal,
     less,
-    minimum,
     multiply,
     negative,
     sqrt,
@@ -39,8 +39,8 @@ def relu(x: ArrayLike) -> Array:
 
 
 def relu6(x: ArrayLike) -> Array:
-    """`min(max(x, 0), 6)`."""
-    return minimum(relu(x), 6)
+    """`min(max(x, 0), 6)`; the derivative at both ends is 0."""
+    return where(greater_equal(x, 6), 6, relu(x))
 
 
 def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Array:

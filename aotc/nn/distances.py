@@ -8,6 +8,7 @@ from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
 from aotc.frontends.places import fail
 from aotc.nn.losses import reduced, same_shape
 from aotc.numpy.axes import one_axis
+from aotc.numpy.elementwise import root_of_squares
 from aotc.numpy.exponential import softplus
 
 
@@ -84,7 +85,7 @@ def pairwise_distance(x1: ArrayLike, x2: ArrayLike, *, epsilon: float = 1e-6) ->
     """The Euclidean norm of x1 - x2 + `epsilon` over the last axis."""
     x, y = same_shape(x1, x2)
     difference = np.add(np.subtract(x, y), epsilon)
-    return np.sqrt(np.sum(np.square(difference), -1))
+    return root_of_squares(np.sum(np.square(difference), -1))
 
 
 def cosine_embedding_loss(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from aotc import dtypes
 from aotc.dialects.types import Dim
 from aotc.frontends.array import Array
@@ -168,16 +170,25 @@ def clip(
     min: Any = None,
     max: Any = None,
 ) -> Array:
-    """`a` between `a_min` and `a_max`, which may also be given as `min` and `max`."""
+    """`a` between `a_min` and `a_max`, which may also be given as `min` and `max`.
+
+    At a bound the derivative by `a` is 1.
+    """
     low = min if a_min is None else a_min
     high = max if a_max is None else a_max
     if low is None and high is None:
         return lift(a)
-    if high is None:
-        return maximum(a, low)
-    if low is None:
-        return minimum(a, high)
+    least, most = _range_of(common(a, high if low is None else low)[0].dtype)
+    low, high = least if low is None else low, most if high is None else high
     return emit("clamp", *common(a, low, high))
+
+
+def _range_of(dtype: str) -> tuple[Any, Any]:
+    """The least and the greatest value of a dtype."""
+    if dtypes.is_float(dtype) or dtype == "bool":
+        return (-np.inf, np.inf) if dtypes.is_float(dtype) else (False, True)
+    info = np.iinfo(dtypes.to_numpy(dtype))
+    return int(info.min), int(info.max)
 
 
 def negative(x: ArrayLike, /) -> Array:
@@ -229,6 +240,17 @@ def reciprocal(x: ArrayLike, /) -> Array:
 def sqrt(x: ArrayLike, /) -> Array:
     """The square root."""
     return emit("sqrt", as_float(x))
+
+
+def root_of_squares(total: ArrayLike, /) -> Array:
+    """The square root of a sum of squares, whose derivative at 0 is 0.
+
+    That is a subgradient of the norm that it is: the root alone has an infinite slope
+    there, which times the slope 0 of the squares is NaN.
+    """
+    x = as_float(total)
+    is_zero = equal(x, 0)
+    return where(is_zero, x, sqrt(where(is_zero, 1.0, x)))
 
 
 def floor(x: ArrayLike, /) -> Array:

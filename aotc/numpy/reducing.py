@@ -235,9 +235,9 @@ def std(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The square root of `var`."""
+    """The square root of `var`; where all elements are equal its gradient is 0."""
     spread = var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
-    return each.sqrt(spread)
+    return each.root_of_squares(spread)
 
 
 def average(

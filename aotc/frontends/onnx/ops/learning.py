@@ -7,6 +7,7 @@ from aotc.frontends.array import Array
 from aotc.frontends.conversion import as_float
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.places import fail
+from aotc.numpy.elementwise import root_of_squares
 
 Floats = tuple[float, ...]
 
@@ -58,7 +59,7 @@ def normalizer(x: Array, *, norm: str = "MAX") -> Array:
     size = {
         "MAX": lambda: np.max(np.absolute(y), -1, keepdims=True),
         "L1": lambda: np.sum(np.absolute(y), -1, keepdims=True),
-        "L2": lambda: np.sqrt(np.sum(np.square(y), -1, keepdims=True)),
+        "L2": lambda: root_of_squares(np.sum(np.square(y), -1, keepdims=True)),
     }[norm]()
     return np.divide(y, np.where(np.equal(size, 0), 1.0, size))
 

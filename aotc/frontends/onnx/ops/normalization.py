@@ -14,6 +14,7 @@ from aotc.frontends.onnx.ops.images import (
 )
 from aotc.frontends.onnx.values import known_of
 from aotc.frontends.places import fail
+from aotc.numpy.elementwise import root_of_squares
 
 
 def batch_normalization(
@@ -151,7 +152,7 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     if p == 1:
         norm = np.sum(np.absolute(x), axis, keepdims=True)
     else:
-        norm = np.sqrt(np.sum(np.square(x), axis, keepdims=True))
+        norm = root_of_squares(np.sum(np.square(x), axis, keepdims=True))
     none = np.equal(norm, 0)
     return np.where(none, 0.0, np.divide(x, np.where(none, 1.0, norm)))
 

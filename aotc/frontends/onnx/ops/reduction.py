@@ -10,6 +10,7 @@ from aotc import numpy as np
 from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.values import Known, number, numbers
+from aotc.numpy.elementwise import root_of_squares
 
 Reduction = Callable[..., Array]
 
@@ -67,7 +68,7 @@ def _l1(x: Array, axes: Any, *, keepdims: bool) -> Array:
 
 
 def _l2(x: Array, axes: Any, *, keepdims: bool) -> Array:
-    return np.sqrt(_sum_square(x, axes, keepdims=keepdims))
+    return root_of_squares(_sum_square(x, axes, keepdims=keepdims))
 
 
 def _sum_square(x: Array, axes: Any, *, keepdims: bool) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import nn
+from aotc import linalg, nn
 from aotc import numpy as np
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail
@@ -88,9 +88,7 @@ def _norm(difference: Array, p: float) -> Array:
         return np.sum(np.astype(np.not_equal(size, 0), size.dtype), -1)
     if p == float("inf"):
         return np.max(size, -1, initial=0.0)
-    if p == 2:
-        return np.sqrt(np.sum(np.square(size), -1))
-    return np.power(np.sum(np.power(size, p), -1), 1 / p)
+    return linalg.vector_norm(size, axis=-1, ord=p)
 
 
 def pairwise_distances(x: Array, p: float = 2.0) -> Array:
