@@ -35,6 +35,9 @@ class AotcError(Exception):
         self.where = where
         self.hint = hint
         self.call: str | None = None  # of a public function: who raises knows less
+        self.callers: tuple[
+            str, ...
+        ] = ()  # user's lines that led to `where`, nearest first
 
     def __str__(self) -> str:
         lines = [f"{self.message} [{self.code}]"]
@@ -42,6 +45,7 @@ class AotcError(Exception):
             lines.append(f"  in {self.call}")
         if self.where:
             lines.append(f"  at {self.where}")
+        lines += [f"  called at {line}" for line in self.callers]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
@@ -54,6 +58,7 @@ class AotcError(Exception):
             "message": self.message,
             "call": self.call,
             "where": self.where,
+            "callers": list(self.callers),
             "hint": self.hint,
             "exit_code": self.exit_code,
         }

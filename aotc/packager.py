@@ -107,8 +107,8 @@ def _symbols(program: Program) -> dict[str, Any]:
             if known != contract:
                 raise InputError(
                     "bad-contract",
-                    f"entry '{entry.name}' gives size '{contract.name}' another "
-                    "contract than an earlier entry",
+                    f"entry '{entry.name}' gives size '{contract.name}' the contract "
+                    f"'{contract}', an earlier entry '{known}'",
                     hint="use one Dim for all entries, or another name",
                 )
     return {name: contract.to_json() for name, contract in contracts.items()}

@@ -162,8 +162,9 @@ def _undecided(what: str, wish: str) -> InputError:
     return InputError(
         "symbolic-size",
         f"{what} is only known when the model runs, so Python cannot {wish}",
-        hint="promise more of the size in the Spec (aotc.Dim with min and max), use a "
-        "fixed one, or write the model without the branch",
+        hint="promise what decides it in the Spec (aotc.Dim with min and max), or use "
+        "a fixed size; what each call decides is an array, aotc.numpy.asarray(size) in "
+        "aotc.numpy.where, aotc.control.cond or fori_loop",
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.frontends.places import fail
+from aotc.frontends.spellings import exact_names
 
 if TYPE_CHECKING:
     from aotc.frontends.tracing import Trace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _USE_WHERE = "use aotc.numpy.where, or decide on shapes and Python values only"
 _USE_TAKE = "use aotc.numpy.take or dynamic_slice for positions computed by the model"
+_USE_PRINT = "aotc.debug.print shows the values of each call; '{}' shows the type"
 _USE_AOTC = "use the functions of aotc.numpy on it"
 
 
@@ -141,6 +143,12 @@ class Array:
     def __float__(self) -> float:
         return float(self._concrete("be turned into a Python float", _USE_AOTC))
 
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        data = self._concrete(f"be formatted with '{spec}'", _USE_PRINT)
+        return format(data.item() if not data.ndim else data, spec)
+
     def __index__(self) -> int:
         data = self._concrete("be used as a Python index", _USE_TAKE)
         return int(data.__index__())
@@ -223,6 +231,7 @@ class Array:
     __neg__ = _method("negative")
     __pos__ = _method("positive")
     __abs__ = _method("abs")
+    __round__ = _method("round")
     __invert__ = _method("invert")
 
     __add__, __radd__ = _method("add"), _reflected("add")
@@ -270,10 +279,8 @@ def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> Any:
 def _values(name: str, part: Any) -> Any:
     """`part` with every Array in it replaced by its NumPy array."""
     if isinstance(part, Array):
-        known = hasattr(import_module("aotc.numpy"), name)
-        instead = (
-            f"use aotc.numpy.{name}" if known else "aotc.numpy has no such function"
-        )
+        known = exact_names(name)
+        instead = f"use {known[0]}" if known else "aotc.numpy has no such function"
         return part._concrete(f"be given to NumPy's own '{name}'", instead)
     if isinstance(part, (list, tuple)):
         items = [_values(name, item) for item in part]

@@ -29,8 +29,9 @@ from aotc.frontends.entry import (
     Stored,
     Weights,
     parameter_sources,
+    traced_entry,
 )
-from aotc.frontends.places import at_user_line, fail, pinned, user_line
+from aotc.frontends.places import at_user_line, fail, pinned, relative
 from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.frontends.results import Result, results_of
 from aotc.frontends.survey import tolerated
@@ -79,6 +80,25 @@ class _Builder:
     program: Program
     names: dict[int, str]
     stored: dict[int, list[str]] = field(default_factory=dict)
+    contracts: dict[str, tuple[Contract, EntryFunction]] = field(default_factory=dict)
+
+    def require_same_contracts(
+        self, declared: EntryFunction, contracts: Iterable[Contract]
+    ) -> None:
+        """A size of one name promises the same in all entries."""
+        for contract in contracts:
+            known, first = self.contracts.setdefault(
+                contract.name, (contract, declared)
+            )
+            if known != contract:
+                fail(
+                    "bad-contract",
+                    f"entry '{declared.name}' gives size '{contract.name}' the "
+                    f"contract '{contract}', entry '{first.name}' at "
+                    f"{_line_of(first)} gave it '{known}'",
+                    f"use one Dim in both, {contract.name} = "
+                    f"aotc.Dim('{contract.name}', …), or another name in one of them",
+                )
 
     def leaves_of(self, stored: Stored, parameter: str) -> list[str]:
         """The names of the leaves of a Weights or State, registered on first sight."""
@@ -100,6 +120,10 @@ class _Builder:
             types = tuple(map(array_type, stored.arrays))
             spec = StateSpec(name, tuple(leaves), types, stored.structure)
             self.program.states.append(spec)
+
+
+def _line_of(declared: EntryFunction) -> str:
+    return f"{relative(declared.place[0])}:{declared.place[1]}"
 
 
 def array_type(array: Any) -> Tensor:
@@ -131,6 +155,7 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
     with context(), pinned(declared.place), at_user_line():
         sources = parameter_sources(declared)
         contracts = _contracts(declared, sources.values())
+        builder.require_same_contracts(declared, contracts)
         sizes = {
             contract.name: SymbolicDim.symbol(number) * contract.multiple_of
             for number, contract in enumerate(contracts)
@@ -164,7 +189,7 @@ def _call(
         count = len(argument.ports)
         values[argument.parameter] = argument.structure.unflatten(remaining[:count])
         remaining = remaining[count:]
-    with pinned(None), user_errors():
+    with pinned(None), traced_entry(declared), user_errors():
         return declared.function(**values)
 
 

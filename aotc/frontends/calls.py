@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter
 from types import NoneType, UnionType
@@ -25,6 +25,7 @@ from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError, InputError
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail, is_own, user_line
+from aotc.frontends.spellings import keyword_advice
 
 Named = list[tuple[str, Any]]
 
@@ -46,16 +47,87 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             given = [_read(*each, static) for each in _by_place(parameters, args)]
             named = {name: _read(name, x, static) for name, x in kwargs.items()}
-            # too many arguments are for Python to refuse
             return function(*given, *args[len(given) :], **named)
         except AotcError as error:
             error.where = error.where or user_line()
             if error.call is None and _user_calls(sys._getframe(1)):
                 given = [*_by_place(parameters, args), *kwargs.items()]
                 error.call = _shown_call(function.__name__, given)
+                _ask_for_key(error, function, args, kwargs)
+            raise
+        except TypeError:
+            require_call(function, args, kwargs)
             raise
 
     return call
+
+
+def require_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse a call that does not fit the function's signature.
+
+    Raises:
+        InputError: an argument is unknown, missing, or one too many; it says what to
+            write for keywords of other packages.
+    """
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name, parameters = function.__name__, signature.parameters
+        refusal = InputError(
+            "bad-call",
+            f"{name}: {error}",
+            where=user_line(),
+            hint=f"the call is {name}({', '.join(_declared(parameters))})",
+        )
+        unknown = [key for key in kwargs if key not in parameters]
+        if unknown and (advice := keyword_advice(unknown[0], list(parameters))):
+            refusal.hint = f"{advice}; {refusal.hint}"
+        _ask_for_key(refusal, function, args, kwargs)
+        raise refusal from None
+
+
+def _declared(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """The parameters as a call gives them, without their types."""
+    keywords_only = False
+    for parameter in parameters.values():
+        if parameter.kind is Parameter.KEYWORD_ONLY and not keywords_only:
+            keywords_only = True
+            yield "*"
+        keywords_only |= parameter.kind is Parameter.VAR_POSITIONAL
+        yield str(parameter.replace(annotation=Parameter.empty))
+
+
+def _ask_for_key(
+    error: AotcError,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Say that a random key comes first, if a call got something else there."""
+    parameters = inspect.signature(function).parameters
+    first = next(iter(parameters), None)
+    key = kwargs.get("key", args[0] if args else None)
+    if first != "key" or (_is_key(key) and error.code != "bad-key"):
+        return
+    needed = [n for n, p in parameters.items() if p.default is p.empty]
+    call = ", ".join(dict.fromkeys(["key", *needed, *list(parameters)[1:2]]))
+    given = "nothing" if key is None else shown(key)
+    error.code = "bad-key"
+    error.message = f"{function.__name__} takes a random key first, u32[2]; got {given}"
+    error.hint = (
+        f"write {function.__name__}({call}) with key = aotc.random.key(0); for new "
+        "numbers at each call keep the key in an aotc.State and "
+        "aotc.random.split it in the entry"
+    )
+
+
+def _is_key(value: Any) -> bool:
+    if not isinstance(value, (Array, np.ndarray)):
+        return False
+    return str(value.dtype) in ("u32", "uint32") and value.shape == (2,)
 
 
 def _by_place(parameters: Mapping[str, Parameter], args: Sequence[Any]) -> Named:

@@ -49,7 +49,16 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
     try:
         dtypes.canonical(data.dtype)
     except InputError:
-        fail("not-an-array", f"expected an array or a number; got {type(x).__name__}")
+        hint = (
+            f"take one of its parts: {', '.join(map(repr, x))}"
+            if isinstance(x, dict)
+            else None
+        )
+        fail(
+            "not-an-array",
+            f"expected an array or a number; got {type(x).__name__}",
+            hint,
+        )
     return Array(data=data)
 
 

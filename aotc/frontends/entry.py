@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,10 @@ class Stored:
         """The stored pytree of NumPy arrays."""
         return self.structure.unflatten(self.arrays)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Refused: what is stored comes into an entry as a parameter."""
+        raise refuse_reading(self)
+
 
 class Weights(Stored):
     """Immutable parameters: stored once, shared by entries, targets and profiles."""
@@ -149,6 +155,8 @@ def _is_constant(array: Any) -> bool:
 DECLARED = "__aotc_entries__"
 
 # ---- entries ------------------------------------------------------------------------
+
+_entry: ContextVar[EntryFunction | None] = ContextVar("aotc_entry", default=None)
 
 
 @dataclass(frozen=True)
@@ -226,6 +234,38 @@ def _require_callable_by_name(function: Callable[..., Any]) -> None:
             f"entry '{scope}' is a method; its first parameter is no input",
             "declare a function at the top of the file that calls the method",
         )
+
+
+@contextmanager
+def traced_entry(declared: EntryFunction) -> Iterator[None]:
+    """Within this block, `declared` is the entry that messages are about."""
+    token = _entry.set(declared)
+    try:
+        yield
+    finally:
+        _entry.reset(token)
+
+
+def refuse_reading(stored: Stored) -> InputError:
+    """The error that a Weights or State is used as if it were its arrays."""
+    kind, declared = type(stored).__name__, _entry.get()
+    if declared is None:
+        return InputError(
+            "not-a-parameter",
+            f"a {kind} is given to entries; it is not read where it is defined",
+            hint="its NumPy arrays are in its .tree",
+        )
+    names = [n for n, x in declared.function.__globals__.items() if x is stored]
+    name = names[0] if names else kind.lower()
+    parameters = ", ".join(inspect.signature(declared.function).parameters)
+    return InputError(
+        "not-a-parameter",
+        f"the {kind} '{name}' is no parameter of entry '{declared.name}', which takes "
+        f"({parameters}): its arrays are only known as one",
+        hint=f"write def {declared.name}({name}, {parameters}): a parameter called "
+        f"like a {kind} of the module is that; under another name it is given in the "
+        f"decorator, @aotc.entry(params={name}, …)",
+    )
 
 
 def parameter_sources(declared: EntryFunction) -> dict[str, Any]:

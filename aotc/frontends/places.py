@@ -107,17 +107,27 @@ def user_place() -> Place | None:
     """The innermost line of the model, or of any code that is not aotc's."""
     if _pinned.get() is not None:
         return _pinned.get()
-    root = _root.get()
     first = None
     frame = sys._getframe(1)
     while frame is not None:
         if not is_own(frame.f_globals.get("__name__", "")):
             place = (frame.f_code.co_filename, frame.f_lineno)
-            if root is None or Path(place[0]).is_relative_to(root):
+            if is_in_model(place[0]):
                 return place
             first = first or place
         frame = frame.f_back  # type: ignore[assignment]
     return first
+
+
+def is_in_model(filename: str) -> bool:
+    """Whether a file lies in the model's folder, as far as that is known.
+
+    A library in a virtual environment in that folder does not.
+    """
+    root, path = _root.get(), Path(filename)
+    if root is None:
+        return True
+    return path.is_relative_to(root) and "site-packages" not in path.parts
 
 
 def is_own(module: str) -> bool:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from aotc.errors import AotcError, InputError
+from aotc.frontends.advice import explained
+from aotc.frontends.constructs import replacement
+from aotc.frontends.libraries import called_library
 from aotc.frontends.places import is_own, relative
+from aotc.frontends.user_code import Call, innermost_frame, user_calls
+
+# codes of errors that a construct of Python met → it can say what to write instead
+_ASKED_FOR_A_VALUE = {"traced-value", "symbolic-size"}
+
+_MOST_CALLERS = 4  # lines that led to the one that failed
 
 
 @contextmanager
@@ -20,23 +27,53 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except AotcError as error:
-        error.where = error.where or _line_of(error)
+        _complete(error, user_calls(error.__traceback__))
         raise
     except SyntaxError as error:
-        raise _diagnosed(error) from error
+        raise _diagnosed(error, []) from error
     except (Exception, SystemExit) as error:
         if _is_bug(error):
             raise
-        raise _diagnosed(error) from error
+        raise _diagnosed(error, user_calls(error.__traceback__)) from error
 
 
-def _diagnosed(error: BaseException) -> InputError:
+def _complete(error: AotcError, calls: list[Call]) -> None:
+    """Add what only the user's code tells: the line, its callers, what to write."""
+    if not calls:
+        return
+    error.where = error.where or _line(calls[-1])
+    error.callers = error.callers or _callers(error.where, calls)
+    if error.code in _ASKED_FOR_A_VALUE:
+        of_size = error.code == "symbolic-size"
+        error.hint = replacement(calls[-1], of_size=of_size) or error.hint
+        error.call = error.call or called_library(calls[-1])
+
+
+def _callers(where: str, calls: list[Call]) -> tuple[str, ...]:
+    """The lines that led to the one at `where`, nearest first."""
+    lines = [f"{_line(call)}, in {call.function}" for call in reversed(calls[:-1])]
+    at_innermost = where.partition(" ")[0] == _line(calls[-1])
+    distinct = tuple(dict.fromkeys(lines)) if at_innermost else ()
+    if len(distinct) <= _MOST_CALLERS:
+        return distinct
+    return (*distinct[: _MOST_CALLERS - 1], distinct[-1])
+
+
+def _diagnosed(error: BaseException, calls: list[Call]) -> InputError:
+    found = explained(error, calls[-1]) if calls else None
+    found = found or _quoted(error)
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        found.where = f"{relative(error.filename)}:{error.lineno}"
+    _complete(found, calls)
+    return found
+
+
+def _quoted(error: BaseException) -> InputError:
     said = error.msg if isinstance(error, SyntaxError) else error
     hint = "the model itself raised this while it was loaded or traced"
     if _is_inside(error):
         hint = "this line gives aotc something of a kind that it does not take"
-    message = f"{type(error).__name__}: {said}"
-    return InputError("model-raised", message, where=_line_of(error), hint=hint)
+    return InputError("model-raised", f"{type(error).__name__}: {said}", hint=hint)
 
 
 def _is_bug(error: BaseException) -> bool:
@@ -50,25 +87,12 @@ def _is_bug(error: BaseException) -> bool:
 
 def _is_inside(error: BaseException) -> bool:
     """Whether the innermost function is one of aotc, and no special method."""
-    frames = list(_frames(error))
-    if not frames or isinstance(error, SyntaxError):
+    frame = innermost_frame(error)
+    if frame is None or isinstance(error, SyntaxError):
         return False
-    special = frames[-1].f_code.co_name.startswith("__")
-    return is_own(frames[-1].f_globals.get("__name__", "")) and not special
+    special = frame.f_code.co_name.startswith("__")
+    return is_own(frame.f_globals.get("__name__", "")) and not special
 
 
-def _frames(error: BaseException) -> Iterator[FrameType]:
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        yield frame
-
-
-def _line_of(error: BaseException) -> str | None:
-    """The innermost line of the user's that led to `error`."""
-    if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f"{relative(error.filename)}:{error.lineno}"
-    lines = [
-        f"{relative(frame.f_code.co_filename)}:{number}"
-        for frame, number in traceback.walk_tb(error.__traceback__)
-        if not is_own(frame.f_globals.get("__name__", ""))
-    ]
-    return lines[-1] if lines else None
+def _line(call: Call) -> str:
+    return f"{relative(call.frame.f_code.co_filename)}:{call.line}"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from aotc import numpy as np
 from aotc.dialects.ops.slicing import dilated
-from aotc.dialects.types import Shape
+from aotc.dialects.types import Shape, bounds
+from aotc.errors import InputError
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import ArrayLike, one_dtype
 from aotc.frontends.places import fail
@@ -105,15 +106,19 @@ def conv_general_dilated(
     if set(spread) != {1}:
         x, sides = around(x, sides, interior=[s - 1 for s in spread]), (0,) * len(sides)
     x, numbers = apart(x, sides)
-    return emit(
-        "conv_general",
-        x,
-        kernel,
-        strides=strides,
-        padding=numbers,
-        dilation=dilation,
-        groups=groups,
-    )
+    try:
+        return emit(
+            "conv_general",
+            x,
+            kernel,
+            strides=strides,
+            padding=numbers,
+            dilation=dilation,
+            groups=groups,
+        )
+    except InputError as error:
+        error.hint = error.hint or _layout_advice(x.shape, kernel.shape, groups)
+        raise
 
 
 def require_kernel(x: Array, kernel: Array, groups: int) -> None:
@@ -130,7 +135,38 @@ def require_kernel(x: Array, kernel: Array, groups: int) -> None:
             "shape-mismatch",
             f"expected a kernel of spatial…, C / groups, F for x {x.type} and "
             f"{groups} group(s) that divide C and F; got {kernel.type}",
+            _layout_advice(x.shape, kernel.shape, groups),
         )
+
+
+def _layout_advice(x: Shape, kernel: Shape, groups: int) -> str | None:
+    """The transposes that make a fitting pair of operands in PyTorch's layout.
+
+    PyTorch's images are N, C, spatial… and its kernels F, C / groups, spatial….
+    """
+    axes = tuple(range(2, len(x)))
+    of_image, of_kernel = ("x", (0, *axes, 1)), ("kernel", (*axes, 1, 0))
+    if len(kernel) != len(x) or not isinstance(groups, int) or groups < 1:
+        return None
+    for moves in ([of_kernel], [of_image, of_kernel], [of_image]):
+        shapes = {"x": x, "kernel": kernel}
+        for name, order in moves:
+            shapes[name] = tuple(shapes[name][axis] for axis in order)
+        if _fits(shapes["x"], shapes["kernel"], groups):
+            written = [
+                f"aotc.numpy.transpose({name}, {order})" for name, order in moves
+            ]
+            return (
+                "images are N, spatial…, C and kernels spatial…, C / groups, F; these "
+                f"look like PyTorch's: write {' and '.join(written)}"
+            )
+    return None
+
+
+def _fits(x: Shape, kernel: Shape, groups: int) -> bool:
+    windows = zip(x[1:-1], kernel[:-2], strict=True)
+    inside = all(bounds(n - w)[1] >= 0 for n, w in windows)
+    return inside and kernel[-2] * groups == x[-1] and kernel[-1] % groups == 0
 
 
 def _window(kernel: Array) -> list[int]:

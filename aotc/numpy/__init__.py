@@ -14,13 +14,14 @@ The functions are defined by family in this folder.
 
 from __future__ import annotations
 
-import difflib
 import math
+import sys
 from typing import Any
 
 from aotc.frontends.array import Array
 from aotc.frontends.calls import guard
 from aotc.frontends.conversion import ArrayLike, astype
+from aotc.frontends.spellings import name_advice
 from aotc.numpy.bits import (
     bitcast,
     bitwise_count,
@@ -697,6 +698,6 @@ guard(globals(), __all__)
 
 
 def __getattr__(name: str) -> Any:
-    close = difflib.get_close_matches(name, __all__)
-    instead = f"; close: {', '.join(close)}" if close else ""
-    raise AttributeError(f"aotc.numpy has no '{name}' (yet){instead}", name=name)
+    instead = "" if name.startswith("__") else name_advice(name, __name__)
+    message = f"aotc.numpy has no '{name}'" + (f": {instead}" if instead else "")
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])

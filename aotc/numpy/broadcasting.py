@@ -75,7 +75,10 @@ def _as_size(size: Any) -> Size:
     try:
         return operator.index(size)
     except TypeError:
-        fail("bad-shape", f"expected sizes that are integers; got {size!r}")
+        hint = (
+            "read the size from an array that has it: x.shape[0], which may be symbolic"
+        )
+        fail("bad-shape", f"expected sizes that are integers; got {size!r}", hint)
 
 
 def new_shape(shape: Any) -> Shape:

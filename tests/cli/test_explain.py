@@ -51,7 +51,7 @@ def test_every_entry_that_fails_is_found_with_its_line(explained):
     found = rows(text)
     assert code == 1
     assert found["unsupported entry 'wrong_shape'"]["places"] == ["model.py:7"]
-    assert found["unsupported entry 'no_such_method'"]["code"] == "model-raised"
+    assert found["unsupported entry 'no_such_method'"]["code"] == "unknown-name"
     for row in ("decomposed graph.qr", "approximated graph.sin"):
         assert found[row]["places"] == ["model.py:15"]
 

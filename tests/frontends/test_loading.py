@@ -106,12 +106,12 @@ def test_what_an_entry_raises_is_quoted_with_the_line_in_it(model):
 
 
 def test_calls_with_wrong_arguments_are_the_users(model):
-    for call in (
-        "np.exp()",
-        "np.sum(x, axes=0)",
-        "np.packbits(x)",
-        "x.conj()",
-        "len(x[0])",
+    for call, code in (
+        ("np.exp()", "bad-call"),
+        ("np.sum(x, axes=0)", "bad-call"),
+        ("np.packbits(x)", "unknown-name"),
+        ("x.conj()", "unknown-name"),
+        ("len(x[0])", "model-raised"),
     ):
         error = model.refused(f"""\
             import aotc, aotc.numpy as np
@@ -120,20 +120,18 @@ def test_calls_with_wrong_arguments_are_the_users(model):
             def f(x):
                 return {call}
             """)
-        assert error.code == "model-raised", call
+        assert error.code == code, call
         assert error.where == "model.py:5"
-    assert (
-        "missing 1 required positional"
-        in model.refused(TINY + "\nimport aotc.numpy\naotc.numpy.exp()").message
-    )
+    error = model.refused(TINY + "\nimport aotc.numpy\naotc.numpy.exp()")
+    assert "exp: missing a required argument: 'x'" in error.message
 
 
 def test_an_argument_of_a_wrong_kind_is_told_apart_from_what_the_model_raises(model):
     source = TINY.replace("x + x", "aotc.numpy.diff(x, ord=1)")
     error = model.refused(source.replace("import aotc", "import aotc.numpy"))
-    assert error.code == "model-raised"
+    assert error.code == "bad-call"
     assert error.where == "model.py:6"
-    assert "of a kind that it does not take" in error.hint
+    assert "diff(a, n=1" in error.hint
 
 
 def test_a_bug_inside_of_aotc_stays_one(model, monkeypatch):
