@@ -31,7 +31,7 @@ from aotc.frontends.entry import (
     parameter_sources,
     traced_entry,
 )
-from aotc.frontends.places import at_user_line, fail, pinned, relative
+from aotc.frontends.places import at_user_line, fail, pinned, relative, user_line
 from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.frontends.results import Result, results_of
 from aotc.frontends.survey import tolerated
