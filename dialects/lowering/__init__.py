@@ -16,6 +16,7 @@ from aotc.dialects import affine
 from aotc.dialects.attributes import Array
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.lowering.slices import element_slice, sliced_element
 from aotc.dialects.lowering.sources import Sources, leaves_gaps
 from aotc.dialects.types import (
     Dim,
@@ -298,6 +299,9 @@ class Lowering:
 
     def reshape(self, source: Any, old: Tensor, new: Tensor) -> Any:
         """The same elements in another shape: a collapse, then an expand."""
+        element = element_slice(source) if old.rank < new.rank else None
+        if element is not None:
+            return sliced_element(element, new)
         groups = reshape_groups(old.shape, new.shape)
         middle = old.with_shape([pymath.prod(old.shape[a:b]) for (a, b), _ in groups])
         value = source

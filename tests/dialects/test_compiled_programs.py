@@ -140,6 +140,26 @@ def layers_with_means_of_repeated_numbers(x):
     return x, anp.sum(anp.flip(x, 1), 1), anp.sum(x[:, ::3])
 
 
+# ---- a slice of one element in a shape of higher rank -------------------------------
+
+
+@program(5)
+def gradient_of_the_least_element(x):
+    def loss(x):
+        least = anp.take_along_axis(x, anp.expand_dims(anp.argmin(x, 0), 0), 0)
+        first = anp.reshape(anp.squeeze(least), (-1,))
+        return anp.sum(anp.sin(anp.concatenate([first, anp.reshape(x, (-1,))])))
+
+    return aotc.grad(loss)(x)
+
+
+@program(5)
+def product_of_single_elements(x):
+    h = anp.exp(x)
+    first, fourth = anp.reshape(h[:1], (1, 1)), anp.reshape(h[3], (1, 1))
+    return first @ fourth, h[1:]
+
+
 # ---- compiled once, each compared ---------------------------------------------------
 
 
