@@ -85,7 +85,7 @@ class Condition:
         """
         try:
             return _truth(self._tree, sizes, compare)
-        except (ZeroDivisionError, OverflowError):
+        except (ArithmeticError, ValueError):  # floor(inf - inf) is a ValueError
             return False
 
     def replaced(self, terms: Mapping[str, str]) -> Condition:

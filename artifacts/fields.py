@@ -1,47 +1,78 @@
 """Checks for parsed JSON that say where and what: `$.files[2].size: expected …, got …`.
 
-A check is a function `(value, path) -> None` that raises `Invalid`; `record`, `listing`
-and `mapping` build checks out of checks, so that a schema reads like the data.
+A check is a function of a value that raises `Invalid`; `record`, `listing`, `mapping`
+build checks out of checks, so that a schema reads like the data. The path to a wrong
+value is put together while the error rises, so that values that are right cost nothing,
+however long the names on the way to them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-Check = Callable[[Any, str], None]
+Check = Callable[[Any], None]
+
+_SHOWN = 60  # characters of a value or a name in a message
 
 
 class Invalid(ValueError):
     """A value does not have the form that the schema asks for."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self._message = message
+        self._steps: list[str] = []
 
-def fail(path: str, expected: str, got: Any) -> None:
-    """Raise `Invalid` for the value `got` at `path`."""
-    found = repr(got)
-    if len(found) > 60:
-        found = found[:57] + "..."
-    raise Invalid(f"{path}: expected {expected}, got {found}")
+    def below(self, step: str) -> Invalid:
+        """The same error, seen from the value that holds the wrong one at `step`."""
+        self._steps.append(shortened(step))
+        return self
+
+    def __str__(self) -> str:
+        path = "".join(reversed(self._steps))
+        return f"${path}: {self._message}"
 
 
-def anything(value: Any, path: str) -> None:
+@contextmanager
+def within(step: str) -> Iterator[None]:
+    """Add `step` to the path of an `Invalid` that the block raises."""
+    try:
+        yield
+    except Invalid as error:
+        error.below(step)
+        raise
+
+
+def shortened(text: str) -> str:
+    """`text` as far as a message shows it."""
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def fail(expected: str, got: Any) -> None:
+    """Raise `Invalid` for the value `got`."""
+    raise Invalid(f"expected {expected}, got {shortened(repr(got))}")
+
+
+def anything(value: Any) -> None:
     """Accept every value."""
 
 
-def boolean(value: Any, path: str) -> None:
+def boolean(value: Any) -> None:
     """Accept true and false."""
     if not isinstance(value, bool):
-        fail(path, "true or false", value)
+        fail("true or false", value)
 
 
 def text(pattern: str = "", what: str = "a string") -> Check:
     """Accept a string that matches all of `pattern`."""
     regex = re.compile(pattern) if pattern else None
 
-    def check(value: Any, path: str) -> None:
+    def check(value: Any) -> None:
         if not isinstance(value, str) or (regex and not regex.fullmatch(value)):
-            fail(path, what, value)
+            fail(what, value)
 
     return check
 
@@ -49,25 +80,25 @@ def text(pattern: str = "", what: str = "a string") -> Check:
 def integer(low: int) -> Check:
     """Accept an integer that is at least `low` (and never a boolean)."""
 
-    def check(value: Any, path: str) -> None:
+    def check(value: Any) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
-            fail(path, f"an integer of at least {low}", value)
+            fail(f"an integer of at least {low}", value)
 
     return check
 
 
-def number(value: Any, path: str) -> None:
+def number(value: Any) -> None:
     """Accept a number (and never a boolean)."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        fail(path, "a number", value)
+        fail("a number", value)
 
 
 def one_of(*values: str) -> Check:
     """Accept one of the given strings."""
 
-    def check(value: Any, path: str) -> None:
+    def check(value: Any) -> None:
         if not isinstance(value, str) or value not in values:
-            fail(path, "one of " + ", ".join(values), value)
+            fail("one of " + ", ".join(values), value)
 
     return check
 
@@ -75,9 +106,9 @@ def one_of(*values: str) -> Check:
 def nullable(inner: Check) -> Check:
     """Accept null, or what `inner` accepts."""
 
-    def check(value: Any, path: str) -> None:
+    def check(value: Any) -> None:
         if value is not None:
-            inner(value, path)
+            inner(value)
 
     return check
 
@@ -85,11 +116,14 @@ def nullable(inner: Check) -> Check:
 def listing(item: Check, least: int = 0) -> Check:
     """Accept a list of at least `least` values that each pass `item`."""
 
-    def check(value: Any, path: str) -> None:
+    def check(value: Any) -> None:
         if not isinstance(value, list) or len(value) < least:
-            fail(path, f"a list of at least {least}", value)
+            fail(f"a list of at least {least}", value)
         for index, element in enumerate(value):
-            item(element, f"{path}[{index}]")
+            try:
+                item(element)
+            except Invalid as error:
+                raise error.below(f"[{index}]") from None
 
     return check
 
@@ -97,12 +131,15 @@ def listing(item: Check, least: int = 0) -> Check:
 def mapping(key: Check, item: Check) -> Check:
     """Accept an object whose keys pass `key` and whose values pass `item`."""
 
-    def check(value: Any, path: str) -> None:
+    def check(value: Any) -> None:
         if not isinstance(value, dict):
-            fail(path, "an object", value)
+            fail("an object", value)
         for name, element in value.items():
-            key(name, f"{path} key")
-            item(element, f"{path}.{name}")
+            try:
+                key(name)
+                item(element)
+            except Invalid as error:
+                raise error.below(f".{name}") from None
 
     return check
 
@@ -113,13 +150,16 @@ def record(
     """Accept an object with these fields; fields of other names are let through."""
     checks = {**required, **(optional or {})}
 
-    def check(value: Any, path: str) -> None:
+    def check(value: Any) -> None:
         if not isinstance(value, dict):
-            fail(path, "an object", value)
+            fail("an object", value)
         for name in required:
             if name not in value:
-                raise Invalid(f"{path}.{name}: this field is missing")
+                raise Invalid("this field is missing").below(f".{name}")
         for name, element in value.items():
-            checks.get(name, anything)(element, f"{path}.{name}")
+            try:
+                checks.get(name, anything)(element)
+            except Invalid as error:
+                raise error.below(f".{name}") from None
 
     return check

@@ -15,6 +15,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from aotc.errors import InputError, VerificationError
@@ -57,8 +58,11 @@ def open_root(path: Path) -> Iterator[int]:
 def sizes(root: int) -> dict[str, int]:
     """The size of every file below `root` by relative path.
 
+    A folder that holds nothing stands among them too, with a `/` at the end.
+
     Raises:
-        VerificationError: `file-irregular` for links, devices, and hard-linked files.
+        VerificationError: `file-irregular` for links, devices, and hard-linked files,
+            and for more files and folders than a bundle can have.
     """
     found: dict[str, int] = {}
     _list(root, "", found, _DEPTH_LIMIT)
@@ -66,19 +70,24 @@ def sizes(root: int) -> dict[str, int]:
 
 
 def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
-    for name in sorted(os.listdir(folder)):
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in islice(entries, _COUNT_LIMIT + 1))
+    if len(found) + len(names) > _COUNT_LIMIT:
+        raise _irregular(prefix or ".", f"more than {_COUNT_LIMIT} files")
+    for name in names:
         path = prefix + name
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISDIR(status.st_mode):
-            if not depth:
-                raise _irregular(path, "a directory nested too deeply")
-            with _open_at(folder, name, path, os.O_DIRECTORY) as child:
-                _list(child, path + "/", found, depth - 1)
+        if not stat.S_ISDIR(status.st_mode):
+            _check_regular(status, path)
+            found[path] = status.st_size
             continue
-        _check_regular(status, path)
-        found[path] = status.st_size
-        if len(found) > _COUNT_LIMIT:
-            raise _irregular(path, f"more than {_COUNT_LIMIT} files")
+        if not depth:
+            raise _irregular(path, "a directory nested too deeply")
+        before = len(found)
+        with _open_at(folder, name, path, os.O_DIRECTORY) as child:
+            _list(child, path + "/", found, depth - 1)
+        if len(found) == before:
+            found[path + "/"] = 0
 
 
 def read_small(root: int, path: str, limit: int) -> bytes:

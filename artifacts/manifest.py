@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from aotc.artifacts import schema, strict_json
-from aotc.artifacts.fields import Invalid
+from aotc.artifacts.fields import Invalid, shortened
 from aotc.errors import VerificationError
 
 FILE = "manifest.json"
@@ -23,6 +23,7 @@ _SCHEMA = "aotc.manifest"
 _MAJOR = "1"
 # Names that `requires_features` may hold: a reader must know all of them.
 _FEATURES = frozenset({"guards"})
+_LISTED = 20  # names in a message
 
 
 @dataclass(frozen=True)
@@ -260,13 +261,16 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
 
 def _check_version(data: Any) -> None:
     schema_id = data.get("schema") if isinstance(data, Mapping) else None
-    name, _, major = str(schema_id).partition("/")
+    schema_id = schema_id if isinstance(schema_id, str) else repr(schema_id)
+    name, _, major = schema_id.partition("/")
     if name != _SCHEMA:
-        raise _invalid(f"$.schema: expected {_SCHEMA}/{_MAJOR}, got {schema_id!r}")
+        raise _invalid(
+            f"$.schema: expected {_SCHEMA}/{_MAJOR}, got {shortened(repr(schema_id))}"
+        )
     if major != _MAJOR:
         raise VerificationError(
             "manifest-version",
-            f"expected manifest schema {_SCHEMA}/{_MAJOR}, got {schema_id}",
+            f"expected manifest schema {_SCHEMA}/{_MAJOR}, got {shortened(schema_id)}",
             where=FILE,
             hint="update aotc on this machine, or rebuild the bundle",
         )
@@ -276,11 +280,14 @@ def _check_features(data: Mapping[str, Any]) -> None:
     features = data.get("requires_features")
     if not isinstance(features, list):
         raise _invalid("$.requires_features: expected a list")
-    unknown = [str(name) for name in features if name not in _FEATURES]
+    if not all(isinstance(name, str) for name in features):
+        raise _invalid("$.requires_features: expected a list of names")
+    unknown = [shortened(name) for name in features if name not in _FEATURES]
     if unknown:
         raise VerificationError(
             "manifest-feature",
-            f"this aotc does not know what the bundle requires: {', '.join(unknown)}",
+            f"this aotc does not know what the bundle requires: "
+            f"{', '.join(unknown[:_LISTED])}",
             where=FILE,
             hint="update aotc on this machine",
         )

@@ -165,13 +165,13 @@ def _check_files(
             "signature-mismatch", "the signature and the manifest list different files"
         )
     present = set(sizes) - {FILE, SIGNATURE_FILE}
-    for path in sorted(present - set(listed)):
-        raise VerificationError(
-            "file-unlisted", f"{path} is not part of the bundle", where=path
-        )
     for path in sorted(set(listed) - present):
         raise VerificationError(
             "file-missing", f"{path} is missing from the bundle", where=path
+        )
+    for path in sorted(present - set(listed)):
+        raise VerificationError(
+            "file-unlisted", f"{path} is not part of the bundle", where=path
         )
     for path, file in manifest.files.items():
         if sizes[path] != file.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aotc.artifacts import trees
@@ -19,9 +19,11 @@ from aotc.artifacts.fields import (
     number,
     one_of,
     record,
+    shortened,
     text,
+    within,
 )
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import Dim, deciding
 
 DTYPES = tuple(
     [
@@ -40,6 +42,7 @@ DTYPES = tuple(
         "f64",
     ]
 )
+_LISTED = 20  # names in a message
 RESERVED_PATHS = ("manifest.json", "signature.json")
 
 # No part of a path may begin with a dot: that excludes `..`, and `.git`, which other
@@ -51,26 +54,27 @@ VERSION = r"[A-Za-z0-9._+-]+"
 _name = text(NAME, "a name of letters, digits and . _ -")
 _path = text(rf"{_PART}(/{_PART}){{0,7}}", "a relative path of plain names")
 _string = text()
+_size = integer(0)
 _digest = text("[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 _identifier = text("[A-Za-z_][A-Za-z0-9_]*", "an identifier")
 
 
-def _dim(value: Any, path: str) -> None:
+def _dim(value: Any) -> None:
     if isinstance(value, str):
         try:
             Dim.parse(value)
         except ValueError as error:
-            raise Invalid(f"{path}: {error}") from None
+            raise Invalid(str(error)) from None
     else:
-        integer(0)(value, path)
+        _size(value)
 
 
-def _condition(value: Any, path: str) -> None:
-    _string(value, path)
+def _condition(value: Any) -> None:
+    _string(value)
     try:
         Condition.parse(value)
     except ValueError as error:
-        raise Invalid(f"{path}: {error}") from None
+        raise Invalid(str(error)) from None
 
 
 _guard = record({"condition": _condition, "message": _string}, {"where": _string})
@@ -108,10 +112,12 @@ _target = record(
     {
         "arch": _string,
         "cpu_features_required": listing(_string),
-        "sm": text(r"sm_\d+[af]?", "a compute capability such as sm_80"),
-        "ptx_isa": text(r"\d+\.\d+", "a PTX version such as 7.6"),
+        "sm": text(r"sm_[0-9]{1,4}[af]?", "a compute capability such as sm_80"),
+        "ptx_isa": text(r"[0-9]{1,4}\.[0-9]{1,4}", "a PTX version such as 7.6"),
         "min_cuda_driver_api": integer(0),
-        "min_vulkan_api": text(r"\d+\.\d+", "a Vulkan version such as 1.1"),
+        "min_vulkan_api": text(
+            r"[0-9]{1,4}\.[0-9]{1,4}", "a Vulkan version such as 1.1"
+        ),
     },
 )
 _runtime_abi = record(
@@ -192,17 +198,16 @@ _manifest: Check = record(
 
 def check(data: Mapping[str, Any]) -> None:
     """Raise `Invalid` unless `data` is a manifest that makes sense."""
-    _manifest(data, "$")
+    _manifest(data)
     _check_unique(data)
     _check_references(data)
+    symbols = set(data["symbols"])
     for index, entry in enumerate(data["entry_points"]):
-        _check_entry(entry, data, f"$.entry_points[{index}]")
+        with within(f".entry_points[{index}]"):
+            _check_entry(entry, symbols)
     for index, state in enumerate(data["states"]):
-        path = f"$.states[{index}]"
-        trees.check(state["tree"], len(state["leaves"]), f"{path}.tree", each_once=True)
-        for leaf in state["leaves"]:
-            if any(isinstance(dim, str) for dim in leaf["shape"]):
-                fail(f"{path}.leaves", "static shapes", leaf["shape"])
+        with within(f".states[{index}]"):
+            _check_state(state)
 
 
 def _check_unique(data: Mapping[str, Any]) -> None:
@@ -213,7 +218,8 @@ def _check_unique(data: Mapping[str, Any]) -> None:
             # Some file systems do not tell upper from lower case.
             folded = row[key].lower() if table == "files" else row[key]
             if folded in seen:
-                fail(f"$.{table}", f"each {key} once", row[key])
+                with within(f".{table}"):
+                    fail(f"each {key} once", row[key])
             seen.add(folded)
 
 
@@ -221,48 +227,58 @@ def _check_references(data: Mapping[str, Any]) -> None:
     files = {file["path"] for file in data["files"]}
     for reserved in RESERVED_PATHS:
         if reserved in files:
-            fail("$.files", "no entry for the manifest or its signature", reserved)
+            with within(".files"):
+                fail("no entry for the manifest or its signature", reserved)
     variants = {variant["id"] for variant in data["variants"]}
     states = {state["name"] for state in data["states"]}
     for table in ("variants", "weights"):
         for index, row in enumerate(data[table]):
-            _known([row["file"]], files, f"$.{table}[{index}].file")
+            _known([row["file"]], files, f".{table}[{index}].file")
     for index, row in enumerate(data["weights"]):
-        path = f"$.weights[{index}].required_by"
-        _known(row.get("required_by", ()), variants, path)
+        _known(row.get("required_by", ()), variants, f".weights[{index}].required_by")
     for index, row in enumerate(data["entry_points"]):
-        _known(row["updates"], states, f"$.entry_points[{index}].updates")
+        _known(row["updates"], states, f".entry_points[{index}].updates")
 
 
 def _known(names: Iterable[str], known: set[str], path: str) -> None:
     for name in names:
         if name not in known:
-            fail(path, "one of " + (", ".join(sorted(known)) or "none"), name)
+            with within(path):
+                fail(f"one of {_listed(known)}", name)
 
 
-def _check_entry(entry: Mapping[str, Any], data: Mapping[str, Any], path: str) -> None:
+def _listed(known: set[str]) -> str:
+    some = sorted(known)[:_LISTED]
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return (", ".join(map(shortened, some)) or "none") + more
+
+
+def _check_state(state: Mapping[str, Any]) -> None:
+    with within(".tree"):
+        trees.check(state["tree"], len(state["leaves"]), each_once=True)
+    for leaf in state["leaves"]:
+        if any(isinstance(dim, str) for dim in leaf["shape"]):
+            with within(".leaves"):
+                fail("static shapes", leaf["shape"])
+
+
+def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
     inputs, outputs = entry["inputs"], entry["outputs"]
-    arguments = f"{path}.arguments"
-    trees.check(entry["arguments"], len(inputs), arguments, each_once=True)
-    trees.check(entry["result"], len(outputs), f"{path}.result", each_once=False)
-    dims = [_dims(leaf) for leaf in inputs]
-    everywhere = dims + [_dims(leaf) for leaf in outputs]
-    used = {s for leaf in everywhere for d in leaf for s in d.symbols}
+    with within(".arguments"):
+        trees.check(entry["arguments"], len(inputs), each_once=True)
+    with within(".result"):
+        trees.check(entry["result"], len(outputs), each_once=False)
+    dims = [dim for leaf in inputs for dim in _dims(leaf)]
+    everywhere = dims + [dim for leaf in outputs for dim in _dims(leaf)]
+    used = {symbol for dim in everywhere for symbol in dim.symbols}
     for guard in entry.get("guards", ()):
         used |= Condition.parse(guard["condition"]).symbols
-    _known(sorted(used), set(data["symbols"]), f"{path} symbol")
+    _known(sorted(used), symbols, " symbol")
     # A call learns the value of a symbol from a dimension that is linear in it alone.
-    unbound = used - _decided([d for leaf in dims for d in leaf])
+    unbound = used - {symbol for _, symbol in deciding(dims)}
     if unbound:
-        fail(f"{path}.inputs", "dimensions that decide each symbol", sorted(unbound))
-
-
-def _decided(dims: Sequence[Dim]) -> set[str]:
-    """The symbols that the dimensions of a call say, one after the other."""
-    known: set[str] = set()
-    while found := {symbol for dim in dims if (symbol := dim.decides(known))}:
-        known |= found
-    return known
+        with within(".inputs"):
+            fail("dimensions that decide each symbol", sorted(unbound))
 
 
 def _dims(leaf: Mapping[str, Any]) -> list[Dim]:
@@ -272,7 +288,7 @@ def _dims(leaf: Mapping[str, Any]) -> list[Dim]:
 def is_path(value: str) -> bool:
     """Whether `value` can be the path of a file in a bundle."""
     try:
-        _path(value, "")
+        _path(value)
     except Invalid:
         return False
     return True

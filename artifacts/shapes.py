@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -18,9 +20,15 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 _FUNCTIONS: dict[str, Callable[[int, int], int]] = {"min": min, "max": max}
+_LENGTH_LIMIT = 200
+_ALPHABET = re.compile(r"[A-Za-z0-9_ +*/%(),-]+")
 
 # a and b of a dimension that is `a * symbol + b`
 Line = tuple[int, int]
+
+
+class Undefined(ValueError):
+    """A dimension divides by zero for these values of its symbols."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +44,9 @@ class Dim:
         """Read an expression of names, integers, `+ - * // %`, `min`, `max` and ( ).
 
         Raises:
-            ValueError: the text is anything else.
+            ValueError: the text is anything else, or divides by the number 0.
         """
-        try:
-            if len(text) > 200:
-                raise ValueError
-            tree = ast.parse(text, mode="eval").body
-        except (SyntaxError, ValueError):
-            raise ValueError(f"{text[:60]!r} is not a dimension") from None
-        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-        names -= _FUNCTIONS.keys()
-        # A trial run meets every node, and so refuses all other syntax.
-        with suppress(ZeroDivisionError):
-            _value(tree, dict.fromkeys(names, 1))
-        return cls(text, frozenset(names), tree)
+        return _parse(text)
 
     @property
     def is_symbol(self) -> bool:
@@ -73,42 +70,145 @@ class Dim:
         return (size - line[1]) // line[0]
 
     def value(self, symbols: Mapping[str, int]) -> int:
-        """The size of the dimension for given values of its symbols."""
-        return _value(self._tree, symbols)
+        """The size of the dimension for given values of its symbols.
+
+        Raises:
+            Undefined: it divides by zero for these.
+        """
+        try:
+            return _value(self._tree, symbols)
+        except ZeroDivisionError:
+            raise Undefined(f"'{self.text}' divides by zero") from None
 
 
-def _value(tree: ast.expr, symbols: Mapping[str, int]) -> int:
-    if isinstance(tree, ast.Constant) and type(tree.value) is int:
-        return tree.value
+def deciding(dims: Sequence[Dim]) -> list[tuple[int, str]]:
+    """For each symbol that the sizes of `dims` say: which of them says it.
+
+    Ordered so that a dimension comes after those that say its other symbols; those that
+    are a symbol alone come first. Symbols that no size says are left out.
+    """
+    users: defaultdict[str, list[int]] = defaultdict(list)
+    unknown = [len(dim.symbols) for dim in dims]
+    for index, dim in enumerate(dims):
+        for symbol in dim.symbols:
+            users[symbol].append(index)
+    single = [index for index, count in enumerate(unknown) if count == 1]
+    ready = deque(sorted(single, key=lambda index: not dims[index].is_symbol))
+    known: dict[str, int] = {}
+    while ready:
+        index = ready.popleft()
+        decided = dims[index].decides(known)
+        if decided is None:
+            continue
+        known[decided] = index
+        for user in users[decided]:
+            unknown[user] -= 1
+            if unknown[user] == 1:
+                ready.append(user)
+    return [(index, symbol) for symbol, index in known.items()]
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Dim:
+    try:
+        if len(text) > _LENGTH_LIMIT or not _ALPHABET.fullmatch(text):
+            raise ValueError
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise ValueError(f"{text[:60]!r} is not a dimension") from None
+    symbols: set[str] = set()
+    _check(tree, symbols)
+    return Dim(text, frozenset(symbols), tree)
+
+
+def _check(tree: ast.expr, symbols: set[str]) -> None:
+    """Collect the symbols of an expression, and refuse what is none of ours."""
     if isinstance(tree, ast.Name):
-        return symbols[tree.id]
+        symbols.add(tree.id)
+        return
+    if isinstance(tree, ast.Constant) and type(tree.value) is int:
+        return
+    for part in _operands(tree):
+        _check(part, symbols)
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.FloorDiv | ast.Mod):
+        _check_divisor(tree.right)
+
+
+def _check_divisor(tree: ast.expr) -> None:
+    try:
+        if any(isinstance(node, ast.Name) for node in ast.walk(tree)):
+            return
+        zero = _value(tree, {}) == 0
+    except ZeroDivisionError:
+        zero = True
+    if zero:
+        raise ValueError(
+            f"{ast.unparse(tree)!r} is zero, and a dimension divides by it"
+        )
+
+
+def _operands(tree: ast.expr) -> Sequence[ast.expr]:
+    """The parts of an operation that a dimension may have."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-        return -_value(tree.operand, symbols)
+        return [tree.operand]
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-        left, right = _value(tree.left, symbols), _value(tree.right, symbols)
-        return _OPERATORS[type(tree.op)](left, right)
+        return [tree.left, tree.right]
     if isinstance(tree, ast.Call) and not tree.keywords and len(tree.args) == 2:
         name = tree.func.id if isinstance(tree.func, ast.Name) else ""
         if name in _FUNCTIONS:
-            left, right = (_value(part, symbols) for part in tree.args)
-            return _FUNCTIONS[name](left, right)
-    raise ValueError(f"{ast.unparse(tree)!r} is not allowed in a dimension")
+            return tree.args
+    raise ValueError(f"{ast.unparse(tree)[:60]!r} is not allowed in a dimension")
+
+
+def _function(tree: ast.expr) -> Callable[[int, int], int]:
+    """What an operation of two operands does."""
+    if isinstance(tree, ast.BinOp):
+        return _OPERATORS[type(tree.op)]
+    assert isinstance(tree, ast.Call)
+    assert isinstance(tree.func, ast.Name)
+    return _FUNCTIONS[tree.func.id]
+
+
+def _constant(tree: ast.Constant) -> int:
+    assert isinstance(tree.value, int)
+    return tree.value
+
+
+def _value(tree: ast.expr, symbols: Mapping[str, int]) -> int:
+    if isinstance(tree, ast.Name):
+        return symbols[tree.id]
+    if isinstance(tree, ast.Constant):
+        return _constant(tree)
+    values = [_value(part, symbols) for part in _operands(tree)]
+    return -values[0] if len(values) == 1 else _function(tree)(*values)
 
 
 def _line(tree: ast.expr, symbol: str, known: Mapping[str, int]) -> Line | None:
     """The dimension as a line over `symbol`, or None where it is none."""
-    if isinstance(tree, ast.Name) and tree.id == symbol:
-        return 1, 0
-    if symbol not in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}:
+    if isinstance(tree, ast.Name):
+        return (1, 0) if tree.id == symbol else (0, known[tree.id])
+    if isinstance(tree, ast.Constant):
         return 0, _value(tree, known)
-    if not isinstance(tree, ast.BinOp):
-        return None
-    left, right = (_line(side, symbol, known) for side in (tree.left, tree.right))
-    if left is None or right is None:
-        return None
-    if isinstance(tree.op, ast.Add | ast.Sub):
-        combine = _OPERATORS[type(tree.op)]
-        return combine(left[0], right[0]), combine(left[1], right[1])
-    if isinstance(tree.op, ast.Mult) and 0 in (left[0], right[0]):
+    lines = []
+    for part in _operands(tree):
+        line = _line(part, symbol, known)
+        if line is None:
+            return None
+        lines.append(line)
+    if len(lines) == 1:
+        return -lines[0][0], -lines[0][1]
+    return _combined(tree, *lines)
+
+
+def _combined(tree: ast.expr, left: Line, right: Line) -> Line | None:
+    function = _function(tree)
+    if not left[0] and not right[0]:
+        try:
+            return 0, function(left[1], right[1])
+        except ZeroDivisionError:
+            return None
+    if function in (operator.add, operator.sub):
+        return function(left[0], right[0]), function(left[1], right[1])
+    if function is operator.mul and 0 in (left[0], right[0]):
         return left[0] * right[1] + right[0] * left[1], left[1] * right[1]
     return None

@@ -119,11 +119,12 @@ def _bundle(hint: str, payload: bytes, signature: bytes) -> dict[str, Any]:
 
 
 _text = fields.text()
+_digest = fields.text("[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 _bundle_shape = fields.record(
     {
         "mediaType": fields.one_of(_BUNDLE_TYPE),
         "verificationMaterial": fields.record(
-            {"publicKey": fields.record({"hint": _text})}
+            {"publicKey": fields.record({"hint": _digest})}
         ),
         "dsseEnvelope": fields.record(
             {
@@ -139,7 +140,7 @@ _bundle_shape = fields.record(
 def _open_bundle(data: bytes) -> tuple[str, bytes, bytes]:
     try:
         bundle = strict_json.parse(data)
-        _bundle_shape(bundle, "$")
+        _bundle_shape(bundle)
         envelope = bundle["dsseEnvelope"]
         hint = bundle["verificationMaterial"]["publicKey"]["hint"]
         payload = base64.b64decode(envelope["payload"], validate=True)
@@ -173,9 +174,7 @@ _statement_shape = fields.record(
         "predicate": fields.record(
             {
                 "resources": fields.listing(
-                    fields.record(
-                        {"name": _text, "digest": fields.text("[0-9a-f]{64}")}
-                    )
+                    fields.record({"name": _text, "digest": _digest})
                 )
             }
         ),
@@ -186,7 +185,7 @@ _statement_shape = fields.record(
 def _read_statement(hint: str, payload: bytes) -> Signed:
     try:
         statement = strict_json.parse(payload)
-        _statement_shape(statement, "$")
+        _statement_shape(statement)
     except ValueError as error:
         raise _malformed(f"payload {error}") from None
     name = statement["subject"][0]["name"]

@@ -9,40 +9,43 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.artifacts.fields import fail
+from aotc.artifacts.fields import Invalid, fail
 
 Tree = Any
 
 
-def check(tree: Tree, count: int, path: str, *, each_once: bool) -> None:
+def check(tree: Tree, count: int, *, each_once: bool) -> None:
     """Raise `Invalid` unless `tree` is well formed over `count` leaves."""
     found: list[int] = []
-    _collect(tree, path, found)
+    _collect(tree, found)
     for index in found:
         if not 0 <= index < count:
-            fail(path, f"leaf indexes below {count}", index)
+            fail(f"leaf indexes below {count}", index)
     if each_once and sorted(found) != list(range(count)):
-        fail(path, f"each of the {count} leaves exactly once", found)
+        fail(f"each of the {count} leaves exactly once", found)
 
 
-def _collect(tree: Tree, path: str, found: list[int]) -> None:
+def _collect(tree: Tree, found: list[int]) -> None:
     if tree is None:
         return
     if type(tree) is int:
         found.append(tree)
         return
-    kind, body = _split(tree, path)
+    kind, body = _split(tree)
     children = body.items() if kind == "dict" else enumerate(body)
     for key, child in children:
-        _collect(child, f"{path}.{kind}[{key!r}]", found)
+        try:
+            _collect(child, found)
+        except Invalid as error:
+            raise error.below(f".{kind}[{key!r}]") from None
 
 
-def _split(tree: Tree, path: str) -> tuple[str, Any]:
+def _split(tree: Tree) -> tuple[str, Any]:
     if isinstance(tree, dict) and len(tree) == 1:
         kind, body = next(iter(tree.items()))
         if isinstance(body, {"dict": dict, "list": list, "tuple": list}.get(kind, ())):
             return kind, body
-    fail(path, 'a leaf index, null or {"dict"|"list"|"tuple": …}', tree)
+    fail('a leaf index, null or {"dict"|"list"|"tuple": …}', tree)
     raise AssertionError  # `fail` raises
 
 
@@ -52,7 +55,7 @@ def builder(tree: Tree) -> Callable[[Sequence[Any]], Any]:
         return lambda leaves: None
     if isinstance(tree, int):
         return lambda leaves: leaves[tree]
-    kind, body = _split(tree, "tree")
+    kind, body = _split(tree)
     if kind == "dict":
         items = [(key, builder(child)) for key, child in body.items()]
         return lambda leaves: {key: build(leaves) for key, build in items}

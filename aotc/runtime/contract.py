@@ -8,13 +8,13 @@ shapes seen before does not check them again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from aotc.artifacts.conditions import Condition
 from aotc.artifacts.manifest import Guard, Leaf, Symbol
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import Dim, Undefined, deciding
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
 
@@ -84,6 +84,14 @@ class Input:
         )
 
 
+class _Place(NamedTuple):
+    """Where a symbolic size stands: input number, axis, and what it has to be."""
+
+    number: int
+    axis: int
+    dim: Dim
+
+
 class Contract:
     """What the shapes of all inputs of an entry point have to agree on."""
 
@@ -99,6 +107,18 @@ class Contract:
         self.inputs = [Input(owner, leaf) for leaf in leaves]
         self._dtypes = [spec.dtype for spec in self.inputs]
         self._symbols = symbols
+        self._places = [
+            _Place(number, axis, dim)
+            for number, spec in enumerate(self.inputs)
+            for axis, dim in enumerate(spec.dims)
+            if isinstance(dim, Dim)
+        ]
+        order = deciding([place.dim for place in self._places])
+        self._solved = [
+            (self._places[index], symbol)
+            for index, symbol in order
+            if not self._places[index].dim.is_symbol
+        ]
         self._allowed: set[tuple[Shape, ...]] = set()
 
     def arrays(self, values: Sequence[Any]) -> list[Array]:
@@ -133,7 +153,7 @@ class Contract:
                 if isinstance(dim, int):
                     wanted, means = dim, ""
                 else:
-                    wanted = dim.value(values)
+                    wanted = self._size(spec, dim, values)
                     means = f" (where {dim.text} is {wanted})"
                 if size != wanted:
                     raise spec.error("shape-mismatch", f"shape {_text(shape)}{means}")
@@ -153,32 +173,32 @@ class Contract:
                     hint="the condition is part of the model; call it with other sizes",
                 )
 
+    def _size(self, spec: Input, dim: Dim, values: Mapping[str, int]) -> int:
+        try:
+            return dim.value(values)
+        except Undefined as error:
+            raise spec.error("shape-mismatch", f"sizes for which {error}") from None
+
     def _values(self, shapes: tuple[Shape, ...]) -> dict[str, int]:
         """What the sizes say that each symbol is: those that are just one, then others.
 
         A size such as `n * 2 + m` decides n once m is known.
         """
-        places = [
-            (spec, dim, size)
-            for spec, shape in zip(self.inputs, shapes, strict=True)
-            for dim, size in zip(spec.dims, shape, strict=True)
-            if isinstance(dim, Dim)
-        ]
         bound: dict[str, tuple[int, Input]] = {}
-        for spec, dim, size in places:
-            if dim.is_symbol:
-                self._bind(bound, spec, dim.text.strip(), size)
-        rest = [place for place in places if not place[1].is_symbol]
-        while ready := [place for place in rest if place[1].decides(bound)]:
-            self._solve(bound, *ready[0])
+        for place in self._places:
+            if place.dim.is_symbol:
+                name = place.dim.text.strip()
+                size = shapes[place.number][place.axis]
+                self._bind(bound, self.inputs[place.number], name, size)
+        for place, name in self._solved:
+            self._solve(bound, place, name, shapes[place.number][place.axis])
         return {name: value for name, (value, _) in bound.items()}
 
     def _solve(
-        self, bound: dict[str, tuple[int, Input]], spec: Input, dim: Dim, size: int
+        self, bound: dict[str, tuple[int, Input]], place: _Place, name: str, size: int
     ) -> None:
         """Bind the symbol that this size decides."""
-        name = dim.decides(bound)
-        assert name is not None
+        spec, dim = self.inputs[place.number], place.dim
         known = {other: value for other, (value, _) in bound.items()}
         value = dim.solve(name, size, known)
         if value is None:

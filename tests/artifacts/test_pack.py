@@ -137,6 +137,8 @@ def _folder_for_file(bundle):
         (lambda b: (b / "extra").write_bytes(b""), "file-unlisted"),
         (lambda b: (b / ".gitignore").write_bytes(b""), "file-unlisted"),
         (lambda b: ((b / ".git").mkdir(), (b / ".git/x").touch()), "file-unlisted"),
+        (lambda b: (b / "empty").mkdir(), "file-unlisted"),
+        (lambda b: (b / "variants/a/b").mkdir(parents=True), "file-unlisted"),
         (lambda b: (b / "weights.irpa").unlink(), "file-missing"),
         (lambda b: shutil.rmtree(b / "variants"), "file-missing"),
         (lambda b: (b / "manifest.json").unlink(), "manifest-missing"),
