@@ -126,6 +126,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
 def _entry_point(entry: Entry) -> dict[str, Any]:
     guards = [guard.to_json() for guard in entry.guards]
     with known_contracts(entry.symbols):
+        between = [_leaf("", tensor) for tensor in entry.intermediates]
         return {
             "name": entry.name,
             "kind": "train-step" if entry.updates else "infer",
@@ -136,6 +137,7 @@ def _entry_point(entry: Entry) -> dict[str, Any]:
             "reads": list(entry.reads),
             "updates": list(entry.updates),
             **({"guards": guards} if guards else {}),
+            **({"intermediates": between} if between else {}),
         }
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from aotc import budget, frontends, options, packager
+from aotc import budget, frontends, intermediates, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.certificate import Certificate, certify
@@ -323,14 +323,22 @@ class _Run:
 
     def _run_passes(self, stage: Stage, program: Program) -> None:
         folder = self.dump / f"{stage.name}-passes" if self.dump else None
-        first: tuple[str, ...] = stage.passes
-        rest: tuple[str, ...] = ()
-        if self.peak_memory is not None and stage.passes[-1] == "update-in-place":
-            first, rest = stage.passes[:-1], ("cse", "update-in-place")
-        self.report.passes += run_passes(program.module, first, dump=folder)
-        if self.peak_memory is not None and rest:
-            self.report.fits = budget.fit(program, self.targets, self.peak_memory)
-            self.report.passes += run_passes(program.module, rest, dump=folder)
+        count = len(self.report.passes)
+
+        def run(*names: str) -> None:
+            first = len(self.report.passes) - count + 1
+            self.report.passes += run_passes(
+                program.module, names, dump=folder, first=first
+            )
+
+        for name in stage.passes:
+            # Below the graph, types no longer say what symbolic sizes are.
+            if name == "lower-to-linalg":
+                intermediates.record(program)
+            if name == "update-in-place" and self.peak_memory is not None:
+                self.report.fits = budget.fit(program, self.targets, self.peak_memory)
+                run("cse")
+            run(name)
 
     def pack(
         self,

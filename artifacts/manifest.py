@@ -58,7 +58,10 @@ class Guard:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A function that can be called, with its inputs and outputs."""
+    """A function that can be called, with its inputs and outputs.
+
+    `intermediates` are the largest tensors in between, where sizes have no limit.
+    """
 
     name: str
     kind: str
@@ -69,6 +72,7 @@ class EntryPoint:
     reads: tuple[str, ...]
     updates: tuple[str, ...]
     guards: tuple[Guard, ...] = ()
+    intermediates: tuple[Leaf, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,7 @@ def _entry_point(entry: Mapping[str, Any]) -> EntryPoint:
         result=entry["result"],
         reads=tuple(entry["reads"]),
         updates=tuple(entry["updates"]),
+        intermediates=_leaves(entry.get("intermediates", [])),
         guards=tuple(
             Guard(g["condition"], g["message"], g.get("where", ""))
             for g in entry.get("guards", ())

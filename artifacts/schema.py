@@ -92,7 +92,7 @@ _entry_point = record(
         "reads": listing(_string),
         "updates": listing(_string),
     },
-    {"guards": listing(_guard)},
+    {"guards": listing(_guard), "intermediates": listing(_leaf)},
 )
 _state = record(
     {
@@ -269,7 +269,8 @@ def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
     with within(".result"):
         trees.check(entry["result"], len(outputs), each_once=False)
     dims = [dim for leaf in inputs for dim in _dims(leaf)]
-    everywhere = dims + [dim for leaf in outputs for dim in _dims(leaf)]
+    computed = [*outputs, *entry.get("intermediates", ())]
+    everywhere = dims + [dim for leaf in computed for dim in _dims(leaf)]
     used = {symbol for dim in everywhere for symbol in dim.symbols}
     for guard in entry.get("guards", ()):
         used |= Condition.parse(guard["condition"]).symbols

@@ -20,7 +20,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 _FUNCTIONS: dict[str, Callable[[int, int], int]] = {"min": min, "max": max}
-_LENGTH_LIMIT = 200
+LENGTH_LIMIT = 200  # characters of a dimension
+ADDRESSABLE = 2**47  # bytes that one process can have on today's processors
 _ALPHABET = re.compile(r"[A-Za-z0-9_ +*/%(),-]+")
 
 # a and b of a dimension that is `a * symbol + b`
@@ -111,7 +112,7 @@ def deciding(dims: Sequence[Dim]) -> list[tuple[int, str]]:
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Dim:
     try:
-        if len(text) > _LENGTH_LIMIT or not _ALPHABET.fullmatch(text):
+        if len(text) > LENGTH_LIMIT or not _ALPHABET.fullmatch(text):
             raise ValueError
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):

@@ -214,14 +214,14 @@ def element_count(shape: Shape) -> Size:
 
 def same_count(one: Shape, other: Shape) -> bool:
     """Whether two shapes hold equally many elements, whatever the symbols are."""
-    return _factors(one) == _factors(other) or (
+    return factors(one) == factors(other) or (
         element_count(one) == element_count(other)
     )
 
 
 def quotient(total: Shape, known: Shape) -> Size | None:
     """The size that `known` lacks to hold as many elements as `total`, if provable."""
-    (count, left), (by, right) = _factors(total), _factors(known)
+    (count, left), (by, right) = factors(total), factors(known)
     common = left & right
     left, right = left - common, right - common
     if by == 0 or count % by or right:
@@ -229,7 +229,8 @@ def quotient(total: Shape, known: Shape) -> Size | None:
     return math.prod(map(size_of, left.elements()), start=count // by)
 
 
-def _factors(shape: Shape) -> tuple[int, Counter[Any]]:
+def factors(shape: Shape) -> tuple[int, Counter[Any]]:
+    """The number of elements as a number times affine expressions."""
     number = math.prod(size for size in shape if isinstance(size, int))
     count, symbolic = affine.factors(n.expr for n in shape if isinstance(n, Dim))
     return number * count, symbolic

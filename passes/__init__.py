@@ -63,7 +63,7 @@ def load(name: str) -> Callable[[Any], bool]:
 
 
 def run_passes(
-    module: Any, names: Sequence[str], *, dump: Path | None = None
+    module: Any, names: Sequence[str], *, dump: Path | None = None, first: int = 1
 ) -> list[PassRecord]:
     """Run passes in order on `module`, in place.
 
@@ -71,6 +71,7 @@ def run_passes(
         module: a valid MLIR module.
         names: passes, by the names in `PASSES`.
         dump: folder to write the IR after each pass to; default AOTC_DUMP.
+        first: number of the first pass, in the names of these files.
 
     Raises:
         CompileError: a pass failed or left invalid IR.
@@ -89,7 +90,7 @@ def run_passes(
         except Exception as error:
             raise _failure(name, [r.name for r in records], before, error) from error
         records.append(PassRecord(name, time.perf_counter() - start, changed))
-        _show(module, name, len(records), folder)
+        _show(module, name, first + len(records) - 1, folder)
     return records
 
 

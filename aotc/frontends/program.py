@@ -51,6 +51,7 @@ class Entry:
         reads: names of the weights and states it reads.
         updates: names of the states it updates.
         guards: what must hold of the sizes of a call besides.
+        intermediates: the largest tensors in between, where sizes have no limit.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Entry:
     reads: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
+    intermediates: tuple[Tensor, ...] = ()
 
     @classmethod
     def flat(

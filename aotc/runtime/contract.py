@@ -7,6 +7,7 @@ shapes seen before does not check them again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from aotc.artifacts.conditions import Condition
 from aotc.artifacts.manifest import Guard, Leaf, Symbol
-from aotc.artifacts.shapes import Dim, Undefined, deciding
+from aotc.artifacts.shapes import ADDRESSABLE, Dim, Undefined, deciding
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
 
@@ -101,6 +102,7 @@ class Contract:
         leaves: Sequence[Leaf],
         symbols: Mapping[str, Symbol],
         guards: Sequence[Guard] = (),
+        computed: Sequence[Leaf] = (),
     ) -> None:
         self._owner = owner
         self._guards = [(each, Condition.parse(each.condition)) for each in guards]
@@ -119,6 +121,8 @@ class Contract:
             for index, symbol in order
             if not self._places[index].dim.is_symbol
         ]
+        # Static sizes were right for the compiler, or it would not have made code.
+        self._computed = [leaf for leaf in computed if not _is_static(leaf)]
         self._allowed: set[tuple[Shape, ...]] = set()
 
     def arrays(self, values: Sequence[Any]) -> list[Array]:
@@ -158,6 +162,21 @@ class Contract:
                 if size != wanted:
                     raise spec.error("shape-mismatch", f"shape {_text(shape)}{means}")
         self._check_guards(values)
+        self._check_bytes(values)
+
+    def _check_bytes(self, values: Mapping[str, int]) -> None:
+        """Refuse sizes that the runtime's 64-bit arithmetic gets wrong, or nearly."""
+        for leaf in self._computed:
+            needed = _bytes(leaf, values)
+            if needed > ADDRESSABLE:
+                got = ", ".join(f"{name} = {size}" for name, size in values.items())
+                what = f"the output {leaf.name!r}" if leaf.name else "a value"
+                raise InputError(
+                    "size-limit",
+                    f"{self._owner}: expected {what}, {leaf}, to take at most 2**47 "
+                    f"bytes, got {needed} (where {got})",
+                    hint="call it with smaller inputs",
+                )
 
     def _check_guards(self, values: Mapping[str, int]) -> None:
         """Hold the sizes to what the model was traced for."""
@@ -235,6 +254,22 @@ class Contract:
             f"{spec.where}: expected {', '.join(rules)}, got {size}",
             hint="the range was declared when the model was built",
         )
+
+
+def _is_static(leaf: Leaf) -> bool:
+    return all(isinstance(size, int) for size in leaf.shape)
+
+
+def _bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
+    """What a tensor takes; nothing where a size has no meaning, such as 1 // 0."""
+    try:
+        sizes = [
+            size if isinstance(size, int) else Dim.parse(size).value(values)
+            for size in leaf.shape
+        ]
+    except Undefined:
+        return 0
+    return math.prod(max(size, 0) for size in sizes) * to_numpy(leaf.dtype).itemsize
 
 
 def _text(shape: Shape) -> str:

@@ -72,7 +72,7 @@ class Function:
         Raises:
             InputError: an input breaks the contract, and nothing has run; or one of the
                 model's own assertions failed.
-            SetupError: `run-failed`, if the device gives up.
+            SetupError: `out-of-memory`, or `run-failed` if the device gives up.
         """
         return self.invoke(self.prepare(values))
 
@@ -104,6 +104,12 @@ class Function:
 
     def _diagnose(self, error: Exception) -> AotcError:
         first_line = str(error).partition("\n")[0]
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in first_line:
+            return SetupError(
+                "out-of-memory",
+                f"{self._owner}: this machine has not the memory that the call needs",
+                hint="call it with smaller inputs, or free some memory",
+            )
         return failed_assertion(str(error)) or SetupError(
             "run-failed", f"{self._owner}: {first_line}"
         )

@@ -35,7 +35,13 @@ class Entry:
             code,
             owner=spec.name,
             export=spec.name,
-            contract=Contract(spec.name, spec.inputs, manifest.symbols, spec.guards),
+            contract=Contract(
+                spec.name,
+                spec.inputs,
+                manifest.symbols,
+                spec.guards,
+                computed=(*spec.outputs, *spec.intermediates),
+            ),
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),
         )

@@ -1,0 +1,95 @@
+"""The largest tensors between the inputs and the outputs of an entry.
+
+A runtime computes sizes of buffers in 64 bits. Where symbolic sizes have no limit,
+their product can go beyond that, and a buffer would be too small for what is written to
+it. So the manifest lists the tensors of each entry that could be so large, and the
+loader computes their sizes, in numbers of any size, before a call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from aotc import dtypes
+from aotc.artifacts.shapes import ADDRESSABLE, LENGTH_LIMIT
+from aotc.dialects.symbols import known_contracts
+from aotc.dialects.types import Tensor, bounds, factors, size_of
+from aotc.frontends.program import Entry, Program
+from aotc.mlir import ir
+
+# An intermediate may be this much larger than an input, which a machine has room for.
+_ROOM = 64
+
+
+def record(program: Program) -> None:
+    """Note the largest intermediates of every entry of a graph module."""
+    functions = {
+        function.attributes["sym_name"].value: function
+        for function in program.module.body.operations
+        if "sym_name" in function.attributes
+    }
+    program.entries[:] = [
+        replace(entry, intermediates=_largest(functions[entry.name], entry))
+        for entry in program.entries
+    ]
+
+
+def _largest(function: Any, entry: Entry) -> tuple[Tensor, ...]:
+    with known_contracts(entry.symbols):
+        inputs = [port.type for port in entry.ports("input")]
+        kept = [port.type for port in entry.ports("output")]
+        for tensor in sorted(_tensors(function), key=str):
+            if not _covers(inputs, tensor, _ROOM) and not _covers(kept, tensor, 1):
+                kept = [k for k in kept if not _covers([tensor], k, 1)] + [tensor]
+        outputs = {port.type for port in entry.ports("output")}
+        return tuple(tensor for tensor in kept if tensor not in outputs)
+
+
+def _tensors(function: Any) -> set[Tensor]:
+    """The types of all results that may be too large, and that a manifest can spell."""
+    found: set[Tensor] = set()
+
+    def visit(op: Any) -> Any:
+        for value in op.results:
+            if isinstance(value.type, ir.RankedTensorType) and value.type.encoding:
+                found.add(Tensor.of(value))
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit)
+    return {tensor for tensor in found if not _is_small(tensor) and _is_spelled(tensor)}
+
+
+def _is_spelled(tensor: Tensor) -> bool:
+    return all(len(str(size)) <= LENGTH_LIMIT for size in tensor.shape)
+
+
+def _is_small(tensor: Tensor) -> bool:
+    """Whether the contracts of the symbols keep it within bounds."""
+    largest = [bounds(size)[1] for size in tensor.shape]
+    known = [size for size in largest if isinstance(size, int)]
+    return len(known) == len(largest) and _bytes(tensor, math.prod(known)) < ADDRESSABLE
+
+
+def _covers(others: Iterable[Tensor], tensor: Tensor, room: int) -> bool:
+    """Whether one of `others` is at least as large, up to a factor, for all sizes."""
+    count, symbolic = factors(tensor.shape)
+    for other in others:
+        other_count, other_symbolic = factors(other.shape)
+        is_within = not symbolic - other_symbolic and _bytes(tensor, count) <= (
+            room * _bytes(other, other_count)
+        )
+        # A size of 0 on one side alone would make nothing of it.
+        if is_within and _positive((other_symbolic - symbolic).elements()):
+            return True
+    return False
+
+
+def _positive(sizes: Iterable[Any]) -> bool:
+    return all(bounds(size_of(size))[0] >= 1 for size in sizes)
+
+
+def _bytes(tensor: Tensor, count: int) -> int:
+    return count * dtypes.bits(tensor.dtype) // 8
