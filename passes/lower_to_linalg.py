@@ -12,7 +12,7 @@ say what it is.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.dialects.binding import bindings
@@ -81,6 +81,10 @@ class _Inlined:
             with op.location:
                 mapping.update(zip(op.results, self._lower(op, operands), strict=True))
         raise AssertionError("a function ends in a return")
+
+    def lowered_by(self, lowering: Lowering) -> "_Inlined":
+        """The same by another lowering."""
+        return replace(self, lowering=lowering)
 
     def _lower(self, op: Any, operands: list[Any]) -> Sequence[Any]:
         if isinstance(op, func.CallOp):

@@ -191,6 +191,13 @@ def fori_loop(
 
 
 def _counted(lower: Any, length: Size, body: Callable[..., Any], initial: Any) -> Any:
+    """A scan over the numbers; numbers alone count for themselves.
+
+    The ones of a loop within another would be a vector in its body, which then is no
+    loop of numbers any more.
+    """
+    if all(np.asarray(leaf).ndim == 0 for leaf in flatten(initial)[0]):
+        return _counting(lower, length, body, initial)
     offsets = emit("iota", shape=(length,), axis=0, dtype="i32")
     steps = offsets + lower
 
@@ -198,6 +205,15 @@ def _counted(lower: Any, length: Size, body: Callable[..., Any], initial: Any) -
         return body(i, carried), None
 
     return scan(step, initial, steps)[0]
+
+
+def _counting(lower: Any, length: Size, body: Callable[..., Any], initial: Any) -> Any:
+    def step(carried: Any, _: Any) -> Any:
+        i, value = carried
+        return (i + 1, body(i, value)), None
+
+    start = np.asarray(0, "i32") + lower
+    return scan(step, (start, initial), length=length)[0][1]
 
 
 def scan(

@@ -1,7 +1,7 @@
 """What all control flow is made with: its call, and the parts of its operands."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from aotc import dtypes
 from aotc.dialects import functions
@@ -18,6 +18,18 @@ CONTROL = "graph.control"
 
 Call = Callable[[str, Values], Values]
 Types = list[Tensor]
+
+
+class Inline(Protocol):
+    """Writes the lowered ops of a function at the insertion point."""
+
+    def __call__(self, name: str, arguments: Values, /) -> Values:
+        """The lowered results of a function of these lowered arguments."""
+
+    def lowered_by(self, lowering: Any, /) -> "Inline":
+        """The same by another lowering."""
+
+
 # a function, and some of its outputs → the inputs that they depend on
 Reads = Callable[[str, set[int]], set[int]]
 # a function, and which of its inputs and outputs to keep → one with only these

@@ -12,6 +12,7 @@ from aotc.dialects.attributes import (
 from aotc.dialects.batching import all_spread
 from aotc.dialects.control.parts import (
     Call,
+    Inline,
     Reads,
     Restrict,
     Types,
@@ -29,10 +30,11 @@ from aotc.dialects.control.scanning import Scan
 from aotc.dialects.control.switching import Switch
 from aotc.dialects.functions import Values, call, define, types_of
 from aotc.dialects.graph import NOT_DIFFERENTIABLE
+from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
 from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.transform import Batch, Jvp, derive, with_leading
 from aotc.dialects.types import Size, Tensor
-from aotc.mlir import ir, scf, tensor
+from aotc.mlir import ir, scf
 
 
 @dataclass(frozen=True)
@@ -186,18 +188,29 @@ class While:
         names = restrict(condition, operands, [0]), restrict(body, operands, results)
         return While(names, len(results), self.max_steps)
 
-    def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
+    def lower(self, low: Any, op: Any, operands: Values, inline: Inline) -> Values:
         """scf.while; the captures are values from outside."""
+        if all(map(has_numbers_only, self.functions)):
+            numbers = Numbers(low.symbols)
+
+            def whole(*elements: Any) -> Values:
+                return self._loop(numbers, list(elements), inline.lowered_by(numbers))
+
+            return in_one_dispatch(low, operands, types_of(op.results), whole)
+        carried, captures = split(operands, self.carries)
+        start = starts(carried)  # Note [what loops start from]
+        return self._loop(low, [*start, *captures], inline)
+
+    def _loop(self, low: Any, operands: Values, inline: Inline) -> Values:
         condition, body = self.functions
         carried, captures = split(operands, self.carries)
         types = [value.type for value in carried]
-        start = starts(carried)  # Note [what loops start from]
-        loop = scf.WhileOp(types, start)
+        loop = scf.WhileOp(types, carried)
         places = [ir.Location.current] * len(types)
         before = loop.before.blocks.append(*types, arg_locs=places)
         with ir.InsertionPoint(before):
             (held,) = inline(condition, [*before.arguments, *captures])
-            scf.ConditionOp(tensor.extract(held, []), list(before.arguments))
+            scf.ConditionOp(low.number(held), list(before.arguments))
         after = loop.after.blocks.append(*types, arg_locs=places)
         with ir.InsertionPoint(after):
             scf.YieldOp(inline(body, [*after.arguments, *captures]))

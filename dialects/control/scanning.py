@@ -16,6 +16,7 @@ from aotc.dialects.attributes import (
 from aotc.dialects.batching import all_spread
 from aotc.dialects.control.parts import (
     Call,
+    Inline,
     Reads,
     Restrict,
     Types,
@@ -31,6 +32,7 @@ from aotc.dialects.control.parts import (
     tangent_or_zero,
 )
 from aotc.dialects.functions import Values, call, define, types_of
+from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
 from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.lowering.stacks import Stacks
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
@@ -237,9 +239,11 @@ class Scan:
         body = restrict(self.functions[0], operands, results)
         return Scan((body,), carries, taken - carries, self.length, self.reverse)
 
-    def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
+    def lower(self, low: Any, op: Any, operands: Values, inline: Inline) -> Values:
         """scf.for over slices, which writes the stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
+        if len(op.results) == self.carries and has_numbers_only(self.functions[0]):
+            return self._lower_numbers(low, op, operands, inline)
         _, xs, _ = self._split(types_of(op.operands))
         stacks = Stacks(low, types_of(op.results)[self.carries :])
 
@@ -263,6 +267,28 @@ class Scan:
                 scf.YieldOp(values)
             values = list(loop.results)
         return [*values, *stacks.end()]
+
+    def _lower_numbers(
+        self, low: Any, op: Any, operands: Values, inline: Inline
+    ) -> Values:
+        """The loop in one dispatch, which reads elements of what is scanned."""
+        carried, whole, captures = self._split(operands)
+        sources = [low.readable(x) for x in whole]
+        numbers = Numbers(low.symbols)
+        step = inline.lowered_by(numbers)
+
+        def body(*elements: Any) -> Values:
+            start, given = split(list(elements), self.carries)
+            end = low.size(self.length)
+            loop = scf.ForOp(low.index(0), end, low.index(1), start)
+            with ir.InsertionPoint(loop.body):
+                place = self._place(low, loop.induction_variable, 0)
+                each = [low.extract(x, [place]) for x in sources]
+                values = [*loop.inner_iter_args, *each, *given]
+                scf.YieldOp(step(self.functions[0], values))
+            return list(loop.results)
+
+        return in_one_dispatch(low, [*carried, *captures], types_of(op.results), body)
 
     def _loops(self, low: Any) -> list[tuple[int, Any, int]]:
         """Start, end and step of the loops, whose bodies are as many steps."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from aotc.dialects.control.parts import (
     Call,
+    Inline,
     Reads,
     Restrict,
     Types,
@@ -17,8 +18,8 @@ from aotc.dialects.control.parts import (
 )
 from aotc.dialects.functions import Values, call, types_of
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive
-from aotc.dialects.types import Size, Tensor, lowered_type
-from aotc.mlir import arith, ir, scf, tensor
+from aotc.dialects.types import Size, Tensor
+from aotc.mlir import arith, ir, scf
 
 
 @dataclass(frozen=True)
@@ -86,19 +87,19 @@ class Switch:
         inputs = [i - 1 for i in operands[1:]]
         return Switch(tuple(restrict(f, inputs, results) for f in self.functions))
 
-    def lower(self, low: Any, op: Any, operands: Values, inline: Call) -> Values:
+    def lower(self, low: Any, op: Any, operands: Values, inline: Inline) -> Values:
         """A chain of scf.if, one for each branch but the last."""
-        index = tensor.extract(operands[0], [])
+        index = low.number(operands[0])
         return self._lower_from(0, low, op, index, operands[1:], inline)
 
     def _lower_from(
-        self, number: int, low: Any, op: Any, index: Any, rest: Values, inline: Call
+        self, number: int, low: Any, op: Any, index: Any, rest: Values, inline: Inline
     ) -> Values:
         if number == len(self.functions) - 1:
             return inline(self.functions[number], rest)
         bound = low.scalar("i32", number)
         here = arith.cmpi(arith.CmpIPredicate.sle, index, bound)
-        results = [lowered_type(kind) for kind in types_of(op.results)]
+        results = [low.lowered_type(kind) for kind in types_of(op.results)]
         branch = scf.IfOp(here, results, has_else=True)
         with ir.InsertionPoint(branch.then_block):
             scf.YieldOp(inline(self.functions[number], rest))

@@ -92,6 +92,19 @@ class Lowering:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
         return arith.ConstantOp(mlir_type, Array.encode(array)).result
 
+    def number(self, x: Any) -> Any:
+        """The element of a tensor of rank 0."""
+        return tensor.extract(x, [])
+
+    def from_number(self, element: Any) -> Any:
+        """A tensor of rank 0 with this element."""
+        whole = ir.RankedTensorType.get([], element.type)
+        return tensor.from_elements(whole, [element])
+
+    def lowered_type(self, kind: Tensor) -> Any:
+        """The type of a lowered value of type `kind`."""
+        return lowered_type(kind)
+
     # ---- tensors --------------------------------------------------------------------
 
     def empty(self, of: Tensor) -> Any:

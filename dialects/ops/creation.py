@@ -11,9 +11,9 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Pure, Result
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.samples import Sample
-from aotc.dialects.types import Shape, Tensor, lowered_type
+from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
-from aotc.mlir import arith, ir, tensor
+from aotc.mlir import arith, ir
 
 
 def _no_tangent(b: Any, op: Any) -> None:
@@ -151,7 +151,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
     def lower(low: Any, op: Any) -> Any:
         """tensor.from_elements of the index."""
         element = _from_index(low.size(op.size[0]), op.dtype)
-        return tensor.from_elements(lowered_type(Tensor.of(op.y)), [element])
+        return low.from_number(element)
 
     samples = [
         Sample((), {"size": ("n",), "dtype": "f32"}),

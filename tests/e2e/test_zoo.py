@@ -43,7 +43,7 @@ def inputs(name, rng):
         return {"xs": xs.astype("f4"), "target": target.astype("f4")}
     if name == "equal_starts":
         return {"x": rng.normal(size=(5, 3, 4)).astype("f4")}
-    if name == "loop_derivatives":
+    if name in ("loop_derivatives", "loops_of_numbers"):
         return {"x": rng.uniform(0.2, 1.0, (5, 3)).astype("f4")}
     if name == "second_derivative":
         return {"x": rng.normal(size=3)}
@@ -74,7 +74,7 @@ def expected(program, name, values, stored):
 
 PURE = [
     "gpt_predict", "lstm_gradient", "second_derivative", "sums", "equal_starts",
-    "loop_derivatives",
+    "loop_derivatives", "loops_of_numbers",
 ]  # fmt: skip
 
 

@@ -287,3 +287,38 @@ def loop_derivatives(x):
     ]  # fmt: skip
     together = aotc.vmap(aotc.grad(squared(bounded)))(np.stack([x, x * 0.5]))
     return [function(x) for function in second], together
+
+
+@aotc.entry(x=aotc.Spec(("batch", 3)))
+def loops_of_numbers(x):
+    """Loops and branches that carry numbers, read by others and with derivatives."""
+    first = x[:, 0]
+
+    def newton(a):
+        return control.while_loop(
+            lambda y: np.abs(y * y - a) > 1e-5 * a, lambda y: 0.5 * (y + a / y), a
+        )
+
+    def collatz(n):
+        def step(carried):
+            n, steps = carried
+            n = control.cond(n % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, n)
+            return n, steps + 1
+
+        return control.while_loop(lambda carried: carried[0] != 1, step, (n, 0))[1]
+
+    def series(x):
+        count = lambda i, s: s * 0.9 + i.astype("f32") / x.size  # noqa: E731
+        return control.fori_loop(0, x.shape[0] * 4, count, np.sum(x))
+
+    both = control.fori_loop(0, 9, lambda i, c: (c[1], c[0] + c[1]), (x[0, 0], x[0, 1]))
+    mixed = control.scan(lambda c, e: (c * 0.5 + e, None), 0.0, first, reverse=True)[0]
+    return {
+        "root": newton(np.sum(x)) * x,
+        "slope": aotc.jvp(lambda x: newton(np.sum(x)), [x], [x])[1],
+        "roots": aotc.vmap(newton)(first),
+        "steps": collatz((np.sum(x) * 100).astype("i32") + 1),
+        "gradient": aotc.grad(series)(x),
+        "both": (both, mixed),
+        "none": control.fori_loop(0, 0, lambda i, s: s + 1.0, x[0, 0]),
+    }

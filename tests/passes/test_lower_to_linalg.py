@@ -4,6 +4,7 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
+from aotc import control
 from aotc.backend.crossing import require_upstream_only
 from aotc.errors import CompileError
 
@@ -50,3 +51,40 @@ def test_refuses_calls_and_says_what_to_run(model):
         calls.run("autodiff", "lower-to-linalg")
     assert failure.value.code == "not-lowered"
     assert "'inline'" in failure.value.hint
+
+
+def collatz(x):
+    """How many steps it takes to 1."""
+
+    def step(carried):
+        n, steps = carried
+        n = control.cond(n % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, n)
+        return n, steps + 1
+
+    return control.while_loop(lambda carried: carried[0] != 1, step, (x, 0))[1]
+
+
+NUMBERS = {
+    "fori_loop": lambda x: control.fori_loop(0, 9, lambda i, n: n * 3 + i, x),
+    "scan": lambda x: control.scan(lambda n, e: (n + e, None), x, anp.arange(4))[0],
+    "while_loop": collatz,
+    "nested": lambda x: control.fori_loop(
+        0, 3, lambda i, n: control.fori_loop(0, 4, lambda j, m: m + n * j, n), x
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_loop_of_numbers_is_within_the_body_of_one_op(model, name):
+    network = model(NUMBERS[name], "i32[]")
+    network.run("inline", "lower-to-linalg")
+    (function,) = (f for f in network.module.body.operations if f.regions[0].blocks)
+    names = [op.operation.name for op in function.regions[0].blocks[0].operations]
+    assert not any(name.startswith("scf.") for name in names)
+    assert "scf." in str(network.module)
+
+
+def test_what_a_loop_of_numbers_gives_is_not_computed_again_by_its_readers(model):
+    network = model(lambda x: x * NUMBERS["scan"](x[0]), "i32[5]")
+    network.run("inline", "lower-to-linalg")
+    assert "util.optimization_barrier" in str(network.module)

@@ -1,0 +1,133 @@
+"""Loops that carry numbers alone, as one loop of the machine inside one dispatch.
+
+A step of a loop costs IREE a submission of work, some microseconds, whatever it
+computes. Where all that a loop carries and computes are numbers (tensors of rank 0), it
+becomes a loop of scalars within the body of one op instead.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects import functions
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering import AffineMap, Body, Lowering, foreign
+from aotc.dialects.types import Tensor, lowered_element
+from aotc.mlir import ir, linalg
+
+
+class Numbers(Lowering):
+    """Lowers ops on tensors of rank 0 where a lowered value is the element itself."""
+
+    def generic(
+        self,
+        inputs: Sequence[Any],
+        maps: Sequence[AffineMap],
+        init: Any,
+        iterators: Sequence[str],
+        body: Body,
+    ) -> Any:
+        """The body on the elements; there are no loops over axes."""
+        assert not iterators
+        return body(*inputs, init)
+
+    def empty(self, of: Tensor) -> Any:
+        """Any element."""
+        return self.scalar(of.dtype, 0)
+
+    def full(self, of: Tensor, value: Any) -> Any:
+        """The value."""
+        is_known = isinstance(value, (bool, int, float))
+        return self.scalar(of.dtype, value) if is_known else value
+
+    def constant(self, array: Any, dtype: str) -> Any:
+        """A constant of element type `dtype`."""
+        return self.scalar(dtype, np.asarray(array).item())
+
+    def reshape(self, source: Any, old: Tensor, new: Tensor) -> Any:
+        """The same element."""
+        return source
+
+    def number(self, x: Any) -> Any:
+        """The element."""
+        return x
+
+    def from_number(self, element: Any) -> Any:
+        """The element."""
+        return element
+
+    def lowered_type(self, kind: Tensor) -> Any:
+        """The type of the element."""
+        return lowered_element(kind.dtype)
+
+
+def has_numbers_only(name: str) -> bool:
+    """Whether a function takes, computes and returns numbers, op by op.
+
+    Each op then has a body on scalars; those with effects do not count.
+    """
+    block = functions.find(name).entry_block
+    *ops, _ = block.operations
+    values = [*block.arguments, *(value for op in ops for value in op.results)]
+    return all(Tensor.of(value).rank == 0 for value in values) and all(
+        op.family in _OF_SCALARS if isinstance(op, GraphOp) else _calls_numbers(op)
+        for op in ops
+    )
+
+
+def _calls_numbers(call: Any) -> bool:
+    from aotc.dialects.control import control_of
+
+    control = control_of(functions.find(functions.callee_of(call)))
+    return control is not None and all(map(has_numbers_only, control.functions))
+
+
+_OF_SCALARS = {
+    "activation",
+    "binary",
+    "bits",
+    "creation",
+    "rounding",
+    "selection",
+    "shape",
+    "special",
+    "trigonometric",
+    "unary",
+}
+
+
+def in_one_dispatch(
+    low: Lowering,
+    numbers: Sequence[Any],
+    kinds: Sequence[Tensor],
+    body: Callable[..., Sequence[Any]],
+) -> list[Any]:
+    """Results that a body on scalars makes of lowered tensors of rank 0.
+
+    They stand behind a barrier: an op that reads one of them for each of its elements
+    would otherwise take the loop into its own body, and run it for each.
+
+    Args:
+        low: what lowers the tensors; within a loop of numbers they are scalars.
+        numbers: the tensors.
+        kinds: types of the results, of rank 0.
+        body: gets the elements and returns those of the results.
+    """
+    if isinstance(low, Numbers):
+        return list(body(*numbers))
+    inits = [low.empty(kind) for kind in kinds]
+    maps = [ir.AffineMap.get(0, 0, [])] * (len(numbers) + len(inits))
+    op = linalg.GenericOp(
+        [init.type for init in inits],
+        list(numbers),
+        inits,
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps]),
+        ir.ArrayAttr.get([]),
+    )
+    elements = [value.type.element_type for value in numbers]
+    elements += [lowered_element(kind.dtype) for kind in kinds]
+    block = op.regions[0].blocks.append(*elements)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp(list(body(*list(block.arguments)[: len(numbers)])))
+    return [foreign.apart(result) for result in op.results]
