@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.types import Dim
 from aotc.errors import InputError
 from aotc.frontends.array import Array
@@ -144,6 +145,16 @@ def as_float(x: ArrayLike) -> Array:
     """The operand of a function that has float results only; integers become f32."""
     array = lift(x)
     return array if dtypes.is_float(array.dtype) else astype(array, "f32")
+
+
+def to_accumulator(x: ArrayLike) -> Array:
+    """`x` in the dtype that sums of it are kept in: f32 for half precision.
+
+    Counts, sums and squares soon leave the range of f16 (65504) and the digits of bf16
+    (256), so what is made of them is rounded at the end only.
+    """
+    array = lift(x)
+    return astype(array, accumulator(array.dtype))
 
 
 def one_dtype(*xs: ArrayLike) -> list[Array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
+from aotc.frontends.conversion import ArrayLike, as_float, astype, to_accumulator
 from aotc.frontends.places import fail
 from aotc.linalg.factorizing import cutoff, matrices, square, svdvals
 from aotc.linalg.solving import inv
@@ -30,7 +30,11 @@ def norm(
         axis: one axis of vectors or two of matrices; None for all axes.
         keepdims: whether the axes stay, with size 1.
     """
-    array = as_float(x)
+    given = as_float(x)
+    return astype(_norm(to_accumulator(given), ord, axis, keepdims), given.dtype)
+
+
+def _norm(array: Array, ord: Any, axis: Any, keepdims: bool) -> Array:  # noqa: A002
     if axis is None and ord is None:
         return _kept(
             _euclidean(np.ravel(array), -1), array, range(array.ndim), keepdims
@@ -59,11 +63,13 @@ def vector_norm(
 
     With 0 it is how many elements are not 0. The gradient at 0 is 0.
     """
-    array = as_float(x)
+    given = as_float(x)
+    array = to_accumulator(given)
     axes = axis_list(array, tuple(range(array.ndim)) if axis is None else axis)
     flat = np.moveaxis(array, axes, tuple(range(-len(axes), 0)))
     flat = np.reshape(flat, (*flat.shape[: array.ndim - len(axes)], -1))
-    return _kept(_of_vectors(flat, _number(ord)), array, axes, keepdims)
+    found = _kept(_of_vectors(flat, _number(ord)), array, axes, keepdims)
+    return astype(found, given.dtype)
 
 
 def _of_vectors(x: Array, order: float) -> Array:
@@ -105,9 +111,10 @@ def matrix_norm(
     That is of all elements; of the singular values their sum; of the sums of |x| in
     rows the largest and smallest, and in columns; of singular values likewise.
     """
-    array = as_float(x)
+    given = as_float(x)
+    array = to_accumulator(given)
     if array.ndim < 2:
-        fail("shape-mismatch", f"expected 'x' with two axes or more; got {array.type}")
+        fail("shape-mismatch", f"expected 'x' with two axes or more; got {given.type}")
     if ord in _BY_SUMS:
         axis, choose = _BY_SUMS[ord]
         result = choose(np.sum(np.absolute(array), axis), -1)
@@ -118,7 +125,8 @@ def matrix_norm(
     else:
         known = [*_BY_SUMS, "fro", *_BY_VALUES]
         fail("bad-argument", f"expected ord out of {known}; got {ord!r}")
-    return _kept(result, array, (array.ndim - 2, array.ndim - 1), keepdims)
+    found = _kept(result, array, (array.ndim - 2, array.ndim - 1), keepdims)
+    return astype(found, given.dtype)
 
 
 _BY_SUMS: dict[Any, Any] = {

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from aotc import numpy as np
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.conversion import (
+    ArrayLike,
+    as_float,
+    lift,
+    one_dtype,
+    to_accumulator,
+)
 from aotc.frontends.places import fail
 from aotc.nn.losses import reduced, same_shape
 from aotc.numpy.axes import one_axis
@@ -73,19 +79,22 @@ def cosine_similarity(
 ) -> Array:
     """The cosine of the angle between vectors; norms are no less than `epsilon`."""
     x1, x2 = (as_float(x) for x in one_dtype(x1, x2))
+    dtype = x1.dtype
+    x1, x2 = to_accumulator(x1), to_accumulator(x2)
     number = one_axis(x1, axis)
     dot, first, second = (
         np.sum(np.multiply(a, b), number) for a, b in ((x1, x2), (x1, x1), (x2, x2))
     )
     norms = (np.sqrt(np.maximum(n, epsilon * epsilon)) for n in (first, second))
-    return np.divide(dot, np.multiply(*norms))
+    return np.astype(np.divide(dot, np.multiply(*norms)), dtype)
 
 
 def pairwise_distance(x1: ArrayLike, x2: ArrayLike, *, epsilon: float = 1e-6) -> Array:
     """The Euclidean norm of x1 - x2 + `epsilon` over the last axis."""
     x, y = same_shape(x1, x2)
-    difference = np.add(np.subtract(x, y), epsilon)
-    return root_of_squares(np.sum(np.square(difference), -1))
+    difference = np.add(np.subtract(to_accumulator(x), to_accumulator(y)), epsilon)
+    distance = root_of_squares(np.sum(np.square(difference), -1))
+    return np.astype(distance, x.dtype)
 
 
 def cosine_embedding_loss(

@@ -11,7 +11,13 @@ import math
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.conversion import (
+    ArrayLike,
+    as_float,
+    lift,
+    one_dtype,
+    to_accumulator,
+)
 from aotc.frontends.places import fail
 from aotc.nn.layers import is_class
 from aotc.nn.normalizing import log_softmax
@@ -32,7 +38,8 @@ def reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array:
         )
     if weights is None:
         return np.mean(loss)
-    return np.divide(np.sum(loss), np.sum(weights))
+    total, count = np.sum(to_accumulator(loss)), np.sum(to_accumulator(weights))
+    return np.astype(np.divide(total, count), loss.dtype)
 
 
 def same_shape(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:

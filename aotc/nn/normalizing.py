@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc import numpy as np
-from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.types import Shape, format_shape
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift
+from aotc.frontends.conversion import ArrayLike, as_float, lift, to_accumulator
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit, emit_all
 from aotc.numpy.axes import one_axis, rising_axes
@@ -274,7 +273,7 @@ def _required(
 def l2_normalize(x: ArrayLike, axis: Any = -1, epsilon: float = 1e-12) -> Array:
     """`x` divided by its Euclidean norm over `axis`, which is at least `epsilon`."""
     x = as_float(x)
-    wide = np.astype(x, accumulator(x.dtype))
+    wide = to_accumulator(x)
     squares = np.sum(np.square(wide), axis, keepdims=True)
     y = np.multiply(wide, np.rsqrt(np.maximum(squares, epsilon * epsilon)))
     return np.astype(y, x.dtype)

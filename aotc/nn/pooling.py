@@ -11,7 +11,7 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
+from aotc.frontends.conversion import ArrayLike, as_float, to_accumulator
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit
 from aotc.nn.spatial import (
@@ -86,14 +86,19 @@ def avg_pool(
     x = as_float(x)
     given, attributes = windows_of(x, window, strides, padding, dilation, False)
     sides, _ = windows_of(x, window, strides, padding, dilation, ceil_mode)
-    sums = sum_pool(x, window, strides, padding, dilation=dilation, ceil_mode=ceil_mode)
+    wide = to_accumulator(x)
+    sums = sum_pool(
+        wide, window, strides, padding, dilation=dilation, ceil_mode=ceil_mode
+    )
     counted = given if count_include_pad else (0,) * len(given)
     rest = tuple(side - own for side, own in zip(sides, counted, strict=True))
     if all(isinstance(side, int) and side == 0 for side in rest):
-        return np.divide(sums, float(math.prod(attributes["window"])))
-    ones = around(np.full((1, *x.shape[1:-1], 1), 1.0, x.dtype), counted, 1.0)
+        means = np.divide(sums, float(math.prod(attributes["window"])))
+        return np.astype(means, x.dtype)
+    ones = around(np.full((1, *x.shape[1:-1], 1), 1.0, wide.dtype), counted, 1.0)
     ones, numbers = apart(ones, rest)
-    return np.divide(sums, emit("sum_pool", ones, padding=numbers, **attributes))
+    counts = emit("sum_pool", ones, padding=numbers, **attributes)
+    return np.astype(np.divide(sums, counts), x.dtype)
 
 
 def lp_pool(
@@ -108,15 +113,16 @@ def lp_pool(
 ) -> Array:
     """(The sum of |x|**p over each window)**(1 / p); see `max_pool`."""
     _require_norm(p)
+    x = as_float(x)
     sums = sum_pool(
-        np.power(np.absolute(as_float(x)), p),
+        np.power(np.absolute(to_accumulator(x)), p),
         window,
         strides,
         padding,
         dilation=dilation,
         ceil_mode=ceil_mode,
     )
-    return np.power(sums, 1 / p)
+    return np.astype(np.power(sums, 1 / p), x.dtype)
 
 
 def _require_norm(p: float) -> None:
@@ -183,8 +189,9 @@ def global_lp_pool(x: ArrayLike, p: float, *, keepdims: bool = False) -> Array:
     """(The sum of |x|**p over the spatial axes)**(1 / p)."""
     _require_norm(p)
     x = as_float(x)
-    sums = np.sum(np.power(np.absolute(x), p), _spatial_axes(x), keepdims=keepdims)
-    return np.power(sums, 1 / p)
+    powers = np.power(np.absolute(to_accumulator(x)), p)
+    sums = np.sum(powers, _spatial_axes(x), keepdims=keepdims)
+    return np.astype(np.power(sums, 1 / p), x.dtype)
 
 
 def _spatial_axes(x: Array) -> tuple[int, ...]:
@@ -207,7 +214,8 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Window) -> Array:
         weights = weights.astype(dtypes.to_numpy(x.dtype))
         return np.moveaxis(np.tensordot(x, weights, ((axis,), (1,))), -1, axis)
 
-    return _adapted(as_float(x), sizes, avg_pool, averaged)
+    x = as_float(x)
+    return np.astype(_adapted(to_accumulator(x), sizes, avg_pool, averaged), x.dtype)
 
 
 def adaptive_max_pool(x: ArrayLike, sizes: Window) -> Array:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from aotc.dialects.lowering.conversion import accumulator
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift, to_accumulator
 from aotc.frontends.places import fail
 from aotc.numpy.axes import rising_axes, without
 from aotc.numpy.broadcasting import broadcast_to
@@ -100,8 +101,9 @@ def _quantile(
     _check(parts, method)
     axes = rising_axes(x, axis)
     rows = _rows(x, axes)
-    wanted = astype(ravel(parts), rows.dtype)
-    found = _of_rows(sort(rows), wanted, method, skip_nan)
+    ordered = to_accumulator(sort(rows))  # positions need more digits than elements
+    wanted = astype(ravel(parts), ordered.dtype)
+    found = astype(_of_rows(ordered, wanted, method, skip_nan), x.dtype)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
     rest = shape if keepdims else [x.shape[i] for i in without(x, axes)]
     return reshape(moveaxis(found, -1, 0), [*parts.shape, *rest])
@@ -109,7 +111,7 @@ def _quantile(
 
 def _parts(a: ArrayLike, q: ArrayLike) -> Array:
     """`q` as floats; Python's numbers in the precision of `a`."""
-    return as_float(lift(q, as_float(a).dtype))
+    return as_float(lift(q, accumulator(as_float(a).dtype)))
 
 
 def _check(parts: Array, method: str) -> None:

@@ -11,7 +11,7 @@ from aotc import dtypes
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.types import Size, element_count
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
+from aotc.frontends.conversion import ArrayLike, as_float, astype, lift, to_accumulator
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import emit
 from aotc.numpy import elementwise as each
@@ -187,8 +187,9 @@ def mean(
 ) -> Array:
     """The mean over `axis`, always a float; sizes may be symbolic."""
     x = as_float(a) if dtype is None else astype(a, dtype)
-    total = sum(x, axis, keepdims=keepdims, where=where)
-    return each.divide(total, _count(x, axis, keepdims, where))
+    wide = to_accumulator(x)
+    total = sum(wide, axis, keepdims=keepdims, where=where)
+    return astype(each.divide(total, _count(wide, axis, keepdims, where)), x.dtype)
 
 
 def _count(
@@ -218,6 +219,10 @@ def var(
 ) -> Array:
     """The mean of squared distances from the mean, with `ddof` fewer in the count."""
     x = as_float(a) if dtype is None else astype(a, dtype)
+    return astype(_variance(to_accumulator(x), axis, ddof, keepdims, where), x.dtype)
+
+
+def _variance(x: Array, axis: Any, ddof: float, keepdims: bool, where: Any) -> Array:
     axes = rising_axes(x, axis)
     if where is not None:  # what is left out, NaN perhaps, has a derivative of 0
         x = each.where(where, x, 0.0)
@@ -236,8 +241,9 @@ def std(
     where: ArrayLike | None = None,
 ) -> Array:
     """The square root of `var`; where all elements are equal its gradient is 0."""
-    spread = var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
-    return each.root_of_squares(spread)
+    x = as_float(a) if dtype is None else astype(a, dtype)
+    spread = _variance(to_accumulator(x), axis, ddof, keepdims, where)
+    return astype(each.root_of_squares(spread), x.dtype)
 
 
 def average(
@@ -257,9 +263,11 @@ def average(
     spread = broadcast_to(
         1.0 if weights is None else _weights(x, weights, axis), x.shape
     )
-    w = astype(spread, x.dtype)
+    wide = to_accumulator(x)
+    w = astype(spread, wide.dtype)
     total = sum(w, axes, keepdims=keepdims)
-    found = each.divide(sum(each.multiply(x, w), axes, keepdims=keepdims), total)
+    found = each.divide(sum(each.multiply(wide, w), axes, keepdims=keepdims), total)
+    found, total = astype(found, x.dtype), astype(total, x.dtype)
     return (found, total) if returned else found
 
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.frontends.conversion import (
+    ArrayLike,
+    as_float,
+    astype,
+    lift,
+    one_dtype,
+    to_accumulator,
+)
 from aotc.frontends.places import fail
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.diagonals import diagonal
@@ -31,6 +38,11 @@ def cov(
         ddof: what is taken off that number instead.
     """
     x = _variables(m, y, rowvar)
+    return astype(_covariance(to_accumulator(x), bias, ddof), x.dtype)
+
+
+def _covariance(x: Array, bias: bool, ddof: int | None) -> Array:
+    """The covariance of each two rows."""
     count = x.shape[1] - (int(not bias) if ddof is None else ddof)
     apart = subtract(x, mean(x, 1, keepdims=True))
     # a count that is not positive divides by 0, as in NumPy
@@ -41,7 +53,13 @@ def cov(
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """Pearson's correlation of each two variables; arguments as of `cov`."""
-    shares = cov(x, y, rowvar)
+    rows = _variables(x, y, rowvar)
+    return astype(_correlation(to_accumulator(rows)), rows.dtype)
+
+
+def _correlation(rows: Array) -> Array:
+    """Pearson's correlation of each two rows."""
+    shares = _covariance(rows, False, None)
     if not shares.ndim:
         return divide(shares, shares)
     deviation = sqrt(diagonal(shares))

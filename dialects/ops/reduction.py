@@ -231,10 +231,12 @@ def _others(b: Any, x: Any, axes: Sequence[int]) -> Any:
 def _share_of_ties(b: Any, op: Any) -> Any:
     """1 / (number of elements equal to the extreme) at those elements, 0 elsewhere."""
     like = Tensor.of(op.x)
+    wide = like.with_dtype(accumulator(like.dtype))  # there may be many
     chosen = b.compare(op.x, b.expand(op.y, like, op.axes), direction="eq")
-    mask = b.where_true(chosen, b.full_like(op.x, 1.0))
-    count = b.expand(b.reduce_sum(mask, axes=op.axes), like, op.axes)
-    return b.divide(mask, count)
+    mask = b.where_true(chosen, b.full(wide, 1.0))
+    count = b.expand(b.reduce_sum(mask, axes=op.axes), wide, op.axes)
+    share = b.divide(mask, count)
+    return share if wide == like else b.cast(share, dtype=like.dtype)
 
 
 def _lowest(dtype: str) -> float | int:
