@@ -165,10 +165,8 @@ _symbol = record(
     {"max": nullable(integer(0)), "multiple_of": integer(1)},
 )
 _coverage = record(
-    {
-        name: integer(0)
-        for name in ("ops", "captured", "folded", "graph_breaks", "graph_ops")
-    }
+    {name: integer(0) for name in ("ops", "captured", "folded", "graph_ops")},
+    {"graph_breaks": integer(0)},  # written by earlier versions, always 0
 )
 _source = record({}, {"kind": _string, "file": _string, "coverage": _coverage})
 _parity = record(

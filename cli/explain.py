@@ -59,7 +59,7 @@ def _render(found: Explanation) -> str:
     lines = [
         f"{found.source} {verdict} for {named}",
         f"{counts['ops']} ops: {counts['captured']} captured, {counts['folded']} "
-        f"computed while importing, {counts['graph_breaks']} graph breaks; "
+        f"computed while importing; "
         f"{counts['graph_ops']} ops in the graph",
     ]
     for kind, title in _TITLES.items():

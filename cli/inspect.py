@@ -91,8 +91,7 @@ def _source(source: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"source     {source.get('file')} ({source.get('kind')}): {counts['ops']} ops, "
-        f"{counts['captured']} captured, {counts['folded']} computed while importing, "
-        f"{counts['graph_breaks']} graph breaks"
+        f"{counts['captured']} captured, {counts['folded']} computed while importing"
     ]
 
 

@@ -18,7 +18,8 @@ from aotc.frontends.program import Program
 class Imported:
     """A network that was imported: an entry by itself, and a function in other ones.
 
-    At the top level of a model.py it is an entry of the name that it has there. Inside
+    At the top level of a model.py it is an entry of the name that it has there, unless
+    the name begins with an underscore. Inside
     an entry it is called as `net(weights, state, inputs…)`, without the `weights` or
     `state` that it has not, and returns its result, or `(new_state, result)`.
 
@@ -29,6 +30,7 @@ class Imported:
         state: what it updates at each call, or None.
         declared: the user's line that imports it.
         original: how its own framework computes it, where that can be run.
+        buffers_in: the names of the weights that are `buffers`.
     """
 
     function: Callable[..., Any]
@@ -37,6 +39,27 @@ class Imported:
     state: State | None = None
     declared: Place | None = field(default_factory=user_place)
     original: Original | None = None
+    buffers_in: frozenset[str] = frozenset()
+
+    @property
+    def params(self) -> Any:
+        """The weights that training changes: those that are not `buffers`."""
+        tree = self._weights()
+        if not self.buffers_in:
+            return tree
+        return {name: x for name, x in tree.items() if name not in self.buffers_in}
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """The weights that training must leave alone, such as running statistics.
+
+        A call takes both: `net({**params, **buffers}, x)`.
+        """
+        tree = self._weights() if self.buffers_in else {}
+        return {name: x for name, x in tree.items() if name in self.buffers_in}
+
+    def _weights(self) -> Any:
+        return {} if self.weights is None else self.weights.tree
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The network's result on traced arrays."""

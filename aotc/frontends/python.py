@@ -77,10 +77,13 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _declared(module: ModuleType) -> dict[str, EntryFunction]:
-    """The entries in the module's namespace, by name."""
+    """The entries in the module's namespace, by name.
+
+    A network is one, unless its name begins with an underscore.
+    """
     declared: dict[str, EntryFunction] = {}
     for name, value in vars(module).items():
-        if isinstance(value, Imported):
+        if isinstance(value, Imported) and not name.startswith("_"):
             value = value.entry(name)
         if not isinstance(value, EntryFunction):
             continue

@@ -57,7 +57,6 @@ class Survey:
             "folded": folded,
             "decomposed": self._count("decomposed"),
             "approximated": self._count("approximated"),
-            "graph_breaks": 0,
             "graph_ops": graph_ops,
         }
 

@@ -178,3 +178,10 @@ def test_guards_are_conditions_on_known_symbols(manifest_data):
     for text in ("batch", "batch == open('x')", "n > 1", "batch ** 2 > 1", "(" * 3000):
         guard["condition"] = text
         refused(manifest_data, "manifest-invalid")
+
+
+@pytest.mark.parametrize("extra", [{}, {"graph_breaks": 0}])
+def test_reads_coverage_with_and_without_graph_breaks(manifest_data, extra):
+    counts = {"ops": 1, "captured": 1, "folded": 0, "graph_ops": 2}
+    manifest_data["source"] = {"coverage": counts | extra}
+    assert Manifest(manifest_data).data["source"]["coverage"] == counts | extra

@@ -645,3 +645,18 @@ _CASES = [
     "test_top_k_smallest",
     "test_where_long_example",
 ]
+
+
+def test_running_statistics_are_buffers(written):
+    net = written(
+        """
+        net (float[2, 3] x) => (float[2, 3] z) {
+            y = BatchNormalization(x, scale, shift, mean, variance)
+            z = Mul(y, gain)
+        }
+        """,
+        **{name: np.ones(3, "f4") for name in ("scale", "shift", "mean", "variance")},
+        gain=np.ones(3, "f4"),
+    )
+    assert set(net.buffers) == {"mean", "variance"}
+    assert set(net.params) == {"scale", "shift", "gain"}

@@ -64,7 +64,15 @@ def network(
     with pinned((model.file, 1)):
         weights = Weights(tree, copy=False) if tree else None
         own = original(model, path, tuple(inputs), names) if path else None
-        return Imported(run, inputs, weights, None, (model.file, 1), own)
+        return Imported(
+            run,
+            inputs,
+            weights,
+            None,
+            (model.file, 1),
+            own,
+            frozenset(_buffers(model.graph, stored)),
+        )
 
 
 # ---- weights ------------------------------------------------------------------------
@@ -81,6 +89,28 @@ def _weights(graph: Graph) -> Iterator[tuple[str, Constant]]:
             unique += "_"
         taken.add(unique)
         yield unique, constant
+
+
+def _buffers(graph: Graph, stored: Mapping[str, Constant]) -> Iterator[str]:
+    """Weights that training leaves alone: integers, and running statistics."""
+    statistics = {
+        name
+        for node in _nodes(graph)
+        if node.key == "BatchNormalization"
+        for name in node.inputs[3:5]
+    }
+    for name, constant in stored.items():
+        is_float = element(constant.code).dtype.startswith(("f", "bf"))
+        if name in statistics or not is_float:
+            yield name
+
+
+def _nodes(graph: Graph) -> Iterator[Any]:
+    """The nodes of a graph and of those inside it."""
+    for node in graph.nodes:
+        yield node
+        for inner in node.graphs():
+            yield from _nodes(inner)
 
 
 def _is_stored(constant: Constant, is_parameter: bool) -> bool:

@@ -238,8 +238,15 @@ def imported(
             return function(rest, first)
         return function([first["weights"], *rest], first[CONSTANTS])
 
+    literals = frozenset({CONSTANTS} if constants and weights is not None else ())
     return ImportedFunction(
-        run, dict(inputs), stored, state, original=original, donated=tuple(donated)
+        run,
+        dict(inputs),
+        stored,
+        state,
+        original=original,
+        buffers_in=literals,
+        donated=tuple(donated),
     )
 
 

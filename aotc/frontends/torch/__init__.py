@@ -30,6 +30,8 @@ def from_torch(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    *,
+    train: bool = False,
 ) -> Imported:
     """A PyTorch module, or what torch.export made of one, for use in a model.py.
 
@@ -44,6 +46,10 @@ def from_torch(
         kwargs: example keyword arguments.
         dynamic_shapes: which of their sizes vary, as torch.export takes it. The names
             and ranges of its Dims become those of aotc's.
+        train: import the module as it trains, whatever mode it is in: the statistics of
+            batch normalization are state, and a module that drops elements takes a
+            random `key` (u32[2]) as its last input. An ExportedProgram keeps the mode
+            that it was exported in.
 
     Raises:
         InputError: torch.export refuses the module, or ops in it have no counterpart;
@@ -51,10 +57,12 @@ def from_torch(
         SetupError: torch is not installed.
     """
     _require_torch()
-    from aotc.frontends.torch.exporting import exported
+    from aotc.frontends.torch.exporting import exported, training
     from aotc.frontends.torch.importing import imported
 
-    return imported(exported(model, args, kwargs, dynamic_shapes))
+    with training(model, train):
+        program = exported(model, args, kwargs, dynamic_shapes)
+    return imported(program, train)
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:

@@ -58,6 +58,23 @@ def exported(
         _refuse(error)
 
 
+@contextmanager
+def training(model: Any, train: bool) -> Iterator[None]:
+    """Within this block, the parts of a module are in training mode if `train` says so.
+
+    Afterwards each of them is in the mode that it was in.
+    """
+    parts = list(model.modules()) if isinstance(model, torch.nn.Module) else []
+    modes = [part.training for part in parts]
+    try:
+        if train and parts:
+            model.train()
+        yield
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode
+
+
 def read(path: Path) -> Any:
     """The exported program in a .pt2 file.
 

@@ -217,28 +217,28 @@ def unsupported(module: GraphModule) -> list[Finding]:
 
 def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
     """(op, reason, place, help) of each node that cannot be interpreted."""
-    for node in _calls(module):
+    for node in calls(module):
         against = reason_against(node.target, is_complex(node))
         against = against or _against_arguments(node) or _against_result(node)
         if against is not None:
-            yield str(node.target), against[0], _shown_place(node), against[1]
+            yield str(node.target), against[0], shown_place(node), against[1]
 
 
-def _calls(module: GraphModule) -> Iterator[Node]:
+def calls(module: GraphModule) -> Iterator[Node]:
     """The calls of ops in a graph and in its subgraphs."""
     for node in module.graph.nodes:
         if node.op == "get_attr" and _is_graph(module, node):
-            yield from _calls(module.get_submodule(node.target))
+            yield from calls(module.get_submodule(node.target))
         elif node.op == "call_function":
             yield node
 
 
 def note_decompositions(module: GraphModule, table: Container[Any]) -> None:
     """Note the ops of a graph that torch makes into others by `table`."""
-    for node in _calls(module):
+    for node in calls(module):
         if node.target in table:
             reason = "PyTorch's decomposition makes simpler ops of it"
-            note("decomposed", str(node.target), reason, _shown_place(node))
+            note("decomposed", str(node.target), reason, shown_place(node))
 
 
 def _is_graph(module: GraphModule, node: Node) -> bool:
@@ -290,7 +290,8 @@ def _depends_on_values(shape: Sequence[Any]) -> bool:
     return any(symbol.startswith("u") for symbol in symbols)
 
 
-def _shown_place(node: Node) -> str:
+def shown_place(node: Node) -> str:
+    """`file:line (layer/path)` of a node, for messages."""
     place, path = line_of(node), _layer_of(node)
     line = f"{relative(place[0])}:{place[1]}" if place else node.name
     return f"{line} ({path})" if path else line

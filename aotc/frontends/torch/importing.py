@@ -24,6 +24,7 @@ from aotc.frontends.imported import Imported
 from aotc.frontends.places import fail, relative
 from aotc.frontends.survey import require_importable
 from aotc.frontends.torch import graphs
+from aotc.frontends.torch.dropping import REFUSED, drawing_from, drops
 from aotc.frontends.torch.exporting import decomposed, decompositions
 from aotc.frontends.torch.guards import SizeGuard, Unkept, size_guards
 from aotc.frontends.torch.original import original
@@ -42,8 +43,12 @@ from aotc.frontends.torch.trees import leaves_of, tree_of
 _LARGEST_CONSTANT = 64 << 10
 
 
-def imported(program: Any) -> Imported:
+def imported(program: Any, train: bool = False) -> Imported:
     """The network of an exported program.
+
+    Args:
+        program: what torch.export made.
+        train: let it drop elements at random: then it takes a `key` with each call.
 
     Raises:
         InputError: something in it cannot be imported; all of it is named.
@@ -52,11 +57,16 @@ def imported(program: Any) -> Imported:
     if program is not source:
         graphs.note_decompositions(source.graph_module, decompositions())
     guards = size_guards(program, _arguments(program))
-    require_importable([*unsupported(program), *collected(_unkept(guards))])
+    dropped = [] if train else collected(_dropping(program))
+    unkept = collected(_unkept(guards))
+    require_importable([*unsupported(program), *dropped, *unkept])
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
     inputs = _inputs(program)
+    key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
+    named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
+    computed = original(source, program, dict(_arguments(source)))
     return Imported(
         _Network(
             program,
@@ -65,11 +75,14 @@ def imported(program: Any) -> Imported:
             bool(weights),
             bool(state),
             tuple(each for each in guards if isinstance(each, SizeGuard)),
+            key,
         ),
-        inputs,
+        named,
         Weights(weights, copy=False) if weights else None,
         State(state) if state else None,
-        original=original(source, program, dict(_arguments(source))),
+        # PyTorch would draw other numbers
+        original=computed if key is None else None,
+        buffers_in=frozenset(slot.key for slot in slots if slot.is_buffer),
     )
 
 
@@ -141,11 +154,13 @@ class _Slot:
         kind: `weight`, `state`, `input` or `fixed`.
         key: of the weight or state, or the number of the input among the leaves.
         value: of the weight, the state when the model starts, or what is fixed.
+        is_buffer: whether it is a weight that is no parameter.
     """
 
     kind: str
     key: Any = None
     value: Any = None
+    is_buffer: bool = False
 
 
 def _slots(program: Any) -> Iterator[_Slot]:
@@ -188,7 +203,8 @@ def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
         return _Slot("state", key, numpy_of(tensor))
     persistent = spec.kind is InputKind.PARAMETER or spec.persistent
     if persistent or tensor.nbytes > _LARGEST_CONSTANT:
-        return _Slot("weight", key, numpy_of(tensor))
+        trained = spec.kind is InputKind.PARAMETER and tensor.is_floating_point()
+        return _Slot("weight", key, numpy_of(tensor), not trained)
     return _Slot("fixed", value=array_of(tensor))
 
 
@@ -227,6 +243,17 @@ def _arguments(program: Any) -> list[tuple[str, Any]]:
     return list(zip([*given, *keywords.context], forms, strict=True))
 
 
+def _dropping(program: Any) -> Iterator[tuple[str, str, str, str]]:
+    """What drops elements, which a network without a key cannot."""
+    for node in filter(drops, graphs.calls(program.graph_module)):
+        yield str(node.target), REFUSED[0], graphs.shown_place(node), REFUSED[1]
+
+
+def _drops(program: Any) -> bool:
+    """Whether a program drops elements at random."""
+    return any(map(drops, graphs.calls(program.graph_module)))
+
+
 # ---- the network --------------------------------------------------------------------
 
 
@@ -240,20 +267,21 @@ class _Network:
     has_weights: bool
     has_state: bool
     guards: tuple[SizeGuard, ...] = ()
+    key: str | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result for (weights, state, inputs…); see `Imported`."""
         remaining = list(args)
         weights = remaining.pop(0) if self.has_weights and remaining else {}
         state = remaining.pop(0) if self.has_state and remaining else {}
-        given = dict(zip(self.inputs, remaining, strict=False)) | kwargs
-        if set(given) != set(self.inputs) or len(remaining) > len(self.inputs):
+        inputs = self.inputs if self.key is None else (*self.inputs, self.key)
+        given = dict(zip(inputs, remaining, strict=False)) | kwargs
+        if set(given) != set(inputs) or len(remaining) > len(inputs):
             stored = ["weights"] * self.has_weights + ["state"] * self.has_state
             named = [f"{len(args)} by position", *kwargs]
             fail(
                 "bad-call",
-                f"expected ({', '.join([*stored, *self.inputs])}); "
-                f"got {', '.join(named)}",
+                f"expected ({', '.join([*stored, *inputs])}); got {', '.join(named)}",
             )
         leaves = [
             leaf
@@ -270,7 +298,9 @@ class _Network:
             for slot in self.slots
         ]
         settled = {guard.node for guard in self.guards}
-        results = graphs.evaluate(self.program.graph_module, values, settled)
+        key = None if self.key is None else lift(given[self.key])
+        with drawing_from(key):
+            results = graphs.evaluate(self.program.graph_module, values, settled)
         return self._returned(state, results)
 
     def _returned(self, state: Any, results: Sequence[Any]) -> Any:

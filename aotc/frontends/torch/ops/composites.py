@@ -14,7 +14,7 @@ from aotc import nn
 from aotc import numpy as np
 from aotc.dialects.types import Size, ceil_divide, element_count
 from aotc.frontends.array import Array
-from aotc.frontends.places import fail
+from aotc.frontends.torch.dropping import next_key
 from aotc.frontends.torch.ops.creation import full
 from aotc.frontends.torch.ops.images import (
     Numbers,
@@ -29,14 +29,10 @@ from aotc.frontends.torch.promotion import as_dtype, promoting
 
 
 def dropout(x: Array, p: float, train: bool) -> Array:
-    """`x`, as it is after training."""
-    if train and p:
-        fail(
-            "unsupported",
-            "dropout draws random numbers from a hidden state",
-            "call .eval() on the module",
-        )
-    return x
+    """`x`, some of it dropped in training; nothing is left at a rate of 1."""
+    if not train or not p:
+        return x
+    return np.zeros_like(x) if p == 1 else nn.dropout(next_key(), x, p)
 
 
 def cast(x: Array, *_: Any, dtype: str | None = None) -> Array:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import nn
+from aotc import nn, random
 from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import as_float
-from aotc.frontends.places import fail
+from aotc.frontends.torch.dropping import next_key
 from aotc.frontends.torch.ops.images import channels_first, channels_last
 
 Maybe = Array | None
@@ -145,6 +145,20 @@ def _by_own_statistics(x: Array, weight: Maybe, bias: Maybe, eps: float) -> list
     return [channels_first(y), mean, np.rsqrt(np.add(variance, eps))]
 
 
+# ---- dropout ------------------------------------------------------------------------
+
+
+def native_dropout(x: Array, p: float, train: bool | None) -> list[Array]:
+    """`x`, some of it dropped in training, and what is kept."""
+    if train is False or not p:
+        return [x, np.ones(x.shape, "bool")]
+    kept = np.zeros(x.shape, "bool")
+    if p < 1:
+        kept = random.bernoulli(next_key(), 1 - p, x.shape)
+    scaled = np.multiply(x, 1 / (1 - p) if p < 1 else 0.0)
+    return [np.where(kept, scaled, np.zeros_like(x)), kept]
+
+
 # ---- softmax ------------------------------------------------------------------------
 
 
@@ -191,10 +205,8 @@ def attention(
     With `enable_gqa` each head of k and v serves several ones of q.
     """
     if dropout_p:
-        fail(
-            "unsupported",
-            f"attention with dropout_p={dropout_p} draws random numbers",
-            "call .eval() on the module",
+        return _dropping_attention(
+            q, k, v, mask, dropout_p, is_causal, scale, enable_gqa
         )
     batch = np.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)))
     heads = [x.shape[-3:-2] for x in (q, k, v)]
@@ -207,6 +219,32 @@ def attention(
         options[what] = _mask(mask, batch)
     y = np.swapaxes(nn.attention(rows[0], rows[1], rows[2], **options), 1, 2)
     return np.reshape(y, (*batch, *heads[0], q.shape[-2], v.shape[-1]))
+
+
+def _dropping_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Maybe,
+    rate: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Array:
+    """Attention whose weights are dropped at random, as it is while training."""
+    if enable_gqa:
+        count = q.shape[-3] // k.shape[-3]
+        k, v = (np.repeat(x, count, -3) for x in (k, v))
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = np.multiply(np.matmul(q, np.swapaxes(k, -1, -2)), factor)
+    if is_causal:
+        mask = np.tril(np.ones((q.shape[-2], k.shape[-2]), "bool"))
+    if mask is not None and mask.dtype == "bool":
+        scores = np.where(mask, scores, -math.inf)
+    elif mask is not None:
+        scores = np.add(scores, mask)
+    weights = safe_softmax(scores, -1)
+    return np.matmul(nn.dropout(next_key(), weights, rate), v)
 
 
 def _rows(x: Array, batch: Sequence[Size], heads: Sequence[Size]) -> Array:
@@ -234,6 +272,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten._native_batch_norm_legit_no_training": batch_norm,
     "aten._native_batch_norm_legit_functional": batch_norm_training,
     "aten._native_batch_norm_legit.no_stats": batch_norm_own,
+    "aten.native_dropout": native_dropout,
     "aten.softmax.int": softmax,
     "aten._softmax": _native(softmax),
     "aten._safe_softmax": safe_softmax,

@@ -9,6 +9,7 @@ from aotc import control, nn
 from aotc import numpy as np
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail
+from aotc.frontends.torch.dropping import next_key
 from aotc.frontends.torch.ops.products import linear
 
 # one layer in one direction: (xs, weights, first states, reverse) → (ys, last states)
@@ -29,12 +30,6 @@ def _network(layer: Layer, states: int) -> Callable[..., list[Array]]:
         bidirectional: bool,
         batch_first: bool,
     ) -> list[Array]:
-        if train and dropout:
-            fail(
-                "unsupported",
-                "dropout between recurrent layers draws random numbers",
-                "call .eval() on the module",
-            )
         firsts = list(initial) if states > 1 else [initial]
         ways = 2 if bidirectional else 1
         count = len(weights) // (layers * ways)
@@ -50,6 +45,8 @@ def _network(layer: Layer, states: int) -> Callable[..., list[Array]]:
                 parts.append(part)
                 lasts.append(last)
             ys = np.concatenate(parts, -1) if bidirectional else parts[0]
+            if train and dropout and number + 1 < layers:
+                ys = nn.dropout(next_key(), ys, dropout)
         ys = np.swapaxes(ys, 0, 1) if batch_first else ys
         stacked = [np.stack([last[n] for last in lasts]) for n in range(states)]
         return [ys, *stacked]

@@ -32,7 +32,6 @@ _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
         "aten.normal_functional",
         "aten.bernoulli",
         "aten.multinomial",
-        "aten.native_dropout",
         "aten.poisson",
         "aten.exponential",
         "aten.rrelu_with_noise_functional",
