@@ -30,14 +30,21 @@ def _flag(text: str) -> bool:
     return values[text.lower()]
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
+
+
 _TABLE = [
     Option("AOTC_DUMP", str, None, "folder to write the IR of every stage and pass to"),
     Option("AOTC_PRINT_AFTER", str, None, "print the IR after this pass, or `all`"),
     Option("AOTC_DEBUG", _flag, False, "show Python tracebacks with every error"),
     Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
     Option("AOTC_HOME", str, None, "folder for the development key and trust store"),
-    Option("AOTC_THREADS", int, None, "threads that a loaded model computes with"),
-    Option("AOTC_JOBS", int, None, "compiler worker processes that run at a time"),
+    Option("AOTC_THREADS", _count, None, "threads that a loaded model computes with"),
+    Option("AOTC_JOBS", _count, None, "compiler worker processes that run at a time"),
 ]
 
 OPTIONS = {option.name: option for option in _TABLE}

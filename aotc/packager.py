@@ -76,11 +76,13 @@ def _created() -> str | None:
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch is None:
         return None
-    if not epoch.isdigit():
+    try:
+        created = datetime.fromtimestamp(int(epoch), UTC)
+    except (ValueError, OverflowError, OSError):
         raise InputError(
             "bad-option", f"expected seconds in SOURCE_DATE_EPOCH; got {epoch!r}"
-        )
-    return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ) from None
+    return created.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _toolchain(variants: Sequence[Compiled], passes: Sequence[str]) -> dict[str, Any]:

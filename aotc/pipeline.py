@@ -26,7 +26,7 @@ from aotc.dialects.limits import require_supported
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.frontends.program import Program
-from aotc.frontends.title import require_title
+from aotc.frontends.title import LONGEST, require_title
 from aotc.mlir import ir
 from aotc.parity import Parity, Plan, measure, require
 from aotc.passes import PassRecord, run_passes
@@ -438,15 +438,14 @@ def bundle_title(
 def default_name(path: Path) -> str:
     """`examples/digits/model.py` → `model`, `res net.onnx` → `res-net`."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)
-    return plain.lstrip(".") or "model"
+    return plain.lstrip(".")[:LONGEST] or "model"
 
 
 def _dump_folder(dump: Path | None) -> Path | None:
     folder = dump or options.get("AOTC_DUMP")
     if folder is None:
         return None
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return Path(folder)
+    return _existing_folder(Path(folder))
 
 
 def _signer(key: Path | None, sign: bool) -> Signer | None:

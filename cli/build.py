@@ -11,7 +11,14 @@ import click
 
 from aotc.cli import output
 from aotc.cli.progress import reporter
-from aotc.cli.verb import MemorySize, OutputFile, format_option, quiet_option, verb
+from aotc.cli.verb import (
+    FilePath,
+    MemorySize,
+    OutputFile,
+    format_option,
+    quiet_option,
+    verb,
+)
 from aotc.target import TARGETS, Target
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
@@ -56,12 +63,12 @@ def _targets(
     "aotc build resnet.onnx --parity",
     "aotc build model.py --peak-memory 512MB",
 )
-@click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
+@click.argument("source", metavar="SOURCE[:ENTRY]", type=FilePath())
 @click.option(
     "-o",
     "--output",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(path_type=Path, file_okay=False),
     default=".",
     help="Folder to write the bundle into.",
 )
@@ -72,14 +79,14 @@ def _targets(
 @click.option(
     "--sign",
     "key",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(path_type=Path, dir_okay=False),
     help="Private key to sign with, instead of the development key.",
 )
 @click.option("--no-sign", is_flag=True, help="Leave the bundle unsigned.")
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
 @click.option(
     "--dump",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(path_type=Path, file_okay=False),
     help="Write the IR of every stage into this folder.",
 )
 @click.option(

@@ -9,7 +9,7 @@ import click
 from aotc.cli import output
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.sarif import sarif
-from aotc.cli.verb import format_option, verb
+from aotc.cli.verb import FilePath, format_option, verb
 from aotc.target import Target
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _PLACES_SHOWN = 5
     "aotc explain bert.pt2 --format json",
     "aotc explain model.py --format sarif > explain.sarif",
 )
-@click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
+@click.argument("source", metavar="SOURCE[:ENTRY]", type=FilePath())
 @targets_option()
 @format_option("text", "json", "sarif")
 @click.pass_context

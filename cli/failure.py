@@ -55,6 +55,8 @@ _DISK_ERRORS = {
     errno.EROFS,
     errno.EDQUOT,
     errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
 }
 
 
@@ -139,10 +141,13 @@ def _bug(error: BaseException) -> AotcError:
 def _save_traceback(error: BaseException) -> str:
     import tempfile
 
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="aotc-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.write("".join(traceback.format_exception(error)))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="aotc-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write("".join(traceback.format_exception(error)))
+    except OSError:  # nothing can be written: it is printed instead
+        return "what AOTC_DEBUG=1 prints"
     return file.name
 
 

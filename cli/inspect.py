@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import output
-from aotc.cli.verb import format_option, trust, trust_option, verb
+from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
 from aotc.errors import AotcError, VerificationError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "aotc inspect model-1.0.0.aotc",
     "aotc inspect model-1.0.0.aotc --format json",
 )
-@click.argument("bundle", type=click.Path())
+@click.argument("bundle", type=FilePath())
 @trust_option()
 @format_option()
 def inspect(bundle: str, keys: tuple[str, ...], form: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from aotc.cli.verb import OutputFile
+from aotc.cli.verb import FilePath, OutputFile
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -32,12 +32,12 @@ class Settings:
 
 
 _COUNT = click.IntRange(min=1)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FOLDER = FilePath(path_type=Path, file_okay=False)
 _OPTIONS = (
     click.option(
         "--loop",
         "data",
-        type=click.Path(path_type=Path),
+        type=FilePath(path_type=Path),
         metavar="FILE",
         help="Call the entry with batches of the arrays in this .npz or .safetensors "
         "file, which are named like its inputs.",

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from aotc.cli import output
-from aotc.cli.verb import OutputFile, verb
+from aotc.cli.verb import FilePath, OutputFile, verb
 from aotc.errors import InputError
 
 
@@ -17,7 +17,7 @@ from aotc.errors import InputError
     "aotc opt model.mlir --passes autodiff,inline,simplify,cse --readable",
     "aotc build model.py --dump ir && aotc opt ir/graph.mlir --verify-only",
 )
-@click.argument("file", metavar="FILE.mlir", type=click.Path(allow_dash=True))
+@click.argument("file", metavar="FILE.mlir", type=FilePath(allow_dash=True))
 @click.option("--passes", default="", help="Passes to run, with commas between.")
 @click.option(
     "-o",

@@ -12,7 +12,7 @@ from aotc.cli import output
 from aotc.cli.arrays import load_array
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.progress import reporter
-from aotc.cli.verb import format_option, quiet_option, verb
+from aotc.cli.verb import FilePath, format_option, quiet_option, verb
 from aotc.errors import InputError
 from aotc.target import Target
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "aotc parity bert.onnx --input input_ids=@ids.npy --samples 1",
     "aotc parity model.py:predict --format json -o dist",
 )
-@click.argument("source", metavar="SOURCE[:ENTRY]", type=click.Path())
+@click.argument("source", metavar="SOURCE[:ENTRY]", type=FilePath())
 @targets_option()
 @click.option("--seed", default=0, show_default=True, help="Of random inputs.")
 @click.option(
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(path_type=Path, file_okay=False),
     help="Write the bundle into this folder, with the figures in its manifest.",
 )
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")

@@ -10,7 +10,7 @@ import click
 from aotc.cli import output
 from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
-from aotc.cli.verb import OutputFile, format_option, trust, trust_option, verb
+from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_option, verb
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "aotc run digits-1.0.0.aotc --loop data.npz --resume ck --find-nan model.py",
     "aotc run digits-1.0.0.aotc --loop x.npz --entry predict --batch-size 64 -o p.npz",
 )
-@click.argument("bundle", type=click.Path())
+@click.argument("bundle", type=FilePath())
 @click.option("--entry", help="Entry to call; needed if there are several.")
 @click.option(
     "-i",
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--load-state",
-    type=click.Path(path_type=Path),
+    type=FilePath(path_type=Path),
     help="Begin with the states in this .safetensors file.",
 )
 @click.option(
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
 @click.option(
     "--find-nan",
-    type=click.Path(path_type=Path),
+    type=FilePath(path_type=Path),
     metavar="MODEL",
     help="When an output or state is not finite, name the op that made the first such "
     "number; MODEL is the file that the bundle was built from.",

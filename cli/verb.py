@@ -40,7 +40,19 @@ class Verb(click.Command):
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
-class OutputFile(click.Path):
+class FilePath(click.Path):
+    """A path that is not empty: an unset variable of a script is no folder."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The path, or a usage error."""
+        if not str(value):
+            self.fail("expected a path, got an empty text", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class OutputFile(FilePath):
     """A file to write, whose folder takes it: checked before the work and not after."""
 
     def __init__(self) -> None:
@@ -110,7 +122,7 @@ def trust_option() -> Callable[[_Function], _Function]:
         "keys",
         multiple=True,
         metavar="PUB",
-        type=click.Path(),
+        type=FilePath(),
         help="Trust this public key, and not the development key.",
     )
 

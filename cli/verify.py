@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from aotc.cli import output
-from aotc.cli.verb import format_option, trust, trust_option, verb
+from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
 
 
 @verb(
     "aotc verify model-1.0.0.aotc",
     "aotc verify model-1.0.0.aotc --trust release.pub",
 )
-@click.argument("bundle", type=click.Path())
+@click.argument("bundle", type=FilePath())
 @trust_option()
 @format_option()
 def verify(bundle: str, keys: tuple[str, ...], form: str) -> None:

@@ -268,6 +268,8 @@ def _run_worker(folder: str, running: Running) -> tuple[int, str]:
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
+        # IREE dies of a folder for temporary files that is not there.
+        env={**os.environ, "TMPDIR": folder},
     ) as process:
         running.add(process)
         try:

@@ -6,6 +6,7 @@ the suffix of the files it takes, and imported on use.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,14 +67,15 @@ def require_known(path: Path) -> None:
     Raises:
         InputError: see above.
     """
-    if path.is_dir() and (path / "saved_model.pb").exists():
+    if os.path.isdir(path) and (path / "saved_model.pb").exists():
         raise _unknown(path, _INSTEAD[".pb"])
-    if path.is_dir() and path.suffix in _INSTEAD:
+    if os.path.isdir(path) and path.suffix in _INSTEAD:
         raise _unknown(path, _INSTEAD[path.suffix])
-    if not path.is_file():
+    if not os.path.isfile(path):  # which takes any text for a path
+        there = "it is a directory" if os.path.isdir(path) else "there is no such file"
         raise InputError(
             "no-such-file",
-            f"expected a model at '{path}'; there is no such file",
+            f"expected a model at '{path}'; {there}",
             hint="give the path of a model.py",
         )
     if path.suffix not in FRONTENDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,7 +29,9 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
         InputError: the file cannot be run, declares no such entry, or an entry is
             invalid; `where` is the line in the model.
     """
-    with source_root(path.parent), _importable(path.resolve().parent):
+    folder = path.resolve().parent
+    # The model may change the working directory: what is relative is the caller's.
+    with source_root(path.parent), _importable(folder), chdir(Path.cwd()):
         module = run_file(path)
         selected = _selected(path, _declared(module), entries)
         program = trace(selected, names_in(module))

@@ -15,6 +15,8 @@ from aotc.frontends.places import fail, user_line
 NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
 VERSION = r"[A-Za-z0-9._+-]+"
 
+LONGEST = 100  # characters of either: a folder is called after both
+
 # in the globals of the file that calls `bundle`: what that file imports has its own
 _VARIABLE = "__aotc_bundle__"
 
@@ -67,11 +69,16 @@ def require_title(what: str, value: object, where: str | None = None) -> None:
         InputError: `bad-bundle-name`.
     """
     pattern, signs, example = _FORMS[what]
-    if isinstance(value, str) and re.fullmatch(pattern, value):
+    if (
+        isinstance(value, str)
+        and re.fullmatch(pattern, value)
+        and len(value) <= LONGEST
+    ):
         return
     raise InputError(
         "bad-bundle-name",
-        f"expected a {what} of letters, digits and {signs}; got {value!r}",
+        f"expected a {what} of at most {LONGEST} letters, digits and {signs}; "
+        f"got {value!r}",
         where=where,
         hint=f"for example '{example}'",
     )

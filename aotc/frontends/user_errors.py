@@ -31,7 +31,9 @@ def user_errors() -> Iterator[None]:
         raise
     except SyntaxError as error:
         raise _diagnosed(error, []) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, and classes of the model's own
         if _is_bug(error):
             raise
         raise _diagnosed(error, user_calls(error.__traceback__)) from error
