@@ -26,6 +26,7 @@ import iree.runtime as iree
 from aotc import options
 from aotc.artifacts.compat import Host
 from aotc.errors import InputError, SetupError
+from aotc.runtime import lifetime
 
 CPU_BACKENDS = ("llvm-cpu", "vmvx")
 _GPU_DRIVERS = {
@@ -125,6 +126,7 @@ def _cpu_device(threads: int | None) -> Any:
         raise InputError("bad-threads", f"expected at least 1 thread, got {wanted}")
     if wanted == 1:
         return _open("local-sync")
+    lifetime.require_pool()
     if _pool_size is None:
         iree.flags.parse_flags(f"--task_topology_group_count={wanted}")
         _pool_size = wanted
@@ -142,7 +144,7 @@ def _cpu_device(threads: int | None) -> Any:
 def _open(driver: str) -> Any:
     try:
         allocators = _ALLOCATORS.get(driver)
-        return iree.get_driver(driver).create_default_device(allocators)
+        device = iree.get_driver(driver).create_default_device(allocators)
     except (RuntimeError, ValueError, KeyError) as error:
         first_line = str(error).partition("\n")[0]
         raise SetupError(
@@ -150,6 +152,8 @@ def _open(driver: str) -> Any:
             f"expected the IREE driver {driver} to work here, got: {first_line}",
             hint="install the device's driver, or load a variant for another target",
         ) from None
+    lifetime.opened(device, pooled=driver != "local-sync")
+    return device
 
 
 def _works(driver: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import iree.runtime as iree
 from aotc.artifacts.manifest import Leaf
 from aotc.errors import AotcError, SetupError, VerificationError
 from aotc.printing import failed_assertion
-from aotc.runtime import buffers, engine
+from aotc.runtime import buffers, engine, lifetime
 from aotc.runtime.contract import Array, Contract
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
@@ -26,8 +25,8 @@ class Module:
         self.module = module
         self.device = device
         self.on_cpu = on_cpu
-        # A VM context runs one call at a time; who holds the lock may make several.
-        self.lock = threading.RLock()
+        self.has_pool = lifetime.has_pool(device)
+        self.lock = lifetime.call_lock()
 
 
 class Function:
@@ -53,6 +52,7 @@ class Function:
         self._contract = contract
         self._pure = pure
         self._device = code.device if code.on_cpu else None
+        self._has_pool = code.has_pool
         self._lock = code.lock
         self._invoke = code.context.invoke
         self._function = code.module.lookup_function(export)
@@ -78,15 +78,21 @@ class Function:
 
     def prepare(self, values: Sequence[Any]) -> Any:
         """The arguments of a call: checked, and copied to the device."""
+        if self._has_pool:
+            lifetime.require_pool()
         arrays = self._contract.arrays(values)
+        try:
+            with self._lock:
+                return self._arguments(arrays)
+        except _FAILURES as error:
+            raise self._diagnose(error) from error
+
+    def _arguments(self, arrays: Sequence[Array]) -> Any:
         if self._device is not None:
             engine.expect(self._device, (id(self), *(x.shape for x in arrays)))
         arguments = _VariantList(len(arrays))
-        try:
-            for send, array in zip(self._senders, arrays, strict=True):
-                arguments.push_ref(send(array))
-        except _FAILURES as error:
-            raise self._diagnose(error) from error
+        for send, array in zip(self._senders, arrays, strict=True):
+            arguments.push_ref(send(array))
         return arguments
 
     def invoke(self, arguments: Any) -> list[Array]:

@@ -1,0 +1,101 @@
+"""Calls and devices when the process forks or ends.
+
+A fork copies memory and not the threads that work on it, so that nothing may be half
+done in it: a fork waits until calls in flight are over. In the child, a pool of threads
+is gone (`lost_pool`); calls that compute in the calling thread go on. To close a device
+means to wait for its threads, which a child would do for ever: it keeps them open.
+
+An interpreter that ends takes away what a call in another thread still uses. So the end
+waits for calls in flight and lets no new one begin. (Daemon threads alone can be in a
+call then; others are waited for anyway.)
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from contextlib import ExitStack
+from typing import Any
+from weakref import WeakSet
+
+from aotc.errors import SetupError
+
+
+class _Process:
+    """What has to be known of this process when it forks or ends."""
+
+    def __init__(self) -> None:
+        self.calls: WeakSet[Any] = WeakSet()
+        self.devices: list[Any] = []
+        self.pooled: list[Any] = []
+        self.lost_pool = False
+        self.held = ExitStack()
+
+    def hold_calls(self) -> None:
+        """Wait for calls in flight; none begins until they are let go."""
+        held = ExitStack()
+        for lock in list(self.calls):
+            held.enter_context(lock)
+        self.held = held
+
+    def let_calls_go(self) -> None:
+        self.held.close()
+
+    def enter_child(self) -> None:
+        self.let_calls_go()
+        self.lost_pool = self.lost_pool or bool(self.pooled)
+        for device in self.devices:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(device))
+
+
+_process = _Process()
+
+
+def call_lock() -> Any:
+    """A lock for one VM context, which runs one call at a time.
+
+    Who holds it may make several calls. It is held while IREE does anything for a call,
+    the copying of inputs included.
+    """
+    lock = threading.RLock()
+    _process.calls.add(lock)
+    return lock
+
+
+def opened(device: Any, *, pooled: bool) -> None:
+    """Note a device that is open, and whether other threads do its work."""
+    _process.devices.append(device)
+    if pooled:
+        _process.pooled.append(device)
+
+
+def has_pool(device: Any) -> bool:
+    """Whether other threads than the caller's do the work of a device."""
+    return any(device is each for each in _process.pooled)
+
+
+def require_pool() -> None:
+    """Refuse to wait for threads that a fork has left behind.
+
+    Raises:
+        SetupError: `forked`.
+    """
+    if _process.lost_pool:
+        raise SetupError(
+            "forked",
+            "expected the process that loaded a model with several threads, got a fork "
+            "of it, which has none of these threads",
+            hint="load with threads=1, or load after the fork, or start processes by "
+            "multiprocessing's 'spawn'",
+        )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_process.hold_calls,
+        after_in_parent=_process.let_calls_go,
+        after_in_child=_process.enter_child,
+    )
+atexit.register(_process.hold_calls)
