@@ -36,7 +36,8 @@ def evaluate(
         name: of the function.
         inputs: one array per argument, of its dtype and a shape that its type allows.
         watch: gets each op when it is done, with its operands and results. Those that a
-            loop or branch runs come before it, once for each time that they are run.
+            loop or branch runs come before it, once for each time that they are run. It
+            may put other arrays into the list of results.
 
     Raises:
         InputError: an input does not fit its type, or the sizes break a guard.

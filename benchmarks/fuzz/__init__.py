@@ -1,0 +1,1 @@
+"""A fuzzer of whole programs."""

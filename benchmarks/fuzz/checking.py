@@ -1,0 +1,104 @@
+"""The whole check of programs: built together, run, and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import reference
+
+from .building import Built, built
+from .failures import Failure
+from .generation import example
+from .judging import Judgement, judge
+from .noise import noisy_runs, spreads
+from .programs import Program
+from .running import Runner
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a program.
+
+    Args:
+        program: that was checked.
+        failure: what is wrong with it.
+        refusal: whether `failure` is only a refusal of aotc, by its own code.
+        elements: of its results, over all sizes.
+        open: those that rounding may change at will.
+        in_jax: whether JAX has computed the same.
+    """
+
+    program: Program
+    failure: Failure | None
+    elements: int = 0
+    open: int = 0
+    in_jax: bool = False
+
+
+def check(
+    programs: Sequence[Program], runner: Runner, jax: Any = None, target: str = "cpu"
+) -> Iterator[Checked]:
+    """The verdict on each program, in no particular order.
+
+    Args:
+        programs: to be compiled together.
+        runner: that calls them.
+        jax: the library of `executing.jax_library`, to compare with as well.
+        target: to compile for.
+    """
+    for number, found in built(programs, runner, target):
+        if isinstance(found, Failure):
+            yield Checked(programs[number], found)
+        else:
+            yield _judged(found, runner, jax)
+
+
+def _judged(each: Built, runner: Runner, jax: Any) -> Checked:
+    elements, left_open, in_jax = 0, 0, False
+    for sizes in each.program.sizes:
+        arrays = examples(each.program, sizes)
+        found = runner.call(each.vmfb, each.entry, arrays)
+        if isinstance(found, Failure):
+            return Checked(each.program, found)
+        wanted = _wanted(each, arrays)
+        if isinstance(wanted, Failure):
+            return Checked(each.program, wanted)
+        if wanted is None:
+            continue
+        judgement = judge(found, *wanted)
+        if judgement.wrong:
+            failure = Failure("differs", _said(judgement, sizes))
+            return Checked(each.program, failure)
+        elements += judgement.elements
+        left_open += judgement.open
+    return Checked(each.program, None, elements, left_open, in_jax)
+
+
+def _wanted(each: Built, arrays: list[Any]) -> tuple[Any, Any] | Failure | None:
+    """Results of the reference, and how far rounding moves them.
+
+    None where the program means nothing: the largest of no elements.
+    """
+    module, name = each.reference, each.entry.name
+    try:
+        wanted = reference.evaluate(module, name, arrays)
+        noisy = noisy_runs(module, name, arrays)
+    except Exception as error:
+        if "zero-size array to reduction" in str(error):
+            return None
+        if "attempt to get arg" in str(error):
+            return None
+        return Failure("evaluates", f"{type(error).__name__}: {error}")
+    return wanted, spreads(wanted, noisy)
+
+
+def _said(judgement: Judgement, sizes: dict[str, int]) -> str:
+    where = f" with sizes {sizes}" if sizes else ""
+    return f"compiled, {judgement.wrong}{where}"
+
+
+def examples(program: Program, sizes: dict[str, int]) -> list[Any]:
+    """Random inputs of a program; the same each time."""
+    return [example(x, sizes, program.seed + i) for i, x in enumerate(program.inputs)]

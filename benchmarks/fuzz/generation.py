@@ -1,0 +1,192 @@
+"""Random programs, the same for the same seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+
+from . import control_forms, forms, templates
+from .forms import Form
+from .programs import TRANSFORMS, Input, Program, names_in
+from .scope import Bug, Refused, Scope
+
+FORMS: tuple[tuple[float, Form], ...] = (
+    (8, forms.unary), (8, forms.binary), (3, forms.whole), (5, forms.compared),
+    (2, forms.clipped), (2, forms.converted), (8, forms.reduced), (2, forms.counted),
+    (4, forms.running), (1, forms.log_sums), (8, forms.moved), (10, forms.sliced),
+    (4, forms.taken), (6, forms.updated), (10, forms.joined), (9, forms.created),
+    (1, forms.random_numbers), (6, forms.product), (2, forms.loss),
+    (2, control_forms.branch), (3, control_forms.scan), (2, control_forms.mapped),
+    (2, control_forms.loop), (1, control_forms.folded), (3, control_forms.ruled),
+    (9, templates.any_template),
+)  # fmt: skip
+WEIGHTS = numpy.array([weight for weight, _ in FORMS], "f8")
+INPUTS = ("float32",) * 12 + ("float64", "float16", "bfloat16", "int32", "int8", "bool")
+SIZES = (1, 2, 3, 4, 5, 7)
+LONGEST = 7  # steps, without those that a form adds
+RESULTS = 4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What programs are to be like.
+
+    Args:
+        only: a function that each of them uses.
+        dtype: of all float inputs.
+    """
+
+    only: str | None = None
+    dtype: str | None = None
+
+
+def random_program(seed: int, choice: Choice | None = None) -> tuple[Program, list[Bug]]:
+    """A program as it is, forward, and what went wrong while it was traced."""
+    choice = choice or Choice()
+    for attempt in range(100):
+        rng = numpy.random.default_rng([seed, attempt])
+        try:
+            program, bugs = _drawn(rng, seed, choice)
+        except Refused:
+            continue
+        return program, bugs
+    raise Refused(f"no program of {choice} in 100 attempts")
+
+
+def variants(program: Program) -> list[Program]:
+    """The program under each transformation that applies to it."""
+    if not any(x.dtype in FLOAT_INPUTS for x in program.inputs):
+        return [program]
+    plain = [program.transformed(name) for name in TRANSFORMS]
+    again = [program.transformed(name, True) for name in ("grad", "grad of grad")]
+    return [*plain, *again]
+
+
+FLOAT_INPUTS = ("float32", "float64", "float16", "bfloat16")
+
+
+def _drawn(
+    rng: numpy.random.Generator, seed: int, choice: Choice
+) -> tuple[Program, list[Bug]]:
+    least = {name: int(rng.integers(0, 3)) for name in _symbols(rng)}
+    sizes = {name: int(rng.choice([3, 4, 5])) for name in least}
+    inputs = _inputs(rng, list(least), choice)
+    scope = Scope(rng, inputs, sizes, least)
+    with scope.tracing([example(x, sizes, seed + i) for i, x in enumerate(inputs)]):
+        length = int(rng.integers(2, LONGEST))
+        forced = int(rng.integers(length)) if choice.only else -1
+        for number in range(length):
+            if number == forced:
+                _force(scope, str(choice.only))
+            _step(scope)
+        results = _results(scope)
+    used = {name for x in inputs for name in x.shape if isinstance(name, str)}
+    calls = [sizes, *_other_sizes(rng, least)]
+    kept = [{k: v for k, v in each.items() if k in used} for each in calls]
+    distinct = [each for i, each in enumerate(kept) if each not in kept[:i]]
+    program = Program(
+        seed, inputs, tuple(scope.steps), results, tuple(distinct),
+        {name: least[name] for name in least if name in used},
+    )  # fmt: skip
+    return without_dead_steps(program), scope.bugs
+
+
+def _symbols(rng: numpy.random.Generator) -> list[str]:
+    return ["n", "m"][: int(rng.choice([0, 1, 2], p=[0.45, 0.4, 0.15]))]
+
+
+def _inputs(
+    rng: numpy.random.Generator, symbols: list[str], choice: Choice
+) -> tuple[Input, ...]:
+    """One to three, whose shapes often fit each other."""
+    words: list[Any] = [*symbols, *rng.choice(SIZES, 2).tolist()]
+    if rng.random() < 0.03:
+        words.append(0)
+    rank = int(rng.choice([1, 2, 3], p=[0.2, 0.6, 0.2]))
+    shape = tuple(words[i] for i in rng.integers(len(words), size=rank))
+    if symbols and not set(symbols) & set(shape):
+        shape = (symbols[0], *shape[1:])
+    inputs = []
+    for number in range(int(rng.integers(1, 4))):
+        dtype = str(rng.choice(INPUTS)) if number else str(rng.choice(INPUTS[:15]))
+        if choice.dtype and dtype in FLOAT_INPUTS:
+            dtype = choice.dtype
+        own = shape if number == 0 or rng.random() < 0.6 else shape[-1:]
+        inputs.append(Input(f"x{number}", own, dtype))
+    missing = [n for n in symbols if not any(n in x.shape for x in inputs)]
+    if missing:
+        inputs.append(Input(f"x{len(inputs)}", (*missing, 2), "float32"))
+    return tuple(inputs)
+
+
+def _other_sizes(
+    rng: numpy.random.Generator, least: dict[str, int]
+) -> list[dict[str, int]]:
+    """The least sizes, 1, and other ones."""
+    some = {name: int(rng.choice([2, 6, 7, 8])) for name in least}
+    ones = {name: max(1, low) for name, low in least.items()}
+    return [dict(least), ones, some] if least else []
+
+
+def example(x: Input, sizes: dict[str, int], seed: int) -> Any:
+    """Random numbers for an input: normal floats, small integers."""
+    rng, shape = numpy.random.default_rng([seed, 1]), x.sized(sizes)
+    dtype = dtypes.to_numpy(dtypes.canonical(x.dtype))
+    if x.dtype == "bool":
+        return rng.random(shape) < 0.5
+    if x.dtype in FLOAT_INPUTS:
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(-3, 4, shape).astype(dtype)
+
+
+def _step(scope: Scope) -> None:
+    """One form, of those that can be taken."""
+    for _ in range(20):
+        chosen = scope.rng.choice(len(FORMS), p=WEIGHTS / WEIGHTS.sum())
+        mark = len(scope.steps), len(scope.values)
+        try:
+            FORMS[chosen][1](scope)
+        except Refused:
+            del scope.steps[mark[0] :], scope.values[mark[1] :]
+        else:
+            return
+
+
+def _force(scope: Scope, function: str) -> None:
+    """A step with a given function, by a form that has it or by a template."""
+    if function in templates.templates():
+        templates.filled(scope, function)
+        return
+    for _ in range(400):
+        before = len(scope.steps)
+        _step(scope)
+        if any(step.function == function for step in scope.steps[before:]):
+            return
+    raise Refused
+
+
+def _results(scope: Scope) -> tuple[str, ...]:
+    """What nothing reads, and sometimes something that is read as well."""
+    if not scope.steps:
+        raise Refused
+    read = set().union(*(step.read for step in scope.steps))
+    made = [v for v in scope.values if v.source[0] == "v"]
+    unread = [v for v in made if not names_in(v.source) & read]
+    found = unread[-RESULTS:]
+    if scope.chance(0.4):
+        found.append(scope.one_of(made))
+    return tuple(dict.fromkeys(v.source for v in found))
+
+
+def without_dead_steps(program: Program) -> Program:
+    """Only the steps whose results are needed."""
+    needed, kept = names_in(" ".join(program.results)), []
+    for step in reversed(program.steps):
+        if step.name in needed:
+            needed |= step.read
+            kept.append(step)
+    return replace(program, steps=tuple(reversed(kept)))

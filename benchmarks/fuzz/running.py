@@ -1,0 +1,135 @@
+"""Compiled programs run in a process of their own, which may die of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+from aotc.frontends.program import Entry
+
+from .failures import Failure
+
+SECONDS = 60  # for one call
+
+Arrays = list[Any]
+
+
+class Runner:
+    """A process that runs entries; a new one takes over when it dies."""
+
+    def __init__(self) -> None:
+        self._process: Any = None
+        self._loaded: bytes | None = None
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        place: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def load(self, vmfb: bytes) -> Failure | None:
+        """Get a module ready, unless it is; or say why it cannot be loaded."""
+        if self._process is None or not self._process.is_alive():
+            self._start()
+        if self._loaded is vmfb:
+            return None
+        self._connection.send(("load", vmfb))
+        found = self._answer()
+        self._loaded = vmfb
+        return Failure("loads", found.message) if isinstance(found, Failure) else None
+
+    def call(self, vmfb: bytes, entry: Entry, arrays: Arrays) -> Arrays | Failure:
+        """The results of an entry of a module, or how the call failed."""
+        failure = self.load(vmfb)
+        if failure is not None:
+            return failure
+        inputs = [port.type.dtype for port in entry.arguments]
+        outputs = [port.type.dtype for port in entry.results]
+        self._connection.send(("call", entry.name, arrays, inputs, outputs))
+        answer: Arrays | Failure = self._answer()
+        return answer
+
+    def _answer(self) -> Any:
+        if not self._connection.poll(SECONDS):
+            self._stop()
+            return Failure("runs", f"a call takes more than {SECONDS} s")
+        try:
+            verdict, found = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            code = self._process.exitcode
+            self._stop()
+            name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            return Failure("runs", f"the call dies of {name}")
+        return found if verdict == "done" else Failure("runs", found)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other,), daemon=True)
+        self._process.start()
+        other.close()
+        self._loaded = None
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._connection.close()
+        self._process = None
+
+
+# ---- in the process -----------------------------------------------------------------
+
+
+def _serve(connection: Connection) -> None:
+    """Answer requests until there are no more."""
+    import iree.runtime as iree
+
+    config = iree.Config("local-sync")
+    code, module = None, None
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        try:
+            if request[0] == "load":
+                code = iree.VmModule.copy_buffer(config.vm_instance, request[1])
+                modules = [*config.default_vm_modules, code]
+                module = iree.VmContext(config.vm_instance, modules)
+                found: Any = None
+            else:
+                found = _called(config.device, module, code, request[1:])
+        except Exception as error:  # the runtime's
+            connection.send(("failed", str(error).splitlines()[0]))
+        else:
+            connection.send(("done", found))
+
+
+def _called(device: Any, module: Any, code: Any, request: Any) -> Arrays:
+    import iree.runtime as iree
+    import numpy as np
+
+    from aotc.artifacts.manifest import Leaf
+    from aotc.runtime.buffers import sender, viewer
+
+    name, arrays, inputs, outputs = request
+    arguments = iree.VmVariantList(len(arrays))
+    results = iree.VmVariantList(len(outputs))
+    for array, dtype in zip(arrays, inputs, strict=True):
+        arguments.push_ref(sender(device, Leaf("", dtype, array.shape))(array))
+    module.invoke(code.lookup_function(name), arguments, results)
+    found = []
+    for number, dtype in enumerate(outputs):
+        view = results.get_as_object(number, iree.HalBufferView)
+        found.append(np.array(viewer(device, Leaf("", dtype, ()))(view)))
+    return found

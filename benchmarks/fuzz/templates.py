@@ -1,0 +1,220 @@
+"""Calls of every public function, to be filled with values of a program.
+
+They come from the tables that tests and the parity benchmark hold: a call that works for
+each function, and many settings for those of numpy, special, linalg and fft. An array
+in such a call becomes `its numbers + a little of a value`, so that what the function
+asks of its arguments (a domain, a condition number, an order) still holds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+import aotc.numpy as anp
+from aotc import control, dtypes, fft, linalg, nn, random, special
+from aotc.frontends.array import Array
+
+from .scope import Refused, Scope, Value
+
+ROOT = Path(__file__).parents[2]
+MODULES = {
+    "np": anp, "nn": nn, "linalg": linalg, "fft": fft, "special": special,
+    "random": random, "control": control,
+}  # fmt: skip
+LITTLE = 0.03
+LARGEST = 600  # elements of an array of a template
+
+
+@dataclass(frozen=True)
+class Template:
+    """One call of a public function, with NumPy arrays."""
+
+    function: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@cache
+def public_functions() -> dict[str, Callable[..., Any]]:
+    """All that programs may call, by the names that they use."""
+    return {
+        f"{module}.{name}": getattr(MODULES[module], name)
+        for module in MODULES
+        for name in MODULES[module].__all__
+        if inspect.isfunction(getattr(MODULES[module], name))
+    }
+
+
+@cache
+def templates() -> dict[str, list[Template]]:
+    """The calls that can be written as source, by function."""
+    found: dict[str, list[Template]] = defaultdict(list)
+    for each in [*_tested_calls(), *_parity_settings()]:
+        if each.function in public_functions() and _is_written(each):
+            found[each.function].append(each)
+    return dict(found)
+
+
+def _tested_calls() -> list[Template]:
+    calls = _module("tests/aotc/conftest.py").CALLS
+    rows = [(name.partition("."), *call) for name, call in calls.items()]
+    return [
+        Template(f"{'np' if family == 'numpy' else family}.{name}", args, kwargs)
+        for (family, _, name), args, kwargs in rows
+    ]
+
+
+def _parity_settings() -> list[Template]:
+    settings = _module("benchmarks/parity/settings.py")
+    libraries = _module("benchmarks/parity/settings_libraries.py")
+    moving = _module("benchmarks/parity/settings_moving.py")
+    families = (
+        settings.several, settings.reductions, settings.nan_reductions,
+        settings.cumulative, settings.orders, settings.distributions, moving.shapes,
+        moving.turns, moving.repeats, moving.joins, moving.choices, moving.diagonals,
+        moving.products, libraries.special, libraries.linalg, libraries.norms,
+        libraries.single_matrices, libraries.spectra,
+    )  # fmt: skip
+    rows = [setting for family in families for setting in family()]
+    return [
+        Template(
+            f"{'np' if row.package == 'numpy' else row.package}.{row.name}",
+            row.args,
+            row.kwargs,
+        )
+        for row in rows
+        if all(map(_is_finite, row.args))
+    ]
+
+
+def _module(path: str) -> Any:
+    """A file of the repository as a module; its neighbours may be imported."""
+    file = ROOT / path
+    if file.stem in sys.modules:
+        return sys.modules[file.stem]
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    if file.parent.name == "parity":  # the others import each other by these names
+        sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_finite(argument: Any) -> bool:
+    if isinstance(argument, numpy.ndarray) and argument.dtype.kind == "f":
+        return bool(numpy.isfinite(argument).all())
+    return True
+
+
+def _is_written(template: Template) -> bool:
+    try:
+        for part in [*template.args, *template.kwargs.values()]:
+            written(part, lambda array: "")
+    except Refused:
+        return False
+    return True
+
+
+# ---- as source ----------------------------------------------------------------------
+
+
+def written(part: Any, array_source: Callable[[Any], str]) -> str:
+    """Source of an argument; arrays are written by `array_source`."""
+    if isinstance(part, fft.Complex):
+        pair = (written(x, array_source) for x in part)
+        return f"fft.Complex({', '.join(pair)})"
+    if isinstance(part, Array):
+        part = numpy.asarray(part._data)
+    if isinstance(part, numpy.ndarray):
+        if part.dtype.kind == "c" or part.size > LARGEST:
+            raise Refused
+        return array_source(part)
+    if isinstance(part, (list, tuple)):
+        inner = ", ".join(written(x, array_source) for x in part)
+        many = isinstance(part, list) or len(part) != 1
+        return f"[{inner}]" if isinstance(part, list) else f"({inner}{'' if many else ','})"
+    if isinstance(part, slice):
+        return f"slice({part.start}, {part.stop}, {part.step})"
+    return _plain(part)
+
+
+def _plain(part: Any) -> str:
+    if part is None or isinstance(part, (str, bool, int)):
+        return repr(part)
+    if isinstance(part, (float, numpy.floating)):
+        return f'float("{float(part)}")' if not numpy.isfinite(part) else str(float(part))
+    if isinstance(part, numpy.integer):
+        return str(int(part))
+    for name, function in public_functions().items():
+        if part is function:
+            return name
+    raise Refused
+
+
+def constant_source(array: Any) -> str:
+    """NumPy source of an array, with four digits of its floats."""
+    if array.dtype.kind == "f":
+        rounded = numpy.round(array.astype("f8"), 4)
+        values, dtype = repr(rounded.tolist()), "f4"
+    else:
+        values, dtype = repr(array.tolist()), array.dtype.str[1:].replace("b1", "?")
+    if array.size == 0:
+        return f'numpy.zeros({array.shape}, "{dtype}")'
+    return f'numpy.array({values}, "{dtype}")'
+
+
+# ---- as steps -----------------------------------------------------------------------
+
+
+def filled(s: Scope, function: str) -> Value:
+    """A step that applies a function to arrays made of values of the program."""
+    options = templates().get(function)
+    if not options:
+        raise Refused
+    template = s.one_of(options)
+    source = s.pick(lambda v: v.is_float)
+    kind = source.dtype if s.chance(0.3) else "f32"
+
+    def array_source(array: Any) -> str:
+        if array.dtype.kind != "f":
+            return constant_source(array)
+        return _near(s, source, array, kind).source
+
+    arguments = [written(part, array_source) for part in template.args]
+    arguments += [
+        f"{name}={written(part, array_source)}"
+        for name, part in template.kwargs.items()
+    ]
+    return s.emit(function, *arguments)
+
+
+def _near(s: Scope, value: Value, array: Any, kind: str) -> Value:
+    """The numbers of an array, plus a little of a value."""
+    number = s.emit("np.asarray", f'{constant_source(array)}, "{dtypes.numpy_name(kind)}"')
+    if s.chance(0.2) or not array.size:
+        return number
+    if value.is_static and value.data.size and array.ndim:
+        fitted = s.emit("np.resize", value, array.shape)
+    else:
+        fitted = s.emit("np.sum", s.emit("np.sin", value))
+    if fitted.dtype != kind:
+        fitted = s.emit("np.astype", fitted, f'"{dtypes.numpy_name(kind)}"')
+    waves = s.emit("np.sin", fitted)
+    return s.emit("np.add", number, s.emit("np.multiply", waves, LITTLE))
+
+
+def any_template(s: Scope) -> Any:
+    """A step with any public function."""
+    return filled(s, s.one_of(sorted(templates())))
