@@ -84,19 +84,25 @@ Ready = tuple[int, Program, Any]
 def _built_together(
     programs: Sequence[Ready], runner: Runner, target: str
 ) -> Iterator[Outcome]:
-    entries = [entry_of(program, f"program_{number}") for number, program, _ in programs]
+    entries = [
+        entry_of(program, f"program_{number}") for number, program, _ in programs
+    ]
     try:
         traced = trace(entries, {})
         run_passes(traced.module, PASS_NAMES)
         (compiled,) = compile_targets(traced, [Target.parse(target)])
     except Exception as error:
-        yield from _in_parts(programs, runner, target, Failure("compiles", _said(error)))
+        yield from _in_parts(
+            programs, runner, target, Failure("compiles", _said(error))
+        )
         return
     failure = runner.load(compiled.vmfb)
     if failure is not None:
         yield from _in_parts(programs, runner, target, failure)
         return
-    for (number, program, reference), entry in zip(programs, traced.entries, strict=True):
+    for (number, program, reference), entry in zip(
+        programs, traced.entries, strict=True
+    ):
         yield number, Built(program, entry, reference, compiled.vmfb)
 
 

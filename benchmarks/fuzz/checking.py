@@ -10,7 +10,7 @@ from aotc import reference
 
 from .building import Built, built
 from .failures import Failure
-from .generation import example
+from .jax_peer import compare_with_jax, examples
 from .judging import Judgement, judge
 from .noise import noisy_runs, spreads
 from .programs import Program
@@ -56,7 +56,7 @@ def check(
 
 
 def _judged(each: Built, runner: Runner, jax: Any) -> Checked:
-    elements, left_open, in_jax = 0, 0, False
+    elements, left_open = 0, 0
     for sizes in each.program.sizes:
         arrays = examples(each.program, sizes)
         found = runner.call(each.vmfb, each.entry, arrays)
@@ -73,6 +73,10 @@ def _judged(each: Built, runner: Runner, jax: Any) -> Checked:
             return Checked(each.program, failure)
         elements += judgement.elements
         left_open += judgement.open
+    failure = compare_with_jax(each.program, jax) if jax else None
+    if isinstance(failure, Failure):
+        return Checked(each.program, failure)
+    in_jax = failure == "agrees"
     return Checked(each.program, None, elements, left_open, in_jax)
 
 
@@ -97,8 +101,3 @@ def _wanted(each: Built, arrays: list[Any]) -> tuple[Any, Any] | Failure | None:
 def _said(judgement: Judgement, sizes: dict[str, int]) -> str:
     where = f" with sizes {sizes}" if sizes else ""
     return f"compiled, {judgement.wrong}{where}"
-
-
-def examples(program: Program, sizes: dict[str, int]) -> list[Any]:
-    """Random inputs of a program; the same each time."""
-    return [example(x, sizes, program.seed + i) for i, x in enumerate(program.inputs)]

@@ -28,7 +28,8 @@ def _preserved(s: Scope, x: Value) -> Value:
     options: list[tuple[Any, ...]] = [
         ("np.sin", x), ("np.tanh", x), ("np.multiply", x, y), ("np.add", x, y),
         ("np.multiply", x, 0.5), ("nn.relu", x), ("np.subtract", y, x),
-        ("np.maximum", x, y), ("nn.sigmoid", x), ("np.where", f"{x.source} > 0.1", x, y),
+        ("np.maximum", x, y), ("nn.sigmoid", x),
+        ("np.where", f"{x.source} > 0.1", x, y),
     ]  # fmt: skip
     if x.rank:
         axis = int(s.rng.integers(x.rank))
@@ -72,7 +73,9 @@ def scan(s: Scope) -> Any:
     row = f"{xs.source}[0]"
     with s.body([row, row], captures=True) as parameters:
         carried, x = parameters
-        new = s.emit("np.tanh", s.emit("np.add", s.emit("np.multiply", carried, 0.5), x))
+        new = s.emit(
+            "np.tanh", s.emit("np.add", s.emit("np.multiply", carried, 0.5), x)
+        )
         new = preserving_chain(s, new, 2)
         stacked = s.one_of([v for v in s.values if v.is_float])
         block = s.block(parameters, f"{new.source}, {stacked.source}")
@@ -104,9 +107,7 @@ def loop(s: Scope) -> Any:
         y = s.emit("np.add", s.emit("np.multiply", parameters[0], 1.25), 0.125)
         body = s.block(parameters, preserving_chain(s, y, 1).source)
     names = [test.name, body.name]
-    return s.emit(
-        "control.while_loop", *names, x, "max_steps=4", blocks=[test, body]
-    )
+    return s.emit("control.while_loop", *names, x, "max_steps=4", blocks=[test, body])
 
 
 def folded(s: Scope) -> Any:

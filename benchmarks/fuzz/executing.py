@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -50,52 +49,3 @@ def execute(program: Program, library: dict[str, Any]) -> Any:
     code = compile(function_source(program), f"<program {program.seed}>", "exec")
     exec(code, namespace)
     return namespace["program"]
-
-
-# ---- JAX ----------------------------------------------------------------------------
-
-# Functions that JAX has under the same name with another meaning.
-NOT_ALIKE = {
-    "np.bitcast", "np.round", "np.around", "np.empty", "np.empty_like", "np.resize",
-    "nn.dropout", "np.unique", "np.cumlogsumexp",
-}  # fmt: skip
-
-
-def jax_library() -> dict[str, Any] | None:
-    """The same names with JAX's functions behind them; None where it is missing."""
-    try:
-        import jax
-        import jax.numpy as jnp
-        import jax.scipy.special
-    except ModuleNotFoundError:
-        return None
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", "highest")
-    names = ("grad", "jvp", "vjp", "vmap", "checkpoint", "custom_vjp", "custom_jvp")
-    ours = SimpleNamespace(**{name: getattr(jax, name) for name in names})
-    found = {
-        "__name__": "program", "aotc": ours, "numpy": numpy, "np": jnp,
-        "control": jax.lax, "fft": SimpleNamespace(), "linalg": jnp.linalg,
-        "nn": jax.nn, "random": SimpleNamespace(), "special": jax.scipy.special,
-    }  # fmt: skip
-    return found | {
-        name: _with_globals(getattr(rules, name), {"aotc": ours})
-        for name in ("with_vjp", "with_jvp")
-    }
-
-
-def _with_globals(function: Any, names: dict[str, Any]) -> Any:
-    return type(function)(function.__code__, {**function.__globals__, **names})
-
-
-def run_in_jax(program: Program, library: dict[str, Any], arrays: list[Any]) -> Any:
-    """The results in JAX with f64 in the place of f32; None if it refuses."""
-    import jax
-
-    if program.functions & NOT_ALIKE:
-        return None
-    try:
-        found = jax.jit(execute(program, library))(*arrays)
-    except Exception:  # whatever JAX has not, or has otherwise
-        return None
-    return [numpy.asarray(x) for x in jax.tree.leaves(found)]

@@ -16,45 +16,56 @@ Form = Callable[[Scope], Any]
 
 # ---- elementwise --------------------------------------------------------------------
 
+
+def words(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()
+
+
+def each(names: str, low: float, high: float) -> dict[str, tuple[float, float]]:
+    """The same domain for several functions."""
+    return dict.fromkeys(words(names), (low, high))
+
+
 # Functions of floats, and from where to where they are smooth and tame.
-UNARY: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(
-        "abs absolute arcsinh arctan asinh atan cbrt cos deg2rad exp2 expm1 fabs "
-        "negative positive radians sin sinc sinh sign square tan tanh cosh exp "
-        "nan_to_num".split(),
-        (-1.2, 1.2),
-    ),
-    **dict.fromkeys(["degrees", "rad2deg"], (-0.1, 0.1)),
-    **dict.fromkeys(["floor", "ceil", "trunc", "fix", "rint", "round"], (-9, 9)),
-    **dict.fromkeys("log log2 log10 log1p sqrt rsqrt reciprocal".split(), (0.3, 5)),
-    **dict.fromkeys("arcsin arccos arctanh asin acos atanh".split(), (-0.8, 0.8)),
-    **dict.fromkeys(["arccosh", "acosh"], (1.2, 5)),
+UNARY = {
+    **each("abs absolute arcsinh arctan asinh atan cbrt cos deg2rad exp2", -1.2, 1.2),
+    **each("expm1 fabs negative positive radians sin sinc sinh sign", -1.2, 1.2),
+    **each("square tan tanh cosh exp nan_to_num", -1.2, 1.2),
+    **each("degrees rad2deg", -0.1, 0.1),
+    **each("floor ceil trunc fix rint round", -9, 9),
+    **each("log log2 log10 log1p sqrt rsqrt reciprocal", 0.3, 5),
+    **each("arcsin arccos arctanh asin acos atanh", -0.8, 0.8),
+    **each("arccosh acosh", 1.2, 5),
 }
-NN_UNARY = """
+NN_UNARY = words("""
     celu elu gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu
     log_sigmoid mish relu relu6 selu sigmoid silu soft_shrink soft_sign softplus
     softsign squareplus swish tanh_shrink
-""".split()
+""")
 SPECIAL_UNARY = {
-    **dict.fromkeys("erf erfc expit i0e i1e ndtr log_ndtr".split(), (-2, 2)),
-    **dict.fromkeys("digamma gammaln psi".split(), (0.4, 5)),
-    **dict.fromkeys("logit ndtri".split(), (0.1, 0.9)),
-    "erfinv": (-0.8, 0.8),
-    "entr": (0.1, 2),
+    **each("erf erfc expit i0e i1e ndtr log_ndtr", -2, 2),
+    **each("digamma gammaln psi", 0.4, 5),
+    **each("logit ndtri", 0.1, 0.9),
+    **each("erfinv", -0.8, 0.8),
+    **each("entr", 0.1, 2),
 }
-PREDICATES = "isfinite isnan isinf isneginf isposinf signbit logical_not".split()
-BINARY = {
-    **dict.fromkeys("add subtract multiply maximum minimum fmax fmin".split(), None),
-    **dict.fromkeys("arctan2 hypot copysign logaddexp logaddexp2".split(), None),
-    **dict.fromkeys(["divide", "true_divide"], (0.5, 3.0)),
-    **dict.fromkeys("power pow float_power".split(), (0.5, 2.0)),
-    **dict.fromkeys("fmod remainder mod floor_divide".split(), (0.7, 3.0)),
+PREDICATES = words("isfinite isnan isinf isneginf isposinf signbit logical_not")
+FREE_BINARY = words("""
+    add subtract multiply maximum minimum fmax fmin arctan2 hypot copysign logaddexp
+    logaddexp2
+""")
+BINARY: dict[str, tuple[float, float] | None] = {
+    **dict.fromkeys(FREE_BINARY),
+    **each("divide true_divide", 0.5, 3.0),
+    **each("power pow float_power", 0.5, 2.0),
+    **each("fmod remainder mod floor_divide", 0.7, 3.0),
 }
-COMPARISONS = "equal not_equal less less_equal greater greater_equal".split()
-INTEGER_BINARY = """
+COMPARISONS = words("equal not_equal less less_equal greater greater_equal")
+INTEGER_BINARY = words("""
     add subtract multiply maximum minimum bitwise_and bitwise_or bitwise_xor gcd
-""".split()
-INTEGER_UNARY = "abs negative sign square invert bitwise_not bitwise_count".split()
+""")
+INTEGER_UNARY = words("abs negative sign square invert bitwise_not bitwise_count")
 
 
 def is_float(value: Value) -> bool:
@@ -155,16 +166,16 @@ def converted(s: Scope) -> Any:
 
 # ---- along axes ---------------------------------------------------------------------
 
-REDUCTIONS = """
+REDUCTIONS = words("""
     sum sum prod mean mean max min amax amin var std ptp median nansum nanmean nanmax
     nanmin nanprod nanvar nanstd
-""".split()
-COUNTS = "argmax argmin count_nonzero any all nanargmax nanargmin".split()
-CUMULATIVE = """
+""")
+COUNTS = words("argmax argmin count_nonzero any all nanargmax nanargmin")
+CUMULATIVE = words("""
     cumsum cumprod cummax cummin cumlogsumexp nancumsum nancumprod sort flip argsort
     diff unwrap gradient
-""".split()
-NN_ALONG = "softmax log_softmax softmin l2_normalize layer_norm rms_norm".split()
+""")
+NN_ALONG = words("softmax log_softmax softmin l2_normalize layer_norm rms_norm")
 
 
 def axis_of(s: Scope, x: Value) -> int:
@@ -325,11 +336,13 @@ def joined(s: Scope) -> Any:
 
 
 def created(s: Scope) -> Any:
-    """An array of constants, its sizes those of a value, and often a reduction of it."""
+    """An array of constants in sizes of a value, and often a reduction of it."""
     x = s.pick(has_axes)
     size, dtype = f"{x.source}.shape[{axis_of(s, x)}]", s.one_of(["float32", "int32"])
     quoted = f'"{x.dtype if x.is_float else dtype}"'
-    shape = s.one_of([f"{x.source}.shape", f"({size}, 4)", f"(3, {size})", f"({size},)"])
+    shape = s.one_of(
+        [f"{x.source}.shape", f"({size}, 4)", f"(3, {size})", f"({size},)"]
+    )
     options: list[tuple[Any, ...]] = [
         ("np.ones", shape, quoted), ("np.zeros", shape, quoted),
         ("np.full", shape, 1.5 if "f" in quoted else 3, quoted),
@@ -382,10 +395,10 @@ def product(s: Scope) -> Any:
     return s.emit(*s.one_of(options))
 
 
-LOSSES = """
+LOSSES = words("""
     binary_cross_entropy_with_logits cosine_similarity hinge_loss huber_loss l1_loss
     mse_loss smooth_l1_loss soft_margin_loss
-""".split()
+""")
 
 
 def loss(s: Scope) -> Any:

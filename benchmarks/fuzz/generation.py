@@ -44,7 +44,9 @@ class Choice:
     dtype: str | None = None
 
 
-def random_program(seed: int, choice: Choice | None = None) -> tuple[Program, list[Bug]]:
+def random_program(
+    seed: int, choice: Choice | None = None
+) -> tuple[Program, list[Bug]]:
     """A program as it is, forward, and what went wrong while it was traced."""
     choice = choice or Choice()
     for attempt in range(100):
@@ -84,15 +86,9 @@ def _drawn(
                 _force(scope, str(choice.only))
             _step(scope)
         results = _results(scope)
-    used = {name for x in inputs for name in x.shape if isinstance(name, str)}
-    calls = [sizes, *_other_sizes(rng, least)]
-    kept = [{k: v for k, v in each.items() if k in used} for each in calls]
-    distinct = [each for i, each in enumerate(kept) if each not in kept[:i]]
-    program = Program(
-        seed, inputs, tuple(scope.steps), results, tuple(distinct),
-        {name: least[name] for name in least if name in used},
-    )  # fmt: skip
-    return without_dead_steps(program), scope.bugs
+    calls = (sizes, *_other_sizes(rng, least))
+    program = Program(seed, inputs, tuple(scope.steps), results, calls, least)
+    return without_unused_inputs(without_dead_steps(program)), scope.bugs
 
 
 def _symbols(rng: numpy.random.Generator) -> list[str]:
@@ -190,3 +186,15 @@ def without_dead_steps(program: Program) -> Program:
             needed |= step.read
             kept.append(step)
     return replace(program, steps=tuple(reversed(kept)))
+
+
+def without_unused_inputs(program: Program) -> Program:
+    """Without inputs that nothing reads, and their symbols; one input stays."""
+    read = names_in(" ".join(program.results))
+    read = read.union(*(step.read for step in program.steps))
+    inputs = tuple(x for x in program.inputs if x.name in read) or program.inputs[:1]
+    symbols = {n for x in inputs for n in x.shape if isinstance(n, str)}
+    sizes = [{k: v for k, v in each.items() if k in symbols} for each in program.sizes]
+    least = {k: v for k, v in program.least.items() if k in symbols}
+    distinct = tuple(each for i, each in enumerate(sizes) if each not in sizes[:i])
+    return replace(program, inputs=inputs, sizes=distinct, least=least)

@@ -184,6 +184,4 @@ def _step_from_json(data: dict[str, Any]) -> Step:
         )
         for block in data.get("blocks", ())
     ]
-    return Step(
-        data["name"], data["function"], tuple(data["arguments"]), tuple(blocks)
-    )
+    return Step(data["name"], data["function"], tuple(data["arguments"]), tuple(blocks))

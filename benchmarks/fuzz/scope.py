@@ -26,7 +26,7 @@ from aotc.mlir import ir
 
 from .executing import OURS
 from .programs import Block, Input, Step, names_in
-from .source import call_source, step_lines
+from .source import step_lines
 
 LARGEST = 4096  # elements of a value
 LIMIT = {"f16": 100.0, "bf16": 100.0}  # of floats; 1e4 for the others
@@ -82,7 +82,6 @@ class Scope:
         inputs: of the program.
         sizes: of the symbols, in the example.
         least: the least size of each symbol.
-        limits: the largest magnitude of floats.
     """
 
     rng: numpy.random.Generator
@@ -168,8 +167,7 @@ class Scope:
         with untraced(), numpy.errstate(all="ignore"):
             self._execute(code, self.concrete)
         traced, concrete = (
-            _arrays(namespace[step.name])
-            for namespace in (self.traced, self.concrete)
+            _arrays(namespace[step.name]) for namespace in (self.traced, self.concrete)
         )
         if len(traced) != len(concrete):
             self._record(code, f"{len(traced)} results traced, {len(concrete)} at once")
@@ -269,12 +267,7 @@ def _arrays(result: Any) -> list[Array]:
     """The arrays of a result, which may be nested once at most."""
     if isinstance(result, Array):
         return [result]
-    if isinstance(result, (tuple, list)) and result:
-        if all(isinstance(part, Array) for part in result):
-            return list(result)
+    parts = list(result) if isinstance(result, (tuple, list)) else []
+    if parts and all(isinstance(part, Array) for part in parts):
+        return parts
     raise Refused
-
-
-def call_text(step: Step) -> str:
-    """The call of a step, for messages."""
-    return call_source(step.function, step.arguments)

@@ -28,8 +28,7 @@ def loss(FLOATS):
 _STACKED = "STACKED"
 ENTRIES = {
     "forward": "return f(FLOATS)",
-    "jvp": _LOSS
-    + "return aotc.jvp(lambda *xs: smooth(f(*xs)), (FLOATS,), (COSINES,))",
+    "jvp": _LOSS + "return aotc.jvp(lambda *xs: smooth(f(*xs)), (FLOATS,), (COSINES,))",
     "grad": _LOSS + "return aotc.grad(loss, (NUMBERS,))(FLOATS)",
     "grad of grad": _LOSS
     + """\

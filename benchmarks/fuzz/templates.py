@@ -1,9 +1,9 @@
 """Calls of every public function, to be filled with values of a program.
 
-They come from the tables that tests and the parity benchmark hold: a call that works for
-each function, and many settings for those of numpy, special, linalg and fft. An array
-in such a call becomes `its numbers + a little of a value`, so that what the function
-asks of its arguments (a domain, a condition number, an order) still holds.
+They come from the tables that tests and the parity benchmark hold: a call that works
+for each function, and many settings for those of numpy, special, linalg and fft. An
+array in such a call becomes `its numbers + a little of a value`, so that what the
+function asks of its arguments (a domain, a condition number, an order) still holds.
 """
 
 from __future__ import annotations
@@ -144,7 +144,11 @@ def written(part: Any, array_source: Callable[[Any], str]) -> str:
     if isinstance(part, (list, tuple)):
         inner = ", ".join(written(x, array_source) for x in part)
         many = isinstance(part, list) or len(part) != 1
-        return f"[{inner}]" if isinstance(part, list) else f"({inner}{'' if many else ','})"
+        return (
+            f"[{inner}]"
+            if isinstance(part, list)
+            else f"({inner}{'' if many else ','})"
+        )
     if isinstance(part, slice):
         return f"slice({part.start}, {part.stop}, {part.step})"
     return _plain(part)
@@ -154,7 +158,9 @@ def _plain(part: Any) -> str:
     if part is None or isinstance(part, (str, bool, int)):
         return repr(part)
     if isinstance(part, (float, numpy.floating)):
-        return f'float("{float(part)}")' if not numpy.isfinite(part) else str(float(part))
+        return (
+            f'float("{float(part)}")' if not numpy.isfinite(part) else str(float(part))
+        )
     if isinstance(part, numpy.integer):
         return str(int(part))
     for name, function in public_functions().items():
@@ -202,7 +208,9 @@ def filled(s: Scope, function: str) -> Value:
 
 def _near(s: Scope, value: Value, array: Any, kind: str) -> Value:
     """The numbers of an array, plus a little of a value."""
-    number = s.emit("np.asarray", f'{constant_source(array)}, "{dtypes.numpy_name(kind)}"')
+    number = s.emit(
+        "np.asarray", f'{constant_source(array)}, "{dtypes.numpy_name(kind)}"'
+    )
     if s.chance(0.2) or not array.size:
         return number
     if value.is_static and value.data.size and array.ndim:
