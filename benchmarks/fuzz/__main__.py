@@ -66,6 +66,7 @@ def _arguments() -> argparse.Namespace:
     add("--time-budget", type=float, default=float("inf"), help="in seconds")
     add("--only", help="a function that all use, such as np.sort")
     add("--dtype", help="of float inputs, such as float16")
+    add("--steps", type=int, default=6, help="the most in a program (6)")
     add("--transform", help="only this one, such as grad")
     add("--jax", action="store_true", help="compare with JAX as well")
     add("--reduce", type=float, default=120, help="seconds for each failure (120)")
@@ -91,7 +92,7 @@ def _batches(
 
 def _programs(asked: argparse.Namespace, report: Report) -> Iterator[Program]:
     """Each function as it is, and under one transformation, each in its turn."""
-    choice, seed = Choice(asked.only, asked.dtype), asked.seed
+    choice, seed = Choice(asked.only, asked.dtype, asked.steps), asked.seed
     while True:
         try:
             program, bugs = random_program(seed, choice)

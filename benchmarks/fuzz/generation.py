@@ -27,7 +27,6 @@ FORMS: tuple[tuple[float, Form], ...] = (
 WEIGHTS = numpy.array([weight for weight, _ in FORMS], "f8")
 INPUTS = ("float32",) * 12 + ("float64", "float16", "bfloat16", "int32", "int8", "bool")
 SIZES = (1, 2, 3, 4, 5, 7)
-LONGEST = 7  # steps, without those that a form adds
 RESULTS = 4
 
 
@@ -38,10 +37,12 @@ class Choice:
     Args:
         only: a function that each of them uses.
         dtype: of all float inputs.
+        longest: how many steps there may be, without those that a form adds.
     """
 
     only: str | None = None
     dtype: str | None = None
+    longest: int = 6
 
 
 def random_program(
@@ -79,7 +80,7 @@ def _drawn(
     inputs = _inputs(rng, list(least), choice)
     scope = Scope(rng, inputs, sizes, least)
     with scope.tracing([example(x, sizes, seed + i) for i, x in enumerate(inputs)]):
-        length = int(rng.integers(2, LONGEST))
+        length = int(rng.integers(1, choice.longest + 1))
         forced = int(rng.integers(length)) if choice.only else -1
         for number in range(length):
             if number == forced:
