@@ -11,6 +11,7 @@ from aotc.dialects.batching import leading, moved
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.lowering.summation import is_long, lowered_sum
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor, element_count
@@ -85,10 +86,18 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def lower(low: Any, op: Any, x: Any) -> Any:
-        """linalg.softmax; half precision in f32."""
+        """linalg.softmax; half precision in f32, and long axes in blocks."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.in_memory(low.convert(x, source, wide.dtype))
+        if is_long(wide.dtype, [wide.shape[op.axis]]):
+            highest, total = _sum_of_powers(low, x, wide, op.axis)
+
+            def share(x: Any, highest: Any, total: Any) -> Any:
+                return arith.divf(_shifted_power(x, highest), total)
+
+            y = _combine(low, wide, (op.axis,), [x, highest, total], share)
+            return low.convert(y, wide, source.dtype)
         init = low.empty(wide)
         axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), op.axis)
         y = linalg.SoftmaxOp([init.type], x, init, axis).results[0]
@@ -125,14 +134,28 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
-        rest = wide.with_shape(wide.shape[: op.axis] + wide.shape[op.axis + 1 :])
-        highest = low.reduce(x, rest, (op.axis,), -np.inf, arith.maximumf)
-        shifted = _combine(low, wide, (op.axis,), [x, highest], arith.subf)
-        power = low.pointwise([shifted], wide, math.exp)
-        total = low.reduce(power, rest, (op.axis,), 0.0, arith.addf)
+        highest, total = _sum_of_powers(low, x, wide, op.axis)
+        rest = wide.with_shape(_without(wide.shape, (op.axis,)))
         logs = low.pointwise([total], rest, math.log)
-        y = _combine(low, wide, (op.axis,), [shifted, logs], arith.subf)
+
+        def log_share(x: Any, highest: Any, logarithm: Any) -> Any:
+            return arith.subf(arith.subf(x, highest), logarithm)
+
+        y = _combine(low, wide, (op.axis,), [x, highest, logs], log_share)
         return low.convert(y, wide, source.dtype)
+
+
+def _shifted_power(x: Any, highest: Any) -> Any:
+    return math.exp(arith.subf(x, highest))
+
+
+def _sum_of_powers(low: Any, x: Any, wide: Tensor, axis: int) -> tuple[Any, Any]:
+    """The maximum of x along an axis, and the sum of e**(x - maximum)."""
+    rest = wide.with_shape(_without(wide.shape, (axis,)))
+    highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
+
+    power = _combine(low, wide, (axis,), [x, highest], _shifted_power)
+    return highest, lowered_sum(low, power, wide, (axis,))
 
 
 class Normalize(GraphOp, name="normalize", traits=[Pure]):
@@ -240,14 +263,14 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         count = _count(low, source, op.axes, x.type.element_type)
         mean = low.full(rest, 0.0)
         if op.centered:
-            mean = _means(low, x, rest, op.axes, count)
+            mean = _means(low, x, wide, op.axes, count)
 
         def squared(value: Any, mean: Any) -> Any:
             shifted = arith.subf(value, mean)
             return arith.mulf(shifted, shifted)
 
         squares = _combine(low, wide, op.axes, [x, mean], squared)
-        variance = _means(low, squares, rest, op.axes, count)
+        variance = _means(low, squares, wide, op.axes, count)
 
         def inverse(variance: Any) -> Any:
             return math.rsqrt(arith.addf(variance, low.scalar(rest.dtype, op.epsilon)))
@@ -296,6 +319,7 @@ def _count(low: Any, x: Tensor, axes: Sequence[int], element: Any) -> Any:
     return arith.sitofp(element, count)
 
 
-def _means(low: Any, x: Any, rest: Tensor, axes: Sequence[int], count: Any) -> Any:
-    total = low.reduce(x, rest, axes, 0.0, arith.addf)
+def _means(low: Any, x: Any, wide: Tensor, axes: Sequence[int], count: Any) -> Any:
+    rest = wide.with_shape(_without(wide.shape, axes))
+    total = lowered_sum(low, x, wide, axes)
     return low.pointwise([total], rest, lambda t: arith.divf(t, count))

@@ -12,6 +12,7 @@ from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import comparison, is_nan
+from aotc.dialects.lowering.summation import lowered_sum
 from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
@@ -163,13 +164,14 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @classmethod
     def lower(cls, low: Any, op: Any, x: Any) -> Any:
-        """One generic for each axis; see Note [sums of products]."""
+        """Axis by axis; see Notes [sums of products] and [sums in blocks]."""
         source = Tensor.of(op.x)
-        kind = source.with_dtype(accumulator(source.dtype))
+        kind = wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, kind.dtype)
         for axis in sorted(op.axes, reverse=True):
             kind = kind.with_shape(kind.shape[:axis] + kind.shape[axis + 1 :])
-            x = reduced(cls, low, x, kind, (axis,))
+            x = lowered_sum(low, x, wide, (axis,))
+            wide = kind
         return low.convert(x, kind, source.dtype)
 
     start = staticmethod(lambda dtype: 0)
