@@ -17,7 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def choose(manifest: Manifest, name: str | None, *, training: bool) -> EntryPoint:
-    """The entry `name`, or the only one there is (of those that train).
+    """The entry `name`, or the only one there is (of those that train, if any does).
 
     Raises:
         InputError: `unknown-entry`.
@@ -25,13 +25,12 @@ def choose(manifest: Manifest, name: str | None, *, training: bool) -> EntryPoin
     entries = manifest.entry_points
     if name in entries:
         return entries[name]
-    kinds = {"train-step"} if training else {"train-step", "infer"}
-    fitting = [entry for entry in entries.values() if entry.kind in kinds]
+    trains = [entry for entry in entries.values() if entry.kind == "train-step"]
+    fitting = trains if training and trains else list(entries.values())
     if name is None and len(fitting) == 1:
         return fitting[0]
-    count = "several entries" if fitting else "no entry"
-    said = f"there is no entry {name!r}" if name else f"the bundle has {count}"
-    if training and not name:
+    said = f"there is no entry {name!r}" if name else "the bundle has several entries"
+    if training and trains and not name:
         said += " to train with"
     raise InputError("unknown-entry", said, hint=f"--entry {' | '.join(entries)}")
 

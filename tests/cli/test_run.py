@@ -173,3 +173,15 @@ def test_json_has_no_nan_and_no_infinity() -> None:
     values = {"x": np.array([np.nan, np.inf, 1], np.float32)}
     (found,) = arrays.to_json(values, leaves)
     assert found["values"] == ["nan", "inf", 1.0]
+
+
+def test_a_loop_takes_the_only_entry_of_a_bundle_that_trains_nothing(
+    shelf: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shelf.folder)
+    bundle = shelf.bundle([e for e in shelf.entries if e["name"] == "scale"])
+    np.savez("data.npz", x=X)
+    run = ["run", bundle, "--trust", shelf.public_key, "--loop", "data.npz"]
+    assert main([*run, "-i", "k=2", "--batch-size", "2", "-o", "out.npz"]) == 0
+    with np.load("out.npz") as results:
+        np.testing.assert_array_equal(results["y"], X * 2)
