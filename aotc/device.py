@@ -96,7 +96,7 @@ def cpu_features() -> tuple[str, ...]:
     if not sys.platform.startswith("linux"):
         return _BASELINE.get(machine, ())
     if machine == "x86_64":
-        found = _x86_features(_cpuinfo("flags") or "")
+        found = _x86_features(_common_flags())
     elif machine == "aarch64":
         found = _hwcap_features(_ARM_FEATURES)
     else:
@@ -159,22 +159,25 @@ def _release() -> str:
     return platform.release()
 
 
-def _cpuinfo(key: str) -> str | None:
-    """The first value of `key` in /proc/cpuinfo, which describes CPU after CPU."""
+def _cpuinfo(key: str) -> list[str]:
+    """The values of `key` in /proc/cpuinfo, which describes CPU after CPU."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                name, _, value = line.partition(":")
-                if name.strip() == key:
-                    return value.strip()
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = [line.partition(":") for line in file]
     except OSError:
-        pass
-    return None
+        return []
+    return [value.strip() for name, _, value in lines if name.strip() == key]
 
 
-def _x86_features(flags: str) -> set[str]:
+def _common_flags() -> set[str]:
+    """The flags that all CPUs have: a program may be moved from one to another."""
+    each = [set(flags.split()) for flags in set(_cpuinfo("flags"))]
+    return set.intersection(*each) if each else set()
+
+
+def _x86_features(flags: set[str]) -> set[str]:
     """Linux hides the AVX and AMX flags whose registers it does not save."""
-    found = {_X86_FEATURES[flag] for flag in flags.split() if flag in _X86_FEATURES}
+    found = {_X86_FEATURES[flag] for flag in flags if flag in _X86_FEATURES}
     # LLVM names the crc32 instruction apart; CPUID reports it as part of SSE4.2.
     return found | {"crc32"} if "sse4.2" in found else found
 
@@ -195,7 +198,7 @@ def _auxiliary_vector() -> dict[int, int]:
 
 
 def _cpu_model() -> str | None:
-    name = _cpuinfo("model name")
+    name = next(iter(_cpuinfo("model name")), None)
     board = _text(Path("/sys/firmware/devicetree/base/model"))
     return name or (board.rstrip("\0") if board else None)
 

@@ -5,6 +5,7 @@ A key's id is the SHA-256 of its public PEM file, so `sha256sum KEY.pub` shows i
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -17,6 +18,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from aotc.errors import InputError
+
+_SIZE_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -134,12 +137,33 @@ def write_private(path: Path, signer: Signer) -> bool:
     return True
 
 
+def read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a regular file of a key's size, and its status.
+
+    Raises:
+        OSError: it cannot be read.
+        InputError: `key-unreadable`: it is a pipe, a device or a large file.
+    """
+    # Without O_NONBLOCK, a pipe without a writer would be waited for.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _SIZE_LIMIT:
+            raise InputError(
+                "key-unreadable",
+                f"expected a file of at most {_SIZE_LIMIT} bytes with a key, got "
+                f"{stat.filemode(status.st_mode)} of {status.st_size} bytes",
+                where=str(path),
+            )
+        return file.read(_SIZE_LIMIT), status
+
+
 def read_private(path: Path) -> bytes:
     """The bytes of a private key file, if nobody else can have read or written it."""
     try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            data = file.read(1 << 16)
+        data, status = read_key_file(path)
     except OSError as error:
         code = (
             "key-missing" if isinstance(error, FileNotFoundError) else "key-unreadable"

@@ -93,7 +93,8 @@ def read_bundle(
     6. the manifest's digest is the signed one
     7. the manifest is well formed
     8. the signed digests, the manifest and the directory name the same files
-    9. the manifest's channel is one that the key may vouch for
+    9. if the manifest promises a signature with a low s, it has one
+    10. the manifest's channel is one that the key may vouch for
 
     Raises:
         InputError: there is no readable bundle.
@@ -121,7 +122,9 @@ def read_bundle(
     manifest = Manifest.read(raw)
     # 8. the same files everywhere
     _check_files(manifest, sizes, signed)
-    # 9. channel
+    # 9. the form of the signature
+    _check_form(manifest, signed)
+    # 10. channel
     _check_channel(manifest, channels)
     return VerifiedBundle(path, manifest, signed.key_id if signed else None)
 
@@ -183,6 +186,16 @@ def _check_files(
             )
 
 
+def _check_form(manifest: Manifest, signed: sign.Signed | None) -> None:
+    """Bundles of the first signers promise nothing, and half of them have a high s."""
+    if signed and manifest.data.get("signature_form") and not signed.has_low_s:
+        raise VerificationError(
+            "signature-malformed",
+            "the signature has a high s: somebody gave it another spelling",
+            where=SIGNATURE_FILE,
+        )
+
+
 def _check_channel(manifest: Manifest, allowed: frozenset[str]) -> None:
     if manifest.channel in allowed:
         return
@@ -227,6 +240,9 @@ def write_bundle(
         target = target / f"{data['name']}-{data['version']}{SUFFIX}"
     with _aside(target, force) as folder:
         data["channel"] = _channel(data, signer)
+        data.pop("signature_form", None)
+        if signer:
+            data["signature_form"] = "low-s"
         data["files"] = _copy_files(folder, files, data.get("files", []))
         raw = Manifest(data).to_bytes()
         _write(folder / FILE, iter([raw]))

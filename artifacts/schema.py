@@ -190,7 +190,11 @@ _manifest: Check = record(
         "variants": listing(_variant, least=1),
         "files": listing(_file, least=1),
     },
-    {"source": _source, "parity": listing(_parity)},
+    {
+        "source": _source,
+        "parity": listing(_parity),
+        "signature_form": one_of("low-s"),
+    },
 )
 
 

@@ -5,10 +5,14 @@ around a DSSE envelope around an in-toto statement, which names every file of th
 directory with its SHA-256. Keys are ECDSA on P-256, and signing is deterministic
 (RFC 6979), so that the same files and key give the same bytes.
 
+With (r, s) also (r, n - s) is a signature, which anybody can compute. `sign` writes the
+one with the low s (BIP 62 does so for secp256k1); whether a low s is asked for is up to
+the caller of `verify`, as the first signers did not choose.
+
 `verify` goes through these steps, and looks into the payload only after step 4:
 
 1. size: at most `strict_json.SIZE_LIMIT` bytes
-2. shape: canonical JSON, media type, one signature, payload type
+2. shape: canonical JSON, media type, one signature in DER, payload type
 3. trust: the key that the hint names is one of ours
 4. signature: ECDSA over the pre-authentication encoding of the raw payload
 5. statement: type, predicate type, serialization, unique names, root digest
@@ -29,6 +33,10 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 
 from aotc.artifacts import fields, strict_json
 from aotc.artifacts.keys import Signer
@@ -39,6 +47,8 @@ _BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 _PREDICATE_TYPE = "https://model_signing/signature/v1.0"
+# of P-256 (FIPS 186-5 and SP 800-186)
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _SERIALIZATION = {
     "method": "files",
     "hash_type": "sha256",
@@ -54,6 +64,7 @@ class Signed:
     key_id: str
     name: str
     digests: Mapping[str, str]
+    has_low_s: bool
 
 
 def sign(name: str, digests: Mapping[str, str], signer: Signer) -> bytes:
@@ -63,7 +74,8 @@ def sign(name: str, digests: Mapping[str, str], signer: Signer) -> bytes:
     """
     payload = strict_json.dump(_statement(name, digests))
     algorithm = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
-    signature = signer.key.sign(_encode(payload), algorithm)
+    r, s = decode_dss_signature(signer.key.sign(_encode(payload), algorithm))
+    signature = encode_dss_signature(r, min(s, _ORDER - s))
     return strict_json.dump(_bundle(signer.key_id, payload, signature))
 
 
@@ -95,7 +107,8 @@ def verify(data: bytes, keys: Mapping[str, ec.EllipticCurvePublicKey]) -> Signed
             where=SIGNATURE_FILE,
         ) from None
     # 5. statement
-    return _read_statement(hint, payload)
+    name, digests = _read_statement(payload)
+    return Signed(hint, name, digests, _low_s(signature))
 
 
 def _encode(payload: bytes) -> bytes:
@@ -145,8 +158,11 @@ def _open_bundle(data: bytes) -> tuple[str, bytes, bytes]:
         hint = bundle["verificationMaterial"]["publicKey"]["hint"]
         payload = base64.b64decode(envelope["payload"], validate=True)
         signature = base64.b64decode(envelope["signatures"][0]["sig"], validate=True)
+        is_der = encode_dss_signature(*decode_dss_signature(signature)) == signature
     except ValueError as error:
         raise _malformed(str(error)) from None
+    if not is_der:
+        raise _malformed("is not in DER form")
     # One spelling: this excludes further signatures, unknown fields and loose base64.
     if strict_json.dump(_bundle(hint, payload, signature)) != data:
         raise _malformed("is not a bundle of one signature in canonical form")
@@ -182,7 +198,11 @@ _statement_shape = fields.record(
 )
 
 
-def _read_statement(hint: str, payload: bytes) -> Signed:
+def _low_s(signature: bytes) -> bool:
+    return decode_dss_signature(signature)[1] <= _ORDER // 2
+
+
+def _read_statement(payload: bytes) -> tuple[str, dict[str, str]]:
     try:
         statement = strict_json.parse(payload)
         _statement_shape(statement)
@@ -195,7 +215,7 @@ def _read_statement(hint: str, payload: bytes) -> Signed:
     # its types, the serialization, repeated names, their order and the root digest.
     if payload != strict_json.dump(_statement(name, digests)):
         raise _malformed("payload is not a statement of model signing v1.0")
-    return Signed(hint, name, digests)
+    return name, digests
 
 
 def _malformed(message: str) -> VerificationError:

@@ -117,7 +117,7 @@ def _public_key(source: str | bytes | os.PathLike[str]) -> ec.EllipticCurvePubli
     if isinstance(source, str) and source.lstrip().startswith("-----BEGIN"):
         return keys.parse_public(source.encode(), "the given public key")
     try:
-        pem = Path(source).read_bytes()
+        pem = keys.read_key_file(Path(source))[0]
     except OSError as error:
         message = f"the public key cannot be read: {error.strerror}"
         raise InputError("key-missing", message, where=str(source)) from None

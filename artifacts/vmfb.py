@@ -7,6 +7,7 @@ the process; reading a few fields cannot.
 
 from __future__ import annotations
 
+import mmap
 import re
 import struct
 from typing import Any
@@ -34,7 +35,6 @@ def runtime_abi(data: bytes) -> dict[str, Any]:
     try:
         table = _Table.root(data)
         version = table.scalar(_VERSION, "<I")
-        found = sorted({m.group().decode() for m in _FORMATS.finditer(data)})
         return {
             "iree_vm_bytecode": [version >> 16, version & 0xFFFF],
             "vm_feature_bits": table.scalar(_REQUIREMENTS, "<I"),
@@ -42,10 +42,15 @@ def runtime_abi(data: bytes) -> dict[str, Any]:
                 row.string(0): row.scalar(1, "<I")
                 for row in table.tables(_DEPENDENCIES)
             },
-            "executable_formats": found,
+            "executable_formats": sorted(formats(data)),
         }
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
         raise InputError("not-a-vmfb", f"this is not an IREE module: {error}") from None
+
+
+def formats(data: bytes | mmap.mmap) -> set[str]:
+    """The formats of the executables in a module, by their names in it."""
+    return {match.group().decode() for match in _FORMATS.finditer(data)}
 
 
 def ptx(data: bytes) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -111,7 +112,8 @@ static uint64_t saved_state(const unsigned leaf_1[REGISTERS]) {
   return (uint64_t)high << 32 | low;
 }
 
-static Features cpu_features(void) {
+/* Of the CPU that this runs on. */
+static Features cpu_features_here(void) {
   unsigned leaves[LEAVES][REGISTERS];
   read_leaf(1, 0, leaves[LEAF_1]);
   read_leaf(7, 0, leaves[LEAF_7_0]);
@@ -127,6 +129,31 @@ static Features cpu_features(void) {
     const bool present = leaves[f->leaf][f->reg] >> f->bit & 1;
     if (present && (saved & f->state) == f->state) found.names[found.count++] = f->name;
   }
+  return found;
+}
+
+static Features common(const Features *a, const Features *b) {
+  Features found = {.count = 0};
+  for (int i = 0; i < a->count; ++i)
+    for (int j = 0; j < b->count; ++j)
+      if (a->names[i] == b->names[j]) found.names[found.count++] = a->names[i];
+  return found;
+}
+
+/* What all CPUs have: a program may be moved from one to another. */
+static Features cpu_features(void) {
+  Features found = cpu_features_here();
+  cpu_set_t allowed, one;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return found;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) continue;
+    const Features here = cpu_features_here();
+    found = common(&found, &here);
+  }
+  sched_setaffinity(0, sizeof allowed, &allowed);
   return found;
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from aotc.artifacts.manifest import Leaf
 from aotc.dtypes import to_numpy
+from aotc.errors import VerificationError
 from aotc.runtime.contract import Array
 
 _ELEMENTS = {
@@ -76,21 +77,62 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
     dtype = to_numpy(leaf.dtype)
     capsule, from_dlpack = device.create_dlpack_capsule, np.from_dlpack
     if dtype.kind == "V":
-        return _bits_viewer(dtype)
+        return _shape_checked(_bits_viewer(dtype, leaf), leaf)
 
     def view(buffer_view: Any) -> Array:
         # This path takes a third of the time of `buffer_view.map().asarray()`.
         array = from_dlpack(_Capsule(capsule(buffer_view, 1, 0)))
-        return array if array.dtype == dtype else array.view(dtype)
+        if array.dtype != dtype:
+            array = _reinterpreted(array, leaf, dtype)
+        return array
 
-    return view
+    return _shape_checked(view, leaf)
 
 
-def _bits_viewer(dtype: np.dtype[Any]) -> ToHost:
+def _reinterpreted(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
+    """Integers of IREE have no sign, and its booleans are bytes; all else is exact."""
+    kinds = array.dtype.kind + dtype.kind
+    if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
+        raise _mismatch(leaf, f"{array.dtype}")
+    return array.view(dtype)
+
+
+def _mismatch(leaf: Leaf, got: str) -> VerificationError:
+    return VerificationError(
+        "result-mismatch",
+        f"the manifest promises {leaf.name!r} as {leaf}, the module returned {got}",
+        hint="the bundle was put together wrongly: build it again",
+    )
+
+
+def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
+    """`read`, and rank and static sizes are those that the manifest promises."""
+    fixed = [(i, size) for i, size in enumerate(leaf.shape) if isinstance(size, int)]
+    right: tuple[int, ...] | None = None
+
+    def checked(buffer_view: Any) -> Array:
+        nonlocal right
+        array = read(buffer_view)
+        shape = array.shape
+        if shape != right:
+            is_right = len(shape) == len(leaf.shape)
+            if not is_right or any(shape[i] != size for i, size in fixed):
+                raise _mismatch(leaf, f"the shape {[*shape]}")
+            right = shape
+        return array
+
+    return checked
+
+
+def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
     """For dtypes that NumPy itself does not know, such as bfloat16."""
     bits = np.dtype(f"u{dtype.itemsize}")
 
+    element = int(_ELEMENTS[leaf.dtype])
+
     def view(buffer_view: Any) -> Array:
+        if int(buffer_view.element_type) != element:
+            raise _mismatch(leaf, f"elements of type {buffer_view.element_type}")
         array: Array = buffer_view.map().asarray(buffer_view.shape, bits).view(dtype)
         array.flags.writeable = False
         return array
@@ -104,6 +146,6 @@ def fetcher(device: Any, leaf: Leaf) -> ToHost:
 
     def fetch(buffer_view: Any) -> Array:
         array: Array = iree.DeviceArray(device, buffer_view).to_host()
-        return array if array.dtype == dtype else array.view(dtype)
+        return array if array.dtype == dtype else _reinterpreted(array, leaf, dtype)
 
-    return fetch
+    return _shape_checked(fetch, leaf)

@@ -10,6 +10,7 @@ from typing import Any
 
 import iree.runtime as iree
 
+from aotc.artifacts import vmfb
 from aotc.artifacts.compat import Host, select
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Manifest, Variant
@@ -120,7 +121,9 @@ def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
     scopes = _parameters(bundle, variant)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
     try:
-        return start(bundle.load(variant.file), variant.backend, device, providers)
+        code = bundle.load(variant.file)
+        _check_backend(code, variant)
+        return start(code, variant.backend, device, providers)
     except (RuntimeError, ValueError, IndexError) as error:
         first_line = str(error).partition("\n")[0]
         raise VerificationError(
@@ -128,6 +131,19 @@ def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
             f"IREE rejects the module: {first_line}",
             where=variant.file,
         ) from error
+
+
+def _check_backend(code: Buffer, variant: Variant) -> None:
+    """What every CPU is said to run must hold no code that only some can run."""
+    if variant.backend != "vmvx":
+        return
+    native = vmfb.formats(code) - {"vmvx-bytecode-fb"}
+    if native:
+        raise VerificationError(
+            "backend-mismatch",
+            f"expected portable code, as the backend is vmvx, got {', '.join(native)}",
+            where=variant.file,
+        )
 
 
 def start(

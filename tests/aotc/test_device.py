@@ -47,9 +47,17 @@ def test_cpu_part_loads_no_driver_and_is_fast() -> None:
 @linux
 def test_x86_flags_get_their_llvm_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "arch", lambda: "x86_64")
-    monkeypatch.setattr(device, "_cpuinfo", lambda key: "fpu pni sse4_2 abm bmi1 tsc")
+    monkeypatch.setattr(device, "_cpuinfo", lambda key: ["fpu pni sse4_2 abm bmi1 tsc"])
     expected = ("bmi", "crc32", "lzcnt", "sse3", "sse4.2", "x87")
     assert device.cpu_features() == expected
+
+
+@linux
+def test_features_are_those_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ["fpu sse2 avx2 fma", "fpu sse2 avx2", "fpu sse2 fma"]
+    monkeypatch.setattr(device, "arch", lambda: "x86_64")
+    monkeypatch.setattr(device, "_cpuinfo", lambda key: flags)
+    assert device.cpu_features() == ("sse2", "x87")
 
 
 @linux

@@ -1,11 +1,13 @@
 """Writing bundles, and refusing changed ones."""
 
+import base64
 import hashlib
 import json
 import os
 import shutil
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import utils
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,6 +178,17 @@ def test_refuses_a_manifest_of_another_bundle(bundle, data, contents, signer, tr
     old = write_bundle(bundle.parent, data, contents, signer)
     shutil.copy(old / "manifest.json", bundle / "manifest.json")
     refused(VerificationError, "digest-mismatch", read_bundle, bundle, trust)
+
+
+def test_refuses_a_signature_that_was_given_a_high_s(bundle, trust):
+    path = bundle / "signature.json"
+    document = json.loads(path.read_bytes())
+    row = document["dsseEnvelope"]["signatures"][0]
+    r, s = utils.decode_dss_signature(base64.b64decode(row["sig"]))
+    other = utils.encode_dss_signature(r, sign._ORDER - s)
+    row["sig"] = base64.b64encode(other).decode()
+    path.write_bytes(strict_json.dump(document))
+    refused(VerificationError, "signature-malformed", read_bundle, bundle, trust)
 
 
 def test_refuses_weights_of_another_bundle(bundle, data, contents, signer, trust):

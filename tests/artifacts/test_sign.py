@@ -9,7 +9,7 @@ import stat
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, utils
 
 from aotc.artifacts import keys, sign, strict_json
 from aotc.artifacts.trust import Trust, development_key
@@ -47,7 +47,48 @@ def resigned(signer, change):
 
 def test_gives_back_what_was_signed(signature, signer, trust):
     signed = sign.verify(signature, trust.keys)
-    assert signed == sign.Signed(signer.key_id, "small.aotc", DIGESTS)
+    assert signed == sign.Signed(signer.key_id, "small.aotc", DIGESTS, True)
+
+
+def spelled(signature, change):
+    """The same signature with other bytes; `change` gets r and s."""
+    bundle = json.loads(signature)
+    row = bundle["dsseEnvelope"]["signatures"][0]
+    value = change(*utils.decode_dss_signature(base64.b64decode(row["sig"])))
+    row["sig"] = base64.b64encode(value).decode()
+    return strict_json.dump(bundle)
+
+
+def high_s(r, s):
+    return utils.encode_dss_signature(r, sign._ORDER - s)
+
+
+def long_r(r, s):
+    """DER with a length in two bytes, where one does."""
+    body = utils.encode_dss_signature(r, s)[2:]
+    return b"\x30\x81" + bytes([len(body)]) + body
+
+
+def test_writes_a_low_s_and_tells_when_it_is_not(signer, trust):
+    for number in range(20):
+        digests = {"manifest.json": f"{number:064x}"}
+        signature = sign.sign("x", digests, signer)
+        assert sign.verify(signature, trust.keys).has_low_s
+        assert not sign.verify(spelled(signature, high_s), trust.keys).has_low_s
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        long_r,
+        lambda r, s: utils.encode_dss_signature(r, s) + b"\0",
+        lambda r, s: utils.encode_dss_signature(r, s)[:-1],
+        lambda r, s: b"",
+    ],
+)
+def test_refuses_what_is_not_der(signature, trust, change):
+    data = spelled(signature, change)
+    refused(VerificationError, "signature-malformed", sign.verify, data, trust.keys)
 
 
 def test_is_deterministic(signature, signer):
@@ -178,6 +219,13 @@ def test_refuses_what_is_no_key(tmp_path, text):
     refused(InputError, "key-unreadable", Trust.of, path)
     refused(InputError, "key-missing", keys.Signer.from_file, tmp_path / "none")
     refused(InputError, "key-missing", Trust.of, tmp_path / "none")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda p: p.symlink_to("/dev/zero")])
+def test_waits_for_no_pipe_or_device_in_place_of_a_key(tmp_path, make):
+    make(tmp_path / "x")
+    refused(InputError, "key-unreadable", Trust.of, tmp_path / "x")
+    refused(InputError, "key-unreadable", keys.Signer.from_file, tmp_path / "x")
 
 
 @pytest.mark.parametrize(

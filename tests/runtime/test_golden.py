@@ -22,6 +22,7 @@ def bundle(tmp_path):
 def test_verifies_a_bundle_of_format_1(bundle):
     opened = read_bundle(bundle, FORMAT_1 / "signer.pem")
     opened.check()
+    assert "signature_form" not in opened.manifest.data
     assert list(opened.manifest.entry_points) == ["predict", "train_step"]
 
 

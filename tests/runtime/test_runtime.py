@@ -381,3 +381,34 @@ def test_loading_and_calling_leaks_no_memory(bundle, trust):
     for _ in range(100):
         runtime.load(bundle, trust=trust, threads=1).predict(x=X)
     assert resident() - before < 512  # pages
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"dtype": "i32"}, "float32"),
+        ({"dtype": "f16"}, "float32"),
+        ({"dtype": "bf16"}, "elements of type"),
+        ({"shape": ["batch", 4]}, "the shape [5, 3]"),
+        ({"shape": ["batch"]}, "the shape [5, 3]"),
+    ],
+)
+def test_refuses_results_that_the_manifest_does_not_promise(
+    manifest, files, signer, trust, tmp_path, declared, words
+):
+    manifest["entry_points"][0]["outputs"][0] |= declared
+    path = write_bundle(tmp_path, manifest, files, signer)
+    model = runtime.load(path, trust=trust, threads=1)
+    assert words in refused(VerificationError, "result-mismatch", model.predict, x=X)
+
+
+def test_refuses_native_code_that_is_called_portable(
+    manifest, files, signer, trust, tmp_path
+):
+    """Nothing asks for CPU features then, and the first missing one is a SIGILL."""
+    manifest["variants"][0]["backend"] = "vmvx"
+    path = write_bundle(tmp_path, manifest, files, signer)
+    message = refused(
+        VerificationError, "backend-mismatch", runtime.load, path, trust=trust
+    )
+    assert "embedded-elf" in message
