@@ -37,13 +37,46 @@ def constant(value: int) -> Expr:
 
 
 def simplified(expr: Expr) -> Expr:
-    """The expression as MLIR spells it; one simplification may allow another."""
+    """The expression as MLIR spells it; one simplification may allow another.
+
+    A quotient of what is negated is spelled as one that is rounded up: -(-n // 8) as
+    (n + 7) // 8.
+    """
     count = symbol_count([expr])
     for _ in range(_ROUNDS):
-        before, expr = expr, ir.AffineExpr.simplify_affine_expr(expr, 0, count)
+        before = expr
+        expr = ir.AffineExpr.simplify_affine_expr(_rounded_up(expr), 0, count)
         if expr == before:
             break
     return expr.maybe_downcast()
+
+
+def _rounded_up(expr: Expr) -> Expr:
+    """A sum with each (-a) // b in it as -((a + b - 1) // b)."""
+    atoms, number = as_sum(expr)
+    negated = {
+        atom: up for atom in atoms if (up := _negated_quotient(atom)) is not None
+    }
+    if not negated:
+        return expr
+    total = constant(number)
+    for atom, factor in atoms.items():
+        up = negated.get(atom)
+        total = total + (atom * factor if up is None else up * -factor)
+    return total
+
+
+def _negated_quotient(atom: Expr) -> Expr | None:
+    """(a + b - 1) // b where the atom is (-a) // b, of a that has no sign; or None."""
+    if not isinstance(atom, ir.AffineFloorDivExpr):
+        return None
+    by = atom.rhs.maybe_downcast()
+    if by == constant(_HUGE):  # see Note [minimum and maximum]
+        return None
+    atoms, _ = as_sum(atom.lhs)
+    if not atoms or any(factor > 0 for factor in atoms.values()):
+        return None
+    return ir.AffineExpr.get_floor_div(atom.lhs * -1 + by + -1, by)
 
 
 def is_number(expr: Expr) -> bool:

@@ -145,6 +145,9 @@ def _divided(kind: Any, size: "Size", by: "Size") -> "Size":
             f"cannot divide the size '{size}' by '{by}', which may be less than 1",
             hint="promise more of the sizes, such as aotc.Dim('n', min=1)",
         )
+    exact = quotient((size,), (by,))
+    if exact is not None:
+        return exact if kind is ir.AffineExpr.get_floor_div else 0
     return size_of(kind(_expr(size), _expr(by)))
 
 

@@ -48,6 +48,8 @@ OPERATIONS = {
     "//": lambda a, b: a // b,
     "%": lambda a, b: a % b,
     "ceil": lambda a, b: -(-a // b),
+    "padded": lambda a, b: -(-a // b * b),
+    "exact": lambda a, b: (a * b) // b + (a * b) % b,
     "min": lambda a, b: minimum(a, b),
     "max": lambda a, b: maximum(a, b),
 }
@@ -58,7 +60,11 @@ trees = st.recursive(
     leaves,
     lambda inner: (
         st.tuples(st.sampled_from(["+", "-", "min", "max"]), inner, inner)
-        | st.tuples(st.sampled_from(["*", "//", "%", "ceil"]), inner, st.integers(1, 4))
+        | st.tuples(
+            st.sampled_from(["*", "//", "%", "ceil", "padded", "exact"]),
+            inner,
+            st.integers(1, 4),
+        )
     ),
     max_leaves=8,
 )
@@ -95,6 +101,12 @@ def test_equal_sizes_are_equal_however_they_were_computed():
     assert maximum(2 * n, 6) == 2 * maximum(n, 3)
     assert maximum(maximum(n - 2, 0) - 1, 0) == maximum(n - 3, 0)
     assert -(-n // 4) == ceil_divide(n, 4) == (n + 3) // 4
+    assert -(-n // 4 * 4) == ceil_divide(n, 4) * 4
+    assert -(-n // m * m) == ceil_divide(n, m) * m
+    assert ceil_divide(n, 8) * 8 // ceil_divide(n, 8) == 8
+    assert ceil_divide(n, 8) * 8 % ceil_divide(n, 8) == 0
+    assert (n * m * 4) // (m * 2) == n * 2
+    assert -n // 8 + ceil_divide(n, 8) == 0
     assert n * m == m * n
     assert (n * m) // m == n
     assert hash(n + 1) == hash(1 + n)
@@ -135,6 +147,7 @@ def test_contracts_decide_comparisons_minima_and_maxima():
         (lambda n, m, k: k // 3 * 2, "(k // 3) * 2"),
         (lambda n, m, k: (n + 1) // 2 * 3 - m, "((n + 1) // 2) * 3 - m"),
         (lambda n, m, k: 3 - n, "3 - n"),
+        (lambda n, m, k: -(-n // 8 * 8), "((n + 7) // 8) * 8"),
         (lambda n, m, k: n * m * 2, "n * m * 2"),
         (lambda n, m, k: (n + 1) * (m % 3), "(n + 1) * (m % 3)"),
         (lambda n, m, k: minimum(n, 3), "min(n, 3)"),
