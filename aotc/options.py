@@ -43,6 +43,7 @@ _TABLE = [
     Option("AOTC_DEBUG", _flag, False, "show Python tracebacks with every error"),
     Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
     Option("AOTC_HOME", str, None, "folder for the development key and trust store"),
+    Option("AOTC_SELF_CHECK", str, "auto", "self-check of builds: auto, full or off"),
     Option("AOTC_THREADS", _count, None, "threads that a loaded model computes with"),
     Option("AOTC_JOBS", _count, None, "compiler worker processes that run at a time"),
 ]

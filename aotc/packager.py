@@ -20,6 +20,7 @@ from aotc.artifacts import vmfb
 from aotc.backend import Compiled
 from aotc.backend.crossing import SCOPE, reader_name, writer_name
 from aotc.certificate import Certificate
+from aotc.checks.self_check import SelfCheck
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -39,6 +40,7 @@ def manifest(
     version: str,
     certificates: Sequence[Certificate] = (),
     parities: Sequence[Parity] = (),
+    self_checks: Sequence[SelfCheck] = (),
 ) -> dict[str, Any]:
     """The manifest without `files` and `channel`, which writing the bundle adds."""
     head = {
@@ -62,6 +64,8 @@ def manifest(
         head["gradient_certificates"] = [each.to_json() for each in certificates]
     if parities:
         head["parity"] = [each.to_json() for each in parities]
+    if self_checks:
+        head["self_check"] = [each.to_manifest() for each in self_checks]
     created = _created()
     return {**head, "created": created} if created else head
 

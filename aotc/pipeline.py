@@ -20,6 +20,7 @@ from aotc import budget, frontends, intermediates, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.certificate import Certificate, certify
+from aotc.checks.self_check import MODES, SelfCheck, check_entries
 from aotc.dialects import context, control
 from aotc.dialects.functions import copied
 from aotc.dialects.limits import require_supported
@@ -98,6 +99,7 @@ class BuildReport:
         certificates: of the gradients, if they were asked for.
         fits: what was done for a budget of memory.
         parities: how entries compare with their source, if that was asked for.
+        self_checks: how compiled entries compare with the reference evaluator.
         signer: id of the key that signed, or None.
         channel: development, release or unsigned.
     """
@@ -110,6 +112,7 @@ class BuildReport:
     certificates: list[Certificate] = field(default_factory=list)
     fits: list[budget.Fit] = field(default_factory=list)
     parities: list[Parity] = field(default_factory=list)
+    self_checks: list[SelfCheck] = field(default_factory=list)
     signer: str | None = None
     channel: str | None = None
 
@@ -127,6 +130,7 @@ class BuildReport:
             "gradient_certificates": [each.to_json() for each in self.certificates],
             "memory_fits": [each.to_json() for each in self.fits],
             "parity": [each.to_json() for each in self.parities],
+            "self_check": [each.to_json() for each in self.self_checks],
         }
 
     def to_text(self) -> str:
@@ -151,7 +155,7 @@ class BuildReport:
 
     @property
     def _measured(self) -> tuple[Any, ...]:
-        return (*self.certificates, *self.fits, *self.parities)
+        return (*self.certificates, *self.fits, *self.parities, *self.self_checks)
 
     def _signed_by(self) -> str:
         return f"signed by {self.signer[:16]}" if self.signer else "not signed"
@@ -203,6 +207,7 @@ def build(
     certify_gradients: bool = False,
     peak_memory: int | None = None,
     parity: Plan | None = None,
+    self_check: str | None = None,
     reporter: Reporter | None = None,
 ) -> BuildReport:
     """Compile a model for `targets` and write its bundle into the folder `output`.
@@ -228,6 +233,10 @@ def build(
             is made to by computing values again; see `aotc.budget`.
         parity: how to compare the entries with their source before the bundle is
             written, which gets the figures; see `aotc.parity`.
+        self_check: whether to compare the compiled entries with the reference
+            evaluator before the bundle is signed: `auto`, as far as that takes some
+            20 s, `full` or `off`; by default AOTC_SELF_CHECK; see
+            `aotc.checks.self_check`.
         reporter: is told of each stage.
 
     Raises:
@@ -246,6 +255,7 @@ def build(
         readable,
         peak_memory,
         parity,
+        _self_check_mode(self_check) if stop_after in (None, "bundle") else "off",
     )
     require_compiler()
     packs = stop_after in (None, "bundle")
@@ -262,9 +272,8 @@ def build(
         run.report.variants = compile_targets(
             program, targets, dump=run.dump, finished=run.tell
         )
-    if packs and parity is not None:
-        run.compare(program, title)
     if packs:
+        run.check(program, title)
         run.pack(program, _existing_folder(output), title, signer, force)
     return run.report
 
@@ -280,6 +289,7 @@ class _Run:
     readable: bool
     peak_memory: int | None
     parity: Plan | None
+    self_check: str
     graph: Any = None
 
     @contextmanager
@@ -303,9 +313,6 @@ class _Run:
 
     def lower(self, program: Program, stop: str | None, certify: bool) -> bool:
         """Run the passes down to linalg; False if the build stops before its end."""
-        if self.parity is not None:
-            with program.module.context:
-                self.graph = copied(program.module)
         if certify:
             with self.stage("certificate"):
                 self.report.certificates = _certificates(program)
@@ -339,6 +346,14 @@ class _Run:
                 self.report.fits = budget.fit(program, self.targets, self.peak_memory)
                 run("cse")
             run(name)
+            if name == "autodiff" and self._compares:
+                with program.module.context:
+                    self.graph = copied(program.module)
+
+    @property
+    def _compares(self) -> bool:
+        """Whether compiled code is run and compared, with what its graph says."""
+        return self.parity is not None or self.self_check != "off"
 
     def pack(
         self,
@@ -355,15 +370,22 @@ class _Run:
         report.signer = signer.key_id if signer else None
         report.channel = _channel(signer)
 
-    def compare(self, program: Program, title: tuple[str, str]) -> None:
-        """Measure parity on a bundle that is only written to run it."""
-        assert self.parity is not None
-        with self.stage("parity"), tempfile.TemporaryDirectory(prefix="aotc-") as work:
+    def check(self, program: Program, title: tuple[str, str]) -> None:
+        """Compare the compiled entries, in a bundle that is only written to run it."""
+        if not self._compares:
+            return
+        with tempfile.TemporaryDirectory(prefix="aotc-") as work:
             bundle = self._write(program, Path(work), title, None, force=False)
-            self.report.parities = measure(
-                program, self.graph, bundle, self.targets, self.parity, PASS_NAMES
-            )
-        require(self.report.parities)
+            given = program, self.graph, bundle, self.targets
+            if self.parity is not None:
+                with self.stage("parity"):
+                    self.report.parities = measure(*given, self.parity, PASS_NAMES)
+                require(self.report.parities)
+            if self.self_check != "off":
+                with self.stage("self-check"):
+                    self.report.self_checks = check_entries(
+                        *given, PASS_NAMES, full=self.self_check == "full"
+                    )
 
     def _write(
         self,
@@ -374,11 +396,18 @@ class _Run:
         force: bool,
     ) -> Path:
         report, variants = self.report, self.report.variants
-        measured = (report.certificates, report.parities)
         with tempfile.TemporaryDirectory(prefix="aotc-") as work:
             return write_bundle(
                 output,
-                packager.manifest(program, variants, PASS_NAMES, *title, *measured),
+                packager.manifest(
+                    program,
+                    variants,
+                    PASS_NAMES,
+                    *title,
+                    report.certificates,
+                    report.parities,
+                    report.self_checks,
+                ),
                 packager.files(program, variants, Path(work), *title),
                 signer,
                 force=force,
@@ -439,6 +468,16 @@ def default_name(path: Path) -> str:
     """`examples/digits/model.py` → `model`, `res net.onnx` → `res-net`."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)
     return plain.lstrip(".")[:LONGEST] or "model"
+
+
+def _self_check_mode(given: str | None) -> str:
+    mode: str = given or options.get("AOTC_SELF_CHECK")
+    if mode not in MODES:
+        raise InputError(
+            "bad-option",
+            f"expected a self-check of {', '.join(MODES)}; got {mode!r}",
+        )
+    return mode
 
 
 def _dump_folder(dump: Path | None) -> Path | None:

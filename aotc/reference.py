@@ -7,7 +7,7 @@ comparing the compiled result with this one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,16 @@ from aotc.errors import InputError
 from aotc.mlir import func
 
 Watch = Callable[[Any, list[Any], list[Any]], None]
+EvaluateOp = Callable[[Any, Sequence[Any], Sequence[int]], list[Any]]
 
 
 def evaluate(
-    module: Any, name: str, inputs: Sequence[Any], watch: Watch | None = None
+    module: Any,
+    name: str,
+    inputs: Sequence[Any],
+    watch: Watch | None = None,
+    *,
+    with_op: EvaluateOp = evaluate_op,
 ) -> list[Any]:
     """The results of function `name` of a graph module.
 
@@ -38,6 +44,7 @@ def evaluate(
         watch: gets each op when it is done, with its operands and results. Those that a
             loop or branch runs come before it, once for each time that they are run. It
             may put other arrays into the list of results.
+        with_op: computes the results of one op from it, its operands and the symbols.
 
     Raises:
         InputError: an input does not fit its type, or the sizes break a guard.
@@ -48,7 +55,7 @@ def evaluate(
         types, _ = signature(functions[name])
         symbols = bind_symbols(types, arrays)
         require_guards(functions[name], symbols)
-        return Evaluation(functions, symbols, watch).call(name, arrays)
+        return Evaluation(functions, symbols, watch, with_op).call(name, arrays)
 
 
 def evaluate_devices(
@@ -79,11 +86,14 @@ class Evaluation:
         functions: of the module, by name.
         symbols: their values.
         watch: as for `evaluate`.
+        with_op: as for `evaluate`.
     """
 
     functions: dict[str, Any]
     symbols: list[int]
     watch: Watch | None = None
+    with_op: EvaluateOp = evaluate_op
+    _last_reads: dict[str, list[list[Any]]] = field(default_factory=dict)
 
     def call(self, name: str, arrays: list[Any]) -> list[Any]:
         """The results of a function."""
@@ -92,22 +102,39 @@ class Evaluation:
         if control is not None:
             _, results = signature(function)
             return list(control.evaluate(self.call, arrays, self.symbols, results))
-        return self._run(function.entry_block, arrays)
+        if name not in self._last_reads:
+            self._last_reads[name] = last_reads(function.entry_block)
+        return self._run(function.entry_block, arrays, self._last_reads[name])
 
-    def _run(self, block: Any, arrays: list[Any]) -> list[Any]:
+    def _run(
+        self, block: Any, arrays: list[Any], last: Sequence[Sequence[Any]]
+    ) -> list[Any]:
         values = dict(zip(block.arguments, arrays, strict=True))
-        for op in block.operations:
+        for op, done in zip(block.operations, last, strict=True):
             operands = [values[value] for value in op.operands]
+            for value in done:  # so that a deep network does not keep all it computes
+                del values[value]
             if isinstance(op, func.ReturnOp):
                 return operands
             if isinstance(op, func.CallOp):
                 results = self.call(callee_of(op), operands)
             else:
-                results = evaluate_op(op, operands, self.symbols)
+                results = self.with_op(op, operands, self.symbols)
             if self.watch is not None:
                 self.watch(op, operands, results)
             values.update(zip(op.results, results, strict=True))
         raise AssertionError("a function ends in a return")
+
+
+def last_reads(block: Any) -> list[list[Any]]:
+    """For each op of a block, the values that nothing after it reads."""
+    ops, seen = list(block.operations), set()
+    found: list[list[Any]] = []
+    for op in reversed(ops):
+        done = [value for value in dict.fromkeys(op.operands) if value not in seen]
+        seen.update(done)
+        found.append(done)
+    return found[::-1]
 
 
 def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:

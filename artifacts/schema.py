@@ -177,6 +177,17 @@ _parity = record(
         "outputs": listing(record({"name": _string, "error": number})),
     }
 )
+_self_check = record(
+    {
+        "entry": _identifier,
+        "target": _string,
+        "checked": listing(mapping(_identifier, _size)),
+        "unchecked": listing(
+            record({"sizes": mapping(_identifier, _size), "why": _string})
+        ),
+        "error_below": number,
+    }
+)
 _manifest: Check = record(
     {
         "name": _name,
@@ -193,7 +204,7 @@ _manifest: Check = record(
     {
         "source": _source,
         "parity": listing(_parity),
-        "signature_form": one_of("low-s"),
+        "self_check": listing(_self_check),
     },
 )
 

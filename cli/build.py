@@ -113,6 +113,12 @@ def _targets(
     "bundle.",
 )
 @click.option(
+    "--self-check",
+    type=click.Choice(["auto", "full", "off"]),
+    help="Compare the compiled entries with the reference evaluator before signing: "
+    "for some 20 s, at all sizes, or not; by default AOTC_SELF_CHECK, else auto.",
+)
+@click.option(
     "--report",
     type=OutputFile(),
     help="Write the build report to this JSON file.",

@@ -79,6 +79,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         _variants(manifest),
         _memory(manifest),
         _section("PARITY", _parity(manifest.data.get("parity", []))),
+        _section("SELF-CHECK", _self_check(manifest.data.get("self_check", []))),
         _files(manifest),
     ]
     return "\n\n".join(section for section in sections if section)
@@ -103,6 +104,20 @@ def _parity(rows: list[dict[str, Any]]) -> list[str]:
         f"{row['framework']}"
         for row in rows
     ]
+
+
+def _self_check(rows: list[dict[str, Any]]) -> list[str]:
+    """What of each entry was compared with the reference evaluator, and what not."""
+    lines = []
+    for row in rows:
+        title, count = f"{row['entry']} on {row['target']}", len(row["checked"])
+        if count:
+            lines.append(
+                f"{title}: {count} x checked, error < {row['error_below']:.0e}"
+            )
+        for why in dict.fromkeys(each["why"] for each in row["unchecked"]):
+            lines.append(f"{title}: not all checked: {why}")
+    return lines
 
 
 def _signature(verdict: dict[str, Any]) -> str:

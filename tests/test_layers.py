@@ -47,14 +47,15 @@ ALLOWED = {
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
     "parity": MODEL
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
+    "checks": MODEL | {"frontends", "reference", "parity", "artifacts", "runtime"},
     "budget": MODEL | {"frontends", "passes", "backend"},
     "provenance": MODEL | {"frontends", "backend"},
     "packager": MODEL
     | {"frontends", "backend", "artifacts", "provenance", "certificate"}
-    | {"parity"},
+    | {"parity", "checks"},
     "pipeline": MODEL
     | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"}
-    | {"budget", "parity"},
+    | {"budget", "parity", "checks"},
     "explain": MODEL | {"frontends", "passes", "backend", "pipeline"},
     "cli": EDGE | {"runtime", "pipeline", "explain", "parity", "nonfinite", "dialects"},
 }

@@ -136,7 +136,7 @@ def measure(
 
     Args:
         program: what was compiled.
-        graph: a copy of its module from before the passes.
+        graph: a copy of its module in which all derivatives are written.
         bundle: with the compiled code; it may be unsigned.
         targets: those that it has variants for; all must run on this machine.
         plan: what to compare.
@@ -229,7 +229,7 @@ def _of_entry(
                 compared.graph,
                 entry,
                 target,
-                samples[first].arrays,
+                arguments(compared.program, entry, samples[first].arrays),
                 wanted[first],
                 plan.tolerance,
                 compared.passes,

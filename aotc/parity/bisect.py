@@ -73,7 +73,7 @@ def diverging(
     graph: Any,
     entry: Entry,
     target: Target,
-    arrays: Sequence[Any],
+    values: Sequence[Any],
     expected: Sequence[Any],
     tolerance: float | None,
     passes: Sequence[str],
@@ -82,18 +82,19 @@ def diverging(
 
     Args:
         program: what was compiled.
-        graph: its module from before the passes.
+        graph: a copy of its module in which all derivatives are written.
         entry: of it.
         target: that it was compiled for.
-        arrays: the inputs.
+        values: all its arguments.
         expected: the outputs of the framework.
         tolerance: for floats, instead of those of their dtypes.
         passes: all those of a build, in order.
     """
-    values = arguments(program, entry, arrays)
     if not _agrees(graph, entry, values, expected, tolerance):
         network = program.networks.get(entry.name)
-        return _in_import(network, entry.input_tree.unflatten(arrays), tolerance)
+        ports = zip(entry.arguments, values, strict=True)
+        inputs = [value for port, value in ports if port.kind == "input"]
+        return _in_import(network, entry.input_tree.unflatten(inputs), tolerance)
     with graph.context, ir.Location.unknown():
         module = copied(graph)
         for name in passes[: passes.index(LOWERING[0])]:

@@ -115,7 +115,7 @@ def worst_of(differences: Sequence[Difference]) -> Difference:
         max(each.ulp for each in differences),
         min(each.cosine for each in differences),
         max(each.error for each in differences),
-        first.tolerance,
+        max(each.tolerance for each in differences),
     )
 
 

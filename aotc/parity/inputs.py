@@ -29,12 +29,14 @@ class Choice:
         samples: how many calls are compared.
         sizes: values for symbols by name; others are chosen, different in each call.
         given: arrays for inputs by name; others are drawn.
+        positive: whether floats are drawn from (0, 1), not from all numbers.
     """
 
     seed: int = 0
     samples: int = 2
     sizes: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
+    positive: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def samples_of(
     _require_known("input", choice.given, [port.name for port in ports])
     leaves = _example_leaves(entry, example)
     bounds = index_bounds(module, entry)
-    rng = np.random.default_rng(choice.seed)
+    draw = _Draw(np.random.default_rng(choice.seed), choice.positive)
     first = _example_sizes(entry, leaves)
     for number in range(choice.samples):
         parts = _sizes(entry.symbols, choice.sizes, first, number)
@@ -76,7 +78,7 @@ def samples_of(
         arrays = [
             choice.given[port.name]
             if port.name in choice.given
-            else _drawn(port, parts, rng, bounds.get(port.name), leaf)
+            else _drawn(port, parts, draw, bounds.get(port.name), leaf)
             for port, leaf in zip(ports, leaves, strict=True)
         ]
         if choice.given:
@@ -147,20 +149,36 @@ def _given_size(contract: Contract, size: int) -> int:
     return size // contract.multiple_of
 
 
+@dataclass(frozen=True)
+class _Draw:
+    """Random numbers: floats around 0, or in (0, 1); whole ones."""
+
+    rng: np.random.Generator
+    positive: bool
+
+    def floats(self, shape: tuple[int, ...]) -> Any:
+        if self.positive:
+            return 1 - self.rng.random(shape)
+        return self.rng.standard_normal(shape)
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Any:
+        return self.rng.integers(low, high, shape)
+
+
 def _drawn(
-    port: Port, sizes: Sequence[int], rng: Any, bound: int | None, example: Any
+    port: Port, sizes: Sequence[int], draw: _Draw, bound: int | None, example: Any
 ) -> Any:
     kind = port.type
     shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
     numpy = dtypes.to_numpy(kind.dtype)
     if dtypes.is_float(kind.dtype):
-        return rng.standard_normal(shape).astype(numpy)
+        return draw.floats(shape).astype(numpy)
     low, high = 0, 2
     if bound is not None:
         high = bound
     elif example is not None and example.size and kind.dtype != "bool":
         low, high = int(example.min()), int(example.max()) + 1
-    return rng.integers(low, high, shape).astype(numpy)
+    return draw.integers(low, high, shape).astype(numpy)
 
 
 def index_bounds(module: Any, entry: Entry) -> dict[str, int]:

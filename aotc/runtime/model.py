@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,13 @@ class Entry:
         leaves = [None] * self._count
         self._flatten(inputs, leaves, "")
         return self._build(self._run(leaves))
+
+    def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
+        """The same for the leaves of the inputs: the leaves of the result.
+
+        Both are in the order of `spec`, and each leaf of the result comes once.
+        """
+        return self._run(leaves)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{leaf.name}: {leaf}" for leaf in self.spec.inputs)

@@ -1,0 +1,134 @@
+"""Compiled entries in a process of their own: code that dies takes nothing with it.
+
+The two sides talk through pipes, one pickled request and one pickled answer at a time.
+Both are this package, so what they read is what they wrote.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from aotc.errors import CompileError
+
+Arrays = list[Any]
+
+
+class DidNotEnd(Exception):
+    """A call took longer than it may."""
+
+
+class CompiledProcess:
+    """A model that is loaded in another process, as a context manager.
+
+    Args:
+        bundle: its folder; it may be unsigned.
+        target: id of the variant to run.
+        seconds: that a call may take at most; None for no limit.
+
+    Raises:
+        SetupError: the variant does not run on this machine.
+    """
+
+    def __init__(self, bundle: Path, target: str, seconds: float | None) -> None:
+        self._target = target
+        self._seconds = seconds
+        self._is_late = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "aotc.checks.serve", str(bundle), target],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            self._answer("load")
+        except BaseException:
+            self.close()
+            raise
+
+    def call(
+        self, entry: str, arrays: Sequence[Any], states: Sequence[str], *, fresh: bool
+    ) -> tuple[Arrays, Arrays]:
+        """The outputs of one call, and the leaves of `states` after it.
+
+        Args:
+            entry: its name.
+            arrays: the leaves of its inputs.
+            states: names of the states to return.
+            fresh: whether to put all states back to their first values before.
+
+        Raises:
+            AotcError: what the loaded model raised.
+            CompileError: `compiled-code-died`, with the signal.
+            DidNotEnd: the time is up; the process is gone.
+        """
+        request = pickle.dumps((entry, list(arrays), list(states), fresh))
+        with suppress(BrokenPipeError):  # reading says why
+            _stream(self._process.stdin).write(request)
+            _stream(self._process.stdin).flush()
+        outputs, after = self._answer(entry)
+        return outputs, after
+
+    def _answer(self, what: str) -> Any:
+        timer = threading.Timer(self._seconds, self._stop) if self._seconds else None
+        if timer:
+            timer.start()
+        try:
+            kind, answer = pickle.load(_stream(self._process.stdout))
+        except (EOFError, pickle.UnpicklingError):
+            if self._is_late:
+                raise DidNotEnd from None
+            raise self._death(what) from None
+        finally:
+            if timer:
+                timer.cancel()
+        if kind == "error":
+            error, code, message, where, hint = answer
+            raise error(code, message, where=where, hint=hint)
+        return answer
+
+    def _stop(self) -> None:
+        self._is_late = True
+        self._process.kill()
+
+    def _death(self, what: str) -> CompileError:
+        code = self._process.wait()
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return CompileError(
+            "compiled-code-died",
+            f"the code that was compiled for '{self._target}' died of {name} in "
+            f"'{what}'",
+            hint="this is a wrong result of compilation, please report it",
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                _stream(stream).close()
+
+    def __enter__(self) -> CompiledProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _stream(pipe: Any) -> BinaryIO:
+    stream: BinaryIO = pipe
+    return stream

@@ -1,0 +1,80 @@
+"""How far rounding alone can carry the results of a graph apart.
+
+Compiled code adds up in another order, fuses multiplications and approximates functions
+otherwise than the reference evaluator. What that may do to a result is measured by
+evaluating the graph several times with random errors of a few units in the last place
+in whatever rounds (Monte Carlo arithmetic: Parker, "Monte Carlo Arithmetic", 1997).
+Ops that round nothing, such as moves, comparisons and whole numbers, stay exact, or
+what they decide would be open everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.graph import evaluate as evaluate_op
+
+_ULPS = 4.0  # of each operand and result
+
+
+class Noise:
+    """Evaluates ops with random rounding errors, for `reference.evaluate`.
+
+    Args:
+        seed: of the errors.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(
+        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
+    ) -> list[Any]:
+        """The results of `op`."""
+        results = evaluate_op(op, operands, symbols)
+        if all(_is_exact(result, operands) for result in results):
+            return results
+        moved = [self._disturb(operand) for operand in operands]
+        return [self._disturb(x) for x in evaluate_op(op, moved, symbols)]
+
+    def _disturb(self, array: Any) -> Any:
+        if not _is_float(array):
+            return array
+        step = _ULPS * float(ml_dtypes.finfo(array.dtype).eps)
+        signs = self._rng.choice((-step, step), array.shape)
+        return (array.astype(np.float64) * (1 + signs)).astype(array.dtype)
+
+
+def _is_exact(result: Any, operands: Sequence[Any]) -> bool:
+    """Whether all numbers of a result are whole, or an operand's, but for the sign."""
+    if not _is_float(result):
+        return True
+    x = np.abs(result.astype(np.float64)).ravel()
+    x = x[np.isfinite(x) & (x != np.rint(x))]
+    if not x.size:
+        return True
+    given = [np.abs(y.astype(np.float64)).ravel() for y in operands if _is_float(y)]
+    return bool(given) and bool(np.isin(x, np.concatenate(given)).all())
+
+
+def _is_float(array: Any) -> bool:
+    return dtypes.is_float(dtypes.canonical(array.dtype))
+
+
+def spread(expected: Any, others: Sequence[Any]) -> float:
+    """How far arrays lie from `expected`: infinitely, if other elements are finite."""
+    wide = expected.astype(np.float64)
+    finite = np.isfinite(wide)
+    found = 0.0
+    for other in others:
+        apart = other.astype(np.float64)
+        if not np.array_equal(np.isfinite(apart), finite):
+            return float("inf")
+        delta = np.abs(apart[finite] - wide[finite])
+        found = max(found, float(delta.max(initial=0.0)))
+    return found

@@ -1,0 +1,79 @@
+"""What a self-check calls an entry with: sizes at which code goes wrong, and inputs.
+
+Symbols take their least sizes, then 1, then small primes that differ from one another,
+then primes beyond the width of vectors and tiles, as far as contracts and guards allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.symbols import Contract
+from aotc.errors import InputError
+from aotc.frontends.program import Entry
+from aotc.parity.inputs import Choice, samples_of
+
+_SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
+_LARGE = (67, 71, 73, 79, 83, 89, 97, 101)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls that follow one another: their sizes, and the leaves of their inputs."""
+
+    sizes: Mapping[str, int]
+    inputs: tuple[list[Any], ...]
+
+
+def calls_of(
+    graph: Any, entry: Entry, example: Mapping[str, Any] | None, seed: int
+) -> Iterator[Calls]:
+    """Calls of an entry, small ones first; two in turn if it updates a state.
+
+    Floats are normally distributed, in every other item positive.
+
+    Args:
+        graph: IR in which the entry is.
+        entry: of the program.
+        example: inputs that the source brings along.
+        seed: of the numbers.
+    """
+    count = 2 if entry.updates else 1
+    choices = list(dict.fromkeys(_sizes(entry))) if entry.symbols else [(), ()]
+    for number, parts in enumerate(choices):
+        sizes = {
+            contract.name: part * contract.multiple_of
+            for contract, part in zip(entry.symbols, parts, strict=True)
+        }
+        inputs = []
+        for turn in range(count):
+            choice = Choice(
+                seed + count * number + turn, 1, sizes, positive=number % 2 == 1
+            )
+            (sample,) = samples_of(graph, entry, choice, example)
+            inputs.append(sample.arrays)
+        yield Calls(sizes, tuple(inputs))
+
+
+def _sizes(entry: Entry) -> Iterator[tuple[int, ...]]:
+    """Values of the symbols, in parts of multiples."""
+    count = len(entry.symbols)
+    for each in ((0,), (1,), _SMALL, _LARGE):
+        wanted = np.resize(each, count).tolist()
+        parts = [_within(c, n) for c, n in zip(entry.symbols, wanted, strict=True)]
+        try:
+            yield tuple(entry.nearest_allowed(parts))
+        except InputError:  # guards leave none nearby
+            continue
+
+
+def _within(contract: Contract, wanted: int) -> int:
+    """The number of parts nearest to `wanted` that a contract allows."""
+    least = -(-contract.min // contract.multiple_of)
+    if contract.max is None:
+        return max(least, wanted)
+    return max(least, min(wanted, contract.max // contract.multiple_of))

@@ -1,0 +1,447 @@
+"""The self-check of a build: does the compiled code compute what the graph says?
+
+IREE has compiled wrong results without a word. So before a bundle is signed, each entry
+is called as compiled, for every target that runs on this machine, and what it returns
+and what it leaves in its states is compared with the reference evaluator's. Results
+that are further apart than their dtype allows must be explained by rounding
+(`rounding`), or the build fails and says where the difference begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes, reference
+from aotc.checks.process import CompiledProcess, DidNotEnd
+from aotc.checks.rounding import Noise, spread
+from aotc.checks.samples import Calls, calls_of
+from aotc.dialects import context
+from aotc.dialects.graph import LOW
+from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.errors import AotcError, CompileError, InputError, SetupError
+from aotc.frontends.program import Entry, Program
+from aotc.mlir import ir
+from aotc.parity.bisect import diverging
+from aotc.parity.differences import Difference, compare, worst_of
+from aotc.target import Target
+
+MODES = ("auto", "full", "off")
+
+_SEED = 20
+_SECONDS = 300.0  # for one compiled call
+_WORK = 2e10  # of the reference in a whole build: some 20 s
+_WORK_OF_AN_OP = 20_000
+_PRODUCTS = 8  # that NumPy computes in the time of one element
+_NOISE_RUNS = 3
+_NOISE_FACTOR = 16.0
+
+Arrays = list[Any]
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """What was found of an entry on a target.
+
+    Args:
+        entry: its name.
+        target: what was run.
+        checked: the sizes of the symbols in the calls that were compared.
+        unchecked: what was not compared: sizes, or nothing for all, and why.
+        results: the largest difference of each output and updated state.
+    """
+
+    entry: str
+    target: str
+    checked: tuple[Mapping[str, int], ...] = ()
+    unchecked: tuple[tuple[Mapping[str, int], str], ...] = ()
+    results: tuple[Difference, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """The largest error of any result, relative to its largest value."""
+        return max((each.error for each in self.results), default=0.0)
+
+    def skip(self, sizes: Mapping[str, int], why: str) -> SelfCheck:
+        """The same with sizes that were not compared."""
+        return replace(self, unchecked=(*self.unchecked, (sizes, why)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As the report holds it, with all figures."""
+        return {
+            **self.to_manifest(),
+            "results": [each.to_json() for each in self.results],
+        }
+
+    def to_manifest(self) -> dict[str, Any]:
+        """As the manifest holds it.
+
+        The error is the next power of ten: its digits depend on the machine, and the
+        same source is to give the same bytes.
+        """
+        error = self.error
+        return {
+            "entry": self.entry,
+            "target": self.target,
+            "checked": [dict(sizes) for sizes in self.checked],
+            "unchecked": [
+                {"sizes": dict(sizes), "why": why} for sizes, why in self.unchecked
+            ],
+            "error_below": float(10.0 ** np.ceil(np.log10(error))) if error else 0.0,
+        }
+
+    def __str__(self) -> str:
+        title = f"{self.entry} on {self.target}"
+        rows = []
+        if self.checked:
+            rows.append(
+                f"{title} checked{_at(self.checked)}: error at most {self.error:.1e}"
+            )
+        reasons: dict[str, list[Mapping[str, int]]] = {}
+        for sizes, why in self.unchecked:
+            reasons.setdefault(why, []).append(sizes)
+        rows += [
+            f"{title} NOT CHECKED{_at(sizes)}: {why}" for why, sizes in reasons.items()
+        ]
+        return "\n".join(rows)
+
+
+def _at(choices: Sequence[Mapping[str, int]]) -> str:
+    said = [", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in choices]
+    said = [text for text in said if text]
+    return f" at {'; '.join(said)}" if said else ""
+
+
+def check_entries(
+    program: Program,
+    graph: Any,
+    bundle: Path,
+    targets: Sequence[Target],
+    passes: Sequence[str],
+    *,
+    full: bool = False,
+) -> list[SelfCheck]:
+    """Compare every entry with the reference evaluator.
+
+    Args:
+        program: what was compiled.
+        graph: a copy of its module in which all derivatives are written.
+        bundle: with the compiled code; it may be unsigned.
+        targets: those that it has variants for.
+        passes: that compiled it, in order.
+        full: compare at all sizes, however long the reference evaluator takes.
+
+    Raises:
+        CompileError: `self-check`: an entry computes something else.
+            `compiled-code-died`: it ends the process that it runs in.
+    """
+    with context(), ir.Location.unknown(), ExitStack() as stack:
+        running, found = _start(stack, bundle, targets, full)
+        rows = [
+            SelfCheck(entry.name, target, (), (({}, why),))
+            for target, why in found.items()
+            for entry in program.entries
+        ]
+        share = float("inf") if full else _WORK / len(program.entries)
+        for entry in program.entries if running else ():
+            subject = _Subject(program, graph, entry, passes)
+            rows += _of_entry(subject, running, share)
+        return rows
+
+
+def _start(
+    stack: ExitStack, bundle: Path, targets: Sequence[Target], full: bool
+) -> tuple[dict[Target, CompiledProcess], dict[str, str]]:
+    """The targets that run here, and why others do not."""
+    running: dict[Target, CompiledProcess] = {}
+    refused: dict[str, str] = {}
+    for target in targets:
+        try:
+            process = CompiledProcess(bundle, target.id, None if full else _SECONDS)
+        except SetupError:
+            refused[str(target)] = "this machine does not run it"
+        else:
+            running[target] = stack.enter_context(process)
+    return running, refused
+
+
+# ---- an entry -----------------------------------------------------------------------
+
+
+class _TooMuchWork(Exception):
+    """The reference evaluator would take too long."""
+
+
+@dataclass
+class _Work:
+    """Counts what the reference evaluator does, in elements: the same everywhere."""
+
+    left: float
+
+    def __call__(
+        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
+    ) -> Arrays:
+        results = [prod(getattr(x, "shape", ())) for x in operands]
+        self.left -= _WORK_OF_AN_OP + sum(results)
+        if type(op).precision == LOW:
+            self.left -= _products(op, operands) / _PRODUCTS
+        if self.left < 0:
+            raise _TooMuchWork
+        return evaluate_op(op, operands, symbols)
+
+
+def _products(op: Any, operands: Sequence[Any]) -> float:
+    """About how many products a contraction takes: m·k · k·n · m·n = (m·k·n)²."""
+    sizes = [float(prod(x.shape)) for x in operands[:2]]
+    return float(np.sqrt(prod(sizes) * max(sizes, default=1.0)))
+
+
+@dataclass
+class _Subject:
+    """An entry that is checked."""
+
+    program: Program
+    graph: Any
+    entry: Entry
+    passes: Sequence[str]
+    stored: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stored = dict(self.program.parameters)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all results: the outputs, then the leaves of the states it updates."""
+        outputs = [port.name for port in self.entry.ports("output")]
+        return [*outputs, *self._updated]
+
+    @property
+    def _updated(self) -> list[str]:
+        """The leaves of the states that the entry updates."""
+        return [
+            leaf
+            for state in self.program.states
+            if state.name in self.entry.updates
+            for leaf in state.leaves
+        ]
+
+    def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
+        """All arguments of a call."""
+        rest = iter(inputs)
+        return [
+            next(rest) if port.kind == "input" else stored[port.name]
+            for port in self.entry.arguments
+        ]
+
+    def expected(self, calls: Calls, with_op: Any) -> Iterator[tuple[Arrays, Arrays]]:
+        """The arguments and the results of each call in turn, by the reference."""
+        stored = dict(self.stored)
+        for inputs in calls.inputs:
+            arguments = self.arguments(inputs, stored)
+            found = reference.evaluate(
+                self.graph, self.entry.name, arguments, with_op=with_op
+            )
+            ports = list(zip(self.entry.results, found, strict=True))
+            stored |= {port.name: x for port, x in ports if port.kind == "state"}
+            outputs = [x for port, x in ports if port.kind == "output"]
+            yield arguments, [*outputs, *(stored[name] for name in self._updated)]
+
+    def computed(self, calls: Calls, process: CompiledProcess) -> Iterator[Arrays]:
+        """The results of each call in turn, compiled."""
+        states = [s.name for s in self.program.states if s.name in self.entry.updates]
+        for number, inputs in enumerate(calls.inputs):
+            outputs, after = process.call(
+                self.entry.name, inputs, states, fresh=number == 0
+            )
+            yield [*outputs, *after]
+
+
+def _of_entry(
+    subject: _Subject, running: Mapping[Target, CompiledProcess], work: float
+) -> Iterator[SelfCheck]:
+    entry = subject.entry
+    rows = {target: SelfCheck(entry.name, str(target)) for target in running}
+    network = subject.program.networks.get(entry.name)
+    example = network.original.example if network and network.original else None
+    left = _Work(work)
+    for calls in calls_of(subject.graph, entry, example, _SEED):
+        expected, why = _expected(subject, calls, left)
+        for target, process in running.items():
+            if why is None:
+                rows[target] = _extend(
+                    rows[target], subject, calls, target, process, expected
+                )
+            else:
+                rows[target] = rows[target].skip(calls.sizes, why)
+    yield from rows.values()
+
+
+def _extend(
+    row: SelfCheck,
+    subject: _Subject,
+    calls: Calls,
+    target: Target,
+    process: CompiledProcess,
+    expected: Sequence[tuple[Arrays, Arrays]],
+) -> SelfCheck:
+    """What was found of an entry, with one more item."""
+    try:
+        results = _differences(subject, calls, target, process, expected)
+    except DidNotEnd:
+        return row.skip(calls.sizes, f"a call did not end within {_SECONDS:.0f} s")
+    if row.results:
+        results = [worst_of(p) for p in zip(row.results, results, strict=True)]
+    checked = (*row.checked, calls.sizes)
+    return replace(row, checked=checked, results=tuple(results))
+
+
+def _expected(
+    subject: _Subject, calls: Calls, work: _Work
+) -> tuple[list[tuple[Arrays, Arrays]], str | None]:
+    """Arguments and results of all calls; or why there is nothing to compare with."""
+    try:
+        found = list(subject.expected(calls, work))
+    except _TooMuchWork:
+        return [], "the reference evaluator would take too long (--self-check=full)"
+    except MemoryError:
+        return [], "the reference evaluator ran out of memory"
+    except InputError as error:
+        return [], f"the model refuses the random inputs: {error.message}"
+    if _says_nothing([x for _, results in found for x in results]):
+        return [], "no result is finite on the random inputs"
+    return found, None
+
+
+def _says_nothing(results: Sequence[Any]) -> bool:
+    """Whether there are floats among the results, and none of them is finite."""
+    floats = [
+        x.astype(np.float64)
+        for x in results
+        if x.size and dtypes.is_float(dtypes.canonical(x.dtype))
+    ]
+    return bool(floats) and not any(np.isfinite(x).any() for x in floats)
+
+
+def _differences(
+    subject: _Subject,
+    calls: Calls,
+    target: Target,
+    process: CompiledProcess,
+    expected: Sequence[tuple[Arrays, Arrays]],
+) -> list[Difference]:
+    """The largest difference of each result over the calls.
+
+    Raises:
+        CompileError: one is wrong.
+    """
+    names = subject.names
+    found = list(_guard(subject, calls, target, subject.computed(calls, process)))
+    rows = [
+        [compare(*each) for each in zip(names, got, want, strict=True)]
+        for got, (_, want) in zip(found, expected, strict=True)
+    ]
+    if any(not each.passed for row in rows for each in row):
+        noise = _rounding(subject, calls, [want for _, want in expected])
+        rows = [
+            [_allow(*pair) for pair in zip(row, allowed, strict=True)]
+            for row, allowed in zip(rows, noise, strict=True)
+        ]
+    for row, (arguments, results) in zip(rows, expected, strict=True):
+        if any(not each.passed for each in row):
+            raise _failure(subject, calls, target, row, arguments, results)
+    return [worst_of(column) for column in zip(*rows, strict=True)]
+
+
+def _guard(
+    subject: _Subject, calls: Calls, target: Target, results: Iterator[Arrays]
+) -> Iterator[Arrays]:
+    """Pass results on; errors of the compiled entry are those of the build."""
+    try:
+        yield from results
+    except AotcError as error:
+        sizes = _at([calls.sizes])
+        raise CompileError(
+            error.code if isinstance(error, CompileError) else "self-check",
+            f"entry '{subject.entry.name}', compiled for '{target}', fails{sizes} "
+            f"where the reference evaluator does not: {error.message}",
+            where=error.where,
+            hint=_HINT,
+        ) from error
+
+
+def _rounding(
+    subject: _Subject, calls: Calls, expected: Sequence[Arrays]
+) -> list[list[float]]:
+    """How far rounding carries each result of each call."""
+    runs = [
+        [results for _, results in subject.expected(calls, Noise(seed))]
+        for seed in range(_NOISE_RUNS)
+    ]
+    return [
+        [
+            spread(want, [run[call][i] for run in runs])
+            for i, want in enumerate(expected[call])
+        ]
+        for call in range(len(expected))
+    ]
+
+
+def _allow(difference: Difference, rounding: float) -> Difference:
+    """The same difference, with a tolerance that grants what rounding does."""
+    if not rounding or difference.passed:
+        return difference
+    scale = difference.max_abs / difference.error if difference.error else 1.0
+    if not np.isfinite(scale) or not scale:
+        scale = 1.0
+    granted = _NOISE_FACTOR * rounding / scale
+    return replace(difference, tolerance=max(difference.tolerance, granted))
+
+
+# ---- a failure ----------------------------------------------------------------------
+
+_HINT = (
+    "the compiler is at fault, not the model: please report it; --self-check=off "
+    "builds all the same"
+)
+
+
+def _failure(
+    subject: _Subject,
+    calls: Calls,
+    target: Target,
+    row: Sequence[Difference],
+    arguments: Arrays,
+    results: Arrays,
+) -> CompileError:
+    """What differs, and where it begins."""
+    entry = subject.entry
+    outputs = results[: len(entry.ports("output"))]
+    where, begins = None, ""
+    try:
+        first = diverging(
+            subject.program,
+            subject.graph,
+            entry,
+            target,
+            arguments,
+            outputs,
+            None,
+            subject.passes,
+        )
+        where, begins = first.where, f"\n  {first}"
+    except AotcError as error:
+        begins = f"\n  where it begins was not found: {error.message}"
+    wrong = "\n".join(f"  {each}" for each in row if not each.passed)
+    return CompileError(
+        "self-check",
+        f"entry '{entry.name}', compiled for '{target}', does not compute what its "
+        f"graph says{_at([calls.sizes])}:\n{wrong}{begins}",
+        where=where,
+        hint=_HINT,
+    )

@@ -1,0 +1,136 @@
+"""The self-check of a build: compiled code against the reference evaluator."""
+
+import json
+
+import numpy as np
+import pytest
+
+from aotc import pipeline
+from aotc.artifacts.manifest import FILE
+from aotc.checks import process, self_check
+from aotc.cli.main import main
+from aotc.dialects import OPS
+from aotc.errors import CompileError
+from aotc.target import Target
+
+MODEL = """
+import aotc
+import aotc.numpy as np
+
+state = aotc.State({"w": [1.0, 2.0, 3.0], "n": 0})
+
+
+@aotc.entry(x=aotc.Spec(("n", 3), "f32"))
+def predict(x):
+    return {"y": np.tanh(x).sum(0), "best": np.argmax(x, 1)}
+
+
+@aotc.entry(x=aotc.Spec((3,), "f32"))
+def train_step(state, x):
+    loss, g = aotc.value_and_grad(lambda w: (np.sin(w) * x).sum())(state["w"])
+    return {"w": state["w"] - 0.1 * g, "n": state["n"] + 1}, loss
+"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model with an entry of symbolic size, and one that trains."""
+    file = tmp_path / "small.py"
+    file.write_text(MODEL)
+    return file
+
+
+def build(model, **options):
+    return pipeline.build(model, output=model.parent, sign=False, **options)
+
+
+def refusal(model):
+    """The error of a build whose code is wrong; nothing is left of it."""
+    with pytest.raises(CompileError) as caught:
+        build(model)
+    assert not list(model.parent.glob("*.aotc"))
+    return caught.value
+
+
+def test_every_entry_is_checked_at_small_sizes_before_it_is_signed(model):
+    report = build(model, targets=[Target.parse("cpu"), Target.parse("aarch64")])
+    manifest = json.loads((report.bundle / FILE).read_bytes())
+    rows = {(row["entry"], row["target"]): row for row in manifest["self_check"]}
+    assert len(rows) == 4
+    sizes = rows["predict", str(Target.parse("cpu"))]["checked"]
+    assert sizes == [{"n": 1}, {"n": 3}, {"n": 67}]
+    assert rows["train_step", str(Target.parse("cpu"))]["error_below"] <= 1e-5
+    other = rows["predict", "aarch64"]
+    assert other["checked"] == []
+    assert "does not run it" in other["unchecked"][0]["why"]
+
+
+def test_a_wrong_lowering_fails_the_build_with_op_and_line(model, monkeypatch):
+    monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
+    error = refusal(model)
+    assert (error.code, error.exit_code) == ("self-check", 3)
+    assert "graph.tanh" in error.message
+    assert error.where.endswith("small.py:10")
+
+
+def test_a_wrong_state_fails_the_build(model, monkeypatch):
+    monkeypatch.setattr(OPS["cos"], "lower", OPS["sin"].lower)
+    error = refusal(model)
+    assert "train_step" in error.message
+    assert "graph.cos" in error.message
+
+
+def test_off_says_nothing_and_checks_nothing(model, monkeypatch):
+    monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
+    monkeypatch.setenv("AOTC_SELF_CHECK", "off")
+    report = build(model)
+    assert report.self_checks == []
+    assert "self_check" not in json.loads((report.bundle / FILE).read_bytes())
+
+
+def test_what_takes_too_long_for_the_reference_is_said(model, monkeypatch, capsys):
+    monkeypatch.setattr(self_check, "_WORK", 1.0)
+    assert main(["build", str(model), "-o", str(model.parent)]) == 0
+    assert "predict on x86_64-v3 NOT CHECKED" in capsys.readouterr().out
+
+
+def test_code_that_dies_is_a_failure_of_the_build_not_its_end(model, monkeypatch):
+    def die(self, *_, **__):
+        self._process.send_signal(11)
+        self._process.wait()
+        self._answer("predict")
+
+    monkeypatch.setattr(process.CompiledProcess, "call", die)
+    error = refusal(model)
+    assert error.code == "compiled-code-died"
+    assert "SIGSEGV" in error.message
+
+
+SENSITIVE = """
+import aotc
+import aotc.numpy as np
+
+
+@aotc.entry(x=aotc.Spec((64, 64), "f32"))
+def chaotic(x):
+    for _ in range(12):
+        x = np.sin(5.0 * (x @ x))
+    return x
+"""
+
+
+def test_what_rounding_alone_carries_apart_is_no_mismatch(model):
+    model.write_text(SENSITIVE)
+    (row,) = build(model).self_checks
+    (result,) = row.results
+    assert result.error > 1e-4
+    assert result.passed
+
+
+def test_noise_leaves_exact_results_alone():
+    from aotc.checks.rounding import _is_exact
+
+    x = np.float32([0.25, -1.5, 3.3])
+    assert _is_exact(-x[::-1], [x])
+    assert _is_exact(np.floor(x), [x])
+    assert not _is_exact(x * np.float32(0.3), [x])
