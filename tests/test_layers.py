@@ -48,6 +48,7 @@ ALLOWED = {
     "parity": MODEL
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
     "checks": MODEL | {"frontends", "reference", "parity", "artifacts", "runtime"},
+    "intermediates": MODEL | {"frontends", "artifacts"},
     "budget": MODEL | {"frontends", "passes", "backend"},
     "provenance": MODEL | {"frontends", "backend"},
     "packager": MODEL
@@ -55,7 +56,7 @@ ALLOWED = {
     | {"parity", "checks"},
     "pipeline": MODEL
     | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"}
-    | {"budget", "parity", "checks"},
+    | {"budget", "parity", "checks", "intermediates"},
     "explain": MODEL | {"frontends", "passes", "backend", "pipeline"},
     "cli": EDGE | {"runtime", "pipeline", "explain", "parity", "nonfinite", "dialects"},
 }

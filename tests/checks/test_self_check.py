@@ -16,8 +16,9 @@ from aotc.target import Target
 MODEL = """
 import aotc
 import aotc.numpy as np
+import numpy
 
-state = aotc.State({"w": [1.0, 2.0, 3.0], "n": 0})
+state = aotc.State({"w": numpy.float32([1, 2, 3]), "n": numpy.int32(0)})
 
 
 @aotc.entry(x=aotc.Spec(("n", 3), "f32"))
@@ -70,7 +71,7 @@ def test_a_wrong_lowering_fails_the_build_with_op_and_line(model, monkeypatch):
     error = refusal(model)
     assert (error.code, error.exit_code) == ("self-check", 3)
     assert "graph.tanh" in error.message
-    assert error.where.endswith("small.py:10")
+    assert error.where.endswith("small.py:11")
 
 
 def test_a_wrong_state_fails_the_build(model, monkeypatch):
