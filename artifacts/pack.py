@@ -11,21 +11,24 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aotc.artifacts import files as disk
 from aotc.artifacts import schema, sign, strict_json
 from aotc.artifacts.keys import Signer
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
 from aotc.artifacts.trust import Trust
-from aotc.artifacts.writing import flush_directory
+from aotc.artifacts.writing import exchange, flush_directory
 from aotc.errors import InputError, VerificationError
 
 SUFFIX = ".aotc"
+T = TypeVar("T")
+_ATTEMPTS = 20
 
 # suffix or name of a file → role, media type
 _KINDS = {
@@ -295,7 +298,7 @@ def _aside(target: Path, force: bool) -> Iterator[Path]:
             where=str(error.filename or target),
         ) from error
     finally:
-        # After a success it has its final name, and there is nothing to remove.
+        # After a success it has its final name; what it replaced may be here instead.
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -345,9 +348,26 @@ def _write(path: Path, chunks: Iterator[bytes]) -> tuple[int, str]:
 
 def _put_in_place(folder: Path, target: Path) -> None:
     """Give the finished folder its final name, replacing an old bundle, or undo it."""
+    if os.path.lexists(target) and exchange(folder, target):
+        try:
+            flush_directory(target.parent)
+        except BaseException:
+            exchange(folder, target)
+            raise
+        return
+    _rename_in_place(folder, target)
+
+
+def _rename_in_place(folder: Path, target: Path) -> None:
+    """In two steps, where the file system has no single one for a replacement."""
     old = target.with_name(f".{target.name}.old-{secrets.token_hex(8)}")
     try:
         if os.path.lexists(target):
+            warnings.warn(
+                f"the file system cannot exchange two folders: {target} was missing "
+                "for a moment",
+                stacklevel=2,
+            )
             os.rename(target, old)
         os.rename(folder, target)
         flush_directory(target.parent)
@@ -358,3 +378,27 @@ def _put_in_place(folder: Path, target: Path) -> None:
             os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def read_steadily(path: Path | str, read: Callable[[], T]) -> T:
+    """What `read` makes of the bundle at `path`; again, if it was replaced meanwhile.
+
+    Files of a bundle that is replaced disappear one by one. What is read of it and of
+    the new one together does not fit, so that `read` fails; read again, it does not.
+    """
+    for _ in range(_ATTEMPTS):
+        before = _identity(path)
+        try:
+            return read()
+        except (InputError, VerificationError):
+            if _identity(path) == before:
+                raise
+    return read()
+
+
+def _identity(path: Path | str) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from aotc.errors import InputError
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 
 @contextmanager
@@ -39,6 +43,29 @@ def cannot_write(target: Path, reason: str) -> InputError:
     return InputError(
         "cannot-write", f"the file cannot be written: {reason}", where=str(target)
     )
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two files or folders change names in one step; False where none can.
+
+    By Linux's renameat2 with RENAME_EXCHANGE, which Python does not offer.
+
+    Raises:
+        OSError: it failed, and both are what they were.
+    """
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    if not renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(code, os.strerror(code), str(other))
 
 
 def flush_directory(path: Path) -> None:

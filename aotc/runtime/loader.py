@@ -14,7 +14,7 @@ from aotc.artifacts import vmfb
 from aotc.artifacts.compat import Host, select
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Manifest, Variant
-from aotc.artifacts.pack import VerifiedBundle, read_bundle
+from aotc.artifacts.pack import VerifiedBundle, read_bundle, read_steadily
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError, VerificationError
 from aotc.runtime import engine, prints
@@ -56,6 +56,18 @@ def load(
         VerificationError: the bundle is damaged or not trusted.
         SetupError: `incompatible` or `no-driver`.
     """
+    return read_steadily(
+        path, lambda: _load(path, trust, allow_unsigned, threads, target)
+    )
+
+
+def _load(
+    path: Path | str,
+    trust: Trust | str | os.PathLike[str] | None,
+    allow_unsigned: bool,
+    threads: int | None,
+    target: str | None,
+) -> Model:
     # 1. verify
     bundle = read_bundle(path, trust, allow_unsigned)
     # 2. choose
@@ -79,7 +91,7 @@ def _choose(manifest: Manifest, target: str | None) -> Variant:
             hint=_advice(manifest, host, target),
         )
     if selection.reasons:
-        warnings.warn("; ".join(selection.reasons), stacklevel=3)
+        warnings.warn("; ".join(selection.reasons), stacklevel=6)
     return selection.variant
 
 

@@ -2,17 +2,19 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 import shutil
+import threading
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import utils
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aotc.artifacts import keys, sign, strict_json
-from aotc.artifacts.pack import read_bundle, write_bundle
+from aotc.artifacts import keys, pack, sign, strict_json
+from aotc.artifacts.pack import read_bundle, read_steadily, write_bundle
 from aotc.artifacts.trust import Trust, development_key
 from aotc.errors import AotcError, InputError, VerificationError
 
@@ -286,6 +288,39 @@ def test_keeps_an_existing_bundle_unless_forced(bundle, data, contents, signer, 
     assert tree(bundle) == before
     write_bundle(*args, force=True)
     assert bytes(read_bundle(bundle, trust).load("notes.txt")) == b"new"
+    assert [p.name for p in bundle.parent.iterdir()] == [bundle.name]
+
+
+def test_a_bundle_is_there_and_whole_while_it_is_replaced(
+    bundle, data, contents, signer, trust
+):
+    """Another process builds again and again; every load succeeds."""
+    stop = threading.Event()
+
+    def build():
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            files = contents | {"notes.txt": b"%d" % number}
+            write_bundle(bundle.parent, data, files, signer, force=True)
+
+    builder = threading.Thread(target=build)
+    builder.start()
+    try:
+        for _ in range(100):
+            read_steadily(bundle, lambda: load_all(read_bundle(bundle, trust)))
+    finally:
+        stop.set()
+        builder.join()
+
+
+def test_says_where_a_bundle_cannot_be_replaced_in_one_step(
+    bundle, data, contents, signer, trust, monkeypatch
+):
+    monkeypatch.setattr(pack, "exchange", lambda *_: False)
+    with pytest.warns(UserWarning, match="missing for a moment"):
+        write_bundle(bundle.parent, data, contents, signer, force=True)
+    read_bundle(bundle, trust).check()
     assert [p.name for p in bundle.parent.iterdir()] == [bundle.name]
 
 
