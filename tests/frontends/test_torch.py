@@ -384,8 +384,9 @@ def test_keywords_numbers_and_none_are_arguments():
     given = {"of x": (mask["of x"][0].numpy(),)}
     found = net(x.numpy(), 2.5, None, mask=given)
     np.testing.assert_allclose(np.asarray(found), forward(x, 2.5, mask=mask))
-    with pytest.raises(InputError, match=r"got 1 by position, mask"):
-        net(x.numpy(), mask=given)
+    np.testing.assert_array_equal(net(x.numpy(), mask=given), found)
+    with pytest.raises(InputError, match=r"got 0 by position, mask"):
+        net(mask=given)
 
 
 def test_sizes_are_computed_with():
@@ -687,3 +688,89 @@ def test_attention_stays_whole_and_agrees(causal):
     agrees(Call(forward), q, k, v)
     net = aotc.from_torch(Call(forward), (q, k, v))
     assert "graph.attention" in str(net.program("f").module)
+
+
+class Reshaped(torch.nn.Module):
+    """Rows of a fixed length."""
+
+    def forward(self, x):
+        return x.reshape(-1, 8)
+
+
+def test_what_a_size_divides_by_is_part_of_its_contract():
+    shapes = ({0: torch.export.Dim.AUTO},)
+    net = aotc.from_torch(Reshaped(), (torch.ones(24),), dynamic_shapes=shapes)
+    (contract,) = net.program().entries[0].symbols
+    assert contract.multiple_of == 8
+
+
+def test_flags_are_those_that_the_module_was_exported_with():
+    class Scaled(torch.nn.Module):
+        def forward(self, x, flag, k=3):
+            return x * k if flag else x
+
+    net = aotc.from_torch(Scaled(), (torch.ones(3), True), {"k": 4})
+    assert list(net.inputs) == ["x"]
+    net.program()
+    x = np.ones(3, "f4")
+    np.testing.assert_array_equal(net(x), [4, 4, 4])
+    np.testing.assert_array_equal(net(x, True, k=4), [4, 4, 4])
+    with pytest.raises(InputError, match="exported for flag=True; got False"):
+        net(x, False, 4)
+    assert list(net.original.example) == ["x"]
+    net.original.run({"x": np.ones(3, "f4")})
+
+
+def test_roots_are_named_and_what_follows_is_counted():
+    def forward(x):
+        one, other = (x[x > bound] * 2 for bound in (0, 1))
+        return (torch.unique(one, return_inverse=True)[1] + 1).sum() + other.sum()
+
+    with pytest.raises(InputError, match="1 kind of op") as caught:
+        aotc.from_torch(Call(forward), (torch.ones(4),))
+    assert "aten.index.Tensor (2×)" in caught.value.message
+    assert "shape (?,)" in caught.value.message
+    assert "(6 more ops compute with that)" in caught.value.message
+
+
+def test_a_file_that_returns_an_unknown_type_names_its_module(tmp_path):
+    @dataclasses.dataclass
+    class Output:
+        y: torch.Tensor
+
+    name = "zoo.outputs.Output"
+    torch.export.register_dataclass(Output, serialized_type_name=name)
+    torch.export.save(
+        torch.export.export(Call(Output), (torch.ones(3),)), tmp_path / "net.pt2"
+    )
+    torch.utils._pytree._deregister_pytree_node(Output)
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / "net.pt2")
+    assert "`import zoo.outputs`" in caught.value.hint
+    assert "torch.export.load('net.pt2')" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("args", "shapes", "hint"),
+    [
+        (torch.ones(3), None, "(x,)"),
+        ((np.ones(3, "f4"),), None, "torch.from_numpy"),
+        ((), None, "aotc.from_torch(module, (x,))"),
+        ((torch.ones(16),), ({0: torch.export.Dim("n")},), "8 * torch.export.Dim('n')"),
+        ((torch.ones(16),), ({0: aotc.Dim("n")},), "with torch.export.Dim"),
+    ],
+)
+def test_refusals_of_arguments_say_what_to_write(args, shapes, hint):
+    with pytest.raises(InputError) as caught:
+        aotc.from_torch(Reshaped(), args, dynamic_shapes=shapes)
+    assert hint in caught.value.hint
+
+
+def test_promises_of_sizes_are_told_in_the_words_of_torch():
+    auto = torch.export.Dim.AUTO
+    net = aotc.from_torch(
+        Reshaped(), (torch.ones(3, 16),), dynamic_shapes=({0: auto, 1: auto},)
+    )
+    with pytest.raises(InputError, match="do not provably divide") as caught:
+        net.program()
+    assert "8 * torch.export.Dim('n')" in caught.value.hint

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc.errors import InputError, SetupError
+from aotc.frontends.places import pinned
 from aotc.frontends.program import source_of
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
             "unknown-entry",
             f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
         )
-    program = imported(read(path)).program(ENTRY)
+    with pinned((str(path), 1)):  # no line of a model runs
+        program = imported(read(path)).program(ENTRY)
     program.source = source_of(path, "torch")
     return program
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch._decomp import decomposition_table
 from torch.fx import GraphModule
@@ -49,6 +51,7 @@ def exported(
             "expected a torch.nn.Module or torch.export.ExportedProgram; got "
             f"{type(model).__name__}",
         )
+    _require_tensors(args)
     try:
         with torch.no_grad(), recurrences.whole():
             return torch.export.export(
@@ -56,6 +59,25 @@ def exported(
             )
     except Exception as error:  # whatever the user's code or torch.export raises
         _refuse(error)
+
+
+def _require_tensors(args: Any) -> None:
+    """Refuse example arguments that are no tuple, or arrays of NumPy."""
+    if not isinstance(args, (tuple, list)):
+        fail(
+            "bad-argument",
+            f"expected args to be a tuple of example arguments; got a "
+            f"{type(args).__name__}",
+            "write (x,) for one argument",
+        )
+    for number, leaf in enumerate(torch.utils._pytree.tree_leaves(tuple(args))):
+        if isinstance(leaf, np.ndarray):
+            fail(
+                "bad-argument",
+                f"expected tensors as example arguments; number {number} is an array "
+                "of NumPy",
+                "torch.from_numpy(x) is a tensor of it",
+            )
 
 
 @contextmanager
@@ -85,12 +107,27 @@ def read(path: Path) -> Any:
         with _logged_errors() as logged:
             return torch.export.load(path)
     except Exception as error:  # whatever torch finds wrong with the bytes
+        said = _first_paragraph(logged[0] if logged else error)
         raise InputError(
             "bad-file",
-            f"'{path}' cannot be read as what torch.export.save writes: "
-            f"{_first_paragraph(logged[0] if logged else error)}",
-            hint=f"this is torch {torch.__version__}; export the model with it again",
+            f"'{path}' cannot be read as what torch.export.save writes: {said}",
+            hint=_reading_advice(path, said),
         ) from error
+
+
+_UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")
+
+
+def _reading_advice(path: Path, said: str) -> str:
+    """What to do about a file that torch does not read."""
+    found = _UNREGISTERED.search(said)
+    if found is None:
+        return f"this is torch {torch.__version__}; export the model with it again"
+    return (
+        "the type is known once its module is imported: build a model.py that has "
+        f"`import {found[1]}` and then "
+        f"`main = aotc.from_torch(torch.export.load('{path.name}'))`"
+    )
 
 
 @contextmanager
@@ -150,6 +187,11 @@ def _is_plain(program: Any) -> bool:
 # ---- what torch says ----------------------------------------------------------------
 
 _ADVICE = {
+    "Constraints violated": "say so in dynamic_shapes, as in "
+    "`8 * torch.export.Dim('n')` for multiples of 8, or leave it to Dim.AUTO",
+    "missing a required argument": "give example arguments: "
+    "aotc.from_torch(module, (x,))",
+    "but got Dim(name=": "write dynamic_shapes with torch.export.Dim",
     "GuardOnDataDependentSymNode": "Python cannot branch on values of a tensor, nor "
     "take sizes from them; use torch.where, or torch.cond for a branch",
     "UserError": "see what torch.export says of its arguments",
@@ -163,7 +205,10 @@ def _refuse(error: Exception) -> NoReturn:
         "torch-export",
         f"torch.export refuses the model: {kind}: {_first_paragraph(error)}",
         where=_user_line(error) or user_line(),
-        hint=_ADVICE.get(kind, "torch.export must be able to trace the model"),
+        hint=next(
+            (advice for key, advice in _ADVICE.items() if key in f"{kind}: {error}"),
+            "torch.export must be able to trace the model",
+        ),
     ) from error
 
 

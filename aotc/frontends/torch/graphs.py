@@ -7,6 +7,7 @@ list of these, or a function where the node is a subgraph.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from aotc import numpy as np
+from aotc.errors import AotcError
 from aotc.fft import Complex
 from aotc.frontends.array import Array
 from aotc.frontends.findings import Finding, collected
@@ -33,6 +35,7 @@ from aotc.frontends.torch.tensors import (
 )
 from aotc.frontends.torch.writes import writes
 
+_UNBACKED = re.compile(r"\bu\d+\b")  # torch's symbols for what values decide
 _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
 # how a tensor lies in memory and where: aotc's own business
@@ -71,7 +74,7 @@ def evaluate(
             with _origin(node):
                 values[node] = take(
                     node,
-                    str(node.target),
+                    _title(node),
                     partial(_called, node, values),
                     partial(_stand_in, node, values),
                 )
@@ -91,7 +94,18 @@ def _called(node: Node, values: dict[Node, Any]) -> Any:
         for name, value in named.items()
         if name not in _ABOUT_MEMORY
     }
-    return function(*_value(args, values), **options)
+    try:
+        return function(*_value(args, values), **options)
+    except AotcError as error:
+        if error.hint and "aotc.Dim(" in error.hint:
+            error.hint = _DIM_ADVICE
+        raise
+
+
+_DIM_ADVICE = (
+    "promise more of the size in dynamic_shapes: torch.export.Dim('n', min=2, max=64), "
+    "or 8 * torch.export.Dim('n') for multiples of 8"
+)
 
 
 def _arguments(node: Node) -> tuple[list[Any], dict[str, Any]]:
@@ -217,11 +231,34 @@ def unsupported(module: GraphModule) -> list[Finding]:
 
 def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
     """(op, reason, place, help) of each node that cannot be interpreted."""
+    reasons: dict[Node, tuple[str, str]] = {}
+    roots: dict[Node, Node] = {}  # what computes with sizes that another node decides
     for node in calls(module):
         against = reason_against(node.target, is_complex(node))
         against = against or _against_arguments(node) or _against_result(node)
-        if against is not None:
-            yield str(node.target), against[0], shown_place(node), against[1]
+        root = next((roots[n] for n in node.all_input_nodes if n in roots), None)
+        if root is not None and _has_sizes_of_values(node):
+            roots[node] = root
+        elif against is not None:
+            reasons[node] = against
+            roots[node] = node
+    followers = Counter(_kind(roots[n], reasons) for n in roots if n not in reasons)
+    for node, (reason, advice) in reasons.items():
+        count = followers[_kind(node, reasons)]
+        more = f" ({count} more ops compute with that)" if count else ""
+        yield _title(node), reason + more, shown_place(node), advice
+
+
+def _kind(node: Node, reasons: dict[Node, tuple[str, str]]) -> tuple[str, ...]:
+    """What is told of nodes together."""
+    return (_title(node), *reasons[node])
+
+
+def _title(node: Node) -> str:
+    """What messages call the op of a node."""
+    if hasattr(node.target, "_schema") or hasattr(node.target, "namespace"):
+        return str(node.target)
+    return name_of(node.target).removeprefix("_")
 
 
 def calls(module: GraphModule) -> Iterator[Node]:
@@ -264,19 +301,28 @@ def _against_arguments(node: Node) -> tuple[str, str] | None:
 
 def _against_result(node: Node) -> tuple[str, str] | None:
     """Why no array can be what the node makes: (reason, help)."""
-    made = node.meta.get("val")
-    tensors = made if isinstance(made, (list, tuple)) else [made]
-    for tensor in tensors:
-        if not isinstance(tensor, torch.Tensor):
-            continue
+    for tensor in _tensors_of(node):
         if not is_known(tensor.dtype):
             return f"its result has dtype {tensor.dtype}", "compute with real numbers"
         if _depends_on_values(tensor.shape):
+            shape = _UNBACKED.sub("?", str(tuple(tensor.shape)))
             return (
-                f"its result has shape {tuple(tensor.shape)}, which depends on values",
+                f"its result has shape {shape}, which depends on values",
                 "compute a result of fixed shape, for instance with torch.where",
             )
     return None
+
+
+def _tensors_of(node: Node) -> list[Any]:
+    """The tensors that a node makes, as torch knows them without values."""
+    made = node.meta.get("val")
+    results = made if isinstance(made, (list, tuple)) else [made]
+    return [each for each in results if isinstance(each, torch.Tensor)]
+
+
+def _has_sizes_of_values(node: Node) -> bool:
+    """Whether values decide a size of what a node makes."""
+    return any(_depends_on_values(tensor.shape) for tensor in _tensors_of(node))
 
 
 def _depends_on_values(shape: Sequence[Any]) -> bool:

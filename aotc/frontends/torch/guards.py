@@ -52,6 +52,11 @@ class SizeGuard:
     place: Place | None = None
     node: Node | None = None
 
+    def multiple(self) -> tuple[tuple[int, int], int] | None:
+        """Which size is a multiple of which number, if the guard says just that."""
+        found = re.fullmatch(r"(\w+) % (\d+) == 0", self.condition.text)
+        return (self.sizes[found[1]], int(found[2])) if found else None
+
     def require(self, leaves: Sequence[Any]) -> None:
         """Hold a call with these inputs to the condition; see `require_sizes`."""
         sizes: dict[str, Size] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -38,6 +39,7 @@ from aotc.frontends.torch.tensors import (
     numpy_of,
 )
 from aotc.frontends.torch.trees import leaves_of, tree_of
+from aotc.pytree import flatten
 
 # larger constants are stored with the weights instead of in the code
 _LARGEST_CONSTANT = 64 << 10
@@ -63,7 +65,8 @@ def imported(program: Any, train: bool = False) -> Imported:
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
-    inputs = _inputs(program)
+    kept = tuple(each for each in guards if isinstance(each, SizeGuard))
+    inputs = _inputs(program, kept)
     key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
     named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
     computed = original(source, program, dict(_arguments(source)))
@@ -74,7 +77,7 @@ def imported(program: Any, train: bool = False) -> Imported:
             tuple(inputs),
             bool(weights),
             bool(state),
-            tuple(each for each in guards if isinstance(each, SizeGuard)),
+            kept,
             key,
         ),
         named,
@@ -208,7 +211,7 @@ def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
     return _Slot("fixed", value=array_of(tensor))
 
 
-def _inputs(program: Any) -> dict[str, Any]:
+def _inputs(program: Any, guards: Sequence[SizeGuard]) -> dict[str, Any]:
     """The Specs of each argument, by its name in `forward`."""
     fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
     specs = [
@@ -217,9 +220,15 @@ def _inputs(program: Any) -> dict[str, Any]:
         if spec.kind is InputKind.USER_INPUT
     ]
     tensors = {a.name: fakes[a.name] for a in specs if isinstance(a, TensorArgument)}
-    dims = named_dims(program, tensors)
+    multiples = {
+        (specs[number].name, axis): step
+        for (number, axis), step in filter(None, (each.multiple() for each in guards))
+    }
+    dims = named_dims(program, tensors, multiples)
     leaves = iter([_spec_of(tensors.get(arg.name), dims) for arg in specs])
-    return {name: tree_of(form, leaves) for name, form in _arguments(program)}
+    trees = {name: tree_of(form, leaves) for name, form in _arguments(program)}
+    # a flag, say, is the one that the module was exported with
+    return {name: tree for name, tree in trees.items() if flatten(tree)[0]}
 
 
 def _spec_of(tensor: Any, dims: Mapping[Any, Any]) -> Any:
@@ -254,6 +263,17 @@ def _drops(program: Any) -> bool:
     return any(map(drops, graphs.calls(program.graph_module)))
 
 
+_VARIES = object()  # what is no flag
+
+
+def _fixed_leaves(program: Any) -> Iterator[Any]:
+    """For each argument in a row the value that it is fixed to, if it is."""
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            constant = isinstance(spec.arg, ConstantArgument)
+            yield spec.arg.value if constant else _VARIES
+
+
 # ---- the network --------------------------------------------------------------------
 
 
@@ -275,19 +295,18 @@ class _Network:
         weights = remaining.pop(0) if self.has_weights and remaining else {}
         state = remaining.pop(0) if self.has_state and remaining else {}
         inputs = self.inputs if self.key is None else (*self.inputs, self.key)
-        given = dict(zip(inputs, remaining, strict=False)) | kwargs
-        if set(given) != set(inputs) or len(remaining) > len(inputs):
+        every = [name for name, _ in _arguments(self.program)]
+        whole = len(remaining) + len(kwargs) > len(inputs)  # flags are given as well
+        given = dict(zip(every if whole else inputs, remaining, strict=False)) | kwargs
+        known = set(inputs) <= set(given) <= {*inputs, *every}
+        if not known or len(remaining) > len(given):
             stored = ["weights"] * self.has_weights + ["state"] * self.has_state
             named = [f"{len(args)} by position", *kwargs]
             fail(
                 "bad-call",
                 f"expected ({', '.join([*stored, *inputs])}); got {', '.join(named)}",
             )
-        leaves = [
-            leaf
-            for name, form in _arguments(self.program)
-            for leaf in leaves_of(form, given[name])
-        ]
+        leaves = self._leaves(given)
         for guard in self.guards:
             guard.require(leaves)
         sources = {"weight": weights, "state": state, "input": leaves}
@@ -302,6 +321,24 @@ class _Network:
         with drawing_from(key):
             results = graphs.evaluate(self.program.graph_module, values, settled)
         return self._returned(state, results)
+
+    def _leaves(self, given: Mapping[str, Any]) -> list[Any]:
+        """The arguments in a row; flags must be those of the export."""
+        fixed, leaves = list(_fixed_leaves(self.program)), []
+        for name, form in _arguments(self.program):
+            if name not in given:
+                leaves += [None] * form.num_leaves
+                continue
+            for leaf in leaves_of(form, given[name]):
+                wanted = fixed[len(leaves)]
+                if wanted is not _VARIES and not np.array_equal(leaf, wanted):
+                    fail(
+                        "bad-call",
+                        f"the module was exported for {name}={wanted!r}; got {leaf!r}",
+                        "import it a second time for another one",
+                    )
+                leaves.append(leaf)
+        return leaves
 
     def _returned(self, state: Any, results: Sequence[Any]) -> Any:
         """The result in its containers; after the new state, if there is one."""

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import Interpreter, Node
@@ -15,6 +16,7 @@ from aotc import dtypes
 from aotc.frontends.original import Inputs, Original
 from aotc.frontends.torch.tensors import numpy_of, tensor_of
 from aotc.frontends.torch.trees import leaves_of, tree_of
+from aotc.pytree import flatten
 
 
 def original(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
@@ -62,7 +64,13 @@ class _Recorder(Interpreter):  # type: ignore[misc]
 
 def _leaves(program: Any, forms: Mapping[str, Any], inputs: Inputs) -> list[Any]:
     """The arguments in a row, as tensors; what is fixed as it was exported."""
-    given = [leaf for n, form in forms.items() for leaf in leaves_of(form, inputs[n])]
+    given = [
+        leaf
+        for n, form in forms.items()
+        for leaf in (
+            leaves_of(form, inputs[n]) if n in inputs else [None] * form.num_leaves
+        )
+    ]
     specs = [
         spec
         for spec in program.graph_signature.input_specs
@@ -90,7 +98,13 @@ def _example(source: Any, forms: Mapping[str, Any]) -> Inputs | None:
     if source.example_inputs is None:
         return None
     leaves = map(_array, _pytree.tree_leaves(source.example_inputs))
-    return {name: tree_of(form, leaves) for name, form in forms.items()}
+    trees = {name: tree_of(form, leaves) for name, form in forms.items()}
+    return {name: tree for name, tree in trees.items() if _has_arrays(tree)}
+
+
+def _has_arrays(tree: Any) -> bool:
+    """Whether it is an input of a call, and no flag that is fixed."""
+    return any(isinstance(leaf, np.ndarray) for leaf in flatten(tree)[0])
 
 
 def _array(value: Any) -> Any:

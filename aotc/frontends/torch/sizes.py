@@ -15,7 +15,11 @@ from aotc.frontends.places import fail
 _SMALLEST_TRACED = 2
 
 
-def named_dims(program: Any, tensors: Mapping[str, Any]) -> dict[Any, Dim]:
+def named_dims(
+    program: Any,
+    tensors: Mapping[str, Any],
+    multiples: Mapping[tuple[str, int], int],
+) -> dict[Any, Dim]:
     """A Dim for each symbol in the shapes of the inputs.
 
     It has the name of the torch.export.Dim that the user gave; where a file does not
@@ -24,6 +28,7 @@ def named_dims(program: Any, tensors: Mapping[str, Any]) -> dict[Any, Dim]:
     Args:
         program: the exported program.
         tensors: its inputs, fakes with the shapes, by their names.
+        multiples: what sizes divide by, by the name of the input and the axis.
     """
     found: dict[Any, Dim] = {}
     for name, tensor in tensors.items():
@@ -31,7 +36,9 @@ def named_dims(program: Any, tensors: Mapping[str, Any]) -> dict[Any, Dim]:
             for symbol in _symbols([size]):
                 if symbol not in found:
                     title = _given_name(size.node.shape_env, symbol)
-                    found[symbol] = _dim(program, symbol, title or f"{name}_{axis}")
+                    step = multiples.get((name, axis), 1)
+                    title = title or f"{name}_{axis}"
+                    found[symbol] = _dim(program, symbol, title, step)
     return found
 
 
@@ -52,11 +59,11 @@ def _given_name(shape_env: Any, symbol: Any) -> str | None:
     return None
 
 
-def _dim(program: Any, symbol: Any, name: str) -> Dim:
+def _dim(program: Any, symbol: Any, name: str, step: int) -> Dim:
     known = program.range_constraints.get(symbol)
     low, high = (known.lower, known.upper) if known is not None else (0, sympy.oo)
     least = 1 if low <= _SMALLEST_TRACED else int(low)
-    return Dim(name, least, int(high) if high.is_Integer else None)
+    return Dim(name, least, int(high) if high.is_Integer else None, step)
 
 
 def term_of(size: Any, dims: Mapping[Any, Dim]) -> int | DimTerm:
