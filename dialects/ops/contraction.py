@@ -14,6 +14,7 @@ from aotc.dialects.batching import moved
 from aotc.dialects.checks import require_distinct, require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, conversion
+from aotc.dialects.lowering.summation import block_of, is_long, lowered_sum
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
@@ -146,12 +147,17 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         if element_count(Tensor.of(op.lhs).shape) == 0:
             return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
         wide = result.with_dtype(accumulator(result.dtype))
-        init = low.full(wide, 0)
-        if _is_matmul(op):
+        block = _block_of(op)
+        if block is not None:
+            total = _in_blocks(low, op, lhs, rhs, block)
+        elif _is_matmul(op):
             lhs, rhs = low.one_in_memory(lhs, rhs)
+            init = low.full(wide, 0)
             total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:
-            total = _contract(low, op, lhs, rhs, init, wide.dtype)
+            total = _contract(
+                low, _axes_of(op), lhs, rhs, wide, Tensor.of(op.lhs).dtype
+            )
         return low.convert(total, wide, result.dtype)
 
     samples = [
@@ -276,14 +282,62 @@ def multiply_accumulate(dtype: str, source: str) -> Any:
     return lambda x, y, total: add(total, multiply(widen(x), widen(y)))
 
 
-def _contract(low: Any, op: Any, lhs: Any, rhs: Any, init: Any, wide: str) -> Any:
-    axes = {name: getattr(op, name) for name in dot_axes(((), ()))}
+def _axes_of(op: Any) -> dict[str, Axes]:
+    return {name: getattr(op, name) for name in dot_axes(((), ()))}
+
+
+def _contract(
+    low: Any, axes: dict[str, Axes], lhs: Any, rhs: Any, wide: Tensor, dtype: str
+) -> Any:
+    """The sums of products over `axes`, of type `wide`; `dtype` is the factors'."""
     left, right, out = loop_numbers(lhs.type.rank, rhs.type.rank, **axes)
-    loops = len(out) + len(op.lhs_contract)
+    summed = len(axes["lhs_contract"])
+    loops = len(out) + summed
     maps = [
         ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(n) for n in numbers])
         for numbers in (left, right, out)
     ]
-    kinds = ["parallel"] * len(out) + ["reduction"] * len(op.lhs_contract)
-    body = multiply_accumulate(wide, Tensor.of(op.lhs).dtype)
-    return low.generic([lhs, rhs], maps, init, kinds, body)
+    kinds = ["parallel"] * len(out) + ["reduction"] * summed
+    body = multiply_accumulate(wide.dtype, dtype)
+    return low.generic([lhs, rhs], maps, low.full(wide, 0), kinds, body)
+
+
+# ---- in blocks: see Note [sums in blocks] -------------------------------------------
+
+_WORTH = 8  # how much smaller than the factors the blocks' sums must be
+
+
+def _block_of(op: Any) -> int | None:
+    """The length of the blocks that a long sum of products is made in, if it is."""
+    lhs, rhs, result = (Tensor.of(x) for x in (op.lhs, op.rhs, op.y))
+    if len(op.lhs_contract) != 1 or not all(x.is_static for x in (lhs, rhs)):
+        return None
+    size = lhs.shape[op.lhs_contract[0]]
+    block = block_of(size) if is_long(result.dtype, [size]) else None
+    if block is None:
+        return None
+    read = element_count(lhs.shape) + element_count(rhs.shape)
+    made = element_count(result.shape) * (size // block)
+    return block if made * _WORTH <= read else None
+
+
+def _in_blocks(low: Any, op: Any, lhs: Any, rhs: Any, block: int) -> Any:
+    """The products of blocks of the contracted axis, added up."""
+    factors: list[Any] = []
+    axes: dict[str, Axes] = {}
+    for side, x in (("lhs", lhs), ("rhs", rhs)):
+        kind = Tensor.of(getattr(op, side))
+        (axis,) = getattr(op, f"{side}_contract")
+        before, after = kind.shape[:axis], kind.shape[axis + 1 :]
+        count = kind.shape[axis] // block
+        split = kind.with_shape((*before, count, block, *after))
+        batch = [n + (n > axis) for n in getattr(op, f"{side}_batch")]
+        axes |= {f"{side}_batch": (*batch, axis), f"{side}_contract": (axis + 1,)}
+        factors.append(low.reshape(x, kind, split))
+    result = Tensor.of(op.y)
+    first = len(op.lhs_batch)
+    shape = (*result.shape[:first], count, *result.shape[first:])
+    parts = Tensor(shape, accumulator(result.dtype))
+    left, right = factors
+    total = _contract(low, axes, left, right, parts, Tensor.of(op.lhs).dtype)
+    return lowered_sum(low, total, parts, (first,))
