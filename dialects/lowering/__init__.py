@@ -271,6 +271,8 @@ class Lowering:
     def element(self, source: Any, whole: Tensor, index: Any) -> Any:
         """`source[index]`: one element along the leading axis, without it."""
         result = whole.with_shape(whole.shape[1:])
+        if 0 in result.shape:  # offset 0 of such an axis is out of bounds to MLIR
+            return self.empty(result)
         sizes = lowered_type(result).shape
         return tensor.extract_slice(
             lowered_type(result),
