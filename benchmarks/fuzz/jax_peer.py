@@ -5,6 +5,7 @@ Both sides compute in f64, so that what remains is a difference in meaning.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -32,6 +33,8 @@ NOT_ALIKE = {
 
 def jax_library() -> dict[str, Any] | None:
     """The same names with JAX's functions behind them; None where it is missing."""
+    # Small programs that run once are not worth optimizing; XLA reads this late.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     try:
         import jax
         import jax.numpy as jnp
