@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 from aotc import budget, frontends, intermediates, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
+from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.certificate import Certificate, certify
 from aotc.checks.self_check import MODES, SelfCheck, check_entries
@@ -374,8 +374,8 @@ class _Run:
         """Compare the compiled entries, in a bundle that is only written to run it."""
         if not self._compares:
             return
-        with tempfile.TemporaryDirectory(prefix="aotc-") as work:
-            bundle = self._write(program, Path(work), title, None, force=False)
+        with temporary_folder() as work:
+            bundle = self._write(program, work, title, None, force=False)
             given = program, self.graph, bundle, self.targets
             if self.parity is not None:
                 with self.stage("parity"):
@@ -396,7 +396,7 @@ class _Run:
         force: bool,
     ) -> Path:
         report, variants = self.report, self.report.variants
-        with tempfile.TemporaryDirectory(prefix="aotc-") as work:
+        with temporary_folder() as work:
             return write_bundle(
                 output,
                 packager.manifest(
@@ -408,7 +408,7 @@ class _Run:
                     report.parities,
                     report.self_checks,
                 ),
-                packager.files(program, variants, Path(work), *title),
+                packager.files(program, variants, work, *title),
                 signer,
                 force=force,
             )

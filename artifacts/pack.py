@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aotc.artifacts import files as disk
-from aotc.artifacts import schema, sign, strict_json
+from aotc.artifacts import leftovers, schema, sign, strict_json
 from aotc.artifacts.keys import Signer
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
 from aotc.artifacts.trust import Trust
@@ -285,7 +285,8 @@ def _check_target(target: Path, force: bool) -> None:
 @contextmanager
 def _aside(target: Path, force: bool) -> Iterator[Path]:
     """A fresh folder beside `target` that is removed if anything goes wrong."""
-    folder = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    folder = target.with_name(f".{target.name}.{leftovers.unique_name()}")
+    leftovers.collect(target.parent, f".{target.name}.")
     try:
         _check_target(target, force)
         target.parent.mkdir(parents=True, exist_ok=True)

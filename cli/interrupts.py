@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -13,6 +16,27 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, number: signal.Signals) -> None:
         super().__init__(message)
         self.exit_code = 128 + number
+
+
+@contextmanager
+def termination() -> Iterator[None]:
+    """While the block lasts, SIGTERM ends the work as Ctrl-C does: nothing is left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        if before is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one must not stop the clearing up
+    raise Interrupted("told to end by SIGTERM", signal.Signals(number))
 
 
 class Interrupts:

@@ -12,6 +12,7 @@ import click
 
 from aotc import __version__
 from aotc.cli import failure, output
+from aotc.cli.interrupts import termination
 from aotc.cli.verb import COMPLETION_VARIABLE, format_option
 
 # verb → (module:function, what it does); the order here is the order in the help
@@ -126,7 +127,8 @@ def _main(arguments: list[str]) -> int:
 
 def _attempt(arguments: list[str]) -> int:
     try:
-        return _dispatch(arguments)
+        with termination():
+            return _dispatch(arguments)
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,14 +79,15 @@ def parity(
     with aotc's reference evaluator. The exit code is 1 if an output differs.
     """
     from aotc import pipeline
+    from aotc.artifacts.leftovers import temporary_folder
     from aotc.parity import Mismatch
 
     path, entries = source_and_entries(source)
-    with tempfile.TemporaryDirectory(prefix="aotc-") as scratch:
+    with temporary_folder() as scratch:
         try:
             found = pipeline.build(
                 path,
-                output=folder or Path(scratch),
+                output=folder or scratch,
                 entries=entries,
                 targets=targets,
                 force=force,

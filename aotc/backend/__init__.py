@@ -17,21 +17,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from aotc import options
+from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend.crossing import crossing, require_upstream_only
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.frontends.program import Entry, Program
 from aotc.target import Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
-
-Running = set[subprocess.Popen[str]]
 
 # For every target. The defaults of IREE drop assertions, change f64 to f32 in public
 # signatures and leave reductions unvectorised; source paths would make builds differ.
@@ -46,6 +45,20 @@ COMMON_FLAGS = (
     "--iree-vm-bytecode-module-strip-debug-ops",
     "--iree-llvmcpu-debug-symbols=false",
 )
+
+
+class Running:
+    """The compilers at work; once they are stopped, what they say is of no use."""
+
+    def __init__(self) -> None:
+        self.processes: set[subprocess.Popen[str]] = set()
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """End all of them."""
+        self.is_stopped = True
+        for process in tuple(self.processes):
+            process.kill()
 
 
 @dataclass(frozen=True)
@@ -149,14 +162,13 @@ def plan_memory(program: Program, target: Target) -> dict[str, Memory]:
 def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, Running]]:
     """Threads that wait for compilers; an interrupt, too, leaves no compiler behind."""
     jobs = options.get("AOTC_JOBS") or os.cpu_count() or 1
-    running: Running = set()
+    running = Running()
     with ThreadPoolExecutor(max_workers=min(jobs, count)) as pool:
         try:
             yield pool, running
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in tuple(running):
-                process.kill()
+            running.stop()
             raise
 
 
@@ -240,17 +252,18 @@ def _job(
         "is_mapped": target.device == "local",
         "only_plans": only_plans,
     }
-    with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
-        root = Path(folder)
+    with temporary_folder() as root:
         (root / "graph.mlirbc").write_bytes(bytecode)
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
         (root / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        code, log = _run_worker(folder, running)
+        code, log = _run_worker(root, running)
+        if running.is_stopped:
+            raise CancelledError
         if code == WORKER_IO_ERROR:
             raise SetupError(
                 "no-space",
                 f"the compiler could not write its files: {log.strip()}",
-                where=folder,
+                where=str(root),
                 hint="free some space, or set TMPDIR to a folder that has it",
             )
         if code != 0 or not (root / "report.json").is_file():
@@ -259,23 +272,23 @@ def _job(
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
 
 
-def _run_worker(folder: str, running: Running) -> tuple[int, str]:
+def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
     """Exit code and diagnostics of the compiler on the files in `folder`."""
     with subprocess.Popen(
-        [sys.executable, "-m", "aotc.worker", folder],
+        [sys.executable, "-m", "aotc.worker", str(folder), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
         # IREE dies of a folder for temporary files that is not there.
-        env={**os.environ, "TMPDIR": folder},
+        env={**os.environ, "TMPDIR": str(folder)},
     ) as process:
-        running.add(process)
+        running.processes.add(process)
         try:
             _, log = process.communicate()
         finally:
-            running.discard(process)
+            running.processes.discard(process)
     return process.returncode, log
 
 

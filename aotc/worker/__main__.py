@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import resource
+import signal
 import sys
 import time
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 from aotc.worker import IO_ERROR, memory
 from aotc.worker.references import separate_references
+
+_PR_SET_PDEATHSIG = 1
 
 
 def main(folder: Path) -> int:
@@ -147,6 +151,14 @@ def summary(statistics: dict[str, Any]) -> dict[str, int]:
     }
 
 
+def end_with(parent: int) -> None:
+    """Let the system kill this process when its parent dies (on Linux)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before that
+            os._exit(1)
+
+
 def guarded(folder: Path) -> int:
     """`main`, where a full disk is an exit code of its own."""
     try:
@@ -157,4 +169,5 @@ def guarded(folder: Path) -> int:
 
 
 if __name__ == "__main__":
+    end_with(int(sys.argv[2]))
     sys.exit(guarded(Path(sys.argv[1])))
