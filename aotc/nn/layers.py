@@ -13,7 +13,19 @@ from aotc.frontends.tracing import emit
 
 
 def dense(x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None = None) -> Array:
-    """`x @ kernel + bias`, over the last axis of x."""
+    """`x @ kernel + bias`, over the last axis of x.
+
+    Args:
+        x: …, inputs.
+        kernel: inputs, outputs; PyTorch's `Linear.weight` is its transpose.
+        bias: outputs, or None.
+
+    Returns:
+        …, outputs, in the dtype that all three have.
+
+    Raises:
+        InputError: sizes or dtypes do not fit together.
+    """
     y = np.matmul(x, kernel)
     return y if bias is None else np.add(y, bias)
 
@@ -48,7 +60,16 @@ def stop_gradient(x: ArrayLike) -> Array:
 
 
 def dropout(key: ArrayLike, x: ArrayLike, rate: float) -> Array:
-    """Zero with probability `rate`, scaled by 1 / (1 - rate) otherwise (training)."""
+    """Zero with probability `rate`, scaled by 1 / (1 - rate) otherwise (training).
+
+    Args:
+        key: a random key, u32[2]; a new one at each call gives other zeros.
+        x: floats of any shape.
+        rate: at least 0 and below 1.
+
+    Returns:
+        Of the shape and dtype of x.
+    """
     from aotc import random
 
     if not 0 <= rate < 1:

@@ -89,7 +89,16 @@ def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
-    """True with probability `p`. Not differentiable."""
+    """True with probability `p`. Not differentiable.
+
+    Args:
+        key: u32[2].
+        p: a float or an array of them, which broadcasts to `shape`.
+        shape: of the result; that of `p` if None.
+
+    Returns:
+        bool.
+    """
     like = lift(p, "f32")
     dtype = "f64" if like.dtype == "f64" else "f32"
     (p,), wanted = parameters(like, shape=shape, dtype=dtype)
@@ -198,7 +207,13 @@ def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array
 
 
 def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard normal, up to 6.3 deviations from zero (f64: 9.1)."""
+    """Standard normal, up to 6.3 deviations from zero (f64: 9.1).
+
+    Args:
+        key: u32[2].
+        shape: of the result; sizes may be symbolic.
+        dtype: a float.
+    """
     return _standard(key, shape, dtype, _symmetric(exact.normal_quantile))
 
 

@@ -28,7 +28,14 @@ _PARITY = 0x1BD11BDA
 
 
 def key(seed: int) -> Array:
-    """The key of a seed: its high and low 32 bits."""
+    """The key of a seed: its high and low 32 bits.
+
+    Args:
+        seed: an integer, of which the low 64 bits count.
+
+    Returns:
+        u32[2].
+    """
     words = [(seed >> 32) & 0xFFFFFFFF, seed & 0xFFFFFFFF]
     return lift(numpy.array(words, numpy.uint32))
 
@@ -39,7 +46,15 @@ def split(key: ArrayLike, num: int = 2) -> Array:
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
-    """A new key from a key and an integer, such as a step count."""
+    """A new key from a key and an integer, such as a step count.
+
+    Args:
+        key: u32[2].
+        data: an integer scalar.
+
+    Returns:
+        u32[2].
+    """
     word = np.reshape(np.astype(data, "u32"), (1,))
     return np.concatenate(_words_of(key, _FOLD, word))
 
