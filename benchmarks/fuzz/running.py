@@ -131,5 +131,6 @@ def _called(device: Any, module: Any, code: Any, request: Any) -> Arrays:
     found = []
     for number, dtype in enumerate(outputs):
         view = results.get_as_object(number, iree.HalBufferView)
-        found.append(np.array(viewer(device, Leaf("", dtype, ()))(view)))
+        leaf = Leaf("", dtype, tuple(view.shape))
+        found.append(np.array(viewer(device, leaf)(view)))
     return found
