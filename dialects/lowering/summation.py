@@ -20,6 +20,7 @@ from aotc.mlir import arith
 
 LONGEST = 1 << 14  # what is added in series; its error is below 1e-5 in f32
 _LEAST_BLOCK = 64
+_LANES, _ROWS = 8, 32  # of the tiles that IREE makes of a reduction on AVX2
 
 
 def is_long(dtype: str, shape: Sequence[Size]) -> bool:
@@ -40,10 +41,16 @@ def lowered_sum(low: Any, x: Any, source: Tensor, axes: Sequence[int]) -> Any:
 
 
 def block_of(size: int) -> int | None:
-    """The divisor of `size` that is nearest to its root; None if none is near."""
+    """A divisor of `size` below and near its root; None if there is none.
+
+    One that IREE vectorises whole is preferred: sum(exp(x)) of 4e6 numbers takes 2.7 ms
+    in blocks of 1000, and 6 to 10 ms in blocks of 2000 (AVX2).
+    """
     root = int(size**0.5)
     near = range(root, max(_LEAST_BLOCK, size // LONGEST) - 1, -1)
-    return next((block for block in near if size % block == 0), None)
+    blocks = [block for block in near if size % block == 0]
+    even = (b for b in blocks if b % _LANES == 0 and size // b % _ROWS == 0)
+    return next(even, blocks[0] if blocks else None)
 
 
 def _without(source: Tensor, axes: Sequence[int]) -> Tensor:
