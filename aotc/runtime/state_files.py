@@ -6,7 +6,9 @@ The key of a leaf is its dotted path, `state.params.dense.kernel`. The metadata 
     model     the name of the model, and
     version   its version
     schema    the SHA-256 of names, dtypes and shapes of the file's leaves
+    content   the SHA-256 of all that follows the header
 
+Equal states give equal bytes.
 A file appears complete or not at all, and `load(save(arrays)) == arrays` to the bit.
 Nothing of a file is believed: `load` compares all of it with what the model declares.
 """
@@ -14,15 +16,18 @@ Nothing of a file is believed: `load` compares all of it with what the model dec
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aotc.artifacts import strict_json
 from aotc.artifacts.manifest import Leaf, Manifest, State
-from aotc.artifacts.writing import cannot_write, written_aside
+from aotc.artifacts.writing import written_aside
 from aotc.errors import InputError
 from aotc.runtime.arguments import suggestion
 from aotc.runtime.contract import Array
@@ -59,23 +64,59 @@ def save(
     Raises:
         InputError: `cannot-write`; a file that was there is still there then.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
+    names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    parts = [np.ascontiguousarray(arrays[name]).tobytes() for name in names]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
     origin = {
         "format": _FORMAT,
         "model": layout.model,
         "version": layout.version,
         "schema": _digest(layout.leaves),
+        "content": digest.hexdigest(),
     }
-    with written_aside(path) as aside:
-        aside.touch(exist_ok=False)
-        mode = aside.stat().st_mode
-        try:
-            save_file(dict(arrays), aside, metadata={**notes, **origin})
-        except SafetensorError as error:  # also what the disk says
-            raise cannot_write(path, str(error)) from error
-        aside.chmod(mode)  # safetensors leaves it to its owner alone
+    header = _header({**notes, **origin}, layout, names, parts)
+    with written_aside(path) as aside, aside.open("xb") as file:
+        file.write(len(header).to_bytes(8, "little"))
+        file.write(header)
+        file.writelines(parts)
+
+
+def _header(
+    metadata: Mapping[str, str],
+    layout: Layout,
+    names: Sequence[str],
+    parts: Sequence[bytes],
+) -> bytes:
+    """The header of a .safetensors file, with its keys in order.
+
+    The library's own writer puts metadata in another order in every process.
+    """
+    fields: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name, part in zip(names, parts, strict=True):
+        leaf, start, end = layout.leaves[name], end, end + len(part)
+        fields[name] = {
+            "dtype": leaf.dtype.upper(),
+            "shape": [*leaf.shape],
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    return text + b" " * (-len(text) % 8)
+
+
+def _check_content(path: Path, expected: str | None) -> None:
+    """Files of earlier releases have no digest of their content."""
+    if expected is None:
+        return
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        file.seek(int.from_bytes(file.read(8), "little"), 1)
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    if digest.hexdigest() != expected:
+        raise _bad(path, "its content was changed or damaged after it was written")
 
 
 def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
@@ -97,6 +138,7 @@ def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
         _check_leaves(wanted, layout.leaves, path)
         if origin.get("schema") != _digest(found):
             raise _bad(path, "its leaves are not those that it was written with")
+        _check_content(path, origin.get("content"))
         return {name: file.get_tensor(name) for name in layout.leaves}
 
 

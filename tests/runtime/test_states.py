@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import iree.compiler.tools as compiler
 import numpy as np
@@ -300,3 +302,27 @@ def test_interrupted_writing_leaves_nothing(tmp_path):
 
     pytest.raises(KeyboardInterrupt, interrupted)
     assert [f.read_text() for f in tmp_path.iterdir()] == ["old"]
+
+
+def test_equal_states_give_equal_bytes_in_every_process(bundle, signer, tmp_path):
+    (tmp_path / "signer.pem").write_bytes(signer.public_pem)
+    code = (
+        "import sys; from aotc import runtime; "
+        "model = runtime.load(sys.argv[1], trust=sys.argv[2], threads=1); "
+        "model.save_state(sys.argv[3], notes={'a': '1', 'b': '2', 'c': '3'})"
+    )
+    for name in "xyz":
+        arguments = [bundle, tmp_path / "signer.pem", tmp_path / name]
+        subprocess.run([sys.executable, "-c", code, *arguments], check=True)
+    assert len({(tmp_path / name).read_bytes() for name in "xyz"}) == 1
+
+
+def test_refuses_a_file_whose_content_was_changed(model, tmp_path):
+    path = tmp_path / "s.safetensors"
+    model.save_state(path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="changed or damaged") as caught:
+        model.load_state(path)
+    assert caught.value.code == "bad-state-file"
