@@ -255,26 +255,14 @@ def test_a_budget_of_memory_is_kept_or_refused_with_a_reason(
     assert code in (0, 2)
 
 
-@pytest.fixture
-def without_gradients(built: Built) -> Built:
-    """A model that parity can evaluate: its graph is copied before derivatives are."""
-    if built.has_gradients:
-        pytest.skip("parity does not evaluate entries with gradients")
-    return built
-
-
 @pytest.mark.parametrize("more", [[], ["--bisect"]])
 def test_the_compiled_model_agrees_with_its_source(
-    without_gradients: Built, answer: Ask, more: list[str]
+    built: Built, answer: Ask, more: list[str]
 ) -> None:
-    built = without_gradients
     assert answer("parity", built.source, *more)["passed"]
 
 
-def test_a_bundle_states_its_parity(
-    without_gradients: Built, answer: Ask, tmp_path: Path
-) -> None:
-    built = without_gradients
+def test_a_bundle_states_its_parity(built: Built, answer: Ask, tmp_path: Path) -> None:
     document = answer("build", built.source, "--parity", "-o", str(tmp_path))
     entries = {row["entry"] for row in document["parity"]}
     assert entries == set(built.manifest.entry_points)
