@@ -1,0 +1,364 @@
+"""Random PyTorch modules and ONNX graphs, imported and compared with their frameworks.
+
+    python -m benchmarks.fuzz.importers --programs 300 --seed 0
+
+They are made of what importers get wrong most easily: sizes that vary, arithmetic on
+shapes, views, writes in place, slices and buffers. aotc's reference evaluator computes
+what comes of them, at the sizes of the example and at others. Exits with 1 if any
+differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+import aotc
+from aotc import reference
+from aotc.errors import AotcError
+
+Rng = np.random.Generator
+
+# ---- PyTorch ------------------------------------------------------------------------
+
+Step = Callable[[Any, torch.Tensor], torch.Tensor]
+
+
+def _written(net: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[1:] = x[:-1]
+    y[:, ::2] += 1
+    return y
+
+
+def _written_view(net: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 1
+    y.t()[0].mul_(2)
+    y.view(-1)[:2].fill_(0.5)
+    return y
+
+
+def _branching(net: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] > x.shape[1] else x - 1
+
+
+def _counted(net: Any, x: torch.Tensor) -> torch.Tensor:
+    net.calls += 1
+    return x + net.calls
+
+
+def _padded(net: Any, x: torch.Tensor) -> torch.Tensor:
+    y = torch.nn.functional.pad(x, (0, 0, 1, 2))
+    return y[1 : 1 + x.shape[0]] + y[2 : 2 + x.shape[0]]
+
+
+def _positions(net: Any, x: torch.Tensor) -> torch.Tensor:
+    rows = torch.arange(x.shape[0])
+    return x + (rows[:, None] % net.table.shape[0]) * 0.5 + net.table[rows % 3].sum()
+
+
+_STEPS: dict[str, Step] = {
+    "sin": lambda net, x: torch.sin(x),
+    "scale": lambda net, x: x / x.shape[0] + x.shape[1],
+    "flip": lambda net, x: x.flip(0, 1) + x,
+    "roll": lambda net, x: torch.roll(x, 1, 0) * x,
+    "halves": lambda net, x: torch.cat([x[1:], x[:1]]) - x,
+    "stride": lambda net, x: x[:, ::2].repeat(1, 2)[:, : x.shape[1]] + x[:, :1],
+    "reversed": lambda net, x: x[-1:] + x[:-1].sum(0) + x,
+    "transposed": lambda net, x: (x.t() @ x).mean(0) + x,
+    "flat": lambda net, x: x.reshape(-1).cumsum(0).view(x.shape),
+    "chunks": lambda net, x: torch.cat([c.exp() for c in x.tanh().chunk(2, 1)], 1),
+    "expanded": lambda net, x: x.mean(0, True).expand_as(x) - x,
+    "wide": lambda net, x: torch.cat([x, x.square()], 1)[:, 1:-1],
+    "masked": lambda net, x: x.masked_fill(x > 0.3, 0.25),
+    "where": lambda net, x: torch.where(x > 0.1, x, -x),
+    "tril": lambda net, x: torch.tril(x) + torch.triu(x, 1) * 2,
+    "softmax": lambda net, x: torch.softmax(x, 0),
+    "sorted": lambda net, x: x.sort(0, descending=True).values,
+    "unfolded": lambda net, x: x.unfold(0, 2, 1).sum(-1),
+    "buffer": lambda net, x: (
+        x * net.gain[: x.shape[0] % 5 + 1].sum() + net.table[1:].sum()
+    ),
+    "written": _written,
+    "written view": _written_view,
+    "branch": _branching,
+    "counted": _counted,
+    "padded": _padded,
+    "positions": _positions,
+}
+
+
+class RandomModule(torch.nn.Module):
+    """A chain of steps over a matrix, with a parameter and buffers."""
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        super().__init__()
+        self.steps = list(steps)
+        self.gain = torch.nn.Parameter(torch.linspace(0.5, 1, 12))
+        self.register_buffer("table", torch.linspace(-1, 1, 12).reshape(4, 3))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The last matrix of the chain."""
+        for step in self.steps:
+            x = _STEPS[step](self, x)
+        return x
+
+
+def random_torch_module(
+    rng: Rng,
+) -> tuple[RandomModule, tuple[torch.Tensor, ...], dict[str, Any]]:
+    """A module, example inputs, and which of their sizes vary."""
+    steps = rng.choice(list(_STEPS), int(rng.integers(2, 6))).tolist()
+    sizes = int(rng.integers(3, 9)), int(rng.integers(3, 7))
+    x = torch.from_numpy(rng.uniform(-1, 1, sizes).astype(np.float32))
+    varying: dict[int, Any] = {0: torch.export.Dim.AUTO}
+    if rng.random() < 0.3:
+        varying[1] = torch.export.Dim.AUTO
+    return RandomModule(steps), (x,), {"x": varying}
+
+
+def _in_contracts(entry: Any, sizes: Sequence[int]) -> bool:
+    """Whether the contracts of an entry allow the sizes of its only input."""
+    own = {f"x_{axis}": size for axis, size in enumerate(sizes)}
+    return all(
+        each.min <= own[each.name] <= (each.max or own[each.name])
+        and own[each.name] % each.multiple_of == 0
+        for each in entry.symbols
+    )
+
+
+def check_torch(rng: Rng) -> str:
+    """Compare a random module; says what came of it."""
+    module, args, shapes = random_torch_module(rng)
+    named = "torch " + " → ".join(module.steps)
+    try:
+        exported = torch.export.export(module, args, dynamic_shapes=shapes)
+    except Exception:  # a module that torch does not export
+        return f"not exported: {named}"
+    try:
+        net = aotc.from_torch(exported)
+        program = net.program()
+    except AotcError as error:
+        return f"refused: {named}: {error.message}"
+    (entry,) = program.entries
+    rows, columns = args[0].shape
+    for more in (0, 1, 2, 5):
+        sizes = rows + more, columns + more * (1 in shapes["x"])
+        x = rng.uniform(-1, 1, sizes).astype(np.float32)
+        if not _in_contracts(entry, sizes):
+            continue  # the loader refuses it
+        values = [program.parameters.get(p.name, x) for p in entry.arguments]
+        try:
+            found = reference.evaluate(program.module, entry.name, values)[-1]
+        except AotcError as error:
+            if error.code not in ("shape-guard", "input-mismatch"):
+                raise
+            continue
+        # the module itself says what is right at these sizes, guards or not
+        with torch.no_grad():
+            expected = RandomModule(module.steps)(torch.from_numpy(x)).numpy()
+        np.testing.assert_allclose(
+            found, expected, 1e-3, 1e-3, err_msg=f"{named} at {sizes}"
+        )
+    return f"right: {named}"
+
+
+# ---- ONNX ---------------------------------------------------------------------------
+
+
+class _Graph:
+    """An ONNX graph under construction, over one matrix of open sizes."""
+
+    def __init__(self, rng: Rng) -> None:
+        self.rng = rng
+        self.nodes: list[Any] = []
+        self.tensors: list[Any] = []
+
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """A node; the name of its result."""
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def integers(self, *values: int) -> str:
+        """A vector of integers."""
+        name = f"c{len(self.tensors)}"
+        array = np.array(values, np.int64)
+        self.tensors.append(numpy_helper.from_array(array, name))
+        return name
+
+    def size(self, x: str, axis: int) -> str:
+        """A size, as a vector of one element."""
+        shape, place = self.add("Shape", x), self.integers(axis)
+        if self.rng.random() < 0.5:
+            return self.add("Gather", shape, place, axis=0)
+        return self.add("Slice", shape, place, self.integers(axis + 1))
+
+    def scalar(self, size: str) -> str:
+        """A vector of one element as a scalar."""
+        return self.add("Squeeze", size, self.integers(0))
+
+
+def _flattened(g: _Graph, x: str) -> str:
+    flat = g.add("Reshape", x, g.integers(-1))
+    total = g.add("CumSum", flat, g.scalar(g.integers(0)))
+    shape = g.add("Concat", g.size(x, 0), g.size(x, 1), axis=0)
+    return g.add("Reshape", total, shape)
+
+
+def _grouped(g: _Graph, x: str) -> str:
+    shape = g.add("Concat", g.size(x, 0), g.integers(1, -1), axis=0)
+    cube = g.add(
+        "Add", g.add("Reshape", x, shape), g.add("Unsqueeze", x, g.integers(2))
+    )
+    return g.add("ReduceMean", cube, g.integers(2), keepdims=0)
+
+
+def _ranged(g: _Graph, x: str) -> str:
+    ends = g.scalar(g.integers(0)), g.scalar(g.size(x, 0)), g.scalar(g.integers(1))
+    rows = g.add("Cast", g.add("Range", *ends), to=TensorProto.FLOAT)
+    return g.add("Add", x, g.add("Unsqueeze", rows, g.integers(1)))
+
+
+def _expanded(g: _Graph, x: str) -> str:
+    row = g.add("ReduceMax", x, g.integers(0), keepdims=1)
+    return g.add("Sub", x, g.add("Expand", row, g.add("Shape", x)))
+
+
+def _swapped(g: _Graph, x: str) -> str:
+    half, end = g.add("Div", g.size(x, 0), g.integers(2)), g.integers(2**62)
+    top = g.add("Slice", x, g.integers(0), half, g.integers(0))
+    rest = g.add("Slice", x, half, end, g.integers(0))
+    return g.add("Concat", rest, top, axis=0)
+
+
+def _reversed(g: _Graph, x: str) -> str:
+    start, axes, steps = g.integers(-1, -1), g.integers(0, 1), g.integers(-1, -1)
+    ends = g.integers(-(2**62), -(2**62))
+    return g.add("Add", x, g.add("Slice", x, start, ends, axes, steps))
+
+
+def _tiled(g: _Graph, x: str) -> str:
+    twice = g.add("Tile", x, g.integers(2, 1))
+    return g.add("Slice", twice, g.size(x, 0), g.integers(2**62), g.integers(0))
+
+
+def _chosen(g: _Graph, x: str) -> str:
+    wide = g.add("Greater", g.scalar(g.size(x, 0)), g.scalar(g.size(x, 1)))
+    return g.add("Where", wide, g.add("Neg", x), x)
+
+
+def _gathered(g: _Graph, x: str) -> str:
+    last = g.add("Sub", g.size(x, 0), g.integers(1))
+    return g.add("Add", x, g.add("Gather", x, last, axis=0))
+
+
+def _padded_rows(g: _Graph, x: str) -> str:
+    padded = g.add("Pad", x, g.integers(1, 0, 1, 0))
+    end = g.add("Add", g.size(x, 0), g.integers(2))
+    return g.add("Slice", padded, g.integers(2), end, g.integers(0))
+
+
+_ONNX_STEPS: tuple[Callable[[_Graph, str], str], ...] = (
+    lambda g, x: g.add("Sin", x),
+    lambda g, x: g.add("Softmax", x, axis=0),
+    lambda g, x: g.add("Add", x, g.add("ConstantOfShape", g.add("Shape", x))),
+    _flattened,
+    _grouped,
+    _ranged,
+    _expanded,
+    _swapped,
+    _reversed,
+    _tiled,
+    _chosen,
+    _gathered,
+    _padded_rows,
+)
+
+
+def random_onnx_model(rng: Rng) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A model over one matrix of open sizes, and inputs for a call."""
+    graph, name = _Graph(rng), "x"
+    for place in rng.integers(0, len(_ONNX_STEPS), int(rng.integers(2, 7))):
+        name = _ONNX_STEPS[place](graph, name)
+    f32 = TensorProto.FLOAT
+    made = helper.make_graph(
+        graph.nodes,
+        "random",
+        [helper.make_tensor_value_info("x", f32, ["rows", "columns"])],
+        [helper.make_tensor_value_info(name, f32, None)],
+        graph.tensors,
+    )
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(made, opset_imports=opset, ir_version=9)
+    return model, {"x": rng.uniform(-1, 1, rng.integers(1, 8, 2)).astype(np.float32)}
+
+
+def check_onnx(rng: Rng) -> str:
+    """Compare a random model with ONNX's reference evaluator; says what came of it."""
+    from onnx.reference import ReferenceEvaluator
+
+    model, inputs = random_onnx_model(rng)
+    named = "onnx " + " ".join(node.op_type for node in model.graph.node)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "random.onnx"
+        onnx.save(model, str(file))
+        try:
+            program = aotc.from_onnx(file).program()
+        except AotcError as error:
+            return f"refused: {named}: {error.message}"
+    evaluator = ReferenceEvaluator(model)
+    for sizes in (inputs["x"].shape, (1, 1), (1, 4), (4, 1), (5, 3), (2, 7)):
+        x = rng.uniform(-1, 1, sizes).astype(np.float32)
+        (expected,) = evaluator.run(None, {"x": x})
+        (found,) = reference.evaluate(program.module, "main", [x])
+        np.testing.assert_allclose(
+            found, expected, 1e-3, 1e-3, err_msg=f"{named} at {sizes}"
+        )
+    return f"right: {named}"
+
+
+# ---- many ---------------------------------------------------------------------------
+
+CHECKS: dict[str, Callable[[Rng], str]] = {"torch": check_torch, "onnx": check_onnx}
+
+
+def outcomes(count: int, seed: int, kind: str) -> Iterator[tuple[int, str]]:
+    """The seed and the outcome of each of `count` programs."""
+    for number in range(seed, seed + count):
+        try:
+            yield number, CHECKS[kind](np.random.default_rng(number))
+        except Exception:  # whatever is raised is a finding
+            yield number, f"WRONG: {kind}\n{traceback.format_exc(limit=-3)}"
+
+
+def main() -> int:
+    """Run as a command."""
+    parser = argparse.ArgumentParser(description="Random modules and graphs, imported.")
+    parser.add_argument("--programs", type=int, default=100, help="of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=CHECKS)
+    asked = parser.parse_args()
+    counts: dict[str, int] = {}
+    for kind in [asked.only] if asked.only else list(CHECKS):
+        for seed, outcome in outcomes(asked.programs, asked.seed, kind):
+            title = f"{kind} {outcome.split(':')[0]}"
+            counts[title] = counts.get(title, 0) + 1
+            if not outcome.startswith(("right", "not exported")):
+                print(f"{seed}: {outcome}", flush=True)
+    print(", ".join(f"{count} {title}" for title, count in counts.items()))
+    return int(any("WRONG" in title for title in counts))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
