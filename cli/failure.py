@@ -92,11 +92,21 @@ def _diagnose(error: BaseException) -> AotcError:
         return _usage(error)
     if isinstance(error, ModuleNotFoundError) and _third_party(error.name):
         return _missing(error.name or "")
+    if isinstance(error, MemoryError) or _errno(error) == errno.ENOMEM:
+        return SetupError(
+            "out-of-memory",
+            "this machine, or a limit set for the process, has not the memory for it",
+            hint="free some memory, or raise the limit (ulimit -v)",
+        )
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         reason = os.strerror(error.errno)
         where = str(error.filename) if error.filename else None
         return SetupError("file-access", reason, where=where)
     return _bug(error)
+
+
+def _errno(error: BaseException) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
 
 
 def _usage(error: click.ClickException) -> InputError:

@@ -71,3 +71,14 @@ def test_doctor_as_text_names_what_is_missing(
     monkeypatch.setattr("aotc.cli.doctor.package_version", lambda name: None)
     assert main(["doctor"]) == 0
     assert "not installed: torch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), OSError(12, "Cannot allocate memory")],
+    ids=["python", "os"],
+)
+def test_too_little_memory_is_no_bug(error):
+    from aotc.cli import failure
+
+    assert failure.report(error, []) == 5
