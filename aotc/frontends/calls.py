@@ -116,9 +116,10 @@ def _ask_for_key(
     call = ", ".join(dict.fromkeys(["key", *needed, *list(parameters)[1:2]]))
     given = "nothing" if key is None else shown(key)
     error.code = "bad-key"
-    error.message = f"{function.__name__} takes a random key first, u32[2]; got {given}"
+    name = function.__name__
+    error.message = f"{name}: expected a random key, u32[2], first; got {given}"
     error.hint = (
-        f"write {function.__name__}({call}) with key = aotc.random.key(0); for new "
+        f"write {name}({call}) with key = aotc.random.key(0); for new "
         "numbers at each call keep the key in an aotc.State and "
         "aotc.random.split it in the entry"
     )

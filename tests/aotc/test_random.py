@@ -95,7 +95,7 @@ def test_what_is_no_key_is_refused(key):
     with pytest.raises(InputError, match="expected a random key") as caught:
         random.uniform(key, (3,))
     assert caught.value.code == "bad-key"
-    assert "aotc.random.key(seed)" in caught.value.hint
+    assert "key = aotc.random.key(0)" in caught.value.hint
 
 
 # ---- distributions ------------------------------------------------------------------

@@ -41,7 +41,7 @@ MISTAKES = [
     (
         "return random.normal(0, (3,))",
         "bad-key",
-        "takes a random key first, u32[2]; got 0",
+        "expected a random key, u32[2], first; got 0",
     ),
     ("return random.PRNGKey(0)", "unknown-name", "aotc.random.key(seed)"),
     # Python's control flow over values
