@@ -399,9 +399,9 @@ def test_parameters_are_named_and_ordered_as_numpys():
 
 
 def test_a_function_that_is_missing_is_an_attribute_error_with_close_names():
-    with pytest.raises(AttributeError, match=r"aotc.numpy has no 'packbits' \(yet\)"):
+    with pytest.raises(AttributeError, match="aotc.numpy has no 'packbits'"):
         _ = anp.packbits
-    with pytest.raises(AttributeError, match="close: .*transpose"):
+    with pytest.raises(AttributeError, match="did you mean .*transpose"):
         _ = anp.transposed
     assert not hasattr(anp, "fft")
 
