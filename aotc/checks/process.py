@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -42,11 +43,12 @@ class CompiledProcess:
         self._target = target
         self._seconds = seconds
         self._is_late = False
+        self._log = TemporaryFile()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "aotc.checks.serve", str(bundle), target],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log,
         )
         try:
             self._answer("load")
@@ -55,27 +57,31 @@ class CompiledProcess:
             raise
 
     def call(
-        self, entry: str, arrays: Sequence[Any], states: Sequence[str], *, fresh: bool
+        self,
+        entry: str,
+        arrays: Sequence[Any],
+        before: Mapping[str, Arrays],
+        after: Sequence[str],
     ) -> tuple[Arrays, Arrays]:
-        """The outputs of one call, and the leaves of `states` after it.
+        """The outputs of one call, and the leaves of states after it.
 
         Args:
             entry: its name.
             arrays: the leaves of its inputs.
-            states: names of the states to return.
-            fresh: whether to put all states back to their first values before.
+            before: leaves of the states to write first, by state.
+            after: names of the states to return.
 
         Raises:
             AotcError: what the loaded model raised.
             CompileError: `compiled-code-died`, with the signal.
             DidNotEnd: the time is up; the process is gone.
         """
-        request = pickle.dumps((entry, list(arrays), list(states), fresh))
+        request = pickle.dumps((entry, list(arrays), dict(before), list(after)))
         with suppress(BrokenPipeError):  # reading says why
             _stream(self._process.stdin).write(request)
             _stream(self._process.stdin).flush()
-        outputs, after = self._answer(entry)
-        return outputs, after
+        outputs, states = self._answer(entry)
+        return outputs, states
 
     def _answer(self, what: str) -> Any:
         timer = threading.Timer(self._seconds, self._stop) if self._seconds else None
@@ -102,12 +108,18 @@ class CompiledProcess:
     def _death(self, what: str) -> CompileError:
         code = self._process.wait()
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        said = f": {line}" if (line := self._last_line()) else ""
         return CompileError(
             "compiled-code-died",
-            f"the code that was compiled for '{self._target}' died of {name} in "
-            f"'{what}'",
+            f"the process that runs the code for '{self._target}' died of {name} in "
+            f"'{what}'{said}",
             hint="this is a wrong result of compilation, please report it",
         )
+
+    def _last_line(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
 
     def close(self) -> None:
         """End the process."""
@@ -116,6 +128,7 @@ class CompiledProcess:
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(BrokenPipeError):
                 _stream(stream).close()
+        self._log.close()
 
     def __enter__(self) -> CompiledProcess:
         return self

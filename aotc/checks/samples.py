@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.symbols import Contract
+from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError
-from aotc.frontends.program import Entry
+from aotc.frontends.program import Entry, Program
 from aotc.parity.inputs import Choice, samples_of
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
@@ -23,25 +24,34 @@ _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls that follow one another: their sizes, and the leaves of their inputs."""
+    """Calls that follow one another.
+
+    Args:
+        sizes: of the symbols.
+        inputs: the leaves of the inputs of each call.
+        states: the leaves of all states before the first call, by name.
+    """
 
     sizes: Mapping[str, int]
     inputs: tuple[list[Any], ...]
+    states: Mapping[str, Any]
 
 
-def calls_of(
-    graph: Any, entry: Entry, example: Mapping[str, Any] | None, seed: int
-) -> Iterator[Calls]:
+def calls_of(program: Program, graph: Any, entry: Entry, seed: int) -> Iterator[Calls]:
     """Calls of an entry, small ones first; two in turn if it updates a state.
 
-    Floats are normally distributed, in every other item positive.
+    Floats are normally distributed, in every other item positive; there the states are
+    not their first values, which are often zeros that hide what is read of them.
 
     Args:
+        program: that is checked.
         graph: IR in which the entry is.
         entry: of the program.
-        example: inputs that the source brings along.
         seed: of the numbers.
     """
+    network = program.networks.get(entry.name)
+    example = network.original.example if network and network.original else None
+    stored = {n: program.parameters[n] for s in program.states for n in s.leaves}
     count = 2 if entry.updates else 1
     choices = list(dict.fromkeys(_sizes(entry))) if entry.symbols else [(), ()]
     for number, parts in enumerate(choices):
@@ -56,7 +66,18 @@ def calls_of(
             )
             (sample,) = samples_of(graph, entry, choice, example)
             inputs.append(sample.arrays)
-        yield Calls(sizes, tuple(inputs))
+        yield Calls(sizes, tuple(inputs), _vary(stored, seed) if number % 2 else stored)
+
+
+def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The same arrays, with floats that are all alike moved up by random numbers."""
+    rng = np.random.default_rng(seed)
+    found = dict(stored)
+    for name, array in stored.items():
+        if array.size and is_float(canonical(array.dtype)) and np.ptp(array) == 0:
+            moved = array.astype(np.float64) + 0.1 * rng.random(array.shape)
+            found[name] = moved.astype(array.dtype)
+    return found
 
 
 def _sizes(entry: Entry) -> Iterator[tuple[int, ...]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -210,10 +210,6 @@ class _Subject:
     graph: Any
     entry: Entry
     passes: Sequence[str]
-    stored: dict[str, Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.stored = dict(self.program.parameters)
 
     @property
     def names(self) -> list[str]:
@@ -241,7 +237,7 @@ class _Subject:
 
     def expected(self, calls: Calls, with_op: Any) -> Iterator[tuple[Arrays, Arrays]]:
         """The arguments and the results of each call in turn, by the reference."""
-        stored = dict(self.stored)
+        stored = {**self.program.parameters, **calls.states}
         for inputs in calls.inputs:
             arguments = self.arguments(inputs, stored)
             found = reference.evaluate(
@@ -254,11 +250,12 @@ class _Subject:
 
     def computed(self, calls: Calls, process: CompiledProcess) -> Iterator[Arrays]:
         """The results of each call in turn, compiled."""
-        states = [s.name for s in self.program.states if s.name in self.entry.updates]
-        for number, inputs in enumerate(calls.inputs):
-            outputs, after = process.call(
-                self.entry.name, inputs, states, fresh=number == 0
-            )
+        states = self.program.states
+        before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
+        updated = [s.name for s in states if s.name in self.entry.updates]
+        for inputs in calls.inputs:
+            outputs, after = process.call(self.entry.name, inputs, before, updated)
+            before = {}
             yield [*outputs, *after]
 
 
@@ -267,10 +264,8 @@ def _of_entry(
 ) -> Iterator[SelfCheck]:
     entry = subject.entry
     rows = {target: SelfCheck(entry.name, str(target)) for target in running}
-    network = subject.program.networks.get(entry.name)
-    example = network.original.example if network and network.original else None
     left = _Work(work)
-    for calls in calls_of(subject.graph, entry, example, _SEED):
+    for calls in calls_of(subject.program, subject.graph, entry, _SEED):
         expected, why = _expected(subject, calls, left)
         for target, process in running.items():
             if why is None:

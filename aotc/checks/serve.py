@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -24,16 +24,12 @@ def serve(bundle: str, target: str, requests: BinaryIO, answers: BinaryIO) -> No
     model = _answer(answers, lambda: load(bundle, allow_unsigned=True, target=target))
     if model is None:
         return
-    first = {name: model.read_state(name) for name in model.manifest.states}
     while True:
         try:
-            entry, arrays, states, fresh = pickle.load(requests)
+            request = pickle.load(requests)
         except EOFError:
             return
-        if fresh:
-            for name, tree in first.items():
-                model.write_state(tree, name)
-        _answer(answers, partial(_call, model, entry, arrays, states))
+        _answer(answers, partial(_call, model, *request))
 
 
 def _answer(answers: BinaryIO, compute: Callable[[], Any]) -> Any:
@@ -51,11 +47,18 @@ def _answer(answers: BinaryIO, compute: Callable[[], Any]) -> Any:
 
 
 def _call(
-    model: Model, entry: str, arrays: list[Any], states: list[str]
+    model: Model,
+    entry: str,
+    arrays: list[Any],
+    before: Mapping[str, list[Any]],
+    after: list[str],
 ) -> tuple[list[Any], list[Any]]:
+    for name, leaves in before.items():
+        _, tree = flatten(model.read_state(name))
+        model.write_state(tree.unflatten(leaves), name)
     outputs = model.entry(entry).call_flat(arrays)
-    after = [leaf for name in states for leaf in flatten(model.read_state(name))[0]]
-    return list(outputs), after
+    states = [leaf for name in after for leaf in flatten(model.read_state(name))[0]]
+    return list(outputs), states
 
 
 def main() -> None:
