@@ -81,10 +81,10 @@ def test_binary_functions_broadcast_as_numpy_does(name, elements, data):
 
 
 @few
-@given(integers(full_shapes), integers(()), st.sampled_from(["i1", "i4", "u1", "u4"]))
+@given(integers(full_shapes), integers(()), st.sampled_from(["i8", "i32", "u8", "u32"]))
 def test_whole_division_agrees_with_numpy_where_the_divisor_is_not_zero(x, y, dtype):
     low = 0 if dtype[0] == "u" else -9
-    x, y = np.maximum(x, low).astype(dtype), np.maximum(y, low).astype(dtype)
+    x, y = (np.maximum(n, low).astype(dtypes.to_numpy(dtype)) for n in (x, y))
     if y != 0:
         same(anp.floor_divide(x, y), np.floor_divide(x, y), dtype=dtype)
         same(anp.remainder(x, y), np.remainder(x, y), dtype=dtype)
@@ -123,7 +123,7 @@ def test_powers_with_python_exponents(x, exponent):
 @few
 @given(integers(shapes, high=3), st.integers(0, 5))
 def test_powers_of_integers_stay_integers(x, exponent):
-    same(x_power := anp.power(x, exponent), np.power(x, exponent), dtype="i4")
+    same(x_power := anp.power(x, exponent), np.power(x, exponent), dtype="i32")
     assert x_power.dtype == "i32"
 
 
@@ -345,20 +345,20 @@ def test_positions_of_extremes_are_the_first_and_i32(name, elements, data, keepd
     x = data.draw(elements(full_shapes))
     axis = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1))
     theirs = getattr(np, name)(x, axis, keepdims=keepdims)
-    same(getattr(anp, name)(x, axis, keepdims=keepdims), theirs, dtype="i4")
+    same(getattr(anp, name)(x, axis, keepdims=keepdims), theirs, dtype="i32")
 
 
 def test_sums_keep_the_dtype_and_count_bools_in_i32():
     assert anp.sum(np.ones(3, "i1")).dtype == "i8"
     assert anp.sum(np.ones(3, "f2")).dtype == "f16"
-    assert anp.sum(np.ones(3, "i1"), dtype="i4").dtype == "i32"
+    assert anp.sum(np.ones(3, "i1"), dtype="i32").dtype == "i32"
     same(anp.sum(np.array([True, True])), np.array(2, "i4"))
 
 
 def test_means_are_floats():
     same(anp.mean(np.array([1, 2], "i4")), np.float32(1.5))
     same(anp.var(np.array([1.0, 2, 4], "f4"), ddof=1), np.var([1.0, 2, 4], ddof=1))
-    assert anp.mean(np.ones(3, "i4"), dtype="f2").dtype == "f16"
+    assert anp.mean(np.ones(3, "i4"), dtype="f16").dtype == "f16"
 
 
 @pytest.mark.parametrize("axis", [2, -3, (0, 0), (0, -2)])

@@ -66,7 +66,7 @@ SAME = {
     ),
     "column_stack": lambda np: np.column_stack([line[:3], x, line[2:]]),
     "block": lambda np: np.block(
-        [[x, x], [y, np.zeros((3, 4), "f4")], [np.ones(8, "f4")]]
+        [[x, x], [y, np.zeros((3, 4), "float32")], [np.ones(8, "float32")]]
     ),
     "block of vectors": lambda np: np.block([line, 7.0]),
     "append": lambda np: (np.append(x, [1.0, 2.0]), np.append(x, y, 1)),

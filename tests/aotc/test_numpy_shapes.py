@@ -222,7 +222,7 @@ def test_arange_counts_as_numpy_does(start, stop, step):
     same(anp.arange(start, stop, step / 4), np.arange(start, stop, step / 4))
     assert anp.arange(start, stop).dtype == "i32"
     assert anp.arange(0.0, 2.0).dtype == "f32"
-    assert anp.arange(3, dtype="f4").dtype == "f32"
+    assert anp.arange(3, dtype="f32").dtype == "f32"
 
 
 @few
@@ -240,9 +240,9 @@ def test_diagonals_and_triangles(n, m, k):
 def test_constants_take_shape_value_and_dtype(dtype):
     assert anp.full((2, 3), True, dtype).shape == (2, 3)
     for name in ("zeros", "ones"):
-        made = getattr(anp, name)((2,), dtype or "f4")
+        made = getattr(anp, name)((2,), dtype or "f32")
         like = getattr(anp, f"{name}_like")(made)
-        assert made.dtype == like.dtype == dtypes.canonical(dtype or "f4")
+        assert made.dtype == like.dtype == dtypes.canonical(dtype or "f32")
         assert made.tolist() == getattr(np, name)(2).tolist() == like.tolist()
     assert anp.zeros(3).dtype == "f32"
     assert anp.full((), 7).dtype == "i32"
