@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ ALIKE = 3  # failures with one cause that are reduced
 def main() -> int:
     """Run the fuzzer."""
     asked = _arguments()
+    # A random program need not use all its inputs.
+    warnings.filterwarnings("ignore", message=".*is not used")
     report, start = Report(), time.monotonic()
     jax = jax_library() if asked.jax else None
     with Runner() as runner:
