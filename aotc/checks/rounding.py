@@ -66,15 +66,32 @@ def _is_float(array: Any) -> bool:
     return dtypes.is_float(dtypes.canonical(array.dtype))
 
 
-def spread(expected: Any, others: Sequence[Any]) -> float:
-    """How far arrays lie from `expected`: infinitely, if other elements are finite."""
-    wide = expected.astype(np.float64)
-    finite = np.isfinite(wide)
-    found = 0.0
-    for other in others:
-        apart = other.astype(np.float64)
-        if not np.array_equal(np.isfinite(apart), finite):
-            return float("inf")
-        delta = np.abs(apart[finite] - wide[finite])
-        found = max(found, float(delta.max(initial=0.0)))
+def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[Any]:
+    """For each result, how far its elements move between runs with noise.
+
+    Infinitely, where an element is a number in one run and none, or another infinity,
+    in another: rounding leaves it open.
+
+    Args:
+        expected: the results without noise.
+        runs: the same results, of several evaluations with noise.
+
+    Returns:
+        For each result an array of its shape, in f64.
+    """
+    return [
+        _spread(array, [run[number] for run in runs])
+        for number, array in enumerate(expected)
+    ]
+
+
+def _spread(array: Any, runs: Sequence[Any]) -> Any:
+    center = array.astype(np.float64)
+    found = np.zeros(array.shape)
+    for run in runs:
+        other = run.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(other - center)
+        same = (other == center) | (np.isnan(other) & np.isnan(center))
+        found = np.maximum(found, np.where(same, 0, np.nan_to_num(apart, nan=np.inf)))
     return found

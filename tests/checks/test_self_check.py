@@ -128,6 +128,27 @@ def test_what_rounding_alone_carries_apart_is_no_mismatch(model):
     assert result.passed
 
 
+# near 0, rounding decides whether the root of what is chaotic is a number
+OPEN = SENSITIVE.replace("    for", "    plain = np.tanh(x)\n    for").replace(
+    "return x", "return np.sqrt(x), plain"
+)
+
+
+def test_elements_that_rounding_leaves_open_are_left_out(model):
+    model.write_text(OPEN)
+    (row,) = build(model).self_checks
+    root, plain = row.results
+    assert 1e-4 < root.error < float("inf")
+    assert plain.error < 1e-5
+    assert row.checked
+
+
+def test_an_open_result_hides_no_wrong_one(model, monkeypatch):
+    monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
+    model.write_text(OPEN)
+    assert "graph.tanh" in refusal(model).message
+
+
 def test_noise_leaves_exact_results_alone():
     from aotc.checks.rounding import _is_exact
 
