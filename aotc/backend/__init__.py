@@ -275,7 +275,8 @@ def _job(
 def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
     """Exit code and diagnostics of the compiler on the files in `folder`."""
     with subprocess.Popen(
-        [sys.executable, "-m", "aotc.worker", str(folder), str(os.getpid())],
+        # -P: the user's folder may hold a signal.py
+        [sys.executable, "-P", "-m", "aotc.worker", str(folder), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

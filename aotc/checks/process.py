@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
@@ -43,18 +43,18 @@ class CompiledProcess:
         self._target = target
         self._seconds = seconds
         self._is_late = False
-        self._log = TemporaryFile()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "aotc.checks.serve", str(bundle), target],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-        )
-        try:
+        with ExitStack() as stack:
+            self._log = stack.enter_context(TemporaryFile())
+            self._process = subprocess.Popen(
+                # -P: the user's folder may hold a pickle.py
+                [sys.executable, "-P", "-m", "aotc.checks.serve", str(bundle), target],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+            )
+            stack.callback(self._end)
             self._answer("load")
-        except BaseException:
-            self.close()
-            raise
+            self._resources = stack.pop_all()
 
     def call(
         self,
@@ -121,14 +121,16 @@ class CompiledProcess:
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
-    def close(self) -> None:
-        """End the process."""
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(BrokenPipeError):
                 _stream(stream).close()
-        self._log.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._resources.close()
 
     def __enter__(self) -> CompiledProcess:
         return self

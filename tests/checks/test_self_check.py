@@ -149,6 +149,15 @@ def test_an_open_result_hides_no_wrong_one(model, monkeypatch):
     assert "graph.tanh" in refusal(model).message
 
 
+def test_modules_in_the_folder_of_the_user_are_not_ours(model, monkeypatch):
+    model.write_text(SENSITIVE.replace("range(12)", "range(1)"))
+    for name in ("pickle", "resource", "signal"):
+        (model.parent / f"{name}.py").write_text("raise RuntimeError('not this one')")
+    monkeypatch.chdir(model.parent)
+    (row,) = build(model).self_checks
+    assert row.checked
+
+
 def test_noise_leaves_exact_results_alone():
     from aotc.checks.rounding import _is_exact
 
