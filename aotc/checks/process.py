@@ -74,8 +74,10 @@ class CompiledProcess:
         Raises:
             AotcError: what the loaded model raised.
             CompileError: `compiled-code-died`, with the signal.
-            DidNotEnd: the time is up; the process is gone.
+            DidNotEnd: the time is up; the process is gone, and so for later calls.
         """
+        if self._is_late:
+            raise DidNotEnd("an earlier call did not end")
         request = pickle.dumps((entry, list(arrays), dict(before), list(after)))
         with suppress(BrokenPipeError):  # reading says why
             _stream(self._process.stdin).write(request)
@@ -91,7 +93,7 @@ class CompiledProcess:
             kind, answer = pickle.load(_stream(self._process.stdout))
         except (EOFError, pickle.UnpicklingError):
             if self._is_late:
-                raise DidNotEnd from None
+                raise DidNotEnd(f"it did not end within {self._seconds} s") from None
             raise self._death(what) from None
         finally:
             if timer:

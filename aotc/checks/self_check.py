@@ -35,7 +35,7 @@ from aotc.target import Target
 MODES = ("auto", "full", "off")
 
 _SEED = 20
-_SECONDS = 300.0  # for one compiled call
+_SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _WORK_OF_AN_OP = 20_000
 _PRODUCTS = 8  # that NumPy computes in the time of one element
@@ -164,8 +164,10 @@ def _start(
     for target in targets:
         try:
             process = CompiledProcess(bundle, target.id, None if full else _SECONDS)
-        except SetupError:
-            refused[str(target)] = "this machine does not run it"
+        except SetupError as error:
+            is_known = error.code in ("incompatible", "no-driver")
+            why = "this machine does not run it" if is_known else error.message
+            refused[str(target)] = why
         else:
             running[target] = stack.enter_context(process)
     return running, refused
@@ -292,8 +294,10 @@ def _extend(
     """What was found of an entry, with one more item."""
     try:
         results = _differences(subject, calls, target, process, expected)
-    except DidNotEnd:
-        return row.skip(calls.sizes, f"a call did not end within {_SECONDS:.0f} s")
+    except DidNotEnd as error:
+        return row.skip(calls.sizes, str(error))
+    except SetupError:  # `_guard` lets no other through
+        return row.skip(calls.sizes, "this machine has not the memory for a call")
     except _LeftOpen:
         return row.skip(calls.sizes, "rounding alone decides what is finite")
     if row.results:
@@ -365,10 +369,17 @@ def _differences(
 def _guard(
     subject: _Subject, calls: Calls, target: Target, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
-    """Pass results on; errors of the compiled entry are those of the build."""
+    """Pass results on; errors of the compiled entry are those of the build.
+
+    Raises:
+        SetupError: `out-of-memory`, for which the compiled code is not to blame.
+        CompileError: any other.
+    """
     try:
         yield from results
     except AotcError as error:
+        if error.code == "out-of-memory":
+            raise
         sizes = _at([calls.sizes])
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",

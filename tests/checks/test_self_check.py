@@ -1,6 +1,7 @@
 """The self-check of a build: compiled code against the reference evaluator."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from aotc.artifacts.manifest import FILE
 from aotc.checks import process, self_check
 from aotc.cli.main import main
 from aotc.dialects import OPS
-from aotc.errors import CompileError
+from aotc.errors import CompileError, SetupError
 from aotc.target import Target
 
 MODEL = """
@@ -105,6 +106,31 @@ def test_code_that_dies_is_a_failure_of_the_build_not_its_end(model, monkeypatch
     error = refusal(model)
     assert error.code == "compiled-code-died"
     assert "SIGSEGV" in error.message
+
+
+def test_too_little_memory_for_a_call_is_said_and_blames_nobody(model, monkeypatch):
+    def give_up(*_, **__):
+        raise SetupError("out-of-memory", "there is no memory for it")
+
+    monkeypatch.setattr(process.CompiledProcess, "call", give_up)
+    for row in build(model).self_checks:
+        assert not row.checked
+        assert all("memory" in why for _, why in row.unchecked)
+
+
+def test_a_call_without_end_is_said_and_the_calls_after_it(model, monkeypatch):
+    started = process.CompiledProcess._answer
+
+    def answer(self, what):
+        self._seconds = None if what == "load" else 0.001
+        if what == "predict":  # it never gets an answer
+            self._process.send_signal(signal.SIGSTOP)
+        return started(self, what)
+
+    monkeypatch.setattr(process.CompiledProcess, "_answer", answer)
+    reasons = [why for row in build(model).self_checks for _, why in row.unchecked]
+    assert "did not end within" in reasons[0]
+    assert set(reasons[1:]) == {"an earlier call did not end"}
 
 
 SENSITIVE = """
