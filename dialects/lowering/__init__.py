@@ -16,7 +16,7 @@ from aotc.dialects import affine
 from aotc.dialects.attributes import Array
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
-from aotc.dialects.lowering.slices import element_slice, sliced_element
+from aotc.dialects.lowering.slices import element_position, element_slice
 from aotc.dialects.lowering.sources import Sources, leaves_gaps
 from aotc.dialects.types import (
     Dim,
@@ -285,6 +285,17 @@ class Lowering:
             [1] * (result.rank + 1),
         )
 
+    def element_copy(self, x: Any, of: Tensor) -> Any:
+        """`x` as type `of`; a copy if it is a view of a slice of one element.
+
+        See Note [slices of one element].
+        """
+        slice_op = element_slice(x)
+        if slice_op is None:
+            return x
+        source, at = self.readable(slice_op.operands[0]), element_position(slice_op)
+        return self.computed(of, lambda _: self.extract(source, at))
+
     def pad(
         self,
         source: Any,
@@ -314,9 +325,8 @@ class Lowering:
 
     def reshape(self, source: Any, old: Tensor, new: Tensor) -> Any:
         """The same elements in another shape: a collapse, then an expand."""
-        element = element_slice(source) if old.rank < new.rank else None
-        if element is not None:
-            return sliced_element(element, new)
+        if old.rank < new.rank and element_slice(source) is not None:
+            return self.element_copy(source, new)
         groups = reshape_groups(old.shape, new.shape)
         middle = old.with_shape([pymath.prod(old.shape[a:b]) for (a, b), _ in groups])
         value = source

@@ -1,14 +1,17 @@
-"""Slices of one element in a shape of higher rank.
+"""Slices of one element, which IREE cannot give a higher rank.
 
-IREE 3.13 moves the tensor.expand_shape of such a slice into the slice, whose result
-then has a higher rank than its source ("expected rank to be smaller or equal to the
-other rank", BubbleUpExpandShapes). So the source is expanded, and then sliced.
+Note [slices of one element]: IREE 3.13 reduces such a slice to a scalar, and merges a
+tensor.expand_shape of it into the slice, whose result then has a higher rank than its
+source ("expected rank to be smaller or equal to the other rank", BubbleUpExpandShapes).
+It moves a tensor.expand_shape up through tensor.concat, too. So where such a slice takes
+a higher rank, or is a part of a tensor.concat, its element is read by position. IREE makes
+a slice of a read at position 0 again, unless that 0 is behind a barrier.
 """
 
 from typing import Any
 
-from aotc.dialects.types import Tensor, lowered_type
-from aotc.mlir import arith, ir, tensor
+from aotc.dialects.lowering import foreign
+from aotc.mlir import arith, ir
 
 
 def element_slice(x: Any) -> Any:
@@ -23,34 +26,13 @@ def element_slice(x: Any) -> Any:
     return None
 
 
-def sliced_element(slice_op: Any, result: Tensor) -> Any:
-    """The element that `slice_op` gives, as a tensor of type `result`."""
-    source, *dynamic = slice_op.operands
+def element_position(slice_op: Any) -> list[Any]:
+    """Where a slice of one element reads its source, as index values."""
     static = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_offsets"]))
-    more = max(result.rank - source.type.rank, 0)
-    rank = source.type.rank + more
-    return tensor.extract_slice(
-        lowered_type(result),
-        _with_unit_axes(source, more),
-        dynamic,
-        [],
-        [],
-        [*static, *[0] * more],
-        [1] * rank,
-        [1] * rank,
-    )
-
-
-def _with_unit_axes(x: Any, count: int) -> Any:
-    """`x` with `count` axes of size 1 after its own."""
-    if count == 0:
-        return x
-    shape, last = list(x.type.shape), x.type.rank - 1
-    sizes = [
-        tensor.dim(x, arith.ConstantOp(ir.IndexType.get(), axis).result)
-        for axis in range(x.type.rank)
-        if x.type.is_dynamic_dim(axis)
+    dynamic = iter(list(slice_op.operands)[1:])
+    index, given = ir.IndexType.get(), ir.ShapedType.get_dynamic_stride_or_offset()
+    position = [
+        next(dynamic) if offset == given else arith.ConstantOp(index, offset).result
+        for offset in static
     ]
-    expanded = ir.RankedTensorType.get([*shape, *[1] * count], x.type.element_type)
-    axes = [[axis] for axis in range(last)] + [list(range(last, last + count + 1))]
-    return tensor.expand_shape(expanded, x, axes, sizes, expanded.shape)
+    return position if any(static) else list(map(foreign.number_apart, position))

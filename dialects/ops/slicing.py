@@ -394,6 +394,8 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
     @staticmethod
     def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
         """tensor.concat, of all parts of a chain at once."""
+        lhs = low.element_copy(lhs, Tensor.of(op.lhs))
+        rhs = low.element_copy(rhs, Tensor.of(op.rhs))
         parts = [*_concatenated(lhs, op.axis), rhs]
         return tensor.concat(lowered_type(Tensor.of(op.y)), op.axis, parts)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import nn, reference
+from aotc import control, nn, reference
 from aotc import numpy as anp
 from aotc.backend import compile_targets
 from aotc.frontends.assembly import trace
@@ -160,6 +160,17 @@ def product_of_single_elements(x):
     h = anp.exp(x)
     first, fourth = anp.reshape(h[:1], (1, 1)), anp.reshape(h[3], (1, 1))
     return first @ fourth, h[1:]
+
+
+@program(5)
+def scan_that_joins_single_elements(x):
+    return control.associative_scan(anp.maximum, x[:3]), x[1:]
+
+
+@program(5)
+def column_of_single_elements(x):
+    column = anp.reshape(anp.concatenate([x[:1], x[3:4]]), (2, 1))
+    return anp.exp(column) @ anp.ones((1, 3)), x[1:]
 
 
 # ---- counts beyond the range of half precision --------------------------------------
