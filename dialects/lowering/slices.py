@@ -3,9 +3,9 @@
 Note [slices of one element]: IREE 3.13 reduces such a slice to a scalar, and merges a
 tensor.expand_shape of it into the slice, whose result then has a higher rank than its
 source ("expected rank to be smaller or equal to the other rank", BubbleUpExpandShapes).
-It moves a tensor.expand_shape up through tensor.concat, too. So where such a slice takes
-a higher rank, or is a part of a tensor.concat, its element is read by position. IREE makes
-a slice of a read at position 0 again, unless that 0 is behind a barrier.
+It moves a tensor.expand_shape up through tensor.concat, too. So where such a slice
+takes a higher rank, or is a part of a tensor.concat, its element is read by position.
+IREE turns a read at position 0 into a slice again, unless a barrier hides the 0.
 """
 
 from typing import Any
