@@ -42,8 +42,7 @@ def evaluate(
         name: of the function.
         inputs: one array per argument, of its dtype and a shape that its type allows.
         watch: gets each op when it is done, with its operands and results. Those that a
-            loop or branch runs come before it, once for each time that they are run. It
-            may put other arrays into the list of results.
+            loop or branch runs come before it, once for each time that they are run.
         with_op: computes the results of one op from it, its operands and the symbols.
 
     Raises:

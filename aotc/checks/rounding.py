@@ -19,7 +19,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects.graph import evaluate as evaluate_op
 
-_ULPS = 4.0  # of each operand and result
+_ULPS = 4.0  # at most, of each operand and result
 
 
 class Noise:
@@ -46,8 +46,9 @@ class Noise:
         if not _is_float(array):
             return array
         step = _ULPS * float(ml_dtypes.finfo(array.dtype).eps)
-        signs = self._rng.choice((-step, step), array.shape)
-        return (array.astype(np.float64) * (1 + signs)).astype(array.dtype)
+        # Uniform: errors that were all of one size would often cancel exactly.
+        errors = self._rng.uniform(-step, step, array.shape)
+        return np.asarray(array.astype(np.float64) * (1 + errors)).astype(array.dtype)
 
 
 def _is_exact(result: Any, operands: Sequence[Any]) -> bool:

@@ -11,8 +11,7 @@ from aotc import reference
 from .building import Built, built
 from .failures import Failure
 from .jax_peer import compare_with_jax, examples
-from .judging import Judgement, judge
-from .noise import noisy_runs, spreads
+from .judging import Judgement, judge, rounding_of
 from .programs import Program
 from .running import Runner
 
@@ -88,14 +87,14 @@ def _wanted(each: Built, arrays: list[Any]) -> tuple[Any, Any] | Failure | None:
     module, name = each.reference, each.entry.name
     try:
         wanted = reference.evaluate(module, name, arrays)
-        noisy = noisy_runs(module, name, arrays)
+        rounding = rounding_of(module, name, arrays, wanted)
     except Exception as error:
         if "zero-size array to reduction" in str(error):
             return None
         if "attempt to get arg" in str(error):
             return None
         return Failure("evaluates", f"{type(error).__name__}: {error}")
-    return wanted, spreads(wanted, noisy)
+    return wanted, rounding
 
 
 def _said(judgement: Judgement, sizes: dict[str, int]) -> str:

@@ -20,8 +20,7 @@ from . import rules
 from .executing import entry_of, execute
 from .failures import Failure
 from .generation import example
-from .judging import judge
-from .noise import noisy_runs, spreads
+from .judging import judge, rounding_of
 from .programs import Program, Step
 
 # Functions that JAX has under the same name with another meaning.
@@ -77,7 +76,7 @@ def compare_with_jax(
         ours = reference.evaluate(module, "program", arrays)
         if [y.shape for y in ours] != [y.shape for y in theirs]:
             return Failure("jax", f"shapes {[y.shape for y in ours]} for {sizes}")
-        moved = spreads(ours, noisy_runs(module, "program", arrays))
+        moved = rounding_of(module, "program", arrays, ours)
         theirs = [y.astype(x.dtype) for x, y in zip(ours, theirs, strict=True)]
         judgement = judge(ours, theirs, moved)
         if judgement.wrong:

@@ -9,12 +9,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aotc import dtypes
+from aotc import dtypes, reference
+from aotc.checks.rounding import Noise, spreads
 
+RUNS = 4  # with noise
 TIMES = 16  # the spread that noise has
 UNITS = 32  # in the last place of the larger of an element and a part of the largest
 PART = 0.05
-UNDECIDED = 0.5  # the share of elements that may be left open
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,33 @@ class Judgement:
     open: int
 
 
+def rounding_of(
+    module: Any, name: str, inputs: Sequence[Any], wanted: Sequence[Any]
+) -> list[Any]:
+    """How far rounding moves each element of the results of a function.
+
+    Args:
+        module: with graph ops.
+        name: of the function.
+        inputs: of the call.
+        wanted: the results without noise.
+    """
+    runs = [
+        reference.evaluate(module, name, inputs, with_op=Noise(seed))
+        for seed in range(RUNS)
+    ]
+    return spreads(wanted, runs)
+
+
 def judge(
-    found: Sequence[Any], wanted: Sequence[Any], spreads: Sequence[Any]
+    found: Sequence[Any], wanted: Sequence[Any], rounding: Sequence[Any]
 ) -> Judgement:
-    """Compare results with the reference, within `spreads`."""
+    """Compare results with the reference, within what `rounding` moves them."""
     wrong, elements, left_open = "", 0, 0
     if len(found) != len(wanted):
         return Judgement(f"{len(found)} results; expected {len(wanted)}", 0, 0)
     for number, (got, want, spread) in enumerate(
-        zip(found, wanted, spreads, strict=True)
+        zip(found, wanted, rounding, strict=True)
     ):
         differs, is_open = _compared(got, want, spread)
         elements += want.size

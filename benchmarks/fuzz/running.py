@@ -42,9 +42,12 @@ class Runner:
         if self._loaded is vmfb:
             return None
         self._connection.send(("load", vmfb))
+        self._loaded = None
         found = self._answer()
+        if isinstance(found, Failure):
+            return Failure("loads", found.message)
         self._loaded = vmfb
-        return Failure("loads", found.message) if isinstance(found, Failure) else None
+        return None
 
     def call(self, vmfb: bytes, entry: Entry, arrays: Arrays) -> Arrays | Failure:
         """The results of an entry of a module, or how the call failed."""

@@ -11,8 +11,7 @@ from aotc.frontends.assembly import trace
 from benchmarks.fuzz import forms
 from benchmarks.fuzz.failures import Failure
 from benchmarks.fuzz.generation import Choice, random_program, variants
-from benchmarks.fuzz.judging import judge
-from benchmarks.fuzz.noise import noisy_runs, spreads
+from benchmarks.fuzz.judging import judge, rounding_of
 from benchmarks.fuzz.programs import (
     TRANSFORMS,
     Input,
@@ -104,7 +103,7 @@ def judged(program, change):
     module = trace([entry_of(program, "program")], {}).module
     x = [np.linspace(-1, 1, 12, dtype="f4").reshape(3, 4)]
     wanted = reference.evaluate(module, "program", x)
-    moved = spreads(wanted, noisy_runs(module, "program", x))
+    moved = rounding_of(module, "program", x, wanted)
     return judge([change(y) for y in wanted], wanted, moved)
 
 
