@@ -19,7 +19,7 @@ from typing import Any
 
 from .checking import check
 from .failures import Failure
-from .generation import Choice, random_program, variants
+from .generation import VARIANTS, Choice, random_program, variants
 from .jax_peer import jax_library
 from .programs import Program, to_json
 from .reducing import reduced
@@ -70,7 +70,7 @@ def _arguments() -> argparse.Namespace:
     add("--only", help="a function that all use, such as np.sort")
     add("--dtype", help="of float inputs, such as float16")
     add("--steps", type=int, default=6, help="the most in a program (6)")
-    add("--transform", help="only this one, such as grad")
+    add("--transform", choices=VARIANTS, help="only this one, such as grad")
     add("--jax", action="store_true", help="compare with JAX as well")
     add("--reduce", type=float, default=120, help="seconds for each failure (120)")
     add("--keep", type=Path, help="a folder for the programs that failed, reduced")

@@ -1,6 +1,6 @@
 """Programs as entries of one module: traced, lowered and compiled together.
 
-What makes a whole batch fail is found by halving the batch.
+What makes a whole batch fail is found by compiling parts of it.
 """
 
 from __future__ import annotations
@@ -116,8 +116,16 @@ def _in_parts(
         yield programs[0][0], failure
         return
     size = -(-len(programs) // PARTS)
-    for start in range(0, len(programs), size):
-        yield from _built_together(programs[start : start + size], runner, target)
+    outcomes = [
+        outcome
+        for start in range(0, len(programs), size)
+        for outcome in _built_together(programs[start : start + size], runner, target)
+    ]
+    if not any(isinstance(found, Failure) for _, found in outcomes):
+        (number, _), *outcomes = outcomes
+        message = f"only with the others of its batch: {failure.message}"
+        yield number, Failure(failure.kind, message)
+    yield from outcomes
 
 
 def _said(error: Exception) -> str:

@@ -65,8 +65,13 @@ def variants(program: Program) -> list[Program]:
     if not any(x.dtype in FLOAT_INPUTS for x in program.inputs):
         return [program]
     plain = [program.transformed(name) for name in TRANSFORMS]
-    again = [program.transformed(name, True) for name in ("grad", "grad of grad")]
+    again = [program.transformed(name, True) for name in _WITH_CHECKPOINT]
     return [*plain, *again]
+
+
+_WITH_CHECKPOINT = ("grad", "grad of grad")
+# as `Program.variant` calls them
+VARIANTS = (*TRANSFORMS, *(f"{name} with checkpoint" for name in _WITH_CHECKPOINT))
 
 
 FLOAT_INPUTS = ("float32", "float64", "float16", "bfloat16")

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from aotc import reference
+from aotc.backend import compile_targets
 from aotc.frontends.assembly import trace
-from benchmarks.fuzz import forms
+from benchmarks.fuzz import building, forms
+from benchmarks.fuzz.checking import check
 from benchmarks.fuzz.failures import Failure
 from benchmarks.fuzz.generation import Choice, random_program, variants
 from benchmarks.fuzz.judging import judge, rounding_of
@@ -176,3 +178,21 @@ def test_a_transformation_is_written_as_a_user_would(transform):
     source = model_source(program_of(("np.sin", "x0"), transform=transform))
     assert "@aotc.entry(x0=aotc.Spec((n, 4,)" in source
     assert not {"FLOATS", "NUMBERS", "STACKED", "WIDE"} & set(source.split())
+
+
+# ---- batches ------------------------------------------------------------------------
+
+
+def test_a_batch_that_fails_only_as_a_whole_is_a_failure(monkeypatch):
+    def refuse_several(program, targets):
+        if len(program.entries) > 1:
+            raise RuntimeError("two are too many")
+        return compile_targets(program, targets)
+
+    monkeypatch.setattr(building, "compile_targets", refuse_several)
+    programs = [program_of(("np.sin", "x0")), program_of(("np.cos", "x0"))]
+    with Runner() as runner:
+        failures = [each.failure for each in check(programs, runner)]
+    assert failures.count(None) == 1
+    (failure,) = (each for each in failures if each)
+    assert failure.message.endswith("two are too many")
