@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from aotc.dialects.symbols import Contract
+from aotc.dialects.types import evaluate_size
 from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError
 from aotc.frontends.program import Entry, Program
@@ -37,8 +39,30 @@ class Calls:
     states: Mapping[str, Any]
 
 
-def calls_of(program: Program, graph: Any, entry: Entry, seed: int) -> Iterator[Calls]:
-    """Calls of an entry, small ones first; two in turn if it updates a state.
+def sizes_of(entry: Entry) -> list[dict[str, int]]:
+    """The symbols of an entry in each item of its check, small ones first."""
+    if not entry.symbols:
+        return [{}, {}]
+    return [
+        {
+            contract.name: part * contract.multiple_of
+            for contract, part in zip(entry.symbols, parts, strict=True)
+        }
+        for parts in dict.fromkeys(_sizes(entry))
+    ]
+
+
+def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
+    """How many elements the inputs of a call have."""
+    parts = [sizes[each.name] // each.multiple_of for each in entry.symbols]
+    shapes = [port.type.shape for port in entry.ports("input")]
+    return sum(prod(evaluate_size(n, parts) for n in shape) for shape in shapes)
+
+
+def calls_of(
+    program: Program, graph: Any, entry: Entry, number: int, seed: int
+) -> Calls:
+    """The calls of an item: one, or two in turn if the entry updates a state.
 
     Floats are normally distributed, in every other item positive; there the states are
     not their first values, which are often zeros that hide what is read of them.
@@ -47,26 +71,21 @@ def calls_of(program: Program, graph: Any, entry: Entry, seed: int) -> Iterator[
         program: that is checked.
         graph: IR in which the entry is.
         entry: of the program.
+        number: of the item, in `sizes_of`.
         seed: of the numbers.
     """
     network = program.networks.get(entry.name)
     example = network.original.example if network and network.original else None
     stored = {n: program.parameters[n] for s in program.states for n in s.leaves}
     count = 2 if entry.updates else 1
-    choices = list(dict.fromkeys(_sizes(entry))) if entry.symbols else [(), ()]
-    for number, parts in enumerate(choices):
-        sizes = {
-            contract.name: part * contract.multiple_of
-            for contract, part in zip(entry.symbols, parts, strict=True)
-        }
-        inputs = []
-        for turn in range(count):
-            choice = Choice(
-                seed + count * number + turn, 1, sizes, positive=number % 2 == 1
-            )
-            (sample,) = samples_of(graph, entry, choice, example)
-            inputs.append(sample.arrays)
-        yield Calls(sizes, tuple(inputs), _vary(stored, seed) if number % 2 else stored)
+    sizes = sizes_of(entry)[number]
+    is_odd = number % 2 == 1
+    inputs = []
+    for turn in range(count):
+        choice = Choice(seed + count * number + turn, 1, sizes, positive=is_odd)
+        (sample,) = samples_of(graph, entry, choice, example)
+        inputs.append(sample.arrays)
+    return Calls(sizes, tuple(inputs), _vary(stored, seed) if is_odd else stored)
 
 
 def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -10,8 +10,9 @@ that are further apart than their dtype allows must be explained by rounding
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stderr
 from dataclasses import dataclass, replace
+from io import StringIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ import numpy as np
 from aotc import dtypes, reference
 from aotc.checks.process import CompiledProcess, DidNotEnd
 from aotc.checks.rounding import Noise, spreads
-from aotc.checks.samples import Calls, calls_of
+from aotc.checks.samples import Calls, calls_of, input_elements, sizes_of
 from aotc.dialects import context
 from aotc.dialects.graph import LOW
 from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
@@ -38,9 +40,16 @@ _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _WORK_OF_AN_OP = 20_000
+_ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 _PRODUCTS = 8  # that NumPy computes in the time of one element
 _NOISE_RUNS = 3
 _NOISE_FACTOR = 16.0
+# Errors of loading that say what the machine lacks; others are faults of the code.
+_NOT_HERE = {
+    "incompatible": "this machine does not run it",
+    "no-driver": "this machine does not run it",
+    "out-of-memory": "this machine has not the memory to load it",
+}
 
 Arrays = list[Any]
 
@@ -140,6 +149,7 @@ def check_entries(
     Raises:
         CompileError: `self-check`: an entry computes something else.
             `compiled-code-died`: it ends the process that it runs in.
+            `not-loadable`: a target runs here, and its code cannot be loaded.
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
         running, found = _start(stack, bundle, targets, full)
@@ -148,7 +158,9 @@ def check_entries(
             for target, why in found.items()
             for entry in program.entries
         ]
-        share = float("inf") if full else _WORK / len(program.entries)
+        share = _Work(_WORK / len(program.entries), _ELEMENTS)
+        if full:
+            share = _Work(float("inf"), float("inf"))
         for entry in program.entries if running else ():
             subject = _Subject(program, graph, entry, passes)
             rows += _of_entry(subject, running, share)
@@ -164,20 +176,32 @@ def _start(
     for target in targets:
         try:
             process = CompiledProcess(bundle, target.id, None if full else _SECONDS)
-        except SetupError as error:
-            is_known = error.code in ("incompatible", "no-driver")
-            why = "this machine does not run it" if is_known else error.message
-            refused[str(target)] = why
+        except AotcError as error:
+            if error.code not in _NOT_HERE:
+                raise _not_loaded(target, error) from error
+            refused[str(target)] = _NOT_HERE[error.code]
         else:
             running[target] = stack.enter_context(process)
     return running, refused
 
 
+def _not_loaded(target: Target, error: AotcError) -> AotcError:
+    """What the build fails with, because its code cannot be loaded."""
+    if isinstance(error, CompileError):
+        return error
+    return CompileError(
+        "not-loadable",
+        f"the code that was compiled for '{target}' cannot be loaded: {error.message}",
+        where=error.where,
+        hint=_HINT,
+    )
+
+
 # ---- an entry -----------------------------------------------------------------------
 
 
-class _TooMuchWork(Exception):
-    """The reference evaluator would take too long."""
+class _NothingToCompare(Exception):
+    """The reference evaluator gives no results for an item; the text says why."""
 
 
 class _LeftOpen(Exception):
@@ -189,17 +213,42 @@ class _Work:
     """Counts what the reference evaluator does, in elements: the same everywhere."""
 
     left: float
+    most: float  # elements of one array
 
     def __call__(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
     ) -> Arrays:
-        results = [prod(getattr(x, "shape", ())) for x in operands]
-        self.left -= _WORK_OF_AN_OP + sum(results)
+        shapes = [Tensor.of(result).shape for result in op.results]
+        for shape in shapes:
+            self.hold(prod(evaluate_size(n, symbols) for n in shape))
+        self.take(_WORK_OF_AN_OP + sum(prod(getattr(x, "shape", ())) for x in operands))
         if type(op).precision == LOW:
-            self.left -= _products(op, operands) / _PRODUCTS
-        if self.left < 0:
-            raise _TooMuchWork
+            self.take(_products(op, operands) / _PRODUCTS)
         return evaluate_op(op, operands, symbols)
+
+    def hold(self, elements: float) -> None:
+        """To be called before an array of so many elements is made.
+
+        Raises:
+            _NothingToCompare: they are too many.
+        """
+        if elements > self.most:
+            raise _NothingToCompare(
+                "the reference evaluator would take too much memory (--self-check=full)"
+            )
+        self.take(elements)
+
+    def take(self, elements: float) -> None:
+        """To be called before so many elements are computed.
+
+        Raises:
+            _NothingToCompare: they are too many.
+        """
+        self.left -= elements
+        if self.left < 0:
+            raise _NothingToCompare(
+                "the reference evaluator would take too long (--self-check=full)"
+            )
 
 
 def _products(op: Any, operands: Sequence[Any]) -> float:
@@ -246,9 +295,10 @@ class _Subject:
         stored = {**self.program.parameters, **calls.states}
         for inputs in calls.inputs:
             arguments = self.arguments(inputs, stored)
-            found = reference.evaluate(
-                self.graph, self.entry.name, arguments, with_op=with_op
-            )
+            with redirect_stderr(StringIO()):  # what the model prints of random numbers
+                found = reference.evaluate(
+                    self.graph, self.entry.name, arguments, with_op=with_op
+                )
             ports = list(zip(self.entry.results, found, strict=True))
             stored |= {port.name: x for port, x in ports if port.kind == "state"}
             outputs = [x for port, x in ports if port.kind == "output"]
@@ -266,20 +316,21 @@ class _Subject:
 
 
 def _of_entry(
-    subject: _Subject, running: Mapping[Target, CompiledProcess], work: float
+    subject: _Subject, running: Mapping[Target, CompiledProcess], work: _Work
 ) -> Iterator[SelfCheck]:
     entry = subject.entry
     rows = {target: SelfCheck(entry.name, str(target)) for target in running}
-    left = _Work(work)
-    for calls in calls_of(subject.program, subject.graph, entry, _SEED):
-        expected, why = _expected(subject, calls, left)
+    left = replace(work)
+    for number, sizes in enumerate(sizes_of(entry)):
+        try:
+            calls, expected = _expected(subject, number, sizes, left)
+        except _NothingToCompare as reason:
+            rows = {t: row.skip(sizes, str(reason)) for t, row in rows.items()}
+            continue
         for target, process in running.items():
-            if why is None:
-                rows[target] = _extend(
-                    rows[target], subject, calls, target, process, expected
-                )
-            else:
-                rows[target] = rows[target].skip(calls.sizes, why)
+            rows[target] = _extend(
+                rows[target], subject, calls, target, process, expected
+            )
     yield from rows.values()
 
 
@@ -307,20 +358,26 @@ def _extend(
 
 
 def _expected(
-    subject: _Subject, calls: Calls, work: _Work
-) -> tuple[list[tuple[Arrays, Arrays]], str | None]:
-    """Arguments and results of all calls; or why there is nothing to compare with."""
+    subject: _Subject, number: int, sizes: Mapping[str, int], work: _Work
+) -> tuple[Calls, list[tuple[Arrays, Arrays]]]:
+    """The calls of an item, with the arguments and the results of each.
+
+    Raises:
+        _NothingToCompare: with the reason.
+    """
     try:
+        work.hold(input_elements(subject.entry, sizes))
+        calls = calls_of(subject.program, subject.graph, subject.entry, number, _SEED)
         found = list(subject.expected(calls, work))
-    except _TooMuchWork:
-        return [], "the reference evaluator would take too long (--self-check=full)"
     except MemoryError:
-        return [], "the reference evaluator ran out of memory"
+        raise _NothingToCompare("the reference evaluator ran out of memory") from None
     except InputError as error:
-        return [], f"the model refuses the random inputs: {error.message}"
+        raise _NothingToCompare(
+            f"the model refuses the random inputs: {error.message}"
+        ) from None
     if _says_nothing([x for _, results in found for x in results]):
-        return [], "no result is finite on the random inputs"
-    return found, None
+        raise _NothingToCompare("no result is finite on the random inputs")
+    return calls, found
 
 
 def _says_nothing(results: Sequence[Any]) -> bool:

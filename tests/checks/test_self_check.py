@@ -191,3 +191,69 @@ def test_noise_leaves_exact_results_alone():
     assert _is_exact(-x[::-1], [x])
     assert _is_exact(np.floor(x), [x])
     assert not _is_exact(x * np.float32(0.3), [x])
+
+
+def test_code_that_does_not_load_fails_the_build(model, monkeypatch):
+    from aotc import packager
+
+    files = packager.files
+
+    def damaged(*given):
+        return {
+            name: b"not a module" if name.endswith(".vmfb") else content
+            for name, content in files(*given).items()
+        }
+
+    monkeypatch.setattr(packager, "files", damaged)
+    error = refusal(model)
+    assert (error.code, error.exit_code) == ("not-loadable", 3)
+    assert "IREE rejects the module" in error.message
+
+
+ODD = """
+import aotc
+import aotc.numpy as np
+from aotc import debug
+
+
+@aotc.entry(k=aotc.Spec(("n",), "i32"))
+def digits(k):
+    return np.power(10.0, (np.cumsum(k * 0 + 1) % 9).astype("f32")).astype("i32")
+
+
+@aotc.entry(x=aotc.Spec(("n",), "f32"))
+def subnormal(x):
+    tiny = x * 1e-38 * 0.01
+    return {"tiny": tiny, "grown": tiny * 1e38}
+
+
+@aotc.entry(x=aotc.Spec((3,), "f32"))
+def printing(x):
+    debug.print("printed {}", x)
+    return x
+
+
+@aotc.entry(x=aotc.Spec((2**33,), "f32"))
+def large(x):
+    return x[:3]
+
+
+@aotc.entry(x=aotc.Spec((3,), "f32"))
+def large_inside(x):
+    return np.cumsum(np.broadcast_to(x[0], (2**33,)))[3]
+"""
+
+
+def test_odd_models_are_built_and_what_was_not_compared_is_said(model, capfd):
+    model.write_text(ODD)
+    rows = {row.entry: row for row in build(model).self_checks}
+    for name in ("digits", "subnormal", "printing"):
+        assert rows[name].checked
+        assert not rows[name].unchecked
+    for name, why in {
+        "large": "too much memory",
+        "large_inside": "too much memory",
+    }.items():
+        assert not rows[name].checked
+        assert all(why in reason for _, reason in rows[name].unchecked)
+    assert "printed" not in "".join(capfd.readouterr())
