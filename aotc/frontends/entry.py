@@ -82,8 +82,6 @@ class Stored:
             _stored_array(leaf, name, copy)
             for leaf, name in zip(leaves, names, strict=True)
         ]
-        if not self.arrays:
-            fail("empty-tree", f"{type(self).__name__} holds no arrays")
 
     @property
     def tree(self) -> Any:
@@ -96,7 +94,10 @@ class Stored:
 
 
 class Weights(Stored):
-    """Immutable parameters: stored once, shared by entries, targets and profiles."""
+    """Immutable parameters: stored once, shared by entries, targets and profiles.
+
+    They may be none: the buffers of a network are none where training updates them all.
+    """
 
     @classmethod
     def load(cls, path: str | Path) -> Weights:
@@ -114,6 +115,15 @@ class State(Stored):
     An entry that takes a State returns its new value first:
     ``return new_state, result``. `frozen` is the same state for entries that only read.
     """
+
+    def __init__(self, tree: Any, *, copy: bool = True) -> None:
+        super().__init__(tree, copy=copy)
+        if not self.arrays:
+            fail(
+                "empty-tree",
+                "State holds no arrays, so that there is nothing to update",
+                hint="leave it out of the entries, or give it an array",
+            )
 
     @property
     def frozen(self) -> Frozen:

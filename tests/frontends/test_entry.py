@@ -312,7 +312,6 @@ def test_an_entry_may_call_another_and_a_differentiated_one(model):
 @pytest.mark.parametrize(
     ("tree", "code"),
     [
-        ("{}", "empty-tree"),
         ("{'a': 'text'}", "not-an-array"),
         ("{'a': object()}", "not-an-array"),
         ("{1: one}", "bad-tree"),
@@ -322,6 +321,17 @@ def test_an_entry_may_call_another_and_a_differentiated_one(model):
 def test_trees_that_hold_something_else_are_refused(model, tree, code):
     for kind in ("Weights", "State"):
         assert refused(model, f"w = aotc.{kind}({tree})").code == code
+
+
+def test_a_state_without_arrays_is_refused_and_weights_without_are_not(model):
+    assert refused(model, "s = aotc.State({})").code == "empty-tree"
+    program = model.load(
+        HEAD
+        + "none = aotc.Weights({})\n"
+        + "@aotc.entry(x=aotc.Spec(3))\n"
+        + "def f(weights, none, x): return x * {**weights, **none}['w']\n"
+    )
+    assert [e.name for e in program.entries] == ["f"]
 
 
 def test_stored_arrays_are_copies():

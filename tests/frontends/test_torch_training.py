@@ -98,6 +98,18 @@ def test_the_training_step_of_the_docs_does_what_pytorch_does(model):
         np.testing.assert_allclose(found, tensor.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_the_training_step_of_the_docs_takes_a_network_without_other_buffers(model):
+    module = "torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))"
+    written = recipe().replace('{"x": {0: batch}}', "({0: batch},)")
+    program = model.load(f"import torch\nmodule = {module}\n{written}", "step")
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 3)).astype("f4"), rng.integers(0, 2, 8)
+    ((states, _),) = steps(program, "step", x, y, 1)
+    np.testing.assert_allclose(
+        states["statistics.0.running_mean"], 0.1 * x.mean(0), rtol=1e-4, atol=1e-6
+    )
+
+
 def test_dropout_draws_from_the_key_of_the_call():
     module = torch.nn.Sequential(torch.nn.Dropout(0.25), torch.nn.Dropout(0.25))
     net = aotc.from_torch(module, (torch.ones(40, 50),), train=True)
