@@ -111,10 +111,10 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
     lines = []
     for row in rows:
         title, count = f"{row['entry']} on {row['target']}", len(row["checked"])
+        below = row["error_below"]
         if count:
-            lines.append(
-                f"{title}: {count} x checked, error < {row['error_below']:.0e}"
-            )
+            found = f"error < {below:.0e}" if below else "equal"
+            lines.append(f"{title}: {count} x checked, {found}")
         for why in dict.fromkeys(each["why"] for each in row["unchecked"]):
             lines.append(f"{title}: not all checked: {why}")
     return lines

@@ -57,7 +57,7 @@ class Result:
         epochs = at.step / self.per_epoch
         lines = [
             f"{at.entry}: {at.step} steps of {at.batch_size} rows, "
-            f"{epochs:.4g} epochs, {at.seconds:.1f} s",
+            f"{epochs:.4g} {'epoch' if epochs == 1 else 'epochs'}, {at.seconds:.1f} s",
             *(f"{name} = {value:.6g}" for name, value in self.metrics.items()),
         ]
         if self.began_at:

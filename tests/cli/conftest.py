@@ -95,7 +95,10 @@ class Shelf:
         return str(self.folder / "team.pub")
 
     def bundle(
-        self, entries: list[dict[str, Any]] = ENTRIES, signer: Any = "team"
+        self,
+        entries: list[dict[str, Any]] = ENTRIES,
+        signer: Any = "team",
+        self_check: list[dict[str, Any]] | None = None,
     ) -> str:
         """Write a bundle, signed by the team's key unless told otherwise."""
         from aotc.artifacts import Signer, write_bundle, write_key_pair
@@ -130,6 +133,8 @@ class Shelf:
                 }
             ],
         }
+        if self_check is not None:
+            manifest["self_check"] = self_check
         signer = Signer.from_file(key) if signer == "team" else signer
         files: dict[str, bytes | Path] = {"variants/vmvx.vmfb": self._module}
         return str(write_bundle(self.folder, manifest, files, signer))

@@ -82,6 +82,20 @@ def test_inspect_shows_entries_variants_and_signer(
     assert "signature  good, key " in text
 
 
+def test_inspect_shows_what_was_checked_and_calls_results_without_error_equal(
+    shelf: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = {"target": "vmvx", "checked": [{"batch": 1}, {"batch": 3}], "unchecked": []}
+    rows = [
+        {**both, "entry": "scale", "error_below": 1e-5},
+        {**both, "entry": "add", "error_below": 0.0},
+    ]
+    assert main(["inspect", shelf.bundle(self_check=rows)]) == 0
+    text = capsys.readouterr().out
+    assert "scale on vmvx: 2 x checked, error < 1e-05" in text
+    assert "add on vmvx: 2 x checked, equal" in text
+
+
 def test_inspect_gives_manifest_and_verdict_as_json(
     shelf: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -261,7 +261,7 @@ def test_says_in_a_few_lines_how_it_went(
     assert main([*train, "--checkpoint", "ck", "--save-state", "s.safetensors"]) == 0
     printed = capsys.readouterr()
     first, *rest = printed.out.splitlines()
-    assert first.startswith("train: 5 steps of 4 rows, 1 epochs, ")
+    assert first.startswith("train: 5 steps of 4 rows, 1 epoch, ")
     assert rest[1].startswith("loss = ")
     assert [rest[0], *rest[2:]] == [
         "count = 5",
