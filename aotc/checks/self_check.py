@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr
 from dataclasses import dataclass, replace
 from io import StringIO
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,8 @@ from aotc import dtypes, reference
 from aotc.checks.process import CompiledProcess, DidNotEnd
 from aotc.checks.rounding import Noise, spreads
 from aotc.checks.samples import Calls, calls_of, input_elements, sizes_of
+from aotc.checks.work import NothingToCompare, Work
 from aotc.dialects import context
-from aotc.dialects.graph import LOW
-from aotc.dialects.graph import evaluate as evaluate_op
-from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
@@ -39,9 +36,7 @@ MODES = ("auto", "full", "off")
 _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
-_WORK_OF_AN_OP = 20_000
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
-_PRODUCTS = 8  # that NumPy computes in the time of one element
 _NOISE_RUNS = 3
 _NOISE_FACTOR = 16.0
 # Errors of loading that say what the machine lacks; others are faults of the code.
@@ -158,9 +153,9 @@ def check_entries(
             for target, why in found.items()
             for entry in program.entries
         ]
-        share = _Work(_WORK / len(program.entries), _ELEMENTS)
+        share = Work(_WORK / len(program.entries), _ELEMENTS)
         if full:
-            share = _Work(float("inf"), float("inf"))
+            share = Work(float("inf"), float("inf"))
         for entry in program.entries if running else ():
             subject = _Subject(program, graph, entry, passes)
             rows += _of_entry(subject, running, share)
@@ -200,61 +195,8 @@ def _not_loaded(target: Target, error: AotcError) -> AotcError:
 # ---- an entry -----------------------------------------------------------------------
 
 
-class _NothingToCompare(Exception):
-    """The reference evaluator gives no results for an item; the text says why."""
-
-
 class _LeftOpen(Exception):
     """Rounding alone decides which elements of the results are finite."""
-
-
-@dataclass
-class _Work:
-    """Counts what the reference evaluator does, in elements: the same everywhere."""
-
-    left: float
-    most: float  # elements of one array
-
-    def __call__(
-        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
-    ) -> Arrays:
-        shapes = [Tensor.of(result).shape for result in op.results]
-        for shape in shapes:
-            self.hold(prod(evaluate_size(n, symbols) for n in shape))
-        self.take(_WORK_OF_AN_OP + sum(prod(getattr(x, "shape", ())) for x in operands))
-        if type(op).precision == LOW:
-            self.take(_products(op, operands) / _PRODUCTS)
-        return evaluate_op(op, operands, symbols)
-
-    def hold(self, elements: float) -> None:
-        """To be called before an array of so many elements is made.
-
-        Raises:
-            _NothingToCompare: they are too many.
-        """
-        if elements > self.most:
-            raise _NothingToCompare(
-                "the reference evaluator would take too much memory (--self-check=full)"
-            )
-        self.take(elements)
-
-    def take(self, elements: float) -> None:
-        """To be called before so many elements are computed.
-
-        Raises:
-            _NothingToCompare: they are too many.
-        """
-        self.left -= elements
-        if self.left < 0:
-            raise _NothingToCompare(
-                "the reference evaluator would take too long (--self-check=full)"
-            )
-
-
-def _products(op: Any, operands: Sequence[Any]) -> float:
-    """About how many products a contraction takes: m·k · k·n · m·n = (m·k·n)²."""
-    sizes = [float(prod(x.shape)) for x in operands[:2]]
-    return float(np.sqrt(prod(sizes) * max(sizes, default=1.0)))
 
 
 @dataclass
@@ -316,7 +258,7 @@ class _Subject:
 
 
 def _of_entry(
-    subject: _Subject, running: Mapping[Target, CompiledProcess], work: _Work
+    subject: _Subject, running: Mapping[Target, CompiledProcess], work: Work
 ) -> Iterator[SelfCheck]:
     entry = subject.entry
     rows = {target: SelfCheck(entry.name, str(target)) for target in running}
@@ -324,7 +266,7 @@ def _of_entry(
     for number, sizes in enumerate(sizes_of(entry)):
         try:
             calls, expected = _expected(subject, number, sizes, left)
-        except _NothingToCompare as reason:
+        except NothingToCompare as reason:
             rows = {t: row.skip(sizes, str(reason)) for t, row in rows.items()}
             continue
         for target, process in running.items():
@@ -358,25 +300,25 @@ def _extend(
 
 
 def _expected(
-    subject: _Subject, number: int, sizes: Mapping[str, int], work: _Work
+    subject: _Subject, number: int, sizes: Mapping[str, int], work: Work
 ) -> tuple[Calls, list[tuple[Arrays, Arrays]]]:
     """The calls of an item, with the arguments and the results of each.
 
     Raises:
-        _NothingToCompare: with the reason.
+        NothingToCompare: with the reason.
     """
     try:
         work.hold(input_elements(subject.entry, sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, number, _SEED)
         found = list(subject.expected(calls, work))
     except MemoryError:
-        raise _NothingToCompare("the reference evaluator ran out of memory") from None
+        raise NothingToCompare("the reference evaluator ran out of memory") from None
     except InputError as error:
-        raise _NothingToCompare(
+        raise NothingToCompare(
             f"the model refuses the random inputs: {error.message}"
         ) from None
     if _says_nothing([x for _, results in found for x in results]):
-        raise _NothingToCompare("no result is finite on the random inputs")
+        raise NothingToCompare("no result is finite on the random inputs")
     return calls, found
 
 

@@ -1,0 +1,76 @@
+"""Counts the work of the reference evaluator, and ends what would be too much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.graph import LOW
+from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.types import Tensor, evaluate_size
+
+_WORK_OF_AN_OP = 20_000
+_PRODUCTS = 8  # that NumPy computes in the time of one element
+
+
+class NothingToCompare(Exception):
+    """The reference evaluator gives no results for an item; the text says why."""
+
+
+@dataclass
+class Work:
+    """Counts what the reference evaluator does, in elements: the same everywhere.
+
+    Args:
+        left: how many elements may still be computed.
+        most: how many elements one array may have.
+    """
+
+    left: float
+    most: float
+
+    def __call__(
+        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
+    ) -> list[Any]:
+        """The results of an op, for `reference.evaluate`; counted before it is run."""
+        shapes = [Tensor.of(result).shape for result in op.results]
+        for shape in shapes:
+            self.hold(prod(evaluate_size(n, symbols) for n in shape))
+        self.take(_WORK_OF_AN_OP + sum(prod(getattr(x, "shape", ())) for x in operands))
+        if type(op).precision == LOW:
+            self.take(_products(op, operands) / _PRODUCTS)
+        return evaluate_op(op, operands, symbols)
+
+    def hold(self, elements: float) -> None:
+        """To be called before an array of so many elements is made.
+
+        Raises:
+            NothingToCompare: they are too many.
+        """
+        if elements > self.most:
+            raise NothingToCompare(
+                "the reference evaluator would take too much memory (--self-check=full)"
+            )
+        self.take(elements)
+
+    def take(self, elements: float) -> None:
+        """To be called before so many elements are computed.
+
+        Raises:
+            NothingToCompare: they are too many.
+        """
+        self.left -= elements
+        if self.left < 0:
+            raise NothingToCompare(
+                "the reference evaluator would take too long (--self-check=full)"
+            )
+
+
+def _products(op: Any, operands: Sequence[Any]) -> float:
+    """About how many products a contraction takes: m·k · k·n · m·n = (m·k·n)²."""
+    sizes = [float(prod(x.shape)) for x in operands[:2]]
+    return float(np.sqrt(prod(sizes) * max(sizes, default=1.0)))
