@@ -49,6 +49,12 @@ class Input:
                 type(value).__name__,
                 hint="pass a NumPy array: numpy.asarray(value, dtype)",
             )
+        if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+            raise self.error(
+                "input-type",
+                "a masked array, whose masked elements have no values",
+                hint=f"give them values: {self.leaf.name}.filled(0)",
+            )
         array = np.asarray(value)
         if array.dtype != self.dtype:
             raise self.error(

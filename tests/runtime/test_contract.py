@@ -28,6 +28,16 @@ def test_sizes_say_what_a_symbol_is():
     check((("n * m", "m"), (12, 4)))
 
 
+def test_refuses_masked_elements_and_takes_arrays_that_have_none():
+    contract = Contract("f", [Leaf("x", "f32", (3,))], SYMBOLS)
+    values = np.arange(3, dtype="f4")
+    (array,) = contract.arrays([np.ma.masked_array(values)])
+    assert array.tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match="masked") as caught:
+        contract.arrays([np.ma.masked_array(values, values > 1)])
+    assert caught.value.hint.endswith("x.filled(0)")
+
+
 @pytest.mark.parametrize(
     ("inputs", "code", "words"),
     [
