@@ -38,7 +38,7 @@ def record(program: Program) -> None:
 
 
 def _largest(function: Any, entry: Entry) -> tuple[Tensor, ...]:
-    with known_contracts(entry.symbols):
+    with function.context, known_contracts(entry.symbols):
         inputs = [port.type for port in entry.ports("input")]
         kept = [port.type for port in entry.ports("output")]
         for tensor in sorted(_tensors(function), key=str):

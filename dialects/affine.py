@@ -71,12 +71,18 @@ def _negated_quotient(atom: Expr) -> Expr | None:
     if not isinstance(atom, ir.AffineFloorDivExpr):
         return None
     by = atom.rhs.maybe_downcast()
-    if by == constant(_HUGE):  # see Note [minimum and maximum]
+    if _is_huge(by):  # see Note [minimum and maximum]
         return None
     atoms, _ = as_sum(atom.lhs)
     if not atoms or any(factor > 0 for factor in atoms.values()):
         return None
     return ir.AffineExpr.get_floor_div(atom.lhs * -1 + by + -1, by)
+
+
+def _is_huge(expr: Expr) -> bool:
+    """Whether an expression is the number `_HUGE`; outside of any context, too."""
+    expr = expr.maybe_downcast()
+    return is_number(expr) and bool(expr.value == _HUGE)
 
 
 def is_number(expr: Expr) -> bool:
@@ -224,7 +230,7 @@ def above_zero_of(expr: Expr) -> Expr | None:
     sign = expr.rhs.maybe_downcast()
     if not isinstance(sign, ir.AffineFloorDivExpr) or sign.lhs != expr.lhs:
         return None
-    return simplified(expr.lhs * -1) if sign.rhs == constant(_HUGE) else None
+    return simplified(expr.lhs * -1) if _is_huge(sign.rhs) else None
 
 
 def has_extremum(expr: Expr) -> bool:

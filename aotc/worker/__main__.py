@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from aotc.worker import IO_ERROR, memory
+from aotc.worker import IO_ERROR, constants, memory
 from aotc.worker.references import separate_references
 
 _PR_SET_PDEATHSIG = 1
@@ -41,6 +41,9 @@ def main(folder: Path) -> int:
     if not run_phases(invocation, "start", "stream"):
         return 1
     plans, is_mapped = job["plans"], job["is_mapped"]
+    if is_mapped and (refusal := constants.excess(module)):
+        print(refusal, file=sys.stderr)
+        return 1
     host = memory.Host(module)
     report: dict[str, Any] = {
         "memory": {name: planned(host, name, plans[name], is_mapped) for name in plans}

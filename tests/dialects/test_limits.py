@@ -74,3 +74,28 @@ def test_every_case_that_is_not_refused_compiles(name):
     assert len(cases) > len(all_cases()) // 2
     for first in range(0, len(cases), 200):
         compile_targets(lowered(cases[first : first + 200]), [target])
+
+
+MANY_SIZES = """
+import aotc
+from aotc import numpy as np, special
+
+def loss(x):
+    half = x[::2]
+    low = half.at[1:, 0].min(np.cos(half[1:, 0]))
+    return np.sum(np.sin(special.i0e(np.sin(low) * 2.0)))
+
+@aotc.entry(x=aotc.Spec((aotc.Dim("n"), 1)))
+def f(x):
+    return aotc.grad(lambda x: np.sum(aotc.grad(loss)(x)))(x)
+"""
+
+
+def test_a_step_with_more_sizes_than_a_cpu_takes_is_refused_at_its_line(tmp_path):
+    file = tmp_path / "many.py"
+    file.write_text(MANY_SIZES, encoding="utf-8")
+    with pytest.raises(CompileError) as failure:
+        build(file, output=tmp_path, sign=False, targets=[Target.parse("cpu")])
+    assert "and a CPU takes 64" in failure.value.message
+    assert failure.value.code == "compile-failed"
+    assert (failure.value.where or "").startswith("many.py:")
