@@ -43,12 +43,13 @@ def simplified(expr: Expr) -> Expr:
     (n + 7) // 8.
     """
     count = symbol_count([expr])
-    for _ in range(_ROUNDS):
-        before = expr
-        expr = ir.AffineExpr.simplify_affine_expr(_rounded_up(expr), 0, count)
-        if expr == before:
-            break
-    return expr.maybe_downcast()
+    with expr.context:  # types are read where no context is entered, too
+        for _ in range(_ROUNDS):
+            before = expr
+            expr = ir.AffineExpr.simplify_affine_expr(_rounded_up(expr), 0, count)
+            if expr == before:
+                break
+        return expr.maybe_downcast()
 
 
 def _rounded_up(expr: Expr) -> Expr:

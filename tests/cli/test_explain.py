@@ -64,6 +64,18 @@ def test_a_model_that_builds_is_told_with_exit_code_0(explained):
     assert "graph.qr (1×)" in text
 
 
+def test_a_model_with_quotients_of_sizes_that_builds_is_told_so(explained):
+    model = """
+import aotc
+
+@aotc.entry(x=aotc.Spec(("n",)))
+def first_of_every_other(x):
+    return x[::2][:1] * 2
+"""
+    code, text = explained("model.py", model)
+    assert code == 0, text
+
+
 def test_what_a_target_cannot_do_is_found_for_each_target(explained):
     model = MODEL.partition("@aotc")[0] + (
         "@aotc.entry(x=aotc.Spec((3,), 'f16'))\n"
