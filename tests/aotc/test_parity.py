@@ -118,6 +118,20 @@ def test_sizes_and_inputs_that_there_are_not_are_refused(model, tmp_path):
         assert caught.value.code == code
 
 
+def test_a_file_that_onnx_runtime_does_not_load_is_no_matter_of_the_inputs(tmp_path):
+    pytest.importorskip("onnxruntime")
+    from aotc.frontends.onnx import original
+
+    file = tmp_path / "net.onnx"
+    proto = onnx.parser.parse_model(MODEL)
+    proto.ir_version = 1000
+    file.write_bytes(proto.SerializeToString())
+    with pytest.raises(InputError, match="cannot load net.onnx") as caught:
+        original._by_runtime(file, ["y"], {})
+    assert caught.value.code == "framework-refused"
+    assert "upgrade ONNX Runtime" in caught.value.hint
+
+
 def test_differences_are_measured_in_every_unit():
     y = np.array([1.0, -2.0, 0.0], np.float32)
     x = y + np.array([2**-23, 0, 0], np.float32)

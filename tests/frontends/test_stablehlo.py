@@ -170,6 +170,14 @@ def test_all_that_is_unsupported_is_one_error_with_lines():
     assert "model.py:3" in error.message
 
 
+def test_a_window_of_symbolic_size_is_refused_with_what_helps():
+    body = """%0 = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x)
+        : (tensor<4xf32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>"""
+    error = refused(function(body, "%x: tensor<4xf32>", "tensor<4xf32>"))
+    assert "give the axis a fixed size" in error.message
+
+
 def test_element_types_that_the_graph_has_not_are_refused():
     body = """%0 = stablehlo.add %x, %x : tensor<4xf8E4M3FN>
     return %0 : tensor<4xf8E4M3FN>"""

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from aotc.errors import InputError
 from aotc.frontends.onnx.elements import element
 from aotc.frontends.onnx.graph import Model
 from aotc.frontends.original import Inputs, Original
@@ -80,7 +81,10 @@ def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
     provider = ["CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(str(path), options, providers=provider)
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=provider)
+    except Exception as error:  # its own exceptions have no common base
+        raise _not_loaded(path, error) from error
     if {each.name for each in session.get_outputs()} >= set(names):
         return dict(zip(names, session.run(list(names), feeds), strict=True))
     onnx = import_module("onnx")
@@ -95,6 +99,17 @@ def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any
         proto.SerializeToString(), options, providers=provider
     )
     return dict(zip(names, session.run(list(names), feeds), strict=True))
+
+
+def _not_loaded(path: Path, error: Exception) -> InputError:
+    """What a comparison ends with, because ONNX Runtime does not take the file."""
+    said = (str(error).strip().splitlines() or [""])[0]
+    return InputError(
+        "framework-refused",
+        f"{_framework()} cannot load {path.name}: {said}",
+        hint="upgrade ONNX Runtime, or export with an older IR version or opset; "
+        "a build without --parity does not need it",
+    )
 
 
 def _by_reference(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:

@@ -99,6 +99,9 @@ _OUTSIDE = {
     "xla_python_": "it calls back into Python, which a compiled model has not",
     "xla_ffi_python_": "it calls back into Python, which a compiled model has not",
     "xla_ffi_partitioned_python_": "it calls back into Python",
+    "stablehlo.dynamic_reduce_window": "the size of its windows is symbolic "
+    "(jnp.cumsum and its kin along a symbolic axis make one); give the axis a fixed "
+    "size, or use jax.lax.scan",
     "tpu_custom_call": "it is a kernel for TPUs (Pallas)",
     "__gpu$": "it is a kernel for GPUs",
     "triton_kernel_call": "it is a kernel for GPUs",
