@@ -47,7 +47,8 @@ ALLOWED = {
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
     "parity": MODEL
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
-    "checks": MODEL | {"frontends", "reference", "parity", "artifacts", "runtime"},
+    "checks": MODEL
+    | {"frontends", "reference", "parity", "artifacts", "runtime", "worker"},
     "intermediates": MODEL | {"frontends", "artifacts"},
     "budget": MODEL | {"frontends", "passes", "backend"},
     "provenance": MODEL | {"frontends", "backend"},

@@ -6,6 +6,7 @@ Both are this package, so what they read is what they wrote.
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from aotc.errors import CompileError
+from aotc.errors import CompileError, SetupError
 
 Arrays = list[Any]
 
@@ -47,7 +48,10 @@ class CompiledProcess:
             self._log = stack.enter_context(TemporaryFile())
             self._process = subprocess.Popen(
                 # -P: the user's folder may hold a pickle.py
-                [sys.executable, "-P", "-m", "aotc.checks.serve", str(bundle), target],
+                [
+                    *(sys.executable, "-P", "-m", "aotc.checks.serve"),
+                    *(str(bundle), target, str(os.getpid())),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -74,6 +78,7 @@ class CompiledProcess:
         Raises:
             AotcError: what the loaded model raised.
             CompileError: `compiled-code-died`, with the signal.
+            SetupError: `out-of-memory`.
             DidNotEnd: the time is up; the process is gone, and so for later calls.
         """
         if self._is_late:
@@ -107,8 +112,14 @@ class CompiledProcess:
         self._is_late = True
         self._process.kill()
 
-    def _death(self, what: str) -> CompileError:
+    def _death(self, what: str) -> CompileError | SetupError:
         code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return SetupError(
+                "out-of-memory",
+                f"the process that runs the code for '{self._target}' was killed in "
+                f"'{what}', as systems do when memory runs out",
+            )
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         said = f": {line}" if (line := self._last_line()) else ""
         return CompileError(

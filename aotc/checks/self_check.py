@@ -195,10 +195,6 @@ def _not_loaded(target: Target, error: AotcError) -> AotcError:
 # ---- an entry -----------------------------------------------------------------------
 
 
-class _LeftOpen(Exception):
-    """Rounding alone decides which elements of the results are finite."""
-
-
 @dataclass
 class _Subject:
     """An entry that is checked."""
@@ -291,8 +287,8 @@ def _extend(
         return row.skip(calls.sizes, str(error))
     except SetupError:  # `_guard` lets no other through
         return row.skip(calls.sizes, "this machine has not the memory for a call")
-    except _LeftOpen:
-        return row.skip(calls.sizes, "rounding alone decides what is finite")
+    except NothingToCompare as reason:
+        return row.skip(calls.sizes, str(reason))
     if row.results:
         results = [worst_of(p) for p in zip(row.results, results, strict=True)]
     checked = (*row.checked, calls.sizes)
@@ -395,17 +391,24 @@ def _rounding(
     """How far rounding carries each element of each result of each call.
 
     Raises:
-        _LeftOpen: it decides what is finite, everywhere.
+        NothingToCompare: it decides everything, or a check of the model.
     """
-    runs = [
-        [results for _, results in subject.expected(calls, Noise(seed))]
-        for seed in range(_NOISE_RUNS)
-    ]
+    try:
+        runs = [
+            [results for _, results in subject.expected(calls, Noise(seed))]
+            for seed in range(_NOISE_RUNS)
+        ]
+    except InputError as error:
+        raise NothingToCompare(
+            f"rounding decides a check of the model: {error.message}"
+        ) from None
+    except MemoryError:
+        raise NothingToCompare("the reference evaluator ran out of memory") from None
     found = [
         spreads(want, [run[call] for run in runs]) for call, want in enumerate(expected)
     ]
     if not any(np.isfinite(each).any() for call in found for each in call):
-        raise _LeftOpen
+        raise NothingToCompare("rounding alone decides what is finite")
     return found
 
 

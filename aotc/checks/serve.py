@@ -1,4 +1,4 @@
-"""`python -m aotc.checks.serve BUNDLE TARGET`: the other side of `process`.
+"""`python -m aotc.checks.serve BUNDLE TARGET PARENT`: the other side of `process`.
 
 Answers are pickled to standard output. What the model itself writes goes to standard
 error. The process ends when nobody asks any more.
@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from aotc.errors import AotcError
 from aotc.pytree import flatten
 from aotc.runtime import Model, load
+from aotc.worker.parent import end_with
 
 
 def serve(bundle: str, target: str, requests: BinaryIO, answers: BinaryIO) -> None:
@@ -63,6 +64,7 @@ def _call(
 
 def main() -> None:
     """Serve the bundle and the variant that the command line names."""
+    end_with(int(sys.argv[3]))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import resource
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from aotc.worker import IO_ERROR, constants, memory
+from aotc.worker.parent import end_with
 from aotc.worker.references import separate_references
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main(folder: Path) -> int:
@@ -152,14 +149,6 @@ def summary(statistics: dict[str, Any]) -> dict[str, int]:
         "awaits": whole["synchronization"]["await-count"],
         "static_transient_bytes": execution["transient-memory-size"],
     }
-
-
-def end_with(parent: int) -> None:
-    """Let the system kill this process when its parent dies (on Linux)."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before that
-            os._exit(1)
 
 
 def guarded(folder: Path) -> int:

@@ -31,6 +31,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     scores))) of each batch, head and row, is for the derivative.
     """
 
+    is_approximated = True
     why = "its scores need not be kept for the derivative; kept whole until lowering"
     precision = LOW
 

@@ -173,6 +173,7 @@ class Power(Binary, name="power"):
     On integers a negative rhs gives 1 / lhs ** -rhs, rounded towards zero.
     """
 
+    is_approximated = True
     why = "C's special cases; two partial derivatives that are safe at 0"
     precision = WIDE
 
@@ -216,6 +217,7 @@ class Power(Binary, name="power"):
 class Hypot(Binary, name="hypot"):
     """y = sqrt(lhs**2 + rhs**2), without overflow; the derivative at 0 is 0."""
 
+    is_approximated = True
     why = "no overflow of the squares; a derivative from its own value"
     precision = WIDE
 

@@ -277,6 +277,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
 class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
     """y[i] = ln(the sum of e**x[j] over j <= i along `axis`); j >= i if `reverse`."""
 
+    is_approximated = True
     why = "no overflow; log n steps instead of n"
     precision = WIDE
 

@@ -52,6 +52,7 @@ def _each(function: Any, *stacks: Any) -> list[Any]:
 class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
     """y = the lower triangle with y yᵀ = (x + xᵀ) / 2; NaN if that is not definite."""
 
+    is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]
@@ -123,6 +124,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
     not its diagonal, which counts as ones.
     """
 
+    is_approximated = True
     why = "its adjoints are triangular solves"
 
     a: Operand[Any]
@@ -240,6 +242,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
     largest elements of a column; where all are 0, the column of l is 0 below 1.
     """
 
+    is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]
@@ -341,6 +344,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
     derivative: it is infinite or NaN.
     """
 
+    is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]

@@ -30,6 +30,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     other sign. Neither direction divides by n.
     """
 
+    is_approximated = True
     why = "factored by its length; its adjoint is the opposite direction"
 
     re: Operand[Any]

@@ -59,6 +59,7 @@ def _shifted(x: Any, axis: int) -> Any:
 class Softmax(AlongAxis, name="softmax"):
     """y = e**x / (the sum of e**x along `axis`), computed from x - max x."""
 
+    is_approximated = True
     why = "no overflow; a derivative from its own value; a named op of linalg"
 
     @staticmethod
@@ -107,6 +108,7 @@ class Softmax(AlongAxis, name="softmax"):
 class LogSoftmax(AlongAxis, name="log_softmax"):
     """y = x - max x - ln(the sum of e**(x - max x)) along `axis`."""
 
+    is_approximated = True
     why = "no overflow or underflow; a derivative from its own value"
     precision = WIDE
 
@@ -165,6 +167,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     precision has its statistics in f32.
     """
 
+    is_approximated = True
     why = (
         "one body for layer, batch, group and instance norms, with the short derivative"
     )

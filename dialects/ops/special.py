@@ -20,6 +20,7 @@ from aotc.errors import InputError
 class Erf(Unary, name="erf"):
     """y = erf x, the Gauss error function."""
 
+    is_approximated = True
     why = "no elementary form; its derivative is elementary"
     precision = WIDE
 
@@ -36,6 +37,7 @@ class Erf(Unary, name="erf"):
 class Erfc(Unary, name="erfc"):
     """y = 1 - erf x, exact for large x."""
 
+    is_approximated = True
     why = "keeps its digits where 1 - erf(x) has none"
     precision = WIDE
 
@@ -58,6 +60,7 @@ def _bell(b: Any, x: Any, factor: float) -> Any:
 class Erfinv(Unary, name="erfinv"):
     """y = the inverse of erf on [-1, 1]; NaN outside."""
 
+    is_approximated = True
     why = "an inverse; its derivative uses its own value"
     precision = WIDE
 
@@ -79,6 +82,7 @@ class Erfinv(Unary, name="erfinv"):
 class Lgamma(Unary, name="lgamma"):
     """y = ln |gamma(x)|; infinite at 0, -1, -2, …"""
 
+    is_approximated = True
     why = "no elementary form; reflection belongs inside"
     precision = WIDE
 
@@ -104,6 +108,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
     At 0, -1, -2, … it is NaN for even orders and infinite for odd ones.
     """
 
+    is_approximated = True
     why = "the derivatives of lgamma, of every order"
     precision = WIDE
 

@@ -72,6 +72,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
     The largest element of each column of v is positive. See Note [equal values].
     """
 
+    is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]
@@ -150,6 +151,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
     rows as columns. See Note [equal values]; the same holds for u where s is 0.
     """
 
+    is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]

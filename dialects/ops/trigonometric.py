@@ -23,6 +23,7 @@ def _loses_digits(_: Any, op: Any) -> str:
 class Sin(Unary, name="sin"):
     """y = sin x (x in radians)."""
 
+    is_approximated = True
     why = "elementary function; argument reduction belongs inside"
     precision = WIDE
 
@@ -40,6 +41,7 @@ class Sin(Unary, name="sin"):
 class Cos(Unary, name="cos"):
     """y = cos x (x in radians)."""
 
+    is_approximated = True
     why = "elementary function; argument reduction belongs inside"
     precision = WIDE
 
@@ -57,6 +59,7 @@ class Cos(Unary, name="cos"):
 class Tanh(Unary, name="tanh"):
     """y = tanh x."""
 
+    is_approximated = True
     why = "no overflow, and a derivative from its own value"
 
     ref = staticmethod(np.tanh)
@@ -72,6 +75,7 @@ class Tanh(Unary, name="tanh"):
 class Asinh(Unary, name="asinh"):
     """y = arsinh x = ln(x + sqrt(x**2 + 1))."""
 
+    is_approximated = True
     why = "no cancellation for negative or large x; a rational derivative"
     precision = WIDE
 
@@ -91,6 +95,7 @@ class Atan2(Binary, name="atan2"):
     The derivative at the origin is taken as 0.
     """
 
+    is_approximated = True
     why = (
         "the quadrant needs both operands; a rational derivative for all inverse "
         "functions"

@@ -118,6 +118,7 @@ class Sign(Unary, name="sign"):
 class Exp(Unary, name="exp"):
     """y = e**x."""
 
+    is_approximated = True
     why = "elementary function; its derivative is its own value"
     precision = WIDE
 
@@ -134,6 +135,7 @@ class Exp(Unary, name="exp"):
 class Exp2(Unary, name="exp2"):
     """y = 2**x, exact for whole x."""
 
+    is_approximated = True
     why = "exact at whole numbers, which exp(x ln 2) is not"
     precision = WIDE
 
@@ -150,6 +152,7 @@ class Exp2(Unary, name="exp2"):
 class Expm1(Unary, name="expm1"):
     """y = e**x - 1, exact near 0."""
 
+    is_approximated = True
     why = "exact near 0, where exp(x) - 1 has no digits left"
     precision = WIDE
 
@@ -166,6 +169,7 @@ class Expm1(Unary, name="expm1"):
 class Log(Unary, name="log"):
     """y = ln x; NaN for x < 0."""
 
+    is_approximated = True
     why = "elementary function"
     precision = WIDE
 
@@ -187,6 +191,7 @@ class Log(Unary, name="log"):
 class Log1p(Unary, name="log1p"):
     """y = ln(1 + x), exact near 0."""
 
+    is_approximated = True
     why = "exact near 0, where log(1 + x) has no digits left"
     precision = WIDE
 
@@ -208,6 +213,7 @@ class Log1p(Unary, name="log1p"):
 class Logistic(Unary, name="logistic"):
     """y = 1 / (1 + e**-x)."""
 
+    is_approximated = True
     why = "no overflow, and a derivative from its own value"
 
     @staticmethod
@@ -247,6 +253,7 @@ class Sqrt(Unary, name="sqrt"):
 class Cbrt(Unary, name="cbrt"):
     """y = the cube root of x."""
 
+    is_approximated = True
     why = "defined for negative x, where a power is not; its derivative uses its value"
     precision = WIDE
 
@@ -268,6 +275,7 @@ class Cbrt(Unary, name="cbrt"):
 class Rsqrt(Unary, name="rsqrt"):
     """y = 1 / sqrt x."""
 
+    is_approximated = True
     why = "one instruction on GPUs; the derivative needs no division by a root"
     precision = WIDE
 

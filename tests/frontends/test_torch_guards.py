@@ -9,11 +9,11 @@ from aotc.artifacts.manifest import Guard as ManifestGuard
 from aotc.artifacts.manifest import Leaf, Symbol
 from aotc.errors import InputError
 from aotc.frontends import load
-from aotc.frontends.torch.importing import imported
 from aotc.parity.inputs import Choice, samples_of
 from aotc.runtime.contract import Contract
 
 torch = pytest.importorskip("torch")
+imported = pytest.importorskip("aotc.frontends.torch.importing").imported
 
 AUTO = torch.export.Dim.AUTO
 
