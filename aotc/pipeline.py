@@ -476,6 +476,8 @@ def _self_check_mode(given: str | None) -> str:
         raise InputError(
             "bad-option",
             f"expected a self-check of {', '.join(MODES)}; got {mode!r}",
+            where=None if given else "AOTC_SELF_CHECK",
+            hint="see docs/self-check.md",
         )
     return mode
 

@@ -74,6 +74,9 @@ def opened(path: Path | None, resumed_at: int | None) -> Iterator[Log]:
     if path is None:
         yield Log(None)
         return
+    # A device may have no end to read to, a pipe waits for another process.
+    if path.exists() and not path.is_file():
+        raise cannot_write(path, "metrics go into a regular file")
     try:
         with open(path, "a+b") as file:
             file.truncate(_kept(file, path, resumed_at))

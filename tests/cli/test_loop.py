@@ -364,6 +364,7 @@ def test_data_that_does_not_fit_is_refused(
         (["--entry", "train", "--load-state", "data.npz"], "bad-state-file", "header"),
         (["--entry", "train", "--checkpoint", "data.npz/ck"], "cannot-write", "Not a"),
         (["--entry", "train", "--metrics", "no/m.jsonl"], "usage", "no folder"),
+        (["--entry", "train", "--metrics", "/dev/full"], "cannot-write", "regular"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_runs(

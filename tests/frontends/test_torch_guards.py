@@ -46,6 +46,15 @@ class Asserting(torch.nn.Module):
         return x * count
 
 
+class Alike(torch.nn.Module):
+    """Branches on two inputs whose paths are spelled alike."""
+
+    def forward(self, x, x_0):
+        if x[0].shape[0] == x_0.shape[0]:
+            return x[0].sum() * x_0.sum()
+        return x[0].sum() + x_0.sum()
+
+
 def exported(module, args, shapes, kwargs=None, **options):
     return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, **options)
 
@@ -62,6 +71,14 @@ def test_a_branch_on_sizes_is_a_guard_of_the_entry_with_its_line(deferred):
     (guard,) = entry.guards
     assert guard.condition == "rows != columns"
     assert guard.where.startswith("test_torch_guards.py:")
+
+
+def test_inputs_that_are_spelled_alike_keep_sizes_of_their_own():
+    shapes = {"x": [{0: torch.export.Dim("n")}], "x_0": {0: torch.export.Dim("m")}}
+    program = exported(Alike(), ([torch.ones(3)], torch.ones(4)), shapes)
+    (entry,) = imported(program).program().entries
+    (guard,) = entry.guards
+    assert guard.condition in ("n != m", "m != n")
 
 
 def test_the_reference_refuses_sizes_of_the_other_branch():

@@ -110,9 +110,23 @@ def _paths(arguments: Sequence[tuple[str, Any]]) -> Iterator[str]:
             yield f"['{name}']{_pytree.keystr(path)}"
 
 
-def _name_of(path: str, axis: int | str) -> str:
-    """`x_0`: the name of a size in conditions."""
-    return f"{re.sub(r'[^0-9A-Za-z]+', '_', path).strip('_')}_{axis}"
+def _record_size(
+    sizes: dict[str, tuple[int, int]], path: str, number: int, axis: int
+) -> str:
+    """Note where a size is read; returns its name in conditions, such as `x_0`.
+
+    Args:
+        sizes: the number of the input and the axis, by name.
+        path: of the input, such as `['x'][0]`.
+        number: of the input.
+        axis: of the size.
+    """
+    name = f"{re.sub(r'[^0-9A-Za-z]+', '_', path).strip('_')}_{axis}"
+    # The first of the inputs `x` and an input `x_0` are spelled alike.
+    if sizes.setdefault(name, (number, axis)) != (number, axis):
+        name = f"{name}_of_{number}"
+        sizes[name] = number, axis
+    return name
 
 
 def _of_rest(path: str) -> str:
@@ -130,9 +144,7 @@ def _of_code(code: str, paths: Sequence[str], frame: Any) -> Guard:
     for number, path in enumerate(paths):
 
         def name(found: re.Match[str], number: int = number, path: str = path) -> str:
-            title = _name_of(path, found[1])
-            sizes[title] = number, int(found[1])
-            return title
+            return _record_size(sizes, path, number, int(found[1]))
 
         for spelling in (path, _of_rest(path)):
             size = re.escape(f"L{spelling}.size()") + r"\[(\d+)\]"
@@ -254,7 +266,6 @@ def _terms(
         made = nodes[name].meta.get("val") if name in nodes else None
         for axis, size in enumerate(getattr(made, "shape", ())):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                title = _name_of(path, axis)
-                sizes[title] = number, axis
+                title = _record_size(sizes, path, number, axis)
                 terms.setdefault(size.node.expr, sympy.Symbol(title, integer=True))
     return terms, sizes
