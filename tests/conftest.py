@@ -1,12 +1,23 @@
-"""How Hypothesis draws: anew on every run, but the same examples in CI.
+"""How Hypothesis draws, and what tests of all folders share.
 
-Time limits per example are off, because compilers and shared machines take their time.
+Hypothesis draws anew on every run, but the same examples in CI. Time limits per example
+are off, because compilers and shared machines take their time.
 """
 
 import os
+import signal
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, also where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

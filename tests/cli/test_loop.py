@@ -167,6 +167,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
     assert records("m.jsonl") == records("n.jsonl")
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )

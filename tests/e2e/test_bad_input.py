@@ -89,6 +89,7 @@ def test_a_full_disk_leaves_no_bundle(tmp_path, home):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_stops_at_once_and_leaves_nothing(tmp_path, home):
     with subprocess.Popen(
         [*AOTC, "build", str(DIGITS / "model.py"), "-v"],
