@@ -208,10 +208,10 @@ class _Subject:
     def names(self) -> list[str]:
         """Of all results: the outputs, then the leaves of the states it updates."""
         outputs = [port.name for port in self.entry.ports("output")]
-        return [*outputs, *self._updated]
+        return [*outputs, *self._updated_leaves]
 
     @property
-    def _updated(self) -> list[str]:
+    def _updated_leaves(self) -> list[str]:
         """The leaves of the states that the entry updates."""
         return [
             leaf
@@ -228,7 +228,9 @@ class _Subject:
             for port in self.entry.arguments
         ]
 
-    def expected(self, calls: Calls, with_op: Any) -> Iterator[tuple[Arrays, Arrays]]:
+    def reference_results(
+        self, calls: Calls, with_op: Any
+    ) -> Iterator[tuple[Arrays, Arrays]]:
         """The arguments and the results of each call in turn, by the reference."""
         stored = {**self.program.parameters, **calls.states}
         for inputs in calls.inputs:
@@ -240,9 +242,14 @@ class _Subject:
             ports = list(zip(self.entry.results, found, strict=True))
             stored |= {port.name: x for port, x in ports if port.kind == "state"}
             outputs = [x for port, x in ports if port.kind == "output"]
-            yield arguments, [*outputs, *(stored[name] for name in self._updated)]
+            yield (
+                arguments,
+                [*outputs, *(stored[name] for name in self._updated_leaves)],
+            )
 
-    def computed(self, calls: Calls, process: CompiledProcess) -> Iterator[Arrays]:
+    def compiled_results(
+        self, calls: Calls, process: CompiledProcess
+    ) -> Iterator[Arrays]:
         """The results of each call in turn, compiled."""
         states = self.program.states
         before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
@@ -261,7 +268,7 @@ def _of_entry(
     left = replace(work)
     for number, sizes in enumerate(sizes_of(entry)):
         try:
-            calls, expected = _expected(subject, number, sizes, left)
+            calls, expected = _calls_with_results(subject, number, sizes, left)
         except NothingToCompare as reason:
             rows = {t: row.skip(sizes, str(reason)) for t, row in rows.items()}
             continue
@@ -295,7 +302,7 @@ def _extend(
     return replace(row, checked=checked, results=tuple(results))
 
 
-def _expected(
+def _calls_with_results(
     subject: _Subject, number: int, sizes: Mapping[str, int], work: Work
 ) -> tuple[Calls, list[tuple[Arrays, Arrays]]]:
     """The calls of an item, with the arguments and the results of each.
@@ -306,7 +313,7 @@ def _expected(
     try:
         work.hold(input_elements(subject.entry, sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, number, _SEED)
-        found = list(subject.expected(calls, work))
+        found = list(subject.reference_results(calls, work))
     except MemoryError:
         raise NothingToCompare("the reference evaluator ran out of memory") from None
     except InputError as error:
@@ -341,7 +348,9 @@ def _differences(
         CompileError: one is wrong.
     """
     names = subject.names
-    found = list(_guard(subject, calls, target, subject.computed(calls, process)))
+    found = list(
+        _guard(subject, calls, target, subject.compiled_results(calls, process))
+    )
     rows = [
         [compare(*each) for each in zip(names, got, want, strict=True)]
         for got, (_, want) in zip(found, expected, strict=True)
@@ -395,7 +404,7 @@ def _rounding(
     """
     try:
         runs = [
-            [results for _, results in subject.expected(calls, Noise(seed))]
+            [results for _, results in subject.reference_results(calls, Noise(seed))]
             for seed in range(_NOISE_RUNS)
         ]
     except InputError as error:

@@ -71,6 +71,10 @@ class Work:
 
 
 def _products(op: Any, operands: Sequence[Any]) -> float:
-    """About how many products a contraction takes: m·k · k·n · m·n = (m·k·n)²."""
+    """About how many products a contraction takes.
+
+    With the size of its result it is exact for a matrix product, whose three sizes
+    multiply to the square of m·k·n. The larger operand stands in for the result.
+    """
     sizes = [float(prod(x.shape)) for x in operands[:2]]
     return float(np.sqrt(prod(sizes) * max(sizes, default=1.0)))
