@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ class Position:
     Args:
         data: digest of the data.
         step: steps that are done; `epoch` is the one that the next step is in, from 0.
-        seconds: how long the steps took.
+
+    It holds nothing that differs between equal runs, so that these leave equal files.
     """
 
     entry: str
@@ -40,7 +41,6 @@ class Position:
     data: str
     step: int
     epoch: int
-    seconds: float
 
 
 class Checkpoints:
@@ -124,15 +124,15 @@ def restore(model: Any, folder: Path) -> Position:
         raise InputError(
             "no-checkpoint", f"expected {_FILE} in the folder", where=str(folder)
         )
-    position = _position(state_files.notes(path).get(_NOTE), path)
-    model.load_state(path)
-    return position
+    model.load_state(path)  # first, as this checks the digest of the position, too
+    return _position(state_files.notes(path).get(_NOTE), path)
 
 
 def _position(note: str | None, path: Path) -> Position:
     try:
-        return Position(**json.loads(note or ""))
-    except (ValueError, TypeError):
+        said = json.loads(note or "")
+        return Position(**{field.name: said[field.name] for field in fields(Position)})
+    except (ValueError, TypeError, KeyError):
         raise InputError(
             "bad-checkpoint",
             "expected states with the position of a loop, got states alone"

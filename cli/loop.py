@@ -28,6 +28,7 @@ class Result:
     """How a loop ended: where it is, what it measured last, and what stopped it."""
 
     position: Position
+    seconds: float  # of all steps that --metrics knows of, else of this run's
     began_at: int
     per_epoch: int
     metrics: Mapping[str, Any]
@@ -44,7 +45,7 @@ class Result:
             "steps_per_epoch": self.per_epoch,
             "batch_size": self.position.batch_size,
             "seed": self.position.seed,
-            "seconds": self.position.seconds,
+            "seconds": self.seconds,
             "metrics": spelled(self.metrics),
             "checkpoint": str(self.checkpoint) if self.checkpoint else None,
             "file": str(self.file) if self.file else None,
@@ -55,9 +56,10 @@ class Result:
         """The result in a few lines."""
         at = self.position
         epochs = at.step / self.per_epoch
+        unit = "epoch" if epochs == 1 else "epochs"
         lines = [
             f"{at.entry}: {at.step} steps of {at.batch_size} rows, "
-            f"{epochs:.4g} {'epoch' if epochs == 1 else 'epochs'}, {at.seconds:.1f} s",
+            f"{epochs:.4g} {unit}, {self.seconds:.1f} s",
             *(f"{name} = {value:.6g}" for name, value in self.metrics.items()),
         ]
         if self.began_at:
@@ -149,7 +151,7 @@ def _start(
     """Where the loop begins: at the first step, or where the checkpoint is."""
     kept = settings.checkpoint or settings.resume
     digest = data.digest() if kept else ""
-    fresh = Position(point.name, seed, data.size, digest, 0, 0, 0.0)
+    fresh = Position(point.name, seed, data.size, digest, 0, 0)
     if before is None:
         return fresh
     for field in ("entry", "seed", "batch_size", "data"):
@@ -197,26 +199,29 @@ class _Loop:
             progress.bar(total) as bar,
             Interrupts() as signals,
         ):
-            began = perf_counter() - start.seconds
+            began = perf_counter() - log.seconds
             ended = at.step >= total
             while not ended:
                 self._step(at.step)
-                at = replace(
-                    at,
-                    step=at.step + 1,
-                    epoch=self._data.epoch(at.step + 1),
-                    seconds=perf_counter() - began,
-                )
-                self._record(at, log)
+                epoch = self._data.epoch(at.step + 1)
+                at = replace(at, step=at.step + 1, epoch=epoch)
+                self._record(at, perf_counter() - began, log)
                 bar.show(at.step, self._metrics)
                 # Asked once: a signal from here on ends the next step, with its own.
                 ended = at.step == total or signals.received is not None
                 if self._checkpoints and (ended or self._checkpoints.due(at.step)):
                     log.sync()
                     self._checkpoints.save(at)
-        path = self._checkpoints.path if self._checkpoints else None
-        per_epoch = self._data.per_epoch
-        return Result(at, start.step, per_epoch, self._metrics, path, signals.received)
+            seconds = perf_counter() - began
+        return Result(
+            at,
+            seconds,
+            start.step,
+            self._data.per_epoch,
+            self._metrics,
+            self._checkpoints.path if self._checkpoints else None,
+            signals.received,
+        )
 
     def _total(self) -> int:
         """The step to end after; one epoch, if nothing is said."""
@@ -232,10 +237,10 @@ class _Loop:
             outputs = self._call([given[name] for name in self._names])
         self._metrics = metrics.scalars(outputs)
 
-    def _record(self, at: Position, log: metrics.Log) -> None:
+    def _record(self, at: Position, seconds: float, log: metrics.Log) -> None:
         """Log what the last step measured, and stop if it makes no sense."""
         epoch = self._data.epoch(at.step - 1) + 1
-        log.step(at.step, epoch, at.seconds, self._metrics)
+        log.step(at.step, epoch, seconds, self._metrics)
         require_finite(
             at.entry,
             self._metrics,

@@ -3,6 +3,7 @@
     {"step": 1, "epoch": 1, "seconds": 0.01, "metrics": {"loss": 2.33}}
 
 Steps and epochs count from 1; seconds from the start, breaks of resumed runs left out.
+A run that is resumed without the file counts its own seconds only.
 """
 
 from __future__ import annotations
@@ -34,10 +35,16 @@ def not_finite(metrics: Mapping[str, Any]) -> str | None:
 
 
 class Log:
-    """Writes records; without a file it does nothing."""
+    """Writes records; without a file it does nothing.
 
-    def __init__(self, file: BinaryIO | None) -> None:
+    Args:
+        file: to add the records to.
+        seconds: what the steps took whose records are there already.
+    """
+
+    def __init__(self, file: BinaryIO | None, seconds: float = 0.0) -> None:
         self._file = file
+        self.seconds = seconds
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Add a line, at once, for whoever follows the file."""
@@ -79,16 +86,17 @@ def opened(path: Path | None, resumed_at: int | None) -> Iterator[Log]:
         raise cannot_write(path, "metrics go into a regular file")
     try:
         with open(path, "a+b") as file:
-            file.truncate(_kept(file, path, resumed_at))
-            yield Log(file)
+            size, seconds = _kept(file, path, resumed_at)
+            file.truncate(size)
+            yield Log(file, seconds)
     except OSError as error:
         raise cannot_write(path, error.strerror or str(error)) from error
 
 
-def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> int:
-    """How many bytes of an earlier run's records stay."""
+def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> tuple[int, float]:
+    """How many bytes of an earlier run's records stay, and what its steps took."""
     file.seek(0)
-    size = 0
+    size, seconds = 0, 0.0
     for line in file:
         if resumed_at is None:
             raise InputError(
@@ -97,19 +105,21 @@ def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> int:
                 where=str(path),
                 hint="choose another file, remove it, or go on with --resume",
             )
-        step = _step(line)
-        if step is None and line.endswith(b"\n"):
+        found = _time(line)
+        if found is None and line.endswith(b"\n"):
             raise InputError(
                 "bad-metrics", "expected the metrics of a loop", where=str(path)
             )
-        if step is None or step > resumed_at:  # a torn line, or to be done again
+        if found is None or found[0] > resumed_at:  # a torn line, or to be done again
             break
-        size += len(line)
-    return size
+        size, seconds = size + len(line), found[1]
+    return size, seconds
 
 
-def _step(line: bytes) -> int | None:
+def _time(line: bytes) -> tuple[int, float] | None:
+    """The step of a record, and the seconds until then."""
     try:
-        return int(json.loads(line)["step"])
+        record = json.loads(line)
+        return int(record["step"]), float(record["seconds"])
     except (ValueError, TypeError, KeyError):
         return None

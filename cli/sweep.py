@@ -82,9 +82,9 @@ def run(
             leaf.name: _joined(leaf, kept[leaf.name], sizes) for leaf in point.outputs
         }
         arrays.write_npz(written, results)
-    position = Position(point.name, 0, data.size, "", done, 0, seconds)
+    position = Position(point.name, 0, data.size, "", done, 0)
     return Result(
-        position, 0, data.per_epoch, measured, None, signals.received, written
+        position, seconds, 0, data.per_epoch, measured, None, signals.received, written
     )
 
 

@@ -6,9 +6,9 @@ The key of a leaf is its dotted path, `state.params.dense.kernel`. The metadata 
     model     the name of the model, and
     version   its version
     schema    the SHA-256 of names, dtypes and shapes of the file's leaves
-    content   the SHA-256 of all that follows the header
+    content   the SHA-256 of the rest of the metadata, and of all that follows the header
 
-Equal states give equal bytes.
+Equal states with equal notes give equal bytes.
 A file appears complete or not at all, and `load(save(arrays)) == arrays` to the bit.
 Nothing of a file is believed: `load` compares all of it with what the model declares.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,17 +66,15 @@ def save(
     """
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     parts = [np.ascontiguousarray(arrays[name]).tobytes() for name in names]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    origin = {
+    metadata = {
+        **notes,
         "format": _FORMAT,
         "model": layout.model,
         "version": layout.version,
         "schema": _digest(layout.leaves),
-        "content": digest.hexdigest(),
     }
-    header = _header({**notes, **origin}, layout, names, parts)
+    metadata["content"] = _content(metadata, _digest_of_chunks(parts))
+    header = _header(metadata, layout, names, parts)
     with written_aside(path) as aside, aside.open("xb") as file:
         file.write(len(header).to_bytes(8, "little"))
         file.write(header)
@@ -106,17 +104,28 @@ def _header(
     return text + b" " * (-len(text) % 8)
 
 
-def _check_content(path: Path, expected: str | None) -> None:
-    """Files of earlier releases have no digest of their content."""
-    if expected is None:
+def _check_content(path: Path, metadata: Mapping[str, str]) -> None:
+    """Files of earlier releases have no digest, or one of their arrays alone."""
+    if "content" not in metadata:
         return
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
         file.seek(int.from_bytes(file.read(8), "little"), 1)
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    if digest.hexdigest() != expected:
+        data = _digest_of_chunks(iter(lambda: file.read(1 << 20), b""))
+    if metadata["content"] not in (_content(metadata, data), data):
         raise _bad(path, "its content was changed or damaged after it was written")
+
+
+def _content(metadata: Mapping[str, str], data: str) -> str:
+    """The digest of a file: of its metadata, and of the digest of its arrays."""
+    rest = {name: text for name, text in metadata.items() if name != "content"}
+    return hashlib.sha256(strict_json.dump([rest, data])).hexdigest()
+
+
+def _digest_of_chunks(chunks: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
@@ -138,7 +147,7 @@ def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
         _check_leaves(wanted, layout.leaves, path)
         if origin.get("schema") != _digest(found):
             raise _bad(path, "its leaves are not those that it was written with")
-        _check_content(path, origin.get("content"))
+        _check_content(path, origin)
         return {name: file.get_tensor(name) for name in layout.leaves}
 
 

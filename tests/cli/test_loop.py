@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from aotc.cli import checkpoints, metrics
@@ -461,7 +463,7 @@ def test_damaged_checkpoints_are_refused(
     for data, code in [
         (whole[:-1], "bad-state-file"),
         (Path("s.safetensors").read_bytes(), "bad-checkpoint"),
-        (whole.replace(b'\\"seed\\"', b'\\"sead\\"'), "bad-checkpoint"),
+        (whole.replace(b'\\"step\\": 5', b'\\"step\\": 4'), "bad-state-file"),
         (whole.replace(b'"loop_model"', b'"lo0p_model"'), "other-model"),
     ]:
         assert data != whole
@@ -469,6 +471,49 @@ def test_damaged_checkpoints_are_refused(
         assert main([*train, "--resume", "ck"]) == 2
         assert f"[{code}]" in capsys.readouterr().err
         assert file.read_bytes() == data
+
+
+def test_equal_runs_leave_equal_checkpoints_also_when_they_were_interrupted(
+    train: list[str],
+) -> None:
+    assert main([*train, "--steps", "7", "--checkpoint", "a"]) == 0
+    assert main([*train, "--steps", "7", "--checkpoint", "b", "--every", "2"]) == 0
+    assert main([*train, "--steps", "3", "--checkpoint", "c"]) == 0
+    assert main([*train, "--steps", "7", "--resume", "c"]) == 0
+    files = [Path(folder, "checkpoint.safetensors") for folder in "abc"]
+    assert len({file.read_bytes() for file in files}) == 1
+
+
+def test_a_resumed_run_goes_on_with_the_seconds_of_its_metrics(
+    train: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = ["--metrics", "m.jsonl"]
+    assert main([*train, *kept, "--steps", "2", "--checkpoint", "ck"]) == 0
+    lines = [json.loads(line) for line in Path("m.jsonl").read_text().splitlines()]
+    lines[-1]["seconds"] = 1000
+    Path("m.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    capsys.readouterr()
+    found = answer(capsys, [*train, *kept, "--steps", "3", "--resume", "ck"])
+    assert 1000 < found["seconds"] < 1100
+    last = json.loads(Path("m.jsonl").read_text().splitlines()[-1])
+    assert (last["step"], last["seconds"] > 1000) == (3, True)
+
+
+def test_a_checkpoint_of_an_earlier_release_is_gone_on_with(train: list[str]) -> None:
+    """Its position has the seconds, and its digest is of the arrays alone."""
+    assert main([*train, "--steps", "3", "--checkpoint", "ck"]) == 0
+    file = Path("ck/checkpoint.safetensors")
+    with safe_open(file, framework="np") as opened:
+        metadata = opened.metadata()
+    metadata["loop"] = json.dumps({**json.loads(metadata["loop"]), "seconds": 1.5})
+    arrays = load_file(file)
+    save_file(arrays, file, metadata)  # in an order of its own
+    size = int.from_bytes(file.read_bytes()[:8], "little")
+    metadata["content"] = hashlib.sha256(file.read_bytes()[8 + size :]).hexdigest()
+    save_file(arrays, file, metadata)
+    assert main([*train, "--steps", "4", "--resume", "ck"]) == 0
+    assert main([*train, "--steps", "4", "--checkpoint", "straight"]) == 0
+    assert file.read_bytes() == Path("straight/checkpoint.safetensors").read_bytes()
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(
