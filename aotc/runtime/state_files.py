@@ -6,7 +6,7 @@ The key of a leaf is its dotted path, `state.params.dense.kernel`. The metadata 
     model     the name of the model, and
     version   its version
     schema    the SHA-256 of names, dtypes and shapes of the file's leaves
-    content   the SHA-256 of the rest of the metadata, and of all that follows the header
+    content   the SHA-256 of the other metadata and of all that follows the header
 
 Equal states with equal notes give equal bytes.
 A file appears complete or not at all, and `load(save(arrays)) == arrays` to the bit.
