@@ -33,7 +33,8 @@ class Target:
         sm: CUDA architecture that the PTX is generated for.
         ptx_isa: version of the PTX text; an older driver refuses it.
         min_cuda_driver_api: lowest `cuDriverGetVersion` that reads that PTX.
-        min_vulkan_api: lowest Vulkan instance version.
+        min_vulkan_api: lowest Vulkan version that the code needs.
+        gfx: AMD processor that the code is for.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Target:
     ptx_isa: str | None = None
     min_cuda_driver_api: int | None = None
     min_vulkan_api: str | None = None
+    gfx: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -88,6 +90,7 @@ class Target:
             "ptx_isa": self.ptx_isa,
             "min_cuda_driver_api": self.min_cuda_driver_api,
             "min_vulkan_api": self.min_vulkan_api,
+            "gfx": self.gfx,
         }
         return {key: value for key, value in facts.items() if value}
 
@@ -158,6 +161,7 @@ def _rocm(chip: str, summary: str) -> Target:
         device="hip",
         drivers=("hip",),
         needs=f"AMD GPU {chip} with the ROCm runtime",
+        gfx=chip,
         flags=(
             "--iree-hal-target-device=hip",
             f"--iree-rocm-target={chip}",
@@ -185,11 +189,11 @@ _TABLE = [
     _cuda("sm_120", "NVIDIA RTX 50 and newer", "8.7", 12080),
     Target(
         name="vulkan",
-        summary="any GPU with Vulkan 1.1, phones included",
+        summary="any GPU with Vulkan 1.3, newer phones included",
         backend="vulkan-spirv",
         device="vulkan",
         drivers=("vulkan",),
-        needs="Vulkan 1.1 driver",
+        needs="Vulkan 1.3 driver (the code needs 1.1, IREE's driver more)",
         min_vulkan_api="1.1",
         flags=(
             "--iree-hal-target-device=vulkan",

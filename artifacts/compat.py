@@ -3,7 +3,7 @@
 A verdict is one of four, and every reason against `optimal` is spelled out:
 
     optimal                        made for this runtime and this device
-    supported_prefer_recompile     runs, but was made with another IREE release
+    supported_prefer_recompile     runs: made with another IREE release, and tested here
     unsupported                    does not run here
     not_applicable                 cannot be judged: a fact is unknown
 
@@ -17,8 +17,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from aotc.artifacts.compat_data import DRIVERS, IREE_RUNTIMES, PTX_DRIVER_API
 from aotc.artifacts.manifest import Manifest, Variant
+from aotc.artifacts.tables import (
+    DRIVERS,
+    IreeRuntime,
+    gfx_runs_on,
+    iree_runtime,
+    ptx_driver_api,
+    ptx_runs_on,
+    ran_right,
+)
 
 Verdict = Literal[
     "optimal", "supported_prefer_recompile", "unsupported", "not_applicable"
@@ -47,6 +55,7 @@ class Host:
         sm: compute capability of the first CUDA device, such as `sm_86`.
         cuda_driver_api: such as 12040 for CUDA 12.4.
         vulkan_api: such as `1.3.280`.
+        gfx: processor of the first ROCm device, such as `gfx942`.
     """
 
     arch: str
@@ -56,23 +65,29 @@ class Host:
     sm: str | None = None
     cuda_driver_api: int | None = None
     vulkan_api: str | None = None
+    gfx: str | None = None
 
     @classmethod
     def from_device(
         cls, device: Mapping[str, Any], runtime_version: str, drivers: Iterable[str]
     ) -> Host:
         """From what `aotc.device.probe` (or a saved device profile) says."""
-        cuda = device.get("cuda") or {}
-        gpu: Mapping[str, Any] = next(iter(cuda.get("devices", ())), {})
+        cuda, rocm = device.get("cuda") or {}, device.get("rocm") or {}
         return cls(
-            arch=_arch(str(device.get("arch", ""))),
+            arch=_arch(str(device.get("arch") or "")),
             cpu_features=frozenset((device.get("cpu") or {}).get("features", ())),
             runtime_version=runtime_version,
             drivers=frozenset(drivers),
-            sm=gpu.get("sm"),
+            sm=_first(cuda).get("sm"),
             cuda_driver_api=cuda.get("driver_api"),
             vulkan_api=(device.get("vulkan") or {}).get("api"),
+            gfx=_first(rocm).get("gfx"),
         )
+
+
+def _first(driver: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first device of a driver, as IREE takes it."""
+    return next(iter(driver.get("devices", ())), {})
 
 
 @dataclass(frozen=True)
@@ -135,10 +150,21 @@ def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
 
 def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
     built, present = manifest.compiler_version, host.runtime_version
-    runtime = IREE_RUNTIMES.get(_line(present))
+    runtime = iree_runtime(present)
     abi = variant.runtime_abi
-    if runtime is None or "iree_vm_bytecode" not in abi:
+    if runtime is None or not {"iree_vm_bytecode", "vm_feature_bits"} <= abi.keys():
         return [_unknown("runtime", f"what IREE runtime {present} can load is unknown")]
+    found = [*_check_bytecode(abi, runtime), *_check_modules(abi, runtime)]
+    if _line(built) != _line(present):
+        tested = present in abi.get("runtime_tested", ())
+        tested = tested or ran_right(built, present, variant.backend)
+        message = f"compiled with IREE {built}, the runtime here is {present}"
+        verdict: Verdict = "supported_prefer_recompile" if tested else "unsupported"
+        found.append(Mismatch("runtime-version", verdict, message))
+    return found
+
+
+def _check_bytecode(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismatch]:
     found = []
     major, minor = abi["iree_vm_bytecode"][:2]
     if major != runtime.bytecode[0] or minor > runtime.bytecode[1]:
@@ -146,6 +172,14 @@ def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mis
         found.append(
             _no("bytecode", f"runtime loads bytecode {expected}, got {major}.{minor}")
         )
+    if missing := abi["vm_feature_bits"] & ~runtime.vm_features:
+        message = f"the runtime lacks the VM features {missing:#x} of the module"
+        found.append(_no("vm-features", message))
+    return found
+
+
+def _check_modules(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismatch]:
+    found = []
     for module, least in abi.get("module_deps", {}).items():
         offered = runtime.modules.get(module)
         if offered is None:
@@ -155,11 +189,6 @@ def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mis
                 f"runtime module {module}: expected version {least}, got {offered}"
             )
             found.append(_no("module", message))
-    if _line(built) != _line(present):
-        message = f"compiled with IREE {built}, the runtime here is {present}"
-        tested = present in abi.get("runtime_tested", ())
-        verdict: Verdict = "supported_prefer_recompile" if tested else "unsupported"
-        found.append(Mismatch("runtime-version", verdict, message))
     return found
 
 
@@ -191,10 +220,10 @@ def _check_cuda(variant: Variant, host: Host) -> list[Mismatch]:
     built, sm = str(variant.target.get("sm", "")), host.sm
     if not built or not sm:
         found.append(_unknown("compute-capability", "compute capability is unknown"))
-    elif not _runs_on(built, sm):
+    elif not ptx_runs_on(built, sm):
         found.append(_no("compute-capability", f"expected {built}, got {sm}"))
     least = variant.target.get(
-        "min_cuda_driver_api", PTX_DRIVER_API.get(str(variant.target.get("ptx_isa")))
+        "min_cuda_driver_api", ptx_driver_api(str(variant.target.get("ptx_isa")))
     )
     got = host.cuda_driver_api
     if least is None or got is None:
@@ -210,37 +239,41 @@ def _check_nothing(variant: Variant, host: Host) -> list[Mismatch]:
 
 
 def _check_vulkan(variant: Variant, host: Host) -> list[Mismatch]:
-    least, got = variant.target.get("min_vulkan_api"), host.vulkan_api
-    if least is None or got is None:
+    """Both the code and IREE's driver want a version; the newer one decides."""
+    runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
+    driver = runtime.vulkan_api if runtime else None
+    module = variant.target.get("min_vulkan_api")
+    if driver is None or module is None or got is None:
         return [_unknown("vulkan-api", "the Vulkan version or its need is unknown")]
+    least = max(driver, module, key=_numbers)
     if _numbers(got) < _numbers(least):
         return [_no("vulkan-api", f"expected Vulkan {least} or newer, got {got}")]
     return []
 
 
-# What is not here, such as rocm, cannot be judged yet. A Metal driver exists only where
-# Metal does, and vmvx is made for every CPU.
+def _check_rocm(variant: Variant, host: Host) -> list[Mismatch]:
+    built, gfx = variant.target.get("gfx"), host.gfx
+    if not built or not gfx:
+        return [_unknown("gfx", "the AMD processor or what the code needs is unknown")]
+    if not gfx_runs_on(built, gfx):
+        return [_no("gfx", f"expected {built}, got {gfx}")]
+    return []
+
+
+# What is not here cannot be judged yet. A Metal driver exists only where Metal does,
+# and vmvx is made for every CPU.
 _RULES = {
     "llvm-cpu": _check_cpu,
     "vmvx": _check_nothing,
     "metal-spirv": _check_nothing,
     "cuda": _check_cuda,
     "vulkan-spirv": _check_vulkan,
+    "rocm": _check_rocm,
 }
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
-
-
-def _runs_on(built: str, sm: str) -> bool:
-    """PTX runs on every newer device, but `sm_90a` on that one only."""
-    if built.endswith("a"):
-        return built.rstrip("a") == sm.rstrip("af")
-    number, present = (int(s.removeprefix("sm_").rstrip("af")) for s in (built, sm))
-    if built.endswith("f"):
-        return number // 10 == present // 10 and number <= present
-    return number <= present
 
 
 def _cuda(api: int) -> str:

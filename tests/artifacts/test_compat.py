@@ -4,8 +4,8 @@ import pytest
 
 from aotc.artifacts import compat
 from aotc.artifacts.compat import Host
-from aotc.artifacts.compat_data import DRIVERS, IREE_RUNTIMES, PTX_DRIVER_API
 from aotc.artifacts.manifest import Manifest
+from aotc.artifacts.tables import DRIVERS, iree_runtime, ptx_driver_api
 from aotc.target import TARGETS
 
 HOST = Host(
@@ -23,6 +23,10 @@ def host(**changes):
 
 def cuda_host(sm="sm_89", driver_api=12040):
     return host(drivers=frozenset({"cuda"}), sm=sm, cuda_driver_api=driver_api)
+
+
+def rocm_host(gfx):
+    return host(drivers=frozenset({"hip"}), gfx=gfx)
 
 
 def judge(data, where, change=None):
@@ -91,6 +95,8 @@ def test_missing_cpu_features_are_named(manifest_data):
         (lambda abi: abi.update(module_deps={"hal": 8}), ("unsupported", "module")),
         (lambda abi: abi.update(module_deps={"x": 0}), ("not_applicable", "module")),
         (lambda abi: abi.pop("iree_vm_bytecode"), ("not_applicable", "runtime")),
+        (lambda abi: abi.pop("vm_feature_bits"), ("not_applicable", "runtime")),
+        (lambda abi: abi.update(vm_feature_bits=16), ("unsupported", "vm-features")),
     ],
 )
 def test_judges_the_runtime_interface(manifest_data, change, expected):
@@ -122,13 +128,25 @@ def test_another_iree_release_must_have_been_tested(manifest_data):
         ("vulkan", host(drivers=frozenset({"vulkan"}), vulkan_api="1.3.2"), set()),
         (
             "vulkan",
-            host(drivers=frozenset({"vulkan"}), vulkan_api="1.0.9"),
+            host(drivers=frozenset({"vulkan"}), vulkan_api="1.2.255"),
             {"vulkan-api"},
         ),
         ("vulkan", host(drivers=frozenset({"vulkan"})), {"vulkan-api"}),
+        (
+            "vulkan",
+            host(
+                drivers=frozenset({"vulkan"}),
+                vulkan_api="1.3.2",
+                runtime_version="3.99.0",
+            ),
+            {"runtime", "vulkan-api"},
+        ),
         ("vmvx", HOST, set()),
         ("metal", HOST, {"no-driver"}),
-        ("rocm:gfx942", HOST, {"no-rules"}),
+        ("rocm:gfx942", HOST, {"no-driver", "gfx"}),
+        ("rocm:gfx942", rocm_host("gfx942:sramecc+:xnack-"), set()),
+        ("rocm:gfx942", rocm_host("gfx90a"), {"gfx"}),
+        ("rocm:gfx942", rocm_host(None), {"gfx"}),
     ],
 )
 def test_judges_other_devices(manifest_data, target, where, expected):
@@ -146,6 +164,8 @@ def test_judges_other_devices(manifest_data, target, where, expected):
         ("sm_90a", "sm_100", False),
         ("sm_120f", "sm_121", True),
         ("sm_120f", "sm_130", False),
+        ("sm_100f", "sm_103", True),
+        ("sm_100f", "sm_101", False),
     ],
 )
 def test_knows_on_which_gpus_ptx_runs(manifest_data, built, device, runs):
@@ -161,6 +181,9 @@ def test_reads_the_description_of_a_device():
     assert found.arch == "aarch64"
     assert found.cpu_features == {"neon"}
     assert (found.sm, found.cuda_driver_api, found.vulkan_api) == ("sm_89", 12040, None)
+    amd = {"rocm": {"devices": [{"gfx": "gfx942"}, {"gfx": "gfx1100"}]}}
+    assert Host.from_device(amd, "3.13.0", ["hip"]).gfx == "gfx942"
+    assert Host.from_device({"arch": None}, "3.13.0", []).arch == ""
     bare = Host.from_device(
         {"cuda": {"driver_api": 12000, "devices": []}}, "3.13.0", []
     )
@@ -171,10 +194,10 @@ def test_every_target_has_a_driver_and_a_known_ptx_version():
     for target in TARGETS.values():
         assert DRIVERS[target.backend] == target.drivers
         if target.ptx_isa:
-            assert PTX_DRIVER_API[target.ptx_isa] == target.min_cuda_driver_api
+            assert ptx_driver_api(target.ptx_isa) == target.min_cuda_driver_api
 
 
 def test_knows_the_installed_runtime():
     from aotc.runtime import engine
 
-    assert ".".join(engine.iree_version().split(".")[:2]) in IREE_RUNTIMES
+    assert iree_runtime(engine.iree_version())

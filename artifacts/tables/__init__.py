@@ -1,0 +1,28 @@
+"""The facts that `compat` decides by: tables of which every row names its source.
+
+A row is data, in a JSON file beside this one; what is not in a table is unknown, and
+never guessed. Where a command measures or derives a table, the file names the command.
+"""
+
+from aotc.artifacts.tables.gpus import (
+    gfx_runs_on,
+    linux_driver,
+    ptx_driver_api,
+    ptx_runs_on,
+)
+from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, ran_right
+from aotc.target import TARGETS
+
+# backend → the IREE drivers that can run it
+DRIVERS = {target.backend: target.drivers for target in TARGETS.values()}
+
+__all__ = [
+    "DRIVERS",
+    "IreeRuntime",
+    "gfx_runs_on",
+    "iree_runtime",
+    "linux_driver",
+    "ptx_driver_api",
+    "ptx_runs_on",
+    "ran_right",
+]

@@ -1,0 +1,74 @@
+"""What each release of the IREE runtime loads.
+
+`iree_runtimes.json` is asked of the wheels by ``benchmarks/compat/runtimes.py``, and
+`iree_runs.json` says under which other releases a bundle of this compiler was run:
+``benchmarks/compat/sweep.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from aotc.artifacts.tables.reading import rows
+
+
+@dataclass(frozen=True)
+class IreeRuntime:
+    """What one release of the IREE runtime can load.
+
+    Args:
+        release: such as `3.13.0`.
+        bytecode: it loads this major version, up to this minor one.
+        vm_features: bits of the VM features that it has, as in IREE's schema.
+        modules: version by name of the modules that it brings.
+        vulkan_api: the oldest Vulkan that its driver takes; None if that is unknown.
+    """
+
+    release: str
+    bytecode: tuple[int, int]
+    vm_features: int
+    modules: dict[str, int]
+    vulkan_api: str | None = None
+
+
+def iree_runtime(release: str) -> IreeRuntime | None:
+    """The row of a release; for an unknown patch release the newest of its X.Y line."""
+    known = _runtimes()
+    line = [each for name, each in known.items() if _line(name) == _line(release)]
+    return known.get(release) or (line[-1] if line else None)
+
+
+def ran_right(compiled_by: str, release: str, backend: str) -> bool:
+    """Whether modules of that compiler gave right numbers under that runtime.
+
+    Args:
+        compiled_by: release of the compiler; its patch number does not count.
+        release: of the runtime; only the very release that ran counts.
+        backend: such as `llvm-cpu`.
+    """
+    return any(
+        _line(row["compiler"]) == _line(compiled_by)
+        and row["runtime"] == release
+        and row["outcomes"].get(backend) == "right"
+        for row in rows("iree_runs.json")
+    )
+
+
+@cache
+def _runtimes() -> dict[str, IreeRuntime]:
+    """From the oldest to the newest."""
+    return {
+        row["release"]: IreeRuntime(
+            row["release"],
+            (row["bytecode"][0], row["bytecode"][1]),
+            row["vm_features"],
+            row["modules"],
+            (row["vulkan"] or {}).get("api"),
+        )
+        for row in rows("iree_runtimes.json")
+    }
+
+
+def _line(release: str) -> list[str]:
+    return release.split(".")[:2]

@@ -1,0 +1,1 @@
+"""Commands that measure what `aotc compat` decides by, and write its tables."""
