@@ -22,7 +22,13 @@ from aotc import dtypes as dt
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.ops.indexing import IndexMap, positions
-from aotc.dialects.types import Tensor, element_count, lowered_element
+from aotc.dialects.types import (
+    Tensor,
+    bounds,
+    element_count,
+    lowered_element,
+    minimum,
+)
 from aotc.mlir import arith, ir
 
 
@@ -137,17 +143,35 @@ def _write(
     ordered = kind.with_shape([kind.shape[axis] for axis in order])
     if to.at.mode == "drop" or order != sorted(order):
         updates = _counting(low, to, ordered, order, updates, indices)
-    updates = low.reshape(updates, ordered, _matrix(ordered, count))
+    matrix = _matrix(ordered, count)
+    updates = low.reshape(updates, ordered, matrix)
     rows, where = _rows(low, to, indices)
-    rows = low.reshape(
-        rows, where, Tensor((element_count(where.shape), 1), where.dtype)
-    )
+    column = Tensor((element_count(where.shape), 1), where.dtype)
+    rows = low.reshape(rows, where, column)
     start = foreign.number_apart(start)
-    operands = [updates, rows, low.empty(to.table), start]
+    operands = [
+        _without_lost(low, to, updates, matrix),
+        _without_lost(low, to, rows, column),
+        low.empty(to.table),
+        start,
+    ]
     (table,) = foreign.call(
         "scatter", operands, [operands[2].type], _body(to, operands)
     )
     return table
+
+
+def _without_lost(low: Any, to: Scattering, x: Any, kind: Tensor) -> Any:
+    """`x` with a row for each update, or without any where the table has no rows.
+
+    IREE checks no position: without this, updates of an axis of symbolic size that is
+    empty when the model runs would be written past the end of the memory.
+    """
+    if all(bounds(to.x.shape[axis])[0] > 0 for axis in to.at.axes):
+        return x
+    count, columns = kind.shape
+    left = minimum(count, count * to.table.shape[0])
+    return low.slice(x, kind.with_shape((left, columns)), (0, 0), (1, 1))
 
 
 def _counting(

@@ -13,6 +13,7 @@ from aotc.dialects.attributes import Sizes
 from aotc.dialects.batching import spread
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.ops.indexing import in_range, position
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count, format_shape
@@ -182,6 +183,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         whole, part = Tensor.of(op.x), Tensor.of(op.update)
         if element_count(part.shape) == 0:
             return x
+        read = element_reader(low, update, part)
 
         def body(old: Any) -> Any:
             inside, places = low.scalar("bool", True), []
@@ -190,7 +192,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
                 place, hit = in_range(low, offset, part.shape[axis])
                 inside = arith.andi(inside, hit)
                 places.append(place)
-            return arith.select(inside, low.extract(update, places), old)
+            return arith.select(inside, read(places), old)
 
         return low.pointwise([x], whole, body)
 

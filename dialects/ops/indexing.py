@@ -15,11 +15,12 @@ along (0, 1, 2), kept (0, 2). No index array that only counts is ever needed, an
 Note [out of bounds]: IREE checks no index, so every lowering does. With mode "clip" an
 index out of bounds stands for the nearest element; with "drop" it takes no part: it
 reads zero and writes nothing. Negative indices are out of bounds; the frontends count
-them from the end where NumPy does.
+them from the end where NumPy does. An axis without elements has no nearest one: with
+"clip" too every read is zero and every write is dropped. A static axis of size 0 is
+refused; one of symbolic size is found empty only when the model runs.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +31,10 @@ from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import all_spread
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
-from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.types import Size, Tensor, bounds, element_count, format_shape
+from aotc.dialects.types import Size, Tensor, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import arith, ir
 
@@ -211,31 +212,6 @@ def positions(
     return [place for place, _ in found], inside
 
 
-def _element_reader(low: Lowering, x: Any, kind: Tensor) -> Callable[[list[Any]], Any]:
-    """What reads, inside a body, the element of `x` at given positions.
-
-    Note [reads of nothing]: where `x` may have no elements at all, it is read as a
-    vector and never past its end, and an element that does not exist is 0. IREE 3.13
-    reads many elements at once by their number in memory, which it divides by the
-    sizes of all axes but the first: a size of 0 would end the process (SIGFPE).
-    """
-    if all(bounds(size)[0] > 0 for size in kind.shape):
-        x = low.readable(x)
-        return lambda positions: low.extract(x, positions)
-    count = math.prod(kind.shape)
-    flat = low.readable(low.reshape(x, kind, kind.with_shape((count,))))
-
-    def element(positions: list[Any]) -> Any:
-        number = positions[0]
-        for at, size in zip(positions[1:], kind.shape[1:], strict=True):
-            number = arith.addi(arith.muli(number, low.size(size)), at)
-        nearest, exists = in_range(low, number, count)
-        found = low.extract(flat, [nearest])
-        return arith.select(exists, found, low.scalar(kind.dtype, 0))
-
-    return element
-
-
 # ---- the op -------------------------------------------------------------------------
 
 
@@ -266,7 +242,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         """NumPy's integer indexing at positions in range."""
         at = IndexMap(**attributes)
         where, inside = places(x.shape, indices, at)
-        if 0 in x.shape:  # nothing but "drop" may read here
+        if not x.size:  # every index is past the end
             return np.zeros(np.broadcast_shapes(*map(np.shape, where)), x.dtype)
         y = x[where]
         return y if at.mode == "clip" else np.where(inside, y, np.zeros((), x.dtype))
@@ -306,7 +282,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         source, result, at = Tensor.of(op.x), Tensor.of(op.y), IndexMap.of(op)
         if element_count(source.shape) == 0:
             return low.full(result, 0)
-        extract = _element_reader(low, x, source)
+        extract = element_reader(low, x, source)
         read = ir.AffineMap.get(
             result.rank, 0, [ir.AffineDimExpr.get(axis) for axis in at.along]
         )

@@ -98,6 +98,10 @@ class Scatter(GraphOp, traits=[Pure]):
         _sample((f32("n", 3), f32("m", 3), i32("m")), (0,), (0,), (1,), "drop"),
         _sample((f32(4), f32(), np.array(2**63 + 1, "u8")), (0,), (), ()),
         _sample((f32(4, 2), f32(0, 2), np.zeros(0, "i4")), (0,), (0,), (1,)),
+        _sample(
+            (f32(0, 2), f32(3, 2), np.array([1, 0, -1], "i4")),
+            (0,), (0,), (1,), "drop",
+        ),
     ]  # fmt: skip
 
 
@@ -117,6 +121,8 @@ class Combining(Scatter, traits=[Pure]):
     @classmethod
     def ref(cls, x: Any, updates: Any, *indices: Any, **attributes: Any) -> Any:
         """The ufunc's `at`; half-precision floats are combined in f32."""
+        if not x.size:  # every update goes past the end
+            return x.copy()
         at = IndexMap(**attributes)
         where, inside = places(x.shape, indices, at)
         chosen = np.broadcast_to(inside | (at.mode == "clip"), updates.shape)
@@ -127,9 +133,9 @@ class Combining(Scatter, traits=[Pure]):
 
     @classmethod
     def lower(cls, low: Any, op: Any, x: Any, updates: Any, *indices: Any) -> Any:
-        """See scatter_lowering.py."""
+        """See lowering/scatters.py."""
         kinds = [Tensor.of(value) for value in op.operands]
-        if element_count(kinds[1].shape) == 0:
+        if 0 in (element_count(kind.shape) for kind in kinds[:2]):
             return x
         to = Scattering(kinds[0], kinds[1], kinds[2], IndexMap.of(op), cls.reduction)
         return scattered(low, to, x, updates, indices)
@@ -306,7 +312,8 @@ class ScatterSet(Scatter, name="scatter"):
     @staticmethod
     def decompose(b: Any, op: Any) -> Any:
         """The number of the last update of each place, then its value."""
-        if element_count(Tensor.of(op.updates).shape) == 0:
+        kinds = [Tensor.of(value) for value in (op.x, op.updates)]
+        if 0 in (element_count(kind.shape) for kind in kinds):
             return op.x
         last = _LastUpdates(b, op)
         return b.select(last.replaced, last.read(op.updates), op.x)
@@ -350,8 +357,8 @@ class _LastUpdates:
         return self.b.broadcast(found, shape=self.x.shape, axes=tuple(self.rows))
 
     def stays(self, updates: Tensor) -> Any:
-        """Which updates are the last of their place."""
-        last = self.b.gather(self.last, *self.indices, **self.maps, mode="clip")
+        """Which updates are the last of their place; any answer for those dropped."""
+        last = self.b.gather(self.last, *self.indices, **self.maps, mode=self.at.mode)
         stays = self.b.compare(last, self.numbers, direction="eq")
         return self.b.broadcast(stays, shape=updates.shape, axes=self.at.along)
 

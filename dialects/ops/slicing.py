@@ -9,6 +9,7 @@ from aotc.dialects.attributes import Float, Int, Ints, Sizes
 from aotc.dialects.batching import before, leading, moved, sized
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import (
@@ -306,7 +307,7 @@ def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
     source, filler = Tensor.of(op.x), _filler(op)
     if element_count(source.shape) == 0:
         return low.full(result, filler)
-    x = low.readable(x)
+    read = element_reader(low, x, source)
     moved = [
         axis
         for axis in range(source.rank)
@@ -318,7 +319,7 @@ def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
         for axis in moved:
             hit, indices[axis] = _source_index(low, op, axis, indices[axis])
             inside = arith.andi(inside, hit)
-        value = low.extract(x, indices)
+        value = read(indices)
         return arith.select(inside, value, low.scalar(source.dtype, filler))
 
     return low.computed(result, element)
