@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend.crossing import crossing, require_upstream_only
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
+from aotc.exit_status import exit_cause
 from aotc.frontends.program import Entry, Program
 from aotc.target import Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
@@ -302,7 +302,7 @@ def _compile_failure(target: Target, code: int, log: str) -> CompileError:
     """One message out of the compiler's output; the whole of it is kept in a file."""
     kept = _keep(target, log)
     if code < 0:
-        cause = f"IREE's compiler died of {_signal_name(-code)}"
+        cause = f"IREE's compiler died of {exit_cause(code)}"
         return CompileError(
             "compiler-crashed", f"{cause} for target '{target}'", hint=f"log: {kept}"
         )
@@ -317,13 +317,6 @@ def _compile_failure(target: Target, code: int, log: str) -> CompileError:
         where=f"{place['file']}:{place['line']}" if place else None,
         hint=f"log: {kept}",
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _keep(target: Target, log: str) -> Path:

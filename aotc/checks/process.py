@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from aotc.errors import CompileError, SetupError
+from aotc.exit_status import exit_cause
 
 Arrays = list[Any]
 
@@ -120,11 +121,11 @@ class CompiledProcess:
                 f"the process that runs the code for '{self._target}' was killed in "
                 f"'{what}', as systems do when memory runs out",
             )
-        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        cause = exit_cause(code)
         said = f": {line}" if (line := self._last_line()) else ""
         return CompileError(
             "compiled-code-died",
-            f"the process that runs the code for '{self._target}' died of {name} in "
+            f"the process that runs the code for '{self._target}' died of {cause} in "
             f"'{what}'{said}",
             hint="this is a wrong result of compilation, please report it",
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
+from aotc.exit_status import exit_cause
 from aotc.frontends.program import Entry
 
 from .failures import Failure
@@ -66,12 +66,11 @@ class Runner:
             return Failure("runs", f"a call takes more than {SECONDS} s")
         try:
             verdict, found = self._connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             self._process.join()
             code = self._process.exitcode
             self._stop()
-            name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            return Failure("runs", f"the call dies of {name}")
+            return Failure("runs", f"the call dies of {exit_cause(code)}")
         return found if verdict == "done" else Failure("runs", found)
 
     def _start(self) -> None:

@@ -7,7 +7,6 @@ file first: this module, run as a program.
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from functools import cache
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from aotc.errors import InputError
+from aotc.exit_status import exit_cause
 from aotc.mlir import in_generic_form, ir, provide_dialect, stablehlo
 
 BYTECODE = b"ML\xefR"  # how MLIR bytecode begins
@@ -70,7 +70,7 @@ def _require_survival(data: bytes) -> None:
         command, input=data, stderr=subprocess.DEVNULL, check=False, timeout=_SECONDS
     )
     if child.returncode < 0:
-        cause = signal.Signals(-child.returncode).name
+        cause = exit_cause(child.returncode)
         raise ValueError(f"it is damaged or too deep, its reader dies of {cause}")
 
 
