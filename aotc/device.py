@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,15 @@ _ARM_FEATURES = {
 _RISCV_FEATURES = {(_HWCAP, ord(name) - ord("a")): name for name in "acdfmv"}
 
 # What the architecture itself promises, for systems that are not asked for more.
-_BASELINE = {
+BASELINE = {
     "x86_64": ("cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "x87"),
     "aarch64": ("fp-armv8", "neon"),
+}
+# What `cpu_features()` can find, by architecture.
+KNOWN_FEATURES = {
+    "x86_64": frozenset({*_X86_FEATURES.values(), "crc32"}),
+    "aarch64": frozenset(_ARM_FEATURES.values()),
+    "riscv64": frozenset(_RISCV_FEATURES.values()),
 }
 _ARCHES = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -94,7 +101,7 @@ def cpu_features() -> tuple[str, ...]:
     """ISA features that programs may use here: sorted LLVM names."""
     machine = arch()
     if not sys.platform.startswith("linux"):
-        return _BASELINE.get(machine, ())
+        return BASELINE.get(machine, ())
     if machine == "x86_64":
         found = _x86_features(_common_flags())
     elif machine == "aarch64":
@@ -106,11 +113,16 @@ def cpu_features() -> tuple[str, ...]:
 
 def cpu_level() -> str:
     """The best CPU target of the table that this machine runs, else its arch."""
-    features, machine = set(cpu_features()), arch()
+    return level_of(arch(), cpu_features())
+
+
+def level_of(machine: str, features: Collection[str]) -> str:
+    """The best CPU target for such a machine, else its architecture."""
     levels = [
         target
         for target in TARGETS.values()
-        if target.arch == machine and features.issuperset(target.cpu_features_required)
+        if target.arch == machine
+        and set(features).issuperset(target.cpu_features_required)
     ]
     best = max(levels, key=lambda target: len(target.cpu_features_required), default="")
     return str(best) or machine

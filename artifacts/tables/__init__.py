@@ -4,6 +4,7 @@ A row is data, in a JSON file beside this one; what is not in a table is unknown
 never guessed. Where a command measures or derives a table, the file names the command.
 """
 
+from aotc.artifacts.tables.devices import Device, devices, find_device
 from aotc.artifacts.tables.gpus import (
     gfx_runs_on,
     linux_driver,
@@ -18,7 +19,10 @@ DRIVERS = {target.backend: target.drivers for target in TARGETS.values()}
 
 __all__ = [
     "DRIVERS",
+    "Device",
     "IreeRuntime",
+    "devices",
+    "find_device",
     "gfx_runs_on",
     "iree_runtime",
     "linux_driver",

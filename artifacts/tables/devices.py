@@ -1,0 +1,132 @@
+"""Common devices by name, as profiles such as `aotc doctor` gives.
+
+A profile says what every device of that name has: the features of its weakest core, the
+memory of its smallest edition. What depends on what is installed there, above all the
+versions of drivers, is null, so that nothing is approved by a guess; which kinds of
+driver there are is assumed, in `Device.drivers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from aotc.artifacts.tables.reading import document, rows
+from aotc.device import level_of
+from aotc.errors import InputError
+
+_FILE = "devices.json"
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Device:
+    """A row of the table.
+
+    Args:
+        id: its name, such as `jetson-agx-orin`.
+        name: for people.
+        kind: `edge`, `phone`, `desktop`, `cloud-cpu` or `gpu` (a card in some computer,
+            of which nothing is known).
+        aliases: other names for it, such as `jetson-orin`.
+        drivers: of IREE, assumed to work there.
+        profile: as `aotc.device.probe` gives it (schema ``aotc.device/1``).
+        notes: what a user should know; empty if there is nothing.
+        sources: where the facts are from.
+    """
+
+    id: str
+    name: str
+    kind: str
+    aliases: tuple[str, ...]
+    drivers: tuple[str, ...]
+    profile: dict[str, Any]
+    notes: str
+    sources: tuple[str, ...]
+
+
+@cache
+def devices() -> dict[str, Device]:
+    """All devices of the table, by `id`."""
+    texts = document(_FILE)["sources"]
+    return {row["id"]: _device(row, texts) for row in rows(_FILE)}
+
+
+def find_device(name: str) -> Device:
+    """The device of a name or an alias, in whatever case.
+
+    Raises:
+        InputError: `unknown-device`; the hint names those that are spelled alike.
+    """
+    known = devices()
+    names = {alias: each.id for each in known.values() for alias in each.aliases}
+    names |= {id_: id_ for id_ in known}
+    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
+    if wanted in names:
+        return known[names[wanted]]
+    from difflib import get_close_matches
+
+    close = get_close_matches(wanted, names, n=3, cutoff=0.6)
+    raise InputError(
+        "unknown-device",
+        f"no device {name!r} is in the table of {len(known)} common devices",
+        hint=(f"did you mean {' or '.join(close)}? " if close else "")
+        + "what `aotc doctor --format json` prints on a device describes any device",
+    )
+
+
+def _device(row: dict[str, Any], texts: dict[str, str]) -> Device:
+    arch, features = row.get("arch"), _features(row)
+    logical = row.get("cores", (None, None))
+    profile = {
+        "schema": "aotc.device/1",
+        "os": {"name": row.get("os", "linux"), "release": None},
+        "arch": arch,
+        "cpu": {
+            "model": row.get("processor"),
+            "features": features,
+            "level": level_of(arch, features) if arch else None,
+            "cores_logical": logical[1],
+            "cores_physical": logical[0],
+            "caches": {"l1d": None, "l2": None, "l3": None},
+        },
+        "memory": {"total_bytes": _bytes(row.get("memory_gib"))},
+        "cuda": _gpu(row, "sm", {"driver_api": None}),
+        "vulkan": {"api": None} if row.get("vulkan") else None,
+        "rocm": _gpu(row, "gfx", {}),
+    }
+    return Device(
+        row["id"],
+        row["name"],
+        row["class"],
+        tuple(row["aliases"]),
+        tuple(row["drivers"]),
+        profile,
+        row.get("notes", ""),
+        tuple(texts[source] for source in row["sources"]),
+    )
+
+
+def _features(row: dict[str, Any]) -> list[str]:
+    found = row.get("features") or _processors().get(row.get("processor", ""), [])
+    return sorted(set(found) - set(row.get("without", ())))
+
+
+@cache
+def _processors() -> dict[str, list[str]]:
+    return {row["processor"]: row["features"] for row in rows("processors.json")}
+
+
+def _gpu(
+    row: dict[str, Any], chip: str, driver: dict[str, Any]
+) -> dict[str, Any] | None:
+    if chip not in row:
+        return None
+    memory = _bytes(row.get("gpu_memory_gib"))
+    one = {"name": row["name"], chip: row[chip], "memory_bytes": memory}
+    return {**driver, "devices": [one]}
+
+
+def _bytes(gib: float | None) -> int | None:
+    return None if gib is None else int(gib * _GIB)
