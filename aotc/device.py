@@ -1,4 +1,4 @@
-"""What this machine has: CPU features, cores, caches, memory, GPU drivers.
+"""What this machine has: CPU features, cores, caches, memory, GPUs and their drivers.
 
 `probe()` gives a JSON object (schema ``aotc.device/1``) whose feature names are LLVM's,
 so that they compare with a target's `cpu_features_required`. The C program
@@ -132,7 +132,7 @@ def probe(*, cpu_only: bool = False) -> dict[str, Any]:
     """Describe this machine (schema ``aotc.device/1``).
 
     Args:
-        cpu_only: leave out `cuda` and `vulkan`, whose drivers take long to load.
+        cpu_only: leave out the GPUs, whose drivers take long to load.
     """
     device: dict[str, Any] = {
         "schema": "aotc.device/1",
@@ -149,7 +149,9 @@ def probe(*, cpu_only: bool = False) -> dict[str, Any]:
         "memory": {"total_bytes": _memory_bytes()},
     }
     if not cpu_only:
-        device |= {"cuda": _cuda(), "vulkan": _vulkan()}
+        from aotc import gpus
+
+        device |= gpus.probe()
     return device
 
 
@@ -247,56 +249,3 @@ def _memory_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-
-
-def _library(linux: str, windows: str, mac: str = "") -> Any:
-    """The driver's library, or None; ctypes is imported only for it."""
-    import ctypes
-
-    name = {"win32": windows, "darwin": mac}.get(sys.platform, linux)
-    try:
-        return ctypes.CDLL(name) if name else None
-    except OSError:
-        return None
-
-
-def _cuda() -> dict[str, Any] | None:
-    import ctypes
-
-    cuda = _library("libcuda.so.1", "nvcuda.dll")
-    version, count = ctypes.c_int(), ctypes.c_int()
-    if cuda is None or cuda.cuDriverGetVersion(ctypes.byref(version)):
-        return None
-    # A driver without a usable GPU fails here; its version is worth reporting still.
-    if cuda.cuInit(0) == 0:
-        cuda.cuDeviceGetCount(ctypes.byref(count))
-    devices = [_cuda_device(cuda, ordinal) for ordinal in range(count.value)]
-    return {"driver_api": version.value, "devices": devices}
-
-
-def _cuda_device(cuda: Any, ordinal: int) -> dict[str, str]:
-    import ctypes
-
-    handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
-    cuda.cuDeviceGetName(name, len(name), handle)
-    # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, handle)
-    cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, handle)
-    return {"name": name.value.decode(), "sm": f"sm_{major.value}{minor.value}"}
-
-
-def _vulkan() -> dict[str, str] | None:
-    import ctypes
-
-    vulkan = _library("libvulkan.so.1", "vulkan-1.dll", "libvulkan.dylib")
-    if vulkan is None:
-        return None
-    word = ctypes.c_uint32()
-    # Vulkan 1.0 has no such function.
-    query = getattr(vulkan, "vkEnumerateInstanceVersion", None)
-    if query is None or query(ctypes.byref(word)):
-        return {"api": "1.0.0"}
-    version = word.value
-    return {"api": f"{version >> 22 & 0x7F}.{version >> 12 & 0x3FF}.{version & 0xFFF}"}

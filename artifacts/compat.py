@@ -54,7 +54,8 @@ class Host:
         drivers: the IREE drivers that work here.
         sm: compute capability of the first CUDA device, such as `sm_86`.
         cuda_driver_api: such as 12040 for CUDA 12.4.
-        vulkan_api: such as `1.3.280`.
+        vulkan_api: of the best device, such as `1.3.280`.
+        vulkan_features: those of it that IREE's driver may want, under Vulkan's names.
         gfx: processor of the first ROCm device, such as `gfx942`.
     """
 
@@ -65,6 +66,7 @@ class Host:
     sm: str | None = None
     cuda_driver_api: int | None = None
     vulkan_api: str | None = None
+    vulkan_features: frozenset[str] | None = None
     gfx: str | None = None
 
     @classmethod
@@ -73,6 +75,7 @@ class Host:
     ) -> Host:
         """From what `aotc.device.probe` (or a saved device profile) says."""
         cuda, rocm = device.get("cuda") or {}, device.get("rocm") or {}
+        vulkan_api, vulkan_features = _best_vulkan(device.get("vulkan") or {})
         return cls(
             arch=_arch(str(device.get("arch") or "")),
             cpu_features=frozenset((device.get("cpu") or {}).get("features", ())),
@@ -80,7 +83,8 @@ class Host:
             drivers=frozenset(drivers),
             sm=_first(cuda).get("sm"),
             cuda_driver_api=cuda.get("driver_api"),
-            vulkan_api=(device.get("vulkan") or {}).get("api"),
+            vulkan_api=vulkan_api,
+            vulkan_features=vulkan_features,
             gfx=_first(rocm).get("gfx"),
         )
 
@@ -88,6 +92,25 @@ class Host:
 def _first(driver: Mapping[str, Any]) -> Mapping[str, Any]:
     """The first device of a driver, as IREE takes it."""
     return next(iter(driver.get("devices", ())), {})
+
+
+def _best_vulkan(
+    vulkan: Mapping[str, Any],
+) -> tuple[str | None, frozenset[str] | None]:
+    """Version and features of the best device: IREE takes the first that suffices.
+
+    Neither a device nor the system's loader can do more than the other allows.
+    """
+    if "devices" not in vulkan:
+        return vulkan.get("api"), None
+    found = [
+        (frozenset(each["features"]), min(each["api"], vulkan["api"], key=_numbers))
+        for each in vulkan["devices"]
+    ]
+    if not found:
+        return None, None
+    features, api = max(found, key=lambda each: (len(each[0]), _numbers(each[1])))
+    return api, features
 
 
 @dataclass(frozen=True)
@@ -241,14 +264,23 @@ def _check_nothing(variant: Variant, host: Host) -> list[Mismatch]:
 def _check_vulkan(variant: Variant, host: Host) -> list[Mismatch]:
     """Both the code and IREE's driver want a version; the newer one decides."""
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
-    driver = runtime.vulkan_api if runtime else None
     module = variant.target.get("min_vulkan_api")
-    if driver is None or module is None or got is None:
+    if runtime is None or runtime.vulkan_api is None or module is None or got is None:
         return [_unknown("vulkan-api", "the Vulkan version or its need is unknown")]
-    least = max(driver, module, key=_numbers)
+    least = max(runtime.vulkan_api, module, key=_numbers)
     if _numbers(got) < _numbers(least):
         return [_no("vulkan-api", f"expected Vulkan {least} or newer, got {got}")]
-    return []
+    return _check_vulkan_features(runtime, host)
+
+
+def _check_vulkan_features(runtime: IreeRuntime, host: Host) -> list[Mismatch]:
+    if host.vulkan_features is None:
+        return [_unknown("vulkan-features", "the device's Vulkan features are unknown")]
+    missing = sorted(runtime.vulkan_features - host.vulkan_features)
+    if not missing:
+        return []
+    message = f"expected Vulkan features that are not here: {', '.join(missing)}"
+    return [_no("vulkan-features", message)]
 
 
 def _check_rocm(variant: Variant, host: Host) -> list[Mismatch]:

@@ -88,7 +88,8 @@ def _render(document: dict[str, Any]) -> str:
         ("caches", ", ".join(f"{k} {_bytes(v)}" for k, v in caches.items())),
         ("memory", _bytes(facts["memory"]["total_bytes"])),
         ("cuda", _cuda(facts["cuda"])),
-        ("vulkan", facts["vulkan"]["api"] if facts["vulkan"] else "no driver"),
+        ("vulkan", _vulkan(facts["vulkan"])),
+        ("rocm", _rocm(facts["rocm"])),
         ("drivers", ", ".join(document["drivers"] or ["none"])),
         ("key", document["development_key"] or "none yet"),
     ]
@@ -132,6 +133,20 @@ def _cuda(facts: dict[str, Any] | None) -> str:
     version = f"CUDA {facts['driver_api'] // 1000}.{facts['driver_api'] % 1000 // 10}"
     devices = ", ".join(f"{d['name']} {d['sm']}" for d in facts["devices"])
     return f"{version}: {devices or 'no usable GPU'}"
+
+
+def _vulkan(facts: dict[str, Any] | None) -> str:
+    if facts is None:
+        return "no driver"
+    devices = ", ".join(f"{d['name']} {d['api']}" for d in facts["devices"])
+    return f"{facts['api']}: {devices or 'no usable GPU'}"
+
+
+def _rocm(facts: dict[str, Any] | None) -> str:
+    if facts is None:
+        return "no driver"
+    devices = ", ".join(f"{d['name']} {d['gfx']}" for d in facts["devices"])
+    return devices or "no usable GPU"
 
 
 def _drivers() -> list[str] | None:

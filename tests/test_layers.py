@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 
 # A module may import from its own layer and from those listed for it.
 LEAVES = {
-    "errors", "exit_status", "options", "target", "device", "dtypes", "pytree",
+    "errors", "exit_status", "options", "target", "device", "gpus", "dtypes", "pytree",
     "printing",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
@@ -18,6 +18,7 @@ ALLOWED = {
     "options": LEAVES,
     "target": LEAVES,
     "device": LEAVES,
+    "gpus": LEAVES,
     "dtypes": LEAVES,
     "pytree": LEAVES,
     "printing": LEAVES,

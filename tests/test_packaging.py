@@ -45,7 +45,8 @@ start = time.perf_counter()
 import aotc, aotc.artifacts, aotc.runtime
 seconds = time.perf_counter() - start
 layers = {"artifacts", "runtime"}
-leaves = {"errors", "options", "target", "device", "dtypes", "pytree", "printing"}
+leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
+leaves |= {"printing"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")

@@ -19,6 +19,12 @@
 #include <unistd.h>
 
 enum { MAX_FEATURES = 64, MAX_TEXT = 256, MAX_CPUS = 4096 };
+enum { MAX_NODES = 256, MAX_BANKS = 16 };
+
+/* Where the kernel's compute driver for AMD GPUs describes them. */
+#ifndef KFD_NODES
+#define KFD_NODES "/sys/class/kfd/kfd/topology/nodes"
+#endif
 
 typedef struct {
   const char *names[MAX_FEATURES];
@@ -303,6 +309,13 @@ static void put_number(const char *key, long value, const char *after) {
   printf("%s", after);
 }
 
+static void put_bytes(const char *key, unsigned long long value, const char *after) {
+  printf("\"%s\": ", key);
+  if (value > 0) printf("%llu", value);
+  else printf("null");
+  printf("%s", after);
+}
+
 /* ---- Drivers --------------------------------------------------------------------- */
 
 /* POSIX gives functions as object pointers, which ISO C does not convert. */
@@ -313,13 +326,15 @@ static void put_cuda(void) {
   int (*cuDeviceGetCount)(int *) = NULL, (*cuDeviceGet)(int *, int) = NULL;
   int (*cuDeviceGetName)(char *, int, int) = NULL;
   int (*cuDeviceGetAttribute)(int *, int, int) = NULL;
+  int (*cuDeviceTotalMem_v2)(size_t *, int) = NULL;
   int version = 0, count = 0;
 
   void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
   const bool complete =
       cuda && LOAD(cuda, cuDriverGetVersion) && LOAD(cuda, cuInit) &&
       LOAD(cuda, cuDeviceGetCount) && LOAD(cuda, cuDeviceGet) &&
-      LOAD(cuda, cuDeviceGetName) && LOAD(cuda, cuDeviceGetAttribute);
+      LOAD(cuda, cuDeviceGetName) && LOAD(cuda, cuDeviceGetAttribute) &&
+      LOAD(cuda, cuDeviceTotalMem_v2);
   if (!complete || cuDriverGetVersion(&version) != 0) {
     printf("null");
     return;
@@ -330,30 +345,190 @@ static void put_cuda(void) {
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     char name[MAX_TEXT] = "";
     int device = 0, major = 0, minor = 0;
+    size_t memory = 0;
     cuDeviceGet(&device, ordinal);
     cuDeviceGetName(name, sizeof name, device);
     /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR */
     cuDeviceGetAttribute(&major, 75, device);
     cuDeviceGetAttribute(&minor, 76, device);
+    cuDeviceTotalMem_v2(&memory, device);
     printf("%s{\"name\": ", ordinal ? ", " : "");
     put_text(name);
-    printf(", \"sm\": \"sm_%d%d\"}", major, minor);
+    printf(", \"sm\": \"sm_%d%d\", ", major, minor);
+    put_bytes("memory_bytes", memory, "}");
   }
   printf("]}");
+}
+
+enum { VULKAN_1_1 = 1 << 22 | 1 << 12, VULKAN_1_3 = 1 << 22 | 3 << 12 };
+enum { MAX_VULKAN_DEVICES = 64 };
+
+/* Vulkan's structures, as far as they are used; the last fields of `Properties` and
+ * `Features` are longer than what Vulkan writes there. */
+typedef struct {
+  uint32_t type;
+  const void *next;
+  const char *name;
+  uint32_t version;
+  const char *engine;
+  uint32_t engine_version, api;
+} ApplicationInfo;
+
+typedef struct {
+  uint32_t type;
+  const void *next;
+  uint32_t flags;
+  const ApplicationInfo *application;
+  uint32_t layer_count;
+  const char *const *layers;
+  uint32_t extension_count;
+  const char *const *extensions;
+} InstanceInfo;
+
+typedef struct {
+  uint32_t api, driver, vendor, device, type;
+  char name[256];
+  uint64_t rest[256];
+} Properties;
+
+typedef struct {
+  uint32_t type;
+  void *next;
+  uint32_t offered;
+} Feature;
+
+typedef struct {
+  uint32_t type;
+  void *next;
+  uint32_t rest[256];
+} VulkanFeatures;
+
+/* What IREE's driver wants, and the VkStructureType of the structure that tells it. */
+static const struct {
+  const char *name;
+  uint32_t type;
+} VULKAN_FEATURES[] = {
+    {"scalarBlockLayout", 1000221000},
+    {"synchronization2", 1000314007},
+    {"timelineSemaphore", 1000207000},
+};
+enum { VULKAN_FEATURE_COUNT = sizeof VULKAN_FEATURES / sizeof VULKAN_FEATURES[0] };
+
+static void put_vulkan_version(uint32_t word) {
+  printf("\"api\": \"%u.%u.%u\"", word >> 22 & 0x7F, word >> 12 & 0x3FF,
+         word & 0xFFF);
+}
+
+static void put_vulkan_features(void *vulkan, void *device) {
+  void (*vkGetPhysicalDeviceFeatures2)(void *, VulkanFeatures *) = NULL;
+  Feature told[VULKAN_FEATURE_COUNT] = {0};
+  VulkanFeatures asked = {.type = 1000059000};
+  if (!LOAD(vulkan, vkGetPhysicalDeviceFeatures2)) return;
+  for (int i = 0; i < VULKAN_FEATURE_COUNT; ++i) {
+    told[i] = (Feature){.type = VULKAN_FEATURES[i].type, .next = asked.next};
+    asked.next = &told[i];
+  }
+  vkGetPhysicalDeviceFeatures2(device, &asked);
+  for (int i = 0, count = 0; i < VULKAN_FEATURE_COUNT; ++i)
+    if (told[i].offered)
+      printf("%s\"%s\"", count++ ? ", " : "", VULKAN_FEATURES[i].name);
+}
+
+/* In the order of the loader, which is the order that IREE chooses in. */
+static void put_vulkan_devices(void *vulkan) {
+  int (*vkCreateInstance)(const InstanceInfo *, const void *, void **) = NULL;
+  int (*vkEnumeratePhysicalDevices)(void *, uint32_t *, void **) = NULL;
+  void (*vkGetPhysicalDeviceProperties)(void *, Properties *) = NULL;
+  void (*vkDestroyInstance)(void *, const void *) = NULL;
+  const ApplicationInfo application = {.api = VULKAN_1_3};
+  const InstanceInfo create = {.type = 1, .application = &application};
+  void *instance = NULL, *devices[MAX_VULKAN_DEVICES];
+  uint32_t count = MAX_VULKAN_DEVICES;
+
+  const bool complete = LOAD(vulkan, vkCreateInstance) &&
+                        LOAD(vulkan, vkEnumeratePhysicalDevices) &&
+                        LOAD(vulkan, vkGetPhysicalDeviceProperties) &&
+                        LOAD(vulkan, vkDestroyInstance);
+  if (!complete || vkCreateInstance(&create, NULL, &instance) != 0) return;
+  if (vkEnumeratePhysicalDevices(instance, &count, devices) < 0) count = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    Properties properties = {0};
+    vkGetPhysicalDeviceProperties(devices[i], &properties);
+    printf("%s{\"name\": ", i ? ", " : "");
+    put_text(properties.name);
+    printf(", ");
+    put_vulkan_version(properties.api);
+    printf(", \"features\": [");
+    if (properties.api >= VULKAN_1_1) put_vulkan_features(vulkan, devices[i]);
+    printf("]}");
+  }
+  vkDestroyInstance(instance, NULL);
 }
 
 static void put_vulkan(void) {
   int (*vkEnumerateInstanceVersion)(uint32_t *) = NULL;
   uint32_t word = 1u << 22; /* Vulkan 1.0 has no such function. */
+  bool versioned = false;
 
   void *vulkan = dlopen("libvulkan.so.1", RTLD_NOW);
   if (!vulkan) {
     printf("null");
     return;
   }
-  if (LOAD(vulkan, vkEnumerateInstanceVersion)) vkEnumerateInstanceVersion(&word);
-  printf("{\"api\": \"%u.%u.%u\"}", word >> 22 & 0x7F, word >> 12 & 0x3FF,
-         word & 0xFFF);
+  if (LOAD(vulkan, vkEnumerateInstanceVersion))
+    versioned = vkEnumerateInstanceVersion(&word) == 0;
+  printf("{");
+  put_vulkan_version(word);
+  printf(", \"devices\": [");
+  if (versioned) put_vulkan_devices(vulkan);
+  printf("]}");
+}
+
+/* The number behind `key` in a file of the compute driver; 0 if there is none. */
+static unsigned long long property(const char *path, const char *key) {
+  char line[MAX_TEXT], name[MAX_TEXT];
+  unsigned long long value, found = 0;
+  FILE *file = fopen(path, "r");
+  while (file && fgets(line, sizeof line, file))
+    if (sscanf(line, "%255s %llu", name, &value) == 2 && strcmp(name, key) == 0)
+      found = value;
+  if (file) fclose(file);
+  return found;
+}
+
+/* The AMD GPU's own memory, visible to the CPU (1) or not (2). */
+static unsigned long long kfd_memory(int node) {
+  char path[MAX_TEXT];
+  unsigned long long bytes = 0;
+  for (int bank = 0; bank < MAX_BANKS; ++bank) {
+    snprintf(path, sizeof path, KFD_NODES "/%d/mem_banks/%d/properties", node, bank);
+    const unsigned long long kind = property(path, "heap_type");
+    if (kind == 1 || kind == 2) bytes += property(path, "size_in_bytes");
+  }
+  return bytes;
+}
+
+/* The driver numbers processors as major, minor and stepping: 90402 is gfx942, and
+ * 90010 is gfx90a. A node with the number 0 is a CPU. */
+static void put_rocm(void) {
+  char path[MAX_TEXT], name[MAX_TEXT];
+  if (access(KFD_NODES, R_OK) != 0) {
+    printf("null");
+    return;
+  }
+  printf("{\"devices\": [");
+  for (int node = 0, count = 0; node < MAX_NODES; ++node) {
+    snprintf(path, sizeof path, KFD_NODES "/%d/properties", node);
+    const unsigned gfx = (unsigned)property(path, "gfx_target_version");
+    if (!gfx) continue;
+    printf("%s{\"name\": ", count++ ? ", " : "");
+    snprintf(path, sizeof path, KFD_NODES "/%d/name", node);
+    if (read_text(path, name)) put_text(name);
+    else printf("null");
+    printf(", \"gfx\": \"gfx%u%x%x\", ", gfx / 10000, gfx / 100 % 100, gfx % 100);
+    put_bytes("memory_bytes", kfd_memory(node), "}");
+  }
+  printf("]}");
 }
 
 /* ---- The object ------------------------------------------------------------------ */
@@ -394,6 +569,8 @@ int main(void) {
   put_cuda();
   printf(",\n  \"vulkan\": ");
   put_vulkan();
+  printf(",\n  \"rocm\": ");
+  put_rocm();
   printf("\n}\n");
   return 0;
 }

@@ -92,9 +92,9 @@ def _device(row: dict[str, Any], texts: dict[str, str]) -> Device:
             "caches": {"l1d": None, "l2": None, "l3": None},
         },
         "memory": {"total_bytes": _bytes(row.get("memory_gib"))},
-        "cuda": _gpu(row, "sm", {"driver_api": None}),
+        "cuda": _gpu(row, "sm", driver_api=None),
         "vulkan": {"api": None} if row.get("vulkan") else None,
-        "rocm": _gpu(row, "gfx", {}),
+        "rocm": _gpu(row, "gfx"),
     }
     return Device(
         row["id"],
@@ -118,9 +118,7 @@ def _processors() -> dict[str, list[str]]:
     return {row["processor"]: row["features"] for row in rows("processors.json")}
 
 
-def _gpu(
-    row: dict[str, Any], chip: str, driver: dict[str, Any]
-) -> dict[str, Any] | None:
+def _gpu(row: dict[str, Any], chip: str, **driver: Any) -> dict[str, Any] | None:
     if chip not in row:
         return None
     memory = _bytes(row.get("gpu_memory_gib"))

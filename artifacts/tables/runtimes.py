@@ -23,6 +23,7 @@ class IreeRuntime:
         vm_features: bits of the VM features that it has, as in IREE's schema.
         modules: version by name of the modules that it brings.
         vulkan_api: the oldest Vulkan that its driver takes; None if that is unknown.
+        vulkan_features: that a device must offer, under Vulkan's names.
     """
 
     release: str
@@ -30,6 +31,7 @@ class IreeRuntime:
     vm_features: int
     modules: dict[str, int]
     vulkan_api: str | None = None
+    vulkan_features: frozenset[str] = frozenset()
 
 
 def iree_runtime(release: str) -> IreeRuntime | None:
@@ -65,6 +67,7 @@ def _runtimes() -> dict[str, IreeRuntime]:
             row["vm_features"],
             row["modules"],
             (row["vulkan"] or {}).get("api"),
+            frozenset((row["vulkan"] or {}).get("features", ())),
         )
         for row in rows("iree_runtimes.json")
     }

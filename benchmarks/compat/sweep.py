@@ -110,8 +110,10 @@ def run(it: Subject, variant: Variant, wheel: Path) -> tuple[str, Any]:
     )
     if done.returncode == 0:
         return "results", pickle.loads(done.stdout)
-    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    return ("crashed" if done.returncode < 0 else "refused"), said
+    # The last line that is not a detail of the one before it.
+    lines = done.stderr.decode(errors="replace").splitlines()
+    said = [line for line in lines if line and not line.startswith(" ")]
+    return ("crashed" if done.returncode < 0 else "refused"), (said or [""])[-1]
 
 
 def outcome(

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import pytest
 
-from aotc import device
+from aotc import device, gpus
 
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="reads Linux interfaces"
@@ -28,7 +28,7 @@ def fresh_features() -> Iterator[None]:
 def test_probe_is_json_with_the_promised_fields() -> None:
     found = json.loads(json.dumps(device.probe()))
     assert found["schema"] == "aotc.device/1"
-    assert found.keys() >= {"os", "arch", "cpu", "memory", "cuda", "vulkan"}
+    assert found.keys() >= {"os", "arch", "cpu", "memory", "cuda", "vulkan", "rocm"}
     assert found["cpu"]["cores_logical"] >= 1
     assert found["cpu"]["features"] == sorted(found["cpu"]["features"])
 
@@ -124,3 +124,38 @@ def test_missing_kernel_files_give_null_and_no_error(
 def test_auxiliary_vector_holds_the_page_size() -> None:
     at_pagesz = 6
     assert device._auxiliary_vector()[at_pagesz] == os.sysconf("SC_PAGE_SIZE")
+
+
+def kfd_node(folder: Path, number: int, version: int, name: str, *sizes: int) -> None:
+    """A node as the kernel's driver for AMD GPUs describes it, with memory banks."""
+    node = folder / str(number)
+    (node / "mem_banks").mkdir(parents=True)
+    (node / "name").write_text(f"{name}\n")
+    (node / "properties").write_text(f"simd_count 4\ngfx_target_version {version}\n")
+    for bank, size in enumerate(sizes):
+        path = node / "mem_banks" / str(bank)
+        path.mkdir()
+        heap = 1 if version else 0
+        (path / "properties").write_text(f"heap_type {heap}\nsize_in_bytes {size}\n")
+
+
+def test_amd_gpus_come_from_the_files_of_their_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kfd_node(tmp_path, 0, 0, "", 64 << 30)
+    for number, version in ((10, 90402), (2, 90010), (1, 110001)):
+        kfd_node(tmp_path, number, version, f"chip{number}", 1 << 30, 2 << 30)
+    monkeypatch.setattr(gpus, "_KFD_NODES", tmp_path)
+    rocm = gpus.probe()["rocm"]
+    assert [device["gfx"] for device in rocm["devices"]] == [
+        "gfx1101",
+        "gfx90a",
+        "gfx942",
+    ]
+    assert rocm["devices"][1] == {
+        "name": "chip2",
+        "gfx": "gfx90a",
+        "memory_bytes": 3 << 30,
+    }
+    monkeypatch.setattr(gpus, "_KFD_NODES", tmp_path / "none")
+    assert gpus.probe()["rocm"] is None

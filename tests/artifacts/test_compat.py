@@ -25,6 +25,15 @@ def cuda_host(sm="sm_89", driver_api=12040):
     return host(drivers=frozenset({"cuda"}), sm=sm, cuda_driver_api=driver_api)
 
 
+VULKAN_FEATURES = ("scalarBlockLayout", "synchronization2", "timelineSemaphore")
+
+
+def vulkan_host(api, features=VULKAN_FEATURES):
+    offered = None if features is None else frozenset(features)
+    drivers = frozenset({"vulkan"})
+    return host(drivers=drivers, vulkan_api=api, vulkan_features=offered)
+
+
 def rocm_host(gfx):
     return host(drivers=frozenset({"hip"}), gfx=gfx)
 
@@ -125,20 +134,14 @@ def test_another_iree_release_must_have_been_tested(manifest_data):
         ("cuda:sm_89", cuda_host(driver_api=12030), {"cuda-driver"}),
         ("cuda:sm_89", cuda_host(sm=None), {"compute-capability"}),
         ("cuda:sm_89", cuda_host(driver_api=None), {"cuda-driver"}),
-        ("vulkan", host(drivers=frozenset({"vulkan"}), vulkan_api="1.3.2"), set()),
+        ("vulkan", vulkan_host("1.3.2"), set()),
+        ("vulkan", vulkan_host("1.2.255"), {"vulkan-api"}),
+        ("vulkan", vulkan_host(None), {"vulkan-api"}),
+        ("vulkan", vulkan_host("1.3.2", ["synchronization2"]), {"vulkan-features"}),
+        ("vulkan", vulkan_host("1.3.2", None), {"vulkan-features"}),
         (
             "vulkan",
-            host(drivers=frozenset({"vulkan"}), vulkan_api="1.2.255"),
-            {"vulkan-api"},
-        ),
-        ("vulkan", host(drivers=frozenset({"vulkan"})), {"vulkan-api"}),
-        (
-            "vulkan",
-            host(
-                drivers=frozenset({"vulkan"}),
-                vulkan_api="1.3.2",
-                runtime_version="3.99.0",
-            ),
+            host(drivers=frozenset({"vulkan"}), runtime_version="3.99.0"),
             {"runtime", "vulkan-api"},
         ),
         ("vmvx", HOST, set()),
@@ -183,6 +186,15 @@ def test_reads_the_description_of_a_device():
     assert (found.sm, found.cuda_driver_api, found.vulkan_api) == ("sm_89", 12040, None)
     amd = {"rocm": {"devices": [{"gfx": "gfx942"}, {"gfx": "gfx1100"}]}}
     assert Host.from_device(amd, "3.13.0", ["hip"]).gfx == "gfx942"
+    vulkan = {"api": "1.4.0", "devices": []}
+    assert Host.from_device({"vulkan": vulkan}, "3.13.0", []).vulkan_api is None
+    vulkan["devices"] = [
+        {"name": "old", "api": "1.1.9", "features": []},
+        {"name": "new", "api": "1.5.0", "features": list(VULKAN_FEATURES)},
+    ]
+    best = Host.from_device({"vulkan": vulkan}, "3.13.0", [])
+    assert best.vulkan_api == "1.4.0"  # no more than the loader
+    assert best.vulkan_features == set(VULKAN_FEATURES)
     assert Host.from_device({"arch": None}, "3.13.0", []).arch == ""
     bare = Host.from_device(
         {"cuda": {"driver_api": 12000, "devices": []}}, "3.13.0", []

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from aotc import device
+from aotc import device, gpus
+from aotc.artifacts import tables
+from aotc.runtime import engine
 from aotc.target import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -29,15 +31,17 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The program that ctest built, or one compiled here with the same warnings."""
     if built := os.environ.get("PROBE"):
         return built
+    return compiled(tmp_path_factory.mktemp("probe"))
+
+
+def compiled(folder: Path, *flags: str) -> str:
+    """The probe, compiled here."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    program = tmp_path_factory.mktemp("probe") / "aotc-probe"
-    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    subprocess.run(
-        [compiler, "-std=c11", "-O2", *warnings, SOURCE, "-o", program, "-ldl"],
-        check=True,
-    )
+    program = folder / "aotc-probe"
+    flags += ("-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    subprocess.run([compiler, *flags, SOURCE, "-o", program, "-ldl"], check=True)
     return str(program)
 
 
@@ -81,3 +85,37 @@ def test_levels_of_both_probes_are_the_same() -> None:
 def test_lists_features_in_the_order_of_their_names(probe: str) -> None:
     features = answer(probe)["cpu"]["features"]
     assert features == sorted(features)
+
+
+def test_describes_amd_gpus_as_the_other_probe_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nodes = tmp_path / "nodes"
+    banks = {0: (0, [(0, 64)]), 1: (90010, [(1, 16), (2, 48), (4, 1)]), 2: (110001, [])}
+    for node, (version, sizes) in banks.items():
+        (nodes / f"{node}/mem_banks").mkdir(parents=True)
+        (nodes / f"{node}/name").write_text(f"chip{node}\n")
+        lines = f"cpu_cores_count 0\ngfx_target_version {version}\n"
+        (nodes / f"{node}/properties").write_text(lines)
+        for bank, (heap, gib) in enumerate(sizes):
+            (nodes / f"{node}/mem_banks/{bank}").mkdir()
+            lines = f"heap_type {heap}\nsize_in_bytes {gib << 30}\n"
+            (nodes / f"{node}/mem_banks/{bank}/properties").write_text(lines)
+    monkeypatch.setattr(gpus, "_KFD_NODES", nodes)
+    program = compiled(tmp_path, f'-DKFD_NODES="{nodes}"')
+    expected = {
+        "devices": [
+            {"name": "chip1", "gfx": "gfx90a", "memory_bytes": 64 << 30},
+            {"name": "chip2", "gfx": "gfx1101", "memory_bytes": None},
+        ]
+    }
+    assert answer(program)["rocm"] == expected
+    assert gpus.probe()["rocm"] == expected
+
+
+def test_both_probes_ask_vulkan_for_the_same_features() -> None:
+    found = re.findall(r'\{"(\w+)", (1000\d+)\}', SOURCE.read_text())
+    assert {name: int(kind) for name, kind in found} == gpus._VULKAN_FEATURES
+    wanted = tables.iree_runtime(engine.iree_version())
+    assert wanted is not None
+    assert wanted.vulkan_features == set(gpus._VULKAN_FEATURES)

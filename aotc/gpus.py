@@ -1,0 +1,237 @@
+"""The GPUs of this machine and their drivers: the part of `aotc.device` that is slow.
+
+Drivers are asked through their own libraries, AMD's compute driver through the files of
+the kernel. ``aotc/native/probe.c`` does the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any
+
+_KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+# Kinds of memory banks of an AMD GPU: its own, visible to the CPU or not.
+_KFD_GPU_MEMORY = (1, 2)
+
+_VULKAN_1_1, _VULKAN_1_3 = 1 << 22 | 1 << 12, 1 << 22 | 3 << 12
+_VULKAN_MAX_DEVICES = 64
+# Feature that IREE's driver wants → VkStructureType of the structure that tells it.
+_VULKAN_FEATURES = {
+    "scalarBlockLayout": 1000221000,
+    "synchronization2": 1000314007,
+    "timelineSemaphore": 1000207000,
+}
+
+
+def probe() -> dict[str, Any]:
+    """The parts `cuda`, `vulkan` and `rocm` of a device; null without a driver."""
+    return {"cuda": _cuda(), "vulkan": _vulkan(), "rocm": _rocm()}
+
+
+def _library(linux: str, windows: str, mac: str = "") -> Any:
+    """The driver's library, or None."""
+    name = {"win32": windows, "darwin": mac}.get(sys.platform, linux)
+    try:
+        return ctypes.CDLL(name) if name else None
+    except OSError:
+        return None
+
+
+# ---- CUDA --------------------------------------------------------------------------
+
+
+def _cuda() -> dict[str, Any] | None:
+    cuda = _library("libcuda.so.1", "nvcuda.dll")
+    version, count = ctypes.c_int(), ctypes.c_int()
+    if cuda is None or cuda.cuDriverGetVersion(ctypes.byref(version)):
+        return None
+    # A driver without a usable GPU fails here; its version is worth reporting still.
+    if cuda.cuInit(0) == 0:
+        cuda.cuDeviceGetCount(ctypes.byref(count))
+    devices = [_cuda_device(cuda, ordinal) for ordinal in range(count.value)]
+    return {"driver_api": version.value, "devices": devices}
+
+
+def _cuda_device(cuda: Any, ordinal: int) -> dict[str, Any]:
+    handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    major, minor, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+    cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
+    cuda.cuDeviceGetName(name, len(name), handle)
+    # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, handle)
+    cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, handle)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
+    return {
+        "name": name.value.decode(),
+        "sm": f"sm_{major.value}{minor.value}",
+        "memory_bytes": memory.value or None,
+    }
+
+
+# ---- Vulkan ------------------------------------------------------------------------
+
+
+class _ApplicationInfo(ctypes.Structure):
+    _fields_ = [
+        ("type", ctypes.c_uint32),
+        ("next", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("version", ctypes.c_uint32),
+        ("engine", ctypes.c_char_p),
+        ("engine_version", ctypes.c_uint32),
+        ("api", ctypes.c_uint32),
+    ]
+
+
+class _InstanceInfo(ctypes.Structure):
+    _fields_ = [
+        ("type", ctypes.c_uint32),
+        ("next", ctypes.c_void_p),
+        ("flags", ctypes.c_uint32),
+        ("application", ctypes.POINTER(_ApplicationInfo)),
+        ("layer_count", ctypes.c_uint32),
+        ("layers", ctypes.c_void_p),
+        ("extension_count", ctypes.c_uint32),
+        ("extensions", ctypes.c_void_p),
+    ]
+
+
+class _Properties(ctypes.Structure):
+    """VkPhysicalDeviceProperties as far as it is read; `rest` is longer than it is."""
+
+    _fields_ = [
+        ("api", ctypes.c_uint32),
+        ("driver", ctypes.c_uint32),
+        ("vendor", ctypes.c_uint32),
+        ("device", ctypes.c_uint32),
+        ("type", ctypes.c_uint32),
+        ("name", ctypes.c_char * 256),
+        ("rest", ctypes.c_uint64 * 256),
+    ]
+
+
+class _Feature(ctypes.Structure):
+    """A structure of Vulkan's that tells of one feature."""
+
+    _fields_ = [
+        ("type", ctypes.c_uint32),
+        ("next", ctypes.c_void_p),
+        ("offered", ctypes.c_uint32),
+    ]
+
+
+class _Features(ctypes.Structure):
+    """VkPhysicalDeviceFeatures2; `rest` is longer than the features of Vulkan 1.0."""
+
+    _fields_ = [
+        ("type", ctypes.c_uint32),
+        ("next", ctypes.c_void_p),
+        ("rest", ctypes.c_uint32 * 256),
+    ]
+
+
+def _vulkan() -> dict[str, Any] | None:
+    """The loader's version, and what each device offers of what IREE's driver wants."""
+    vulkan = _library("libvulkan.so.1", "vulkan-1.dll", "libvulkan.dylib")
+    if vulkan is None:
+        return None
+    word = ctypes.c_uint32()
+    # Vulkan 1.0 has no such function.
+    query = getattr(vulkan, "vkEnumerateInstanceVersion", None)
+    if query is None or query(ctypes.byref(word)):
+        return {"api": "1.0.0", "devices": []}
+    return {"api": _vulkan_version(word.value), "devices": _vulkan_devices(vulkan)}
+
+
+def _vulkan_version(word: int) -> str:
+    return f"{word >> 22 & 0x7F}.{word >> 12 & 0x3FF}.{word & 0xFFF}"
+
+
+def _vulkan_devices(vulkan: Any) -> list[dict[str, Any]]:
+    """In the order of the loader, which is the order that IREE chooses in."""
+    application = _ApplicationInfo(api=_VULKAN_1_3)
+    create = _InstanceInfo(type=1, application=ctypes.pointer(application))
+    instance = ctypes.c_void_p()
+    if vulkan.vkCreateInstance(ctypes.byref(create), None, ctypes.byref(instance)):
+        return []
+    count = ctypes.c_uint32(_VULKAN_MAX_DEVICES)
+    handles = (ctypes.c_void_p * _VULKAN_MAX_DEVICES)()
+    failed = vulkan.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), handles)
+    found = [] if failed < 0 else handles[: count.value]
+    devices = [_vulkan_device(vulkan, ctypes.c_void_p(each)) for each in found]
+    vulkan.vkDestroyInstance(instance, None)
+    return devices
+
+
+def _vulkan_device(vulkan: Any, handle: ctypes.c_void_p) -> dict[str, Any]:
+    properties = _Properties()
+    vulkan.vkGetPhysicalDeviceProperties(handle, ctypes.byref(properties))
+    api = properties.api
+    return {
+        "name": properties.name.decode(),
+        "api": _vulkan_version(api),
+        "features": _vulkan_features(vulkan, handle) if api >= _VULKAN_1_1 else [],
+    }
+
+
+def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
+    """Those of `_VULKAN_FEATURES` that the device offers."""
+    told = {name: _Feature(type=kind) for name, kind in _VULKAN_FEATURES.items()}
+    first: int | None = None
+    for each in told.values():
+        each.next = first
+        first = ctypes.addressof(each)
+    asked = _Features(type=1000059000, next=first)
+    vulkan.vkGetPhysicalDeviceFeatures2(handle, ctypes.byref(asked))
+    return [name for name, each in told.items() if each.offered]
+
+
+# ---- ROCm --------------------------------------------------------------------------
+
+
+def _rocm() -> dict[str, Any] | None:
+    """The AMD GPUs that the kernel's compute driver (KFD) knows; None without it.
+
+    The driver numbers processors as major, minor and stepping: 90402 is gfx942, and
+    90010 is gfx90a. A node with the number 0 is a CPU.
+    """
+    try:
+        nodes = sorted(int(path.name) for path in _KFD_NODES.iterdir())
+    except (OSError, ValueError):
+        return None
+    folders = [_KFD_NODES / str(node) for node in nodes]
+    found = [_rocm_device(folder) for folder in folders]
+    return {"devices": [device for device in found if device]}
+
+
+def _rocm_device(folder: Path) -> dict[str, Any] | None:
+    version = _numbers(folder / "properties").get("gfx_target_version", 0)
+    if not version:
+        return None
+    banks = map(_numbers, folder.glob("mem_banks/*/properties"))
+    memory = sum(
+        bank.get("size_in_bytes", 0)
+        for bank in banks
+        if bank.get("heap_type") in _KFD_GPU_MEMORY
+    )
+    return {
+        "name": _text(folder / "name").strip() or None,
+        "gfx": f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}",
+        "memory_bytes": memory or None,
+    }
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """A file of the driver, in which each line is a name and a number."""
+    lines = [line.split() for line in _text(path).splitlines()]
+    pairs = [line for line in lines if len(line) == 2]
+    return {name: int(value) for name, value in pairs if value.isdecimal()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
