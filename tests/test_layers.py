@@ -49,11 +49,12 @@ ALLOWED = {
     "backend": MODEL | {"frontends", "worker"},
     "worker": set(),
     "certificate": MODEL
-    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
-    "parity": MODEL
-    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"},
+    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"}
+    | {"checks"},
     "checks": MODEL
-    | {"frontends", "reference", "parity", "artifacts", "runtime", "worker"},
+    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"}
+    | {"worker"},
+    "parity": MODEL | {"frontends", "runtime", "checks"},
     "intermediates": MODEL | {"frontends", "artifacts"},
     "budget": MODEL | {"frontends", "passes", "backend"},
     "provenance": MODEL | {"frontends", "backend"},

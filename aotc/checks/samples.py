@@ -18,7 +18,7 @@ from aotc.dialects.types import evaluate_size
 from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError
 from aotc.frontends.program import Entry, Program
-from aotc.parity.inputs import Choice, samples_of
+from aotc.checks.inputs import Choice, samples_of
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
 _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)

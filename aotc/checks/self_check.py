@@ -27,8 +27,8 @@ from aotc.dialects import context
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
-from aotc.parity.bisect import diverging
-from aotc.parity.differences import Difference, compare, worst_of
+from aotc.checks.bisect import diverging
+from aotc.checks.differences import Difference, compare, worst_of
 from aotc.target import Target
 
 MODES = ("auto", "full", "off")

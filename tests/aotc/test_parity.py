@@ -12,7 +12,7 @@ from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.errors import Finding, InputError
 from aotc.parity import Choice, Plan
-from aotc.parity.differences import compare
+from aotc.checks.differences import compare
 from aotc.passes import simplify
 
 onnx = pytest.importorskip("onnx")

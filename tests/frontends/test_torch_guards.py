@@ -9,7 +9,7 @@ from aotc.artifacts.manifest import Guard as ManifestGuard
 from aotc.artifacts.manifest import Leaf, Symbol
 from aotc.errors import InputError
 from aotc.frontends import load
-from aotc.parity.inputs import Choice, samples_of
+from aotc.checks.inputs import Choice, samples_of
 from aotc.runtime.contract import Contract
 
 torch = pytest.importorskip("torch")

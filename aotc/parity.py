@@ -18,9 +18,9 @@ from aotc.errors import AotcError, Finding, InputError
 from aotc.frontends.original import Original
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
-from aotc.parity.bisect import Divergence, arguments, diverging, evaluated
-from aotc.parity.differences import Difference, compare, worst_of
-from aotc.parity.inputs import Choice, Sample, samples_of
+from aotc.checks.bisect import Divergence, arguments, diverging, evaluated
+from aotc.checks.differences import Difference, compare, worst_of
+from aotc.checks.inputs import Choice, Sample, samples_of
 from aotc.pytree import flatten
 from aotc.runtime import load
 from aotc.target import Target

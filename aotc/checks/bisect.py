@@ -24,7 +24,7 @@ from aotc.dialects.types import Tensor, evaluate_size
 from aotc.frontends.program import Entry, Program
 from aotc.frontends.survey import watched
 from aotc.mlir import func, ir
-from aotc.parity.differences import compare
+from aotc.checks.differences import compare
 from aotc.passes import run_passes
 from aotc.runtime import engine
 from aotc.runtime.contract import Contract
