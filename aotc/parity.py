@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aotc.checks.bisect import Divergence, arguments, diverging, evaluated
+from aotc.checks.differences import Difference, compare, worst_of
+from aotc.checks.inputs import Choice, Sample, samples_of
+from aotc.checks.judging import ToleranceRule
 from aotc.dialects import context
 from aotc.errors import AotcError, Finding, InputError
 from aotc.frontends.original import Original
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
-from aotc.checks.bisect import Divergence, arguments, diverging, evaluated
-from aotc.checks.differences import Difference, compare, worst_of
-from aotc.checks.inputs import Choice, Sample, samples_of
 from aotc.pytree import flatten
 from aotc.runtime import load
 from aotc.target import Target
@@ -231,7 +232,7 @@ def _of_entry(
                 target,
                 arguments(compared.program, entry, samples[first].arrays),
                 wanted[first],
-                plan.tolerance,
+                ToleranceRule(plan.tolerance),
                 compared.passes,
             )
             found = replace(found, divergence=divergence)

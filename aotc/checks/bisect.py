@@ -13,18 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aotc import reference
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import compile_targets
-from aotc.dialects.functions import copied, functions_of, keep_only, signature
+from aotc.checks.judging import Rule
+from aotc.checks.rounding import Noise
+from aotc.dialects.functions import (
+    callee_of,
+    copied,
+    functions_of,
+    keep_only,
+    signature,
+)
 from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.graph import evaluate as evaluate_op
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.frontends.program import Entry, Program
 from aotc.frontends.survey import watched
 from aotc.mlir import func, ir
-from aotc.checks.differences import compare
 from aotc.passes import run_passes
 from aotc.runtime import engine
 from aotc.runtime.contract import Contract
@@ -75,7 +84,7 @@ def diverging(
     target: Target,
     values: Sequence[Any],
     expected: Sequence[Any],
-    tolerance: float | None,
+    rule: Rule,
     passes: Sequence[str],
 ) -> Divergence:
     """The first place where an entry differs from `expected`.
@@ -87,21 +96,27 @@ def diverging(
         target: that it was compiled for.
         values: all its arguments.
         expected: the outputs of the framework.
-        tolerance: for floats, instead of those of their dtypes.
+        rule: that says what is wrong.
         passes: all those of a build, in order.
     """
-    if not _agrees(graph, entry, values, expected, tolerance):
+    noisy = partial(_noisy, graph, entry, values)
+
+    def is_wrong(module: Any) -> bool:
+        found = evaluated(module, entry, values)
+        return any(e is not None for e in rule.errors(found, expected, noisy))
+
+    if is_wrong(graph):
         network = program.networks.get(entry.name)
         ports = zip(entry.arguments, values, strict=True)
         inputs = [value for port, value in ports if port.kind == "input"]
-        return _in_import(network, entry.input_tree.unflatten(inputs), tolerance)
+        return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
         module = copied(graph)
         for name in passes[: passes.index(LOWERING[0])]:
             run_passes(module, (name,))
-            if not _agrees(module, entry, values, expected, tolerance):
+            if is_wrong(module):
                 return Divergence(name)
-        return _in_code(module, entry, target, values, tolerance)
+        return _in_code(module, entry, target, values, rule)
 
 
 def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any]:
@@ -113,28 +128,23 @@ def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any
     ]
 
 
-def evaluated(module: Any, entry: Entry, values: Sequence[Any]) -> list[Any]:
+def evaluated(
+    module: Any, entry: Entry, values: Sequence[Any], with_op: Any = evaluate_op
+) -> list[Any]:
     """The outputs of an entry by the reference evaluator."""
-    results = reference.evaluate(module, entry.name, values)
+    results = reference.evaluate(module, entry.name, values, with_op=with_op)
     ports = zip(entry.results, results, strict=True)
     return [array for port, array in ports if port.kind == "output"]
 
 
-def _agrees(
-    module: Any,
-    entry: Entry,
-    values: Sequence[Any],
-    expected: Sequence[Any],
-    tolerance: float | None,
-) -> bool:
-    pairs = zip(evaluated(module, entry, values), expected, strict=True)
-    return all(compare("", x, y, tolerance).passed for x, y in pairs)
+def _noisy(module: Any, entry: Entry, values: Sequence[Any], noise: Noise) -> list[Any]:
+    return evaluated(module, entry, values, noise)
 
 
 # ---- the import ---------------------------------------------------------------------
 
 
-def _in_import(network: Any, inputs: Any, tolerance: float | None) -> Divergence:
+def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
     """The first node that the importer computes otherwise than the framework."""
     if network is None or network.original is None or network.original.steps is None:
         return Divergence("import")
@@ -145,9 +155,9 @@ def _in_import(network: Any, inputs: Any, tolerance: float | None) -> Divergence
         if found or node not in theirs:
             return
         for x, y in zip(_arrays(results), _arrays(theirs[node]), strict=False):
-            apart = compare("", x, y, tolerance)
-            if not apart.passed:
-                found.append(Divergence("import", op, place, apart.error))
+            (error,) = rule.errors([x], [y], None)
+            if error is not None:
+                found.append(Divergence("import", op, place, error))
                 return
 
     with watched(look):
@@ -167,44 +177,56 @@ def _arrays(results: Any) -> list[Any]:
 
 
 def _in_code(
-    module: Any,
-    entry: Entry,
-    target: Target,
-    values: Sequence[Any],
-    tolerance: float | None,
+    module: Any, entry: Entry, target: Target, values: Sequence[Any], rule: Rule
 ) -> Divergence:
     """The first op whose compiled result is not that of the reference."""
-    truth: dict[Any, Any] = {}
-
-    def keep(op: Any, _: Any, results: list[Any]) -> None:
-        if isinstance(op, GraphOp):
-            truth.update(zip(op.results, results, strict=True))
-
-    reference.evaluate(module, entry.name, values, keep)
-    block = functions_of(module)[entry.name].entry_block
+    ops = list(functions_of(module)[entry.name].entry_block.operations)
     places = [
         (number, index)
-        for number, op in enumerate(block.operations)
-        for index, result in enumerate(op.results)
-        if result in truth
+        for number, op in enumerate(ops)
+        if isinstance(op, (GraphOp, func.CallOp))
+        for index in range(len(op.results))
     ]
-    ops = list(block.operations)
     low, high, error = 0, len(places), None
     while low < high:
         tried = sorted({*range(low, high, max(1, (high - low) // _AT_ONCE)), high - 1})
         chosen = [places[i] for i in tried]
+        values_of = partial(_values_at, module, entry, values, chosen)
         found = _compiled(module, entry, target, values, chosen)
-        apart = [
-            compare("", x, truth[ops[number].results[index]], tolerance)
-            for x, (number, index) in zip(found, chosen, strict=True)
-        ]
-        wrong = next((i for i, each in enumerate(apart) if not each.passed), None)
+        errors = rule.errors(found, values_of(evaluate_op), values_of)
+        wrong = next((i for i, each in enumerate(errors) if each is not None), None)
         if wrong is None:
             return Divergence("compile")
         low, high = (tried[wrong - 1] + 1 if wrong else low), tried[wrong]
-        error = apart[wrong].error
+        error = errors[wrong]
     op = ops[places[high][0]]
-    return Divergence("compile", f"graph.{type(op)._op_name}", where_of(op), error)
+    return Divergence("compile", _title(op), where_of(op), error)
+
+
+def _title(op: Any) -> str:
+    """`graph.sin`, or `scan` and the like for what runs other functions."""
+    if isinstance(op, func.CallOp):
+        return callee_of(op).rpartition(".")[2]
+    return f"graph.{type(op)._op_name}"
+
+
+def _values_at(
+    module: Any,
+    entry: Entry,
+    values: Sequence[Any],
+    places: Sequence[tuple[int, int]],
+    with_op: Any,
+) -> list[Any]:
+    """What ops of an entry give, by the reference evaluator."""
+    ops = list(functions_of(module)[entry.name].entry_block.operations)
+    wanted = {ops[number].results[index]: None for number, index in places}
+
+    def keep(op: Any, _: Any, results: list[Any]) -> None:
+        pairs = zip(op.results, results, strict=True)
+        wanted.update({value: x for value, x in pairs if value in wanted})
+
+    reference.evaluate(module, entry.name, values, keep, with_op=with_op)
+    return list(wanted.values())
 
 
 def _compiled(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ _INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
-class Difference:
+class Distance:
     """How far an array is from what it should be.
 
     Args:
@@ -28,7 +29,6 @@ class Difference:
         ulp: the same, in units of the last place of each element.
         cosine: of the angle between them, as vectors.
         error: largest difference relative to the largest element.
-        tolerance: what `error` may be.
     """
 
     name: str
@@ -38,6 +38,45 @@ class Difference:
     ulp: float
     cosine: float
     error: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures; one that is not finite is null."""
+        return {
+            key: None if isinstance(value, float) and not np.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+    def __str__(self) -> str:
+        return self._describe(f"{self.error:.1e}")
+
+    def _describe(self, error: str) -> str:
+        return (
+            f"{self.name} ({self.dtype}): error {error}, "
+            f"abs {self.max_abs:.1e}, rel {self.max_rel:.1e}, {self.ulp:.0f} ulp, "
+            f"cosine {self.cosine:.7f}"
+        )
+
+    def worst_of(self, other: Distance) -> Distance:
+        """The largest figures of two calls."""
+        return Distance(
+            self.name,
+            self.dtype,
+            max(self.max_abs, other.max_abs),
+            max(self.max_rel, other.max_rel),
+            max(self.ulp, other.ulp),
+            min(self.cosine, other.cosine),
+            max(self.error, other.error),
+        )
+
+
+@dataclass(frozen=True)
+class Difference(Distance):
+    """The same, held to one tolerance for all elements.
+
+    Args:
+        tolerance: what `error` may be.
+    """
+
     tolerance: float
 
     @property
@@ -47,19 +86,16 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """A row of `aotc.parity/1`; a figure that is not finite is null."""
-        figures = {
-            key: None if isinstance(value, float) and not np.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
-        return {**figures, "passed": self.passed}
+        return {**super().to_json(), "passed": self.passed}
 
     def __str__(self) -> str:
         verdict = "ok  " if self.passed else "FAIL"
-        return (
-            f"{verdict} {self.name} ({self.dtype}): error {self.error:.1e} of "
-            f"{self.tolerance:.0e}, abs {self.max_abs:.1e}, rel {self.max_rel:.1e}, "
-            f"{self.ulp:.0f} ulp, cosine {self.cosine:.7f}"
-        )
+        figures = self._describe(f"{self.error:.1e} of {self.tolerance:.0e}")
+        return f"{verdict} {figures}"
+
+    def worst_of(self, other: Distance) -> Difference:
+        """The largest figures of two calls."""
+        return Difference(**asdict(super().worst_of(other)), tolerance=self.tolerance)
 
 
 def compare(
@@ -73,26 +109,39 @@ def compare(
         expected: the array it should be.
         tolerance: instead of that in `TOLERANCES`; integers are always exact.
     """
-    found, expected = np.asarray(found), np.asarray(expected)
-    dtype = dtypes.canonical(expected.dtype)
-    allowed = TOLERANCES.get(dtype, 0.0)
-    if tolerance is not None and dtype in TOLERANCES:
+    far = distance(name, np.asarray(found), np.asarray(expected))
+    allowed = TOLERANCES.get(far.dtype, 0.0)
+    if tolerance is not None and far.dtype in TOLERANCES:
         allowed = tolerance
+    return Difference(**asdict(far), tolerance=allowed)
+
+
+def distance(name: str, found: Any, expected: Any) -> Distance:
+    """The figures of two arrays; infinite if they are of other shapes or dtypes.
+
+    Numbers that are not finite must be the same ones in both.
+
+    Args:
+        name: what they are.
+        found: an array.
+        expected: the array it should be.
+    """
+    dtype = dtypes.canonical(expected.dtype)
     if found.shape != expected.shape or found.dtype != expected.dtype:
-        return _apart(name, dtype, allowed)
+        return _apart(name, dtype)
     wide = np.float64 if dtypes.is_float(dtype) else object
     x, y = found.astype(wide).ravel(), expected.astype(wide).ravel()
     if dtypes.is_float(dtype):
         finite = np.isfinite(y)
         if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-            return _apart(name, dtype, allowed)
+            return _apart(name, dtype)
         x, y = x[finite], y[finite]
         if not np.isfinite(x).all():
-            return _apart(name, dtype, allowed)
+            return _apart(name, dtype)
     delta, size = np.abs(x - y).astype(np.float64), np.abs(y).astype(np.float64)
     largest = size.max(initial=0.0)
     worst = delta.max(initial=0.0)
-    return Difference(
+    return Distance(
         name,
         dtype,
         float(worst),
@@ -100,28 +149,17 @@ def compare(
         float(np.max(delta / _last_place(size, dtype), initial=0.0)),
         _cosine(x.astype(np.float64), y.astype(np.float64)),
         float(worst / largest) if largest else float(worst),
-        allowed,
     )
 
 
 def worst_of(differences: Sequence[Difference]) -> Difference:
     """The largest figures of several calls, for one output."""
-    first = differences[0]
-    return Difference(
-        first.name,
-        first.dtype,
-        max(each.max_abs for each in differences),
-        max(each.max_rel for each in differences),
-        max(each.ulp for each in differences),
-        min(each.cosine for each in differences),
-        max(each.error for each in differences),
-        max(each.tolerance for each in differences),
-    )
+    return reduce(Difference.worst_of, differences)
 
 
-def _apart(name: str, dtype: str, tolerance: float) -> Difference:
+def _apart(name: str, dtype: str) -> Distance:
     far = _INFINITE
-    return Difference(name, dtype, far, far, far, -1.0, far, tolerance)
+    return Distance(name, dtype, far, far, far, -1.0, far)
 
 
 def _last_place(size: Any, dtype: str) -> Any:

@@ -48,12 +48,17 @@ class Noise:
         return [self._disturb(x) for x in evaluate_op(op, moved, symbols)]
 
     def _disturb(self, array: Any) -> Any:
-        if not _is_float(array):
+        if not is_float(array):
             return array
-        step = _ULPS * float(ml_dtypes.finfo(array.dtype).eps)
+        facts = ml_dtypes.finfo(array.dtype)
+        wide = array.astype(np.float64)
+        # The last place of numbers below the normal ones is that of the least of these.
+        size = np.maximum(np.abs(wide), float(facts.smallest_normal))
+        size = np.where((wide != 0) & np.isfinite(wide), size, 0.0)
+        step = _ULPS * float(facts.eps)
         # Uniform: errors that were all of one size would often cancel exactly.
-        errors = self._rng.uniform(-step, step, array.shape)
-        return np.asarray(array.astype(np.float64) * (1 + errors)).astype(array.dtype)
+        errors = self._rng.uniform(-step, step, array.shape) * size
+        return np.asarray(wide + errors).astype(array.dtype)
 
 
 def _flush(array: Any) -> Any:
@@ -61,7 +66,7 @@ def _flush(array: Any) -> Any:
 
     They are computed in f32, in which all of them are normal.
     """
-    if not _is_float(array) or array.dtype == np.float16:
+    if not is_float(array) or array.dtype == np.float16:
         return array
     least = ml_dtypes.finfo(array.dtype).smallest_normal
     return np.where(np.abs(array) < least, np.zeros((), array.dtype), array)
@@ -75,17 +80,18 @@ def _is_exact(result: Any, operands: Sequence[Any], most: float = np.inf) -> boo
         operands: of the op.
         most: up to where whole numbers are exact.
     """
-    if not _is_float(result):
+    if not is_float(result):
         return True
     x = np.abs(result.astype(np.float64)).ravel()
     x = x[np.isfinite(x) & ((x != np.rint(x)) | (x > most))]
     if not x.size:
         return True
-    given = [np.abs(y.astype(np.float64)).ravel() for y in operands if _is_float(y)]
+    given = [np.abs(y.astype(np.float64)).ravel() for y in operands if is_float(y)]
     return bool(given) and bool(np.isin(x, np.concatenate(given)).all())
 
 
-def _is_float(array: Any) -> bool:
+def is_float(array: Any) -> bool:
+    """Whether the elements of an array are floats."""
     return dtypes.is_float(dtypes.canonical(array.dtype))
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from aotc.checks.inputs import Choice, samples_of
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import evaluate_size
 from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError
 from aotc.frontends.program import Entry, Program
-from aotc.checks.inputs import Choice, samples_of
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
 _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)

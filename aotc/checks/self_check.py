@@ -9,27 +9,30 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, redirect_stderr
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from io import StringIO
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, reference
+from aotc.checks.bisect import diverging
+from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.process import CompiledProcess, DidNotEnd
-from aotc.checks.rounding import Noise, spreads
+from aotc.checks.report import SelfCheck, sizes_text
+from aotc.checks.rounding import Noise, is_float
 from aotc.checks.samples import Calls, calls_of, input_elements, sizes_of
+from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import NothingToCompare, Work
 from aotc.dialects import context
 from aotc.errors import AotcError, CompileError, InputError, SetupError
-from aotc.frontends.program import Entry, Program
+from aotc.frontends.program import Program
 from aotc.mlir import ir
-from aotc.checks.bisect import diverging
-from aotc.checks.differences import Difference, compare, worst_of
 from aotc.target import Target
+
+__all__ = ["MODES", "SelfCheck", "check_entries"]
 
 MODES = ("auto", "full", "off")
 
@@ -37,89 +40,12 @@ _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
-_NOISE_RUNS = 3
-_NOISE_FACTOR = 16.0
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
     "incompatible": "this machine does not run it",
     "no-driver": "this machine does not run it",
     "out-of-memory": "this machine has not the memory to load it",
 }
-
-Arrays = list[Any]
-
-
-@dataclass(frozen=True)
-class SelfCheck:
-    """What was found of an entry on a target.
-
-    Args:
-        entry: its name.
-        target: what was run.
-        checked: the sizes of the symbols in the calls that were compared.
-        unchecked: what was not compared: sizes, or nothing for all, and why.
-        results: the largest difference of each output and updated state.
-    """
-
-    entry: str
-    target: str
-    checked: tuple[Mapping[str, int], ...] = ()
-    unchecked: tuple[tuple[Mapping[str, int], str], ...] = ()
-    results: tuple[Difference, ...] = ()
-
-    @property
-    def error(self) -> float:
-        """The largest error of any result, relative to its largest value."""
-        return max((each.error for each in self.results), default=0.0)
-
-    def skip(self, sizes: Mapping[str, int], why: str) -> SelfCheck:
-        """The same with sizes that were not compared."""
-        return replace(self, unchecked=(*self.unchecked, (sizes, why)))
-
-    def to_json(self) -> dict[str, Any]:
-        """As the report holds it, with all figures."""
-        return {
-            **self.to_manifest(),
-            "results": [each.to_json() for each in self.results],
-        }
-
-    def to_manifest(self) -> dict[str, Any]:
-        """As the manifest holds it.
-
-        The error is the next power of ten: its digits depend on the machine, and the
-        same source is to give the same bytes.
-        """
-        error = self.error
-        return {
-            "entry": self.entry,
-            "target": self.target,
-            "checked": [dict(sizes) for sizes in self.checked],
-            "unchecked": [
-                {"sizes": dict(sizes), "why": why} for sizes, why in self.unchecked
-            ],
-            "error_below": float(10.0 ** np.ceil(np.log10(error))) if error else 0.0,
-        }
-
-    def __str__(self) -> str:
-        title = f"{self.entry} on {self.target}"
-        rows = []
-        if self.checked:
-            rows.append(
-                f"{title} checked{_at(self.checked)}: error at most {self.error:.1e}"
-            )
-        reasons: dict[str, list[Mapping[str, int]]] = {}
-        for sizes, why in self.unchecked:
-            reasons.setdefault(why, []).append(sizes)
-        rows += [
-            f"{title} NOT CHECKED{_at(sizes)}: {why}" for why, sizes in reasons.items()
-        ]
-        return "\n".join(rows)
-
-
-def _at(choices: Sequence[Mapping[str, int]]) -> str:
-    said = [", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in choices]
-    said = [text for text in said if text]
-    return f" at {'; '.join(said)}" if said else ""
 
 
 def check_entries(
@@ -157,7 +83,7 @@ def check_entries(
         if full:
             share = Work(float("inf"), float("inf"))
         for entry in program.entries if running else ():
-            subject = _Subject(program, graph, entry, passes)
+            subject = Subject(program, graph, entry, passes)
             rows += _of_entry(subject, running, share)
         return rows
 
@@ -195,117 +121,57 @@ def _not_loaded(target: Target, error: AotcError) -> AotcError:
 # ---- an entry -----------------------------------------------------------------------
 
 
-@dataclass
-class _Subject:
-    """An entry that is checked."""
-
-    program: Program
-    graph: Any
-    entry: Entry
-    passes: Sequence[str]
-
-    @property
-    def names(self) -> list[str]:
-        """Of all results: the outputs, then the leaves of the states it updates."""
-        outputs = [port.name for port in self.entry.ports("output")]
-        return [*outputs, *self._updated_leaves]
-
-    @property
-    def _updated_leaves(self) -> list[str]:
-        """The leaves of the states that the entry updates."""
-        return [
-            leaf
-            for state in self.program.states
-            if state.name in self.entry.updates
-            for leaf in state.leaves
-        ]
-
-    def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
-        """All arguments of a call."""
-        rest = iter(inputs)
-        return [
-            next(rest) if port.kind == "input" else stored[port.name]
-            for port in self.entry.arguments
-        ]
-
-    def reference_results(
-        self, calls: Calls, with_op: Any
-    ) -> Iterator[tuple[Arrays, Arrays]]:
-        """The arguments and the results of each call in turn, by the reference."""
-        stored = {**self.program.parameters, **calls.states}
-        for inputs in calls.inputs:
-            arguments = self.arguments(inputs, stored)
-            with redirect_stderr(StringIO()):  # what the model prints of random numbers
-                found = reference.evaluate(
-                    self.graph, self.entry.name, arguments, with_op=with_op
-                )
-            ports = list(zip(self.entry.results, found, strict=True))
-            stored |= {port.name: x for port, x in ports if port.kind == "state"}
-            outputs = [x for port, x in ports if port.kind == "output"]
-            yield (
-                arguments,
-                [*outputs, *(stored[name] for name in self._updated_leaves)],
-            )
-
-    def compiled_results(
-        self, calls: Calls, process: CompiledProcess
-    ) -> Iterator[Arrays]:
-        """The results of each call in turn, compiled."""
-        states = self.program.states
-        before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
-        updated = [s.name for s in states if s.name in self.entry.updates]
-        for inputs in calls.inputs:
-            outputs, after = process.call(self.entry.name, inputs, before, updated)
-            before = {}
-            yield [*outputs, *after]
-
-
 def _of_entry(
-    subject: _Subject, running: Mapping[Target, CompiledProcess], work: Work
+    subject: Subject, running: Mapping[Target, CompiledProcess], work: Work
 ) -> Iterator[SelfCheck]:
     entry = subject.entry
     rows = {target: SelfCheck(entry.name, str(target)) for target in running}
     left = replace(work)
     for number, sizes in enumerate(sizes_of(entry)):
         try:
-            calls, expected = _calls_with_results(subject, number, sizes, left)
+            item = _item(subject, number, sizes, left)
         except NothingToCompare as reason:
             rows = {t: row.skip(sizes, str(reason)) for t, row in rows.items()}
             continue
         for target, process in running.items():
-            rows[target] = _extend(
-                rows[target], subject, calls, target, process, expected
-            )
+            rows[target] = _extend(rows[target], subject, item, target, process)
     yield from rows.values()
+
+
+@dataclass
+class _Item:
+    """Calls of an entry, with the arguments and results of each by the reference."""
+
+    calls: Calls
+    expected: list[tuple[Arrays, Arrays]]
+    rounding: Rounding
 
 
 def _extend(
     row: SelfCheck,
-    subject: _Subject,
-    calls: Calls,
+    subject: Subject,
+    item: _Item,
     target: Target,
     process: CompiledProcess,
-    expected: Sequence[tuple[Arrays, Arrays]],
 ) -> SelfCheck:
     """What was found of an entry, with one more item."""
+    sizes = item.calls.sizes
     try:
-        results = _differences(subject, calls, target, process, expected)
+        results = _verdicts(subject, item, target, process)
     except DidNotEnd as error:
-        return row.skip(calls.sizes, str(error))
+        return row.skip(sizes, str(error))
     except SetupError:  # `_guard` lets no other through
-        return row.skip(calls.sizes, "this machine has not the memory for a call")
+        return row.skip(sizes, "this machine has not the memory for a call")
     except NothingToCompare as reason:
-        return row.skip(calls.sizes, str(reason))
+        return row.skip(sizes, str(reason))
     if row.results:
-        results = [worst_of(p) for p in zip(row.results, results, strict=True)]
-    checked = (*row.checked, calls.sizes)
-    return replace(row, checked=checked, results=tuple(results))
+        pairs = zip(row.results, results, strict=True)
+        results = [one.worse_of(other) for one, other in pairs]
+    return replace(row, checked=(*row.checked, sizes), results=tuple(results))
 
 
-def _calls_with_results(
-    subject: _Subject, number: int, sizes: Mapping[str, int], work: Work
-) -> tuple[Calls, list[tuple[Arrays, Arrays]]]:
-    """The calls of an item, with the arguments and the results of each.
+def _item(subject: Subject, number: int, sizes: Mapping[str, int], work: Work) -> _Item:
+    """The calls of an item, with what the reference evaluator makes of them.
 
     Raises:
         NothingToCompare: with the reason.
@@ -320,58 +186,66 @@ def _calls_with_results(
         raise NothingToCompare(
             f"the model refuses the random inputs: {error.message}"
         ) from None
-    if _says_nothing([x for _, results in found for x in results]):
+    results = _all_results(found)
+    if _says_nothing(results):
         raise NothingToCompare("no result is finite on the random inputs")
-    return calls, found
+
+    def with_noise(noise: Noise) -> Arrays:
+        return _all_results(subject.reference_results(calls, noise))
+
+    return _Item(calls, found, Rounding(results, with_noise))
+
+
+def _all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
+    """The results of one call after those of another."""
+    return [array for _, results in calls for array in results]
 
 
 def _says_nothing(results: Sequence[Any]) -> bool:
     """Whether there are floats among the results, and none of them is finite."""
-    floats = [
-        x.astype(np.float64)
-        for x in results
-        if x.size and dtypes.is_float(dtypes.canonical(x.dtype))
-    ]
+    floats = [x.astype(np.float64) for x in results if x.size and is_float(x)]
     return bool(floats) and not any(np.isfinite(x).any() for x in floats)
 
 
-def _differences(
-    subject: _Subject,
-    calls: Calls,
-    target: Target,
-    process: CompiledProcess,
-    expected: Sequence[tuple[Arrays, Arrays]],
-) -> list[Difference]:
-    """The largest difference of each result over the calls.
+def _verdicts(
+    subject: Subject, item: _Item, target: Target, process: CompiledProcess
+) -> list[Verdict]:
+    """The verdict on each result over the calls.
 
     Raises:
         CompileError: one is wrong.
+        NothingToCompare: rounding decides everything, or a check of the model.
     """
     names = subject.names
-    found = list(
-        _guard(subject, calls, target, subject.compiled_results(calls, process))
-    )
+    results = subject.compiled_results(item.calls, process)
+    found = list(_guard(subject, item.calls, target, results))
+    try:
+        verdicts = judge(
+            names * len(found),
+            [array for call in found for array in call],
+            _all_results(item.expected),
+            item.rounding,
+        )
+    except InputError as error:
+        raise NothingToCompare(
+            f"rounding decides a check of the model: {error.message}"
+        ) from None
+    except MemoryError:
+        raise NothingToCompare("the reference evaluator ran out of memory") from None
+    if item.rounding.is_all:
+        raise NothingToCompare("rounding alone decides what is finite")
     rows = [
-        [compare(*each) for each in zip(names, got, want, strict=True)]
-        for got, (_, want) in zip(found, expected, strict=True)
+        verdicts[call * len(names) : (call + 1) * len(names)]
+        for call in range(len(found))
     ]
-    if any(not each.passed for row in rows for each in row):
-        noise = _rounding(subject, calls, [want for _, want in expected])
-        rows = [
-            [
-                _compare_within(*each)
-                for each in zip(names, got, want, moved, strict=True)
-            ]
-            for got, (_, want), moved in zip(found, expected, noise, strict=True)
-        ]
-    for row, (arguments, results) in zip(rows, expected, strict=True):
+    for row, (arguments, expected) in zip(rows, item.expected, strict=True):
         if any(not each.passed for each in row):
-            raise _failure(subject, calls, target, row, arguments, results)
-    return [worst_of(column) for column in zip(*rows, strict=True)]
+            raise _failure(subject, item.calls, target, row, arguments, expected)
+    return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
 def _guard(
-    subject: _Subject, calls: Calls, target: Target, results: Iterator[Arrays]
+    subject: Subject, calls: Calls, target: Target, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
     """Pass results on; errors of the compiled entry are those of the build.
 
@@ -384,7 +258,7 @@ def _guard(
     except AotcError as error:
         if error.code == "out-of-memory":
             raise
-        sizes = _at([calls.sizes])
+        sizes = sizes_text([calls.sizes])
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",
             f"entry '{subject.entry.name}', compiled for '{target}', fails{sizes} "
@@ -392,63 +266,6 @@ def _guard(
             where=error.where,
             hint=_HINT,
         ) from error
-
-
-def _rounding(
-    subject: _Subject, calls: Calls, expected: Sequence[Arrays]
-) -> list[Arrays]:
-    """How far rounding carries each element of each result of each call.
-
-    Raises:
-        NothingToCompare: it decides everything, or a check of the model.
-    """
-    try:
-        runs = [
-            [results for _, results in subject.reference_results(calls, Noise(seed))]
-            for seed in range(_NOISE_RUNS)
-        ]
-    except InputError as error:
-        raise NothingToCompare(
-            f"rounding decides a check of the model: {error.message}"
-        ) from None
-    except MemoryError:
-        raise NothingToCompare("the reference evaluator ran out of memory") from None
-    found = [
-        spreads(want, [run[call] for run in runs]) for call, want in enumerate(expected)
-    ]
-    if not any(np.isfinite(each).any() for call in found for each in call):
-        raise NothingToCompare("rounding alone decides what is finite")
-    return found
-
-
-def _compare_within(name: str, got: Any, want: Any, moved: Any) -> Difference:
-    """The difference, with a tolerance that grants what rounding does.
-
-    Elements of which rounding decides whether they are finite are left out. Few runs do
-    not show all of them: where there is one, a few that differ in this are others.
-
-    Args:
-        name: of the result.
-        got: what was computed.
-        want: by the reference.
-        moved: how far rounding carries each element of `want`.
-    """
-    is_decided = np.isfinite(moved)
-    if not is_decided.all() and got.shape == want.shape and got.dtype == want.dtype:
-        x, y = got.astype(np.float64), want.astype(np.float64)
-        differs = is_decided & (np.isfinite(x) != np.isfinite(y))
-        if differs.sum() <= _NOISE_FACTOR * (~is_decided).sum():
-            is_decided &= ~differs
-        got = np.where(is_decided, got, want)
-    difference = compare(name, got, want)
-    rounding = float(moved[is_decided].max(initial=0.0))
-    if not rounding or difference.passed:
-        return difference
-    scale = difference.max_abs / difference.error if difference.error else 1.0
-    if not np.isfinite(scale) or not scale:
-        scale = 1.0
-    granted = _NOISE_FACTOR * rounding / scale
-    return replace(difference, tolerance=max(difference.tolerance, granted))
 
 
 # ---- a failure ----------------------------------------------------------------------
@@ -460,10 +277,10 @@ _HINT = (
 
 
 def _failure(
-    subject: _Subject,
+    subject: Subject,
     calls: Calls,
     target: Target,
-    row: Sequence[Difference],
+    row: Sequence[Verdict],
     arguments: Arrays,
     results: Arrays,
 ) -> CompileError:
@@ -479,17 +296,17 @@ def _failure(
             target,
             arguments,
             outputs,
-            None,
+            RoundingRule(),
             subject.passes,
         )
         where, begins = first.where, f"\n  {first}"
     except AotcError as error:
         begins = f"\n  where it begins was not found: {error.message}"
-    wrong = "\n".join(f"  {each}" for each in row if not each.passed)
+    wrong = "\n".join(f"  FAIL {each}" for each in row if not each.passed)
     return CompileError(
         "self-check",
         f"entry '{entry.name}', compiled for '{target}', does not compute what its "
-        f"graph says{_at([calls.sizes])}:\n{wrong}{begins}",
+        f"graph says{sizes_text([calls.sizes])}:\n{wrong}{begins}",
         where=where,
         hint=_HINT,
     )

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from aotc import dtypes, reference
-from aotc.checks.rounding import Noise, spreads
+from aotc import reference
+from aotc.checks.judging import error_ratios
+from aotc.checks.rounding import Noise, is_float, spreads
 
 RUNS = 4  # with noise
-TIMES = 16  # the spread that noise has
-UNITS = 32  # in the last place of the larger of an element and a part of the largest
-PART = 0.05
 
 
 @dataclass(frozen=True)
@@ -74,20 +71,17 @@ def _compared(got: Any, want: Any, spread: Any) -> tuple[str, Any]:
     if got.shape != want.shape or got.dtype != want.dtype:
         kinds = [f"{x.dtype}{list(x.shape)}" for x in (got, want)]
         return f"is {kinds[0]}; expected {kinds[1]}", np.zeros(want.shape, bool)
-    x, y = got.astype("f8"), want.astype("f8")
-    if not dtypes.is_float(dtypes.canonical(want.dtype)):
-        is_open = spread > 0
-        return _told(got, want, (got != want) & ~is_open), is_open
-    finite = np.where(np.isfinite(y), abs(y), 0)
-    eps = float(ml_dtypes.finfo(want.dtype).eps)
-    size = np.maximum(finite, PART * finite.max(initial=0))
-    tiny = float(ml_dtypes.finfo(want.dtype).smallest_normal)
-    allowed = TIMES * spread + UNITS * eps * size + tiny
-    is_open = ~np.isfinite(spread) | (spread > 0.1 * np.maximum(size, 1e-3))
-    with np.errstate(invalid="ignore"):
-        near = abs(x - y) <= allowed
-    same = near | (x == y) | (np.isnan(x) & np.isnan(y)) | ~np.isfinite(spread)
-    return _told(got, want, ~same), is_open
+    wrong = error_ratios(got, want, spread) > 1
+    return _told(got, want, wrong), _is_open(want, spread)
+
+
+def _is_open(want: Any, spread: Any) -> Any:
+    """Which elements rounding changes in their first digit."""
+    if not is_float(want):
+        return spread > 0
+    size = np.where(np.isfinite(want), np.abs(want.astype("f8")), 0)
+    size = np.maximum(size, max(0.05 * size.max(initial=0), 1e-3))
+    return ~np.isfinite(spread) | (spread > 0.1 * size)
 
 
 def _told(got: Any, want: Any, wrong: Any) -> str:

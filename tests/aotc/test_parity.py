@@ -8,11 +8,11 @@ import pytest
 import aotc.numpy as anp
 from aotc import pipeline
 from aotc.artifacts.manifest import FILE
+from aotc.checks.differences import compare
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.errors import Finding, InputError
 from aotc.parity import Choice, Plan
-from aotc.checks.differences import compare
 from aotc.passes import simplify
 
 onnx = pytest.importorskip("onnx")

@@ -75,6 +75,27 @@ def test_a_wrong_lowering_fails_the_build_with_op_and_line(model, monkeypatch):
     assert error.where.endswith("small.py:11")
 
 
+SMALL = """
+import aotc
+import aotc.numpy as np
+
+
+@aotc.entry(x=aotc.Spec((2, 40), "f32"))
+def f(x):
+    small = np.tanh(x)
+    return np.concatenate([x * 1e5, small], axis=1)
+"""
+
+
+def test_a_wrong_element_beside_much_larger_ones_fails_the_build(model, monkeypatch):
+    monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
+    model.write_text(SMALL)
+    error = refusal(model)
+    assert "of 160 elements wrong: at [" in error.message
+    assert "graph.tanh" in error.message
+    assert error.where.endswith("small.py:8")
+
+
 def test_a_wrong_state_fails_the_build(model, monkeypatch):
     monkeypatch.setattr(OPS["cos"], "lower", OPS["sin"].lower)
     error = refusal(model)
@@ -150,7 +171,7 @@ def test_what_rounding_alone_carries_apart_is_no_mismatch(model):
     model.write_text(SENSITIVE)
     (row,) = build(model).self_checks
     (result,) = row.results
-    assert result.error > 1e-4
+    assert result.distance.error > 1e-4
     assert result.passed
 
 
@@ -164,8 +185,8 @@ def test_elements_that_rounding_leaves_open_are_left_out(model):
     model.write_text(OPEN)
     (row,) = build(model).self_checks
     root, plain = row.results
-    assert 1e-4 < root.error < float("inf")
-    assert plain.error < 1e-5
+    assert 1e-4 < root.distance.error < float("inf")
+    assert plain.distance.error < 1e-5
     assert row.checked
 
 

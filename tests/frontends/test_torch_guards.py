@@ -7,9 +7,9 @@ import aotc
 from aotc import reference
 from aotc.artifacts.manifest import Guard as ManifestGuard
 from aotc.artifacts.manifest import Leaf, Symbol
+from aotc.checks.inputs import Choice, samples_of
 from aotc.errors import InputError
 from aotc.frontends import load
-from aotc.checks.inputs import Choice, samples_of
 from aotc.runtime.contract import Contract
 
 torch = pytest.importorskip("torch")

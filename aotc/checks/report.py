@@ -1,0 +1,83 @@
+"""What a self-check found of an entry, as the output, report and manifest say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aotc.checks.judging import Verdict
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """What was found of an entry on a target.
+
+    Args:
+        entry: its name.
+        target: what was run.
+        checked: the sizes of the symbols in the calls that were compared.
+        unchecked: what was not compared: sizes, or nothing for all, and why.
+        results: the verdict on each output and updated state, over all calls.
+    """
+
+    entry: str
+    target: str
+    checked: tuple[Mapping[str, int], ...] = ()
+    unchecked: tuple[tuple[Mapping[str, int], str], ...] = ()
+    results: tuple[Verdict, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """The largest error of any result, relative to its largest value."""
+        return max((each.distance.error for each in self.results), default=0.0)
+
+    def skip(self, sizes: Mapping[str, int], why: str) -> SelfCheck:
+        """The same with sizes that were not compared."""
+        return replace(self, unchecked=(*self.unchecked, (sizes, why)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As the report holds it, with all figures."""
+        return {
+            **self.to_manifest(),
+            "results": [each.to_json() for each in self.results],
+        }
+
+    def to_manifest(self) -> dict[str, Any]:
+        """As the manifest holds it.
+
+        The error is the next power of ten: its digits depend on the machine, and the
+        same source is to give the same bytes.
+        """
+        error = self.error
+        return {
+            "entry": self.entry,
+            "target": self.target,
+            "checked": [dict(sizes) for sizes in self.checked],
+            "unchecked": [
+                {"sizes": dict(sizes), "why": why} for sizes, why in self.unchecked
+            ],
+            "error_below": float(10.0 ** np.ceil(np.log10(error))) if error else 0.0,
+        }
+
+    def __str__(self) -> str:
+        title = f"{self.entry} on {self.target}"
+        rows = []
+        if self.checked:
+            at = sizes_text(self.checked)
+            rows.append(f"{title} checked{at}: error at most {self.error:.1e}")
+        reasons: dict[str, list[Mapping[str, int]]] = {}
+        for sizes, why in self.unchecked:
+            reasons.setdefault(why, []).append(sizes)
+        for why, skipped in reasons.items():
+            rows.append(f"{title} NOT CHECKED{sizes_text(skipped)}: {why}")
+        return "\n".join(rows)
+
+
+def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
+    """` at batch=1; batch=3`, or nothing where there are no symbols."""
+    said = [", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in choices]
+    said = [text for text in said if text]
+    return f" at {'; '.join(said)}" if said else ""

@@ -1,0 +1,88 @@
+"""An entry and its calls, as the reference evaluator and compiled code compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from aotc import reference
+from aotc.checks.process import CompiledProcess
+from aotc.checks.samples import Calls
+from aotc.frontends.program import Entry, Program
+
+Arrays = list[Any]
+
+
+@dataclass
+class Subject:
+    """An entry that is checked.
+
+    Args:
+        program: what was compiled.
+        graph: a copy of its module in which all derivatives are written.
+        entry: of the program.
+        passes: that compiled it, in order.
+    """
+
+    program: Program
+    graph: Any
+    entry: Entry
+    passes: Sequence[str]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all results: the outputs, then the leaves of the states it updates."""
+        outputs = [port.name for port in self.entry.ports("output")]
+        return [*outputs, *self._updated_leaves]
+
+    @property
+    def _updated_leaves(self) -> list[str]:
+        """The leaves of the states that the entry updates."""
+        return [
+            leaf
+            for state in self.program.states
+            if state.name in self.entry.updates
+            for leaf in state.leaves
+        ]
+
+    def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
+        """All arguments of a call."""
+        rest = iter(inputs)
+        return [
+            next(rest) if port.kind == "input" else stored[port.name]
+            for port in self.entry.arguments
+        ]
+
+    def reference_results(
+        self, calls: Calls, with_op: Any
+    ) -> Iterator[tuple[Arrays, Arrays]]:
+        """The arguments and the results of each call in turn, by the reference."""
+        stored = {**self.program.parameters, **calls.states}
+        for inputs in calls.inputs:
+            arguments = self.arguments(inputs, stored)
+            with redirect_stderr(StringIO()):  # what the model prints of random numbers
+                found = reference.evaluate(
+                    self.graph, self.entry.name, arguments, with_op=with_op
+                )
+            ports = list(zip(self.entry.results, found, strict=True))
+            stored |= {port.name: x for port, x in ports if port.kind == "state"}
+            outputs = [x for port, x in ports if port.kind == "output"]
+            yield (
+                arguments,
+                [*outputs, *(stored[name] for name in self._updated_leaves)],
+            )
+
+    def compiled_results(
+        self, calls: Calls, process: CompiledProcess
+    ) -> Iterator[Arrays]:
+        """The results of each call in turn, compiled."""
+        states = self.program.states
+        before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
+        updated = [s.name for s in states if s.name in self.entry.updates]
+        for inputs in calls.inputs:
+            outputs, after = process.call(self.entry.name, inputs, before, updated)
+            before = {}
+            yield [*outputs, *after]
