@@ -9,21 +9,23 @@ and the first op from which on they do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aotc.checks.bisect import Divergence, arguments, diverging, evaluated
+from aotc.checks.compiled import Bundle
 from aotc.checks.differences import Difference, compare, worst_of
 from aotc.checks.inputs import Choice, Sample, samples_of
 from aotc.checks.judging import ToleranceRule
+from aotc.checks.process import DIED, CompiledProcess
 from aotc.dialects import context
-from aotc.errors import AotcError, Finding, InputError
+from aotc.errors import AotcError, CompileError, Finding, InputError
 from aotc.frontends.original import Original
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
 from aotc.pytree import flatten
-from aotc.runtime import load
 from aotc.target import Target
 
 __all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
@@ -147,13 +149,18 @@ def measure(
         InputError: sizes or inputs that were given do not fit, or the framework
             cannot run on those that were chosen.
         SetupError: a target does not run here.
+        CompileError: `compiled-code-died`: an entry ends the process that it runs in.
     """
-    with context(), ir.Location.unknown():
+    with context(), ir.Location.unknown(), ExitStack() as stack:
+        running = {
+            target: stack.enter_context(CompiledProcess(Bundle(str(bundle), target.id)))
+            for target in targets
+        }
         return [
             parity
             for entry in program.entries
             for parity in _of_entry(
-                _Compared(program, graph, entry, plan, passes), bundle, targets
+                _Compared(program, graph, entry, plan, passes), running
             )
         ]
 
@@ -198,21 +205,53 @@ class _Compared:
             for name, x, y in zip(names, found, expected, strict=True)
         ]
 
+    def computed(self, process: CompiledProcess, sample: Sample) -> list[Any]:
+        """The outputs of the compiled entry, in its first state."""
+        first = {
+            state.name: [self.program.parameters[leaf] for leaf in state.leaves]
+            for state in self.program.states
+            if self.entry.updates
+        }
+        return process.call(self.entry.name, sample.arrays, first)[0]
+
+    def place(
+        self, target: Target, sample: Sample, expected: Sequence[Any]
+    ) -> Divergence:
+        """Where a call begins to differ."""
+        return diverging(
+            self.program,
+            self.graph,
+            self.entry,
+            target,
+            arguments(self.program, self.entry, sample.arrays),
+            expected,
+            ToleranceRule(self.plan.tolerance),
+            self.passes,
+        )
+
+    def death(
+        self, error: AotcError, target: Target, sample: Sample, expected: Sequence[Any]
+    ) -> CompileError:
+        """The error of code that dies, with the place where it does."""
+        first = self.place(target, sample, expected)
+        return CompileError(
+            error.code,
+            f"entry '{self.entry.name}', compiled for '{target}', fails"
+            f"{_sizes_text(sample)}: {error.message}\n  {first}",
+            where=first.where,
+            hint=error.hint,
+        )
+
 
 def _of_entry(
-    compared: _Compared, bundle: Path, targets: Sequence[Target]
+    compared: _Compared, running: Mapping[Target, CompiledProcess]
 ) -> Iterator[Parity]:
     entry, plan, original = compared.entry, compared.plan, compared.original
     example = original.example if original else None
     samples = list(samples_of(compared.graph, entry, plan.choice, example))
     wanted = [compared.expected(sample) for sample in samples]
-    for target in targets:
-        rows = [
-            compared.differences(found, expected)
-            for found, expected in zip(
-                _computed(bundle, entry, target, samples), wanted, strict=True
-            )
-        ]
+    for target, process in running.items():
+        rows = list(_rows(compared, target, process, samples, wanted))
         found = Parity(
             entry.name,
             str(target),
@@ -225,40 +264,45 @@ def _of_entry(
             first = next(
                 i for i, row in enumerate(rows) if not all(d.passed for d in row)
             )
-            divergence = diverging(
-                compared.program,
-                compared.graph,
-                entry,
-                target,
-                arguments(compared.program, entry, samples[first].arrays),
-                wanted[first],
-                ToleranceRule(plan.tolerance),
-                compared.passes,
-            )
+            divergence = compared.place(target, samples[first], wanted[first])
             found = replace(found, divergence=divergence)
         yield found
+
+
+def _rows(
+    compared: _Compared,
+    target: Target,
+    process: CompiledProcess,
+    samples: Sequence[Sample],
+    wanted: Sequence[Sequence[Any]],
+) -> Iterator[list[Difference]]:
+    """The differences of each call.
+
+    Raises:
+        CompileError: `compiled-code-died`, with the place.
+    """
+    for sample, expected in zip(samples, wanted, strict=True):
+        try:
+            found = compared.computed(process, sample)
+        except CompileError as error:
+            if error.code != DIED:
+                raise
+            raise compared.death(error, target, sample, expected) from error
+        yield compared.differences(found, expected)
+
+
+def _sizes_text(sample: Sample) -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in sample.sizes.items())
+    return f" ({sizes})" if sizes else ""
 
 
 def _refused(
     original: Original, entry: Entry, sample: Sample, error: Exception
 ) -> InputError:
-    sizes = ", ".join(f"{name}={size}" for name, size in sample.sizes.items())
     said = (str(error).strip().splitlines() or [""])[0]
     return InputError(
         "framework-refused",
         f"{original.framework} cannot run '{entry.name}' on the inputs that were chosen"
-        f"{f' ({sizes})' if sizes else ''}: {type(error).__name__}: {said}",
+        f"{_sizes_text(sample)}: {type(error).__name__}: {said}",
         hint="choose others with --sizes and --input",
     )
-
-
-def _computed(
-    bundle: Path, entry: Entry, target: Target, samples: Sequence[Sample]
-) -> Iterator[list[Any]]:
-    """The outputs of the compiled entry for each sample, in its first state."""
-    model = None
-    for sample in samples:
-        if model is None or entry.updates:
-            model = load(bundle, allow_unsigned=True, target=target.id)
-        inputs = entry.input_tree.unflatten(sample.arrays)
-        yield flatten(model.entry(entry.name)(**inputs))[0]

@@ -21,3 +21,25 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def deadly_lowering():
+    """A `lower` rule of unary ops on floats: its code ends the process (SIGFPE)."""
+    from aotc.dialects.types import Tensor
+    from aotc.mlir import arith, ir
+
+    def divide_by_zero(element):
+        number, whole = element.type, ir.IntegerType.get_signless(64)
+        most, none = (
+            arith.fptosi(
+                whole, arith.mulf(element, arith.ConstantOp(number, scale).result)
+            )
+            for scale in (1e4, 1e-9)
+        )
+        return arith.sitofp(number, arith.divsi(most, none))
+
+    def lower(low, op, x):
+        return low.pointwise([x], Tensor.of(op.y), divide_by_zero)
+
+    return lower

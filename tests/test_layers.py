@@ -48,13 +48,11 @@ ALLOWED = {
     "nonfinite": MODEL | {"frontends", "passes", "reference"},
     "backend": MODEL | {"frontends", "worker"},
     "worker": set(),
-    "certificate": MODEL
-    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"}
-    | {"checks"},
+    "certificate": MODEL | {"frontends", "passes", "reference", "backend", "checks"},
     "checks": MODEL
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"}
     | {"worker"},
-    "parity": MODEL | {"frontends", "runtime", "checks"},
+    "parity": MODEL | {"frontends", "checks"},
     "intermediates": MODEL | {"frontends", "artifacts"},
     "budget": MODEL | {"frontends", "passes", "backend"},
     "provenance": MODEL | {"frontends", "backend"},

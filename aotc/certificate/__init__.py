@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.artifacts.manifest import Leaf
-from aotc.backend import Compiled, compile_targets
+from aotc.backend import compile_targets
 from aotc.certificate.blame import wrong_op
 from aotc.certificate.check import Arrays, Check, Run
 from aotc.certificate.modules import (
@@ -33,18 +32,15 @@ from aotc.certificate.modules import (
     reached,
 )
 from aotc.certificate.points import Point, points_of
+from aotc.checks.compiled import Export
+from aotc.checks.process import DIED, CompiledProcess, code_of, export_at
 from aotc.dialects import context
 from aotc.dialects.functions import copied, functions_of, keep_only
 from aotc.dialects.transform import Widened, derive
-from aotc.dialects.types import Tensor, evaluate_size
-from aotc.errors import CompileError
+from aotc.errors import AotcError, CompileError
 from aotc.frontends.program import Program
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.runtime import engine
-from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function, Module
-from aotc.runtime.loader import start
 from aotc.target import Target
 
 DOT_PRODUCT = 1e-9  # the largest difference that is rounding
@@ -161,9 +157,10 @@ def _measured(
     run_passes(module, _LOWERING)
     program = Program(module, [check.entry() for check in checks])
     (variant,) = compile_targets(program, [Target.parse("cpu")])
-    code = _started(variant)
-    for (check, plain), point in zip(pairs, points, strict=True):
-        yield _certified(graph, code, check, plain, point, seed)
+    code = code_of(variant, [_export(check) for check in checks])
+    with CompiledProcess(code) as process:
+        for (check, plain), point in zip(pairs, points, strict=True):
+            yield _certified(graph, process, check, plain, point, seed)
 
 
 def _declared(module: Any, number: int, point: Point) -> tuple[Check, Check | None]:
@@ -185,12 +182,17 @@ def _check(module: Any, name: str, widened: Widened, point: Point) -> Check:
 
 
 def _certified(
-    graph: Any, code: Module, check: Check, plain: Check | None, point: Point, seed: int
+    graph: Any,
+    process: CompiledProcess,
+    check: Check,
+    plain: Check | None,
+    point: Point,
+    seed: int,
 ) -> Certificate:
     """The certificate of one derivative, by the compiled code."""
     x = [_wide(array) for array in point.arrays or ()]
     rng = np.random.default_rng(seed)
-    run = _compiled(code, check, point)
+    run = _compiled(process, check, point)
     dot_product, difference = check.measure(run, x, rng)
     found = Certificate(
         point.entry,
@@ -200,7 +202,7 @@ def _certified(
         True,
         dot_product,
         None if _stops(graph, check.of) else difference,
-        check.compare(run, plain, _compiled(code, plain, point), x, rng)
+        check.compare(run, plain, _compiled(process, plain, point), x, rng)
         if plain
         else None,
         point.missed,
@@ -245,38 +247,26 @@ def _shown(figure: float | None) -> str:
 # ---- the compiled checks ------------------------------------------------------------
 
 
-def _started(variant: Compiled) -> Module:
-    backend = variant.target.backend
-    return start(variant.vmfb, backend, engine.device(backend, None))
+def _export(check: Check) -> Export:
+    return export_at(check.name, check.taken, check.returned, check.symbols)
 
 
-def _compiled(code: Module, check: Check, point: Point) -> Run:
+def _compiled(process: CompiledProcess, check: Check, point: Point) -> Run:
     """The compiled function, for the shapes that the symbols say."""
-    taken, returned = (
-        [_leaf(f"x{i}", kind, check.symbols) for i, kind in enumerate(kinds)]
-        for kinds in (check.taken, check.returned)
-    )
-    contract = Contract(check.name, taken, {})
-    function = Function(code, check.name, check.name, contract, returned, True)
 
     def run(x: Arrays) -> Arrays:
         try:
-            return function(x)
-        except (RuntimeError, ValueError, IndexError) as error:  # as IREE raises
-            first_line = str(error).partition("\n")[0]
+            return process.call(check.name, x)[0]
+        except AotcError as error:
             raise CompileError(
-                "check-failed",
+                error.code if error.code == DIED else "check-failed",
                 f"the check of a gradient in entry '{point.entry}' was compiled, but "
-                f"does not run: {first_line}",
+                f"does not run: {error.message}",
                 where=point.where,
                 hint="leave out --certify-gradients, and please report it",
             ) from error
 
     return run
-
-
-def _leaf(name: str, kind: Tensor, sizes: list[int]) -> Leaf:
-    return Leaf(name, kind.dtype, tuple(evaluate_size(n, sizes) for n in kind.shape))
 
 
 def _wide(array: Any) -> Any:

@@ -17,9 +17,15 @@ from functools import partial
 from typing import Any
 
 from aotc import reference
-from aotc.artifacts.manifest import Leaf
 from aotc.backend import compile_targets
 from aotc.checks.judging import Rule
+from aotc.checks.process import (
+    DIED,
+    CompiledProcess,
+    DidNotEnd,
+    code_of,
+    export_at,
+)
 from aotc.checks.rounding import Noise
 from aotc.dialects.functions import (
     callee_of,
@@ -30,18 +36,15 @@ from aotc.dialects.functions import (
 )
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.graph import evaluate as evaluate_op
-from aotc.dialects.types import Tensor, evaluate_size
+from aotc.errors import AotcError, CompileError
 from aotc.frontends.program import Entry, Program
 from aotc.frontends.survey import watched
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
-from aotc.runtime import engine
-from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function
-from aotc.runtime.loader import start
 from aotc.target import Target
 
 LOWERING = ("lower-to-linalg", "cse")  # the passes before it are on graphs
+_SECONDS = 300  # for one compiled call
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
 
 
@@ -53,7 +56,7 @@ class Divergence:
         stage: `import`, `compile`, or the name of a pass.
         op: the first op there that differs; None if none does by itself.
         where: its line or node.
-        error: of what it gives, relative to its largest value.
+        error: of what it gives, relative to its largest value; None if the code dies.
     """
 
     stage: str
@@ -74,7 +77,8 @@ class Divergence:
         if self.op is None:
             return f"first differs after: {self.stage}; no single op does by itself"
         at = f" at {self.where}" if self.where else ""
-        return f"first differs after: {self.stage}, in {self.op}{at} ({self.error:.1e})"
+        error = "it dies" if self.error is None else f"{self.error:.1e}"
+        return f"first differs after: {self.stage}, in {self.op}{at} ({error})"
 
 
 def diverging(
@@ -116,7 +120,28 @@ def diverging(
             run_passes(module, (name,))
             if is_wrong(module):
                 return Divergence(name)
-        return _in_code(module, entry, target, values, rule)
+        return _InCode(module, entry, target, values, rule).first()
+
+
+def located(
+    program: Program,
+    graph: Any,
+    entry: Entry,
+    target: Target,
+    values: Sequence[Any],
+    expected: Sequence[Any],
+    rule: Rule,
+    passes: Sequence[str],
+) -> tuple[str | None, str]:
+    """The line where an entry begins to differ, and a sentence for a message.
+
+    Takes what `diverging` takes, and raises nothing: the failure itself is to be said.
+    """
+    try:
+        first = diverging(program, graph, entry, target, values, expected, rule, passes)
+    except AotcError as error:
+        return None, f"where it begins was not found: {error.message}"
+    return first.where, str(first)
 
 
 def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any]:
@@ -176,31 +201,75 @@ def _arrays(results: Any) -> list[Any]:
 # ---- the code -----------------------------------------------------------------------
 
 
-def _in_code(
-    module: Any, entry: Entry, target: Target, values: Sequence[Any], rule: Rule
-) -> Divergence:
-    """The first op whose compiled result is not that of the reference."""
-    ops = list(functions_of(module)[entry.name].entry_block.operations)
-    places = [
-        (number, index)
-        for number, op in enumerate(ops)
-        if isinstance(op, (GraphOp, func.CallOp))
-        for index in range(len(op.results))
-    ]
-    low, high, error = 0, len(places), None
-    while low < high:
-        tried = sorted({*range(low, high, max(1, (high - low) // _AT_ONCE)), high - 1})
-        chosen = [places[i] for i in tried]
-        values_of = partial(_values_at, module, entry, values, chosen)
-        found = _compiled(module, entry, target, values, chosen)
-        errors = rule.errors(found, values_of(evaluate_op), values_of)
-        wrong = next((i for i, each in enumerate(errors) if each is not None), None)
-        if wrong is None:
-            return Divergence("compile")
-        low, high = (tried[wrong - 1] + 1 if wrong else low), tried[wrong]
-        error = errors[wrong]
-    op = ops[places[high][0]]
-    return Divergence("compile", _title(op), where_of(op), error)
+@dataclass
+class _InCode:
+    """Looks for the first op whose compiled result is not that of the reference."""
+
+    module: Any
+    entry: Entry
+    target: Target
+    values: Sequence[Any]
+    rule: Rule
+
+    def first(self) -> Divergence:
+        """The first op that is wrong, or by which the code dies."""
+        places = self._places()
+        low, high, error = 0, len(places), None
+        dead: int | None = None  # by this place the code has died
+        while low < high:
+            tried = _spread_out(low, high)
+            errors = self._errors([places[i] for i in tried])
+            if errors is None:
+                dead = high
+                if high - low == 1:
+                    return self._at(places[low], None)
+                high = (low + high) // 2
+                continue
+            wrong = next((i for i, each in enumerate(errors) if each is not None), None)
+            if wrong is None:
+                if dead is None:
+                    break
+                low, high, dead = high, dead, None  # it does so further on
+                continue
+            low, high = (tried[wrong - 1] + 1 if wrong else low), tried[wrong]
+            error, dead = errors[wrong], None
+        return Divergence("compile") if error is None else self._at(places[high], error)
+
+    def _places(self) -> list[tuple[int, int]]:
+        """The results of all ops: the number of the op, and that of the result."""
+        return [
+            (number, index)
+            for number, op in enumerate(_ops(self.module, self.entry))
+            if isinstance(op, (GraphOp, func.CallOp))
+            for index in range(len(op.results))
+        ]
+
+    def _errors(self, places: Sequence[tuple[int, int]]) -> list[float | None] | None:
+        """For each result None if it is right, else its error; None if code dies."""
+        values_at = partial(_values_at, self.module, self.entry, self.values, places)
+        try:
+            found = _compiled(self.module, self.entry, self.target, self.values, places)
+        except CompileError as error:
+            if error.code != DIED:
+                raise
+            return None
+        except DidNotEnd:
+            return None
+        return self.rule.errors(found, values_at(evaluate_op), values_at)
+
+    def _at(self, place: tuple[int, int], error: float | None) -> Divergence:
+        op = _ops(self.module, self.entry)[place[0]]
+        return Divergence("compile", _title(op), where_of(op), error)
+
+
+def _spread_out(low: int, high: int) -> list[int]:
+    """Some numbers from `low` on, the last one before `high` among them."""
+    step = max(1, (high - low) // _AT_ONCE)
+    return sorted({*range(low, high, step), high - 1})
+
+
+def _ops(module: Any, entry: Entry) -> list[Any]:
+    return list(functions_of(module)[entry.name].entry_block.operations)
 
 
 def _title(op: Any) -> str:
@@ -218,7 +287,7 @@ def _values_at(
     with_op: Any,
 ) -> list[Any]:
     """What ops of an entry give, by the reference evaluator."""
-    ops = list(functions_of(module)[entry.name].entry_block.operations)
+    ops = _ops(module, entry)
     wanted = {ops[number].results[index]: None for number, index in places}
 
     def keep(op: Any, _: Any, results: list[Any]) -> None:
@@ -247,15 +316,9 @@ def _compiled(
     run_passes(module, LOWERING)
     program = Program(module, [Entry.flat(entry.name, inputs, outputs)])
     (variant,) = compile_targets(program, [target])
-    backend = variant.target.backend
-    code = start(variant.vmfb, backend, engine.device(backend, None))
-    taken, returned = (
-        [_leaf(f"x{i}", kind, symbols) for i, kind in enumerate(kinds)]
-        for kinds in (inputs, outputs)
-    )
-    contract = Contract(entry.name, taken, {})
-    call = Function(code, entry.name, entry.name, contract, returned, True)
-    return list(call(values))
+    code = code_of(variant, [export_at(entry.name, inputs, outputs, symbols)])
+    with CompiledProcess(code, _SECONDS) as process:
+        return process.call(entry.name, values)[0]
 
 
 def _return_only(function: Any, results: Sequence[Any]) -> None:
@@ -270,8 +333,3 @@ def _return_only(function: Any, results: Sequence[Any]) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(whole)
     if "res_attrs" in function.attributes:
         del function.attributes["res_attrs"]
-
-
-def _leaf(name: str, kind: Tensor, symbols: Sequence[int]) -> Leaf:
-    shape = tuple(evaluate_size(size, symbols) for size in kind.shape)
-    return Leaf(name, kind.dtype, shape)

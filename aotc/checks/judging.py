@@ -188,7 +188,7 @@ class Verdict:
         }
 
     def __str__(self) -> str:
-        return f"{self.distance}: {self.wrong or 'right'}"
+        return f"{self.distance}\n    {self.wrong or 'all elements right'}"
 
     def worse_of(self, other: Verdict) -> Verdict:
         """The one with the larger error, with the figures of both."""

@@ -14,15 +14,18 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from aotc.artifacts.manifest import Leaf
+from aotc.backend import Compiled
+from aotc.checks.compiled import Arrays, Code, Export, Loadable
+from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
 
-Arrays = list[Any]
+DIED = "compiled-code-died"
 
 
 class DidNotEnd(Exception):
@@ -30,34 +33,32 @@ class DidNotEnd(Exception):
 
 
 class CompiledProcess:
-    """A model that is loaded in another process, as a context manager.
+    """Code that is loaded in another process, as a context manager.
 
     Args:
-        bundle: its folder; it may be unsigned.
-        target: id of the variant to run.
+        code: to load.
         seconds: that a call may take at most; None for no limit.
 
     Raises:
-        SetupError: the variant does not run on this machine.
+        AotcError: the code cannot be loaded on this machine.
+        CompileError: `compiled-code-died`: it ends the process when it is loaded.
     """
 
-    def __init__(self, bundle: Path, target: str, seconds: float | None) -> None:
-        self._target = target
+    def __init__(self, code: Loadable, seconds: float | None = None) -> None:
+        self._target = code.target
         self._seconds = seconds
         self._is_late = False
         with ExitStack() as stack:
             self._log = stack.enter_context(TemporaryFile())
             self._process = subprocess.Popen(
                 # -P: the user's folder may hold a pickle.py
-                [
-                    *(sys.executable, "-P", "-m", "aotc.checks.serve"),
-                    *(str(bundle), target, str(os.getpid())),
-                ],
+                [sys.executable, "-P", "-m", "aotc.checks.serve", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
             )
             stack.callback(self._end)
+            self._ask(code)
             self._answer("load")
             self._resources = stack.pop_all()
 
@@ -65,8 +66,8 @@ class CompiledProcess:
         self,
         entry: str,
         arrays: Sequence[Any],
-        before: Mapping[str, Arrays],
-        after: Sequence[str],
+        before: Mapping[str, Arrays] | None = None,
+        after: Sequence[str] = (),
     ) -> tuple[Arrays, Arrays]:
         """The outputs of one call, and the leaves of states after it.
 
@@ -84,12 +85,14 @@ class CompiledProcess:
         """
         if self._is_late:
             raise DidNotEnd("an earlier call did not end")
-        request = pickle.dumps((entry, list(arrays), dict(before), list(after)))
-        with suppress(BrokenPipeError):  # reading says why
-            _stream(self._process.stdin).write(request)
-            _stream(self._process.stdin).flush()
+        self._ask((entry, list(arrays), dict(before or {}), list(after)))
         outputs, states = self._answer(entry)
         return outputs, states
+
+    def _ask(self, question: Any) -> None:
+        with suppress(BrokenPipeError):  # reading says why
+            _stream(self._process.stdin).write(pickle.dumps(question))
+            _stream(self._process.stdin).flush()
 
     def _answer(self, what: str) -> Any:
         timer = threading.Timer(self._seconds, self._stop) if self._seconds else None
@@ -161,3 +164,35 @@ class CompiledProcess:
 def _stream(pipe: Any) -> BinaryIO:
     stream: BinaryIO = pipe
     return stream
+
+
+# ---- code that is in no bundle ------------------------------------------------------
+
+
+def code_of(variant: Compiled, exports: Sequence[Export]) -> Code:
+    """The code of a variant that has no parameters, and its functions."""
+    target = variant.target
+    return Code(variant.vmfb, str(target), target.backend, tuple(exports))
+
+
+def export_at(
+    name: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    symbols: Sequence[int],
+) -> Export:
+    """A function of these types, where the symbols have these values."""
+    return Export(name, _leaves("x", inputs, symbols), _leaves("y", outputs, symbols))
+
+
+def _leaves(
+    name: str, kinds: Sequence[Tensor], symbols: Sequence[int]
+) -> tuple[Leaf, ...]:
+    return tuple(
+        Leaf(
+            f"{name}{number}",
+            kind.dtype,
+            tuple(evaluate_size(size, symbols) for size in kind.shape),
+        )
+        for number, kind in enumerate(kinds)
+    )

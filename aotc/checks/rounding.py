@@ -21,6 +21,7 @@ from aotc import dtypes
 from aotc.dialects.graph import evaluate as evaluate_op
 
 _ULPS = 4.0  # at most, of each operand and result
+_FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
 class Noise:
@@ -32,6 +33,8 @@ class Noise:
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
+        self._rounding: set[Any] = set()  # ops that have been seen to round
+        self._exact: set[Any] = set()  # and those that were exact when last seen
 
     def __call__(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
@@ -39,11 +42,15 @@ class Noise:
         """The results of `op`."""
         if not type(op).reads_bits:
             operands = [_flush(operand) for operand in operands]
-        results = evaluate_op(op, operands, symbols)
-        # What is approximated need not give whole numbers of whole numbers.
-        most = 1.0 if type(op).is_approximated else np.inf
-        if all(_is_exact(result, operands, most) for result in results):
-            return results
+        if op not in self._rounding:
+            results = evaluate_op(op, operands, symbols)
+            # What is approximated need not give whole numbers of whole numbers.
+            most = 1.0 if type(op).is_approximated else np.inf
+            briefly = op in self._exact  # a loop runs it again
+            if all(_is_exact(x, operands, most, briefly) for x in results):
+                self._exact.add(op)
+                return results
+            self._rounding.add(op)
         moved = [self._disturb(operand) for operand in operands]
         return [self._disturb(x) for x in evaluate_op(op, moved, symbols)]
 
@@ -72,13 +79,19 @@ def _flush(array: Any) -> Any:
     return np.where(np.abs(array) < least, np.zeros((), array.dtype), array)
 
 
-def _is_exact(result: Any, operands: Sequence[Any], most: float = np.inf) -> bool:
+def _is_exact(
+    result: Any,
+    operands: Sequence[Any],
+    most: float = np.inf,
+    briefly: bool = False,
+) -> bool:
     """Whether all numbers of a result are whole, or an operand's, but for the sign.
 
     Args:
         result: of an op.
         operands: of the op.
         most: up to where whole numbers are exact.
+        briefly: look at a few numbers of each result only.
     """
     if not is_float(result):
         return True
@@ -87,7 +100,14 @@ def _is_exact(result: Any, operands: Sequence[Any], most: float = np.inf) -> boo
     if not x.size:
         return True
     given = [np.abs(y.astype(np.float64)).ravel() for y in operands if is_float(y)]
-    return bool(given) and bool(np.isin(x, np.concatenate(given)).all())
+    if not given or not _are_among(x[:_FIRST], given):  # as a rule this decides
+        return False
+    return briefly or bool(np.isin(x, np.concatenate(given)).all())
+
+
+def _are_among(x: Any, given: Sequence[Any]) -> bool:
+    """Whether each of a few numbers is among those that were given."""
+    return all(any((y == number).any() for y in given) for number in x)
 
 
 def is_float(array: Any) -> bool:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc.checks.bisect import diverging
+from aotc.checks.bisect import located
+from aotc.checks.compiled import Bundle
 from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
-from aotc.checks.process import CompiledProcess, DidNotEnd
+from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck, sizes_text
 from aotc.checks.rounding import Noise, is_float
 from aotc.checks.samples import Calls, calls_of, input_elements, sizes_of
@@ -96,7 +97,8 @@ def _start(
     refused: dict[str, str] = {}
     for target in targets:
         try:
-            process = CompiledProcess(bundle, target.id, None if full else _SECONDS)
+            code = Bundle(str(bundle), target.id)
+            process = CompiledProcess(code, None if full else _SECONDS)
         except AotcError as error:
             if error.code not in _NOT_HERE:
                 raise _not_loaded(target, error) from error
@@ -218,7 +220,7 @@ def _verdicts(
     """
     names = subject.names
     results = subject.compiled_results(item.calls, process)
-    found = list(_guard(subject, item.calls, target, results))
+    found = list(_guard(subject, item, target, results))
     try:
         verdicts = judge(
             names * len(found),
@@ -240,12 +242,12 @@ def _verdicts(
     ]
     for row, (arguments, expected) in zip(rows, item.expected, strict=True):
         if any(not each.passed for each in row):
-            raise _failure(subject, item.calls, target, row, arguments, expected)
+            raise _failure(subject, item, target, row, arguments, expected)
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
 def _guard(
-    subject: Subject, calls: Calls, target: Target, results: Iterator[Arrays]
+    subject: Subject, item: _Item, target: Target, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
     """Pass results on; errors of the compiled entry are those of the build.
 
@@ -253,17 +255,24 @@ def _guard(
         SetupError: `out-of-memory`, for which the compiled code is not to blame.
         CompileError: any other.
     """
+    done = 0
     try:
-        yield from results
+        for result in results:
+            yield result
+            done += 1
     except AotcError as error:
         if error.code == "out-of-memory":
             raise
-        sizes = sizes_text([calls.sizes])
+        where, begins = error.where, ""
+        if error.code == DIED:
+            where, text = _place(subject, target, *item.expected[done])
+            begins = f"\n  {text}"
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",
-            f"entry '{subject.entry.name}', compiled for '{target}', fails{sizes} "
-            f"where the reference evaluator does not: {error.message}",
-            where=error.where,
+            f"entry '{subject.entry.name}', compiled for '{target}', fails"
+            f"{sizes_text([item.calls.sizes])} where the reference evaluator does "
+            f"not: {error.message}{begins}",
+            where=where,
             hint=_HINT,
         ) from error
 
@@ -278,35 +287,36 @@ _HINT = (
 
 def _failure(
     subject: Subject,
-    calls: Calls,
+    item: _Item,
     target: Target,
     row: Sequence[Verdict],
     arguments: Arrays,
     results: Arrays,
 ) -> CompileError:
     """What differs, and where it begins."""
-    entry = subject.entry
-    outputs = results[: len(entry.ports("output"))]
-    where, begins = None, ""
-    try:
-        first = diverging(
-            subject.program,
-            subject.graph,
-            entry,
-            target,
-            arguments,
-            outputs,
-            RoundingRule(),
-            subject.passes,
-        )
-        where, begins = first.where, f"\n  {first}"
-    except AotcError as error:
-        begins = f"\n  where it begins was not found: {error.message}"
+    where, begins = _place(subject, target, arguments, results)
     wrong = "\n".join(f"  FAIL {each}" for each in row if not each.passed)
     return CompileError(
         "self-check",
-        f"entry '{entry.name}', compiled for '{target}', does not compute what its "
-        f"graph says{sizes_text([calls.sizes])}:\n{wrong}{begins}",
+        f"entry '{subject.entry.name}', compiled for '{target}', does not compute what "
+        f"its graph says{sizes_text([item.calls.sizes])}:\n{wrong}\n  {begins}",
         where=where,
         hint=_HINT,
+    )
+
+
+def _place(
+    subject: Subject, target: Target, arguments: Arrays, results: Arrays
+) -> tuple[str | None, str]:
+    """The line where a call begins to differ, and a sentence on it."""
+    outputs = results[: len(subject.entry.ports("output"))]
+    return located(
+        subject.program,
+        subject.graph,
+        subject.entry,
+        target,
+        arguments,
+        outputs,
+        RoundingRule(),
+        subject.passes,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -32,13 +32,15 @@ class Work:
 
     left: float
     most: float
+    _shapes: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict, repr=False)
 
     def __call__(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
     ) -> list[Any]:
         """The results of an op, for `reference.evaluate`; counted before it is run."""
-        shapes = [Tensor.of(result).shape for result in op.results]
-        for shape in shapes:
+        if op not in self._shapes:
+            self._shapes[op] = [Tensor.of(result).shape for result in op.results]
+        for shape in self._shapes[op]:
             self.hold(prod(evaluate_size(n, symbols) for n in shape))
         self.take(_WORK_OF_AN_OP + sum(prod(getattr(x, "shape", ())) for x in operands))
         if type(op).precision == LOW:

@@ -180,6 +180,16 @@ def test_an_op_with_a_wrong_rule_is_named_with_its_line(monkeypatch, rules):
     assert error.where.startswith("test_certificate.py:")
 
 
+def test_compiled_code_that_dies_is_a_failure_at_the_derivative(
+    monkeypatch, deadly_lowering
+):
+    monkeypatch.setattr(OPS["tanh"], "lower", deadly_lowering)
+    with pytest.raises(CompileError, match="died of SIGFPE") as caught:
+        certify(program(layer))
+    assert caught.value.code == "compiled-code-died"
+    assert caught.value.where.startswith("test_certificate.py:")
+
+
 def test_a_wrong_rule_of_the_users_is_named():
     @aotc.custom_vjp
     def cube(x):

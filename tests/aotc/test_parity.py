@@ -93,6 +93,17 @@ def test_a_lowering_that_is_wrong_is_found_at_the_op(model, tmp_path, monkeypatc
     assert divergence.where == "net.onnx:2 (squash)"
 
 
+def test_code_that_dies_is_a_failure_at_its_op_not_the_end_of_the_command(
+    model, monkeypatch, capsys, deadly_lowering
+):
+    monkeypatch.setattr(OPS["tanh"], "lower", deadly_lowering)
+    assert main(["parity", str(model)]) == 3
+    said = capsys.readouterr().err
+    assert "died of SIGFPE" in said
+    assert "first differs after: compile, in graph.tanh at net.onnx:2 (squash)" in said
+    assert "compiled-code-died" in said
+
+
 def test_the_verb_answers_with_figures_and_an_exit_code(
     model, tmp_path, monkeypatch, capsys
 ):

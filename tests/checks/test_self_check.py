@@ -129,6 +129,15 @@ def test_code_that_dies_is_a_failure_of_the_build_not_its_end(model, monkeypatch
     assert "SIGSEGV" in error.message
 
 
+def test_the_line_of_code_that_dies_is_named(model, monkeypatch, deadly_lowering):
+    monkeypatch.setattr(OPS["tanh"], "lower", deadly_lowering)
+    error = refusal(model)
+    assert error.code == "compiled-code-died"
+    assert "SIGFPE" in error.message
+    assert "graph.tanh" in error.message
+    assert error.where.endswith("small.py:11")
+
+
 def test_too_little_memory_for_a_call_is_said_and_blames_nobody(model, monkeypatch):
     def give_up(*_, **__):
         raise SetupError("out-of-memory", "there is no memory for it")

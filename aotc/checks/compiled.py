@@ -1,0 +1,138 @@
+"""Compiled code that can be loaded and called: of a bundle, or on its own.
+
+A call takes the name of an entry, the leaves of its inputs, the leaves of the states to
+write first by state, and the names of the states to return; it gives the leaves of the
+outputs, and those of the states after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from aotc.artifacts.manifest import Leaf
+from aotc.errors import CompileError
+from aotc.pytree import flatten
+from aotc.runtime import Model, engine, load
+from aotc.runtime.contract import Contract
+from aotc.runtime.function import Function
+from aotc.runtime.loader import start
+
+Arrays = list[Any]
+Call = Callable[
+    [str, Arrays, Mapping[str, Arrays], Sequence[str]], tuple[Arrays, Arrays]
+]
+
+
+class Loadable(Protocol):
+    """Code that a process loads."""
+
+    @property
+    def target(self) -> str:
+        """That the code is for."""
+
+    def load(self) -> Call:
+        """Load it.
+
+        Raises:
+            AotcError: it does not run on this machine, or is no code.
+        """
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A variant of a bundle, which may be unsigned.
+
+    Args:
+        path: of its folder.
+        target: id of the variant.
+    """
+
+    path: str
+    target: str
+
+    def load(self) -> Call:
+        """See `Loadable`."""
+        model = load(self.path, allow_unsigned=True, target=self.target)
+        return partial(_call_model, model)
+
+
+def _call_model(
+    model: Model,
+    entry: str,
+    arrays: Arrays,
+    before: Mapping[str, Arrays],
+    after: Sequence[str],
+) -> tuple[Arrays, Arrays]:
+    for name, leaves in before.items():
+        _, tree = flatten(model.read_state(name))
+        model.write_state(tree.unflatten(leaves), name)
+    outputs = model.entry(entry).call_flat(arrays)
+    states = [leaf for name in after for leaf in flatten(model.read_state(name))[0]]
+    return list(outputs), states
+
+
+@dataclass(frozen=True)
+class Export:
+    """A function of arrays that code exports, at the sizes of one call.
+
+    Args:
+        name: of the function.
+        inputs: that it takes.
+        outputs: that it returns.
+    """
+
+    name: str
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Code that is in no bundle; it has no states.
+
+    Args:
+        vmfb: the code.
+        target: that it is for.
+        backend: of the target.
+        exports: its functions.
+    """
+
+    vmfb: bytes
+    target: str
+    backend: str
+    exports: tuple[Export, ...]
+
+    def load(self) -> Call:
+        """See `Loadable`."""
+        try:
+            device = engine.device(self.backend, None)
+            code = start(self.vmfb, self.backend, device)
+        except (RuntimeError, ValueError, IndexError) as error:  # as IREE raises
+            first_line = str(error).partition("\n")[0]
+            raise CompileError(
+                "not-loadable", f"IREE rejects the module: {first_line}"
+            ) from error
+        functions = {
+            each.name: Function(
+                code,
+                each.name,
+                each.name,
+                Contract(each.name, each.inputs, {}),
+                each.outputs,
+                True,
+            )
+            for each in self.exports
+        }
+
+        def call(
+            entry: str,
+            arrays: Arrays,
+            before: Mapping[str, Arrays],
+            after: Sequence[str],
+        ) -> tuple[Arrays, Arrays]:
+            return list(functions[entry](arrays)), []
+
+        return call
