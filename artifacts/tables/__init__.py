@@ -11,6 +11,7 @@ from aotc.artifacts.tables.gpus import (
     ptx_driver_api,
     ptx_runs_on,
 )
+from aotc.artifacts.tables.levels import Level, highest_level, levels
 from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, ran_right
 from aotc.target import TARGETS
 
@@ -21,10 +22,13 @@ __all__ = [
     "DRIVERS",
     "Device",
     "IreeRuntime",
+    "Level",
     "devices",
     "find_device",
     "gfx_runs_on",
+    "highest_level",
     "iree_runtime",
+    "levels",
     "linux_driver",
     "ptx_driver_api",
     "ptx_runs_on",

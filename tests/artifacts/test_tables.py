@@ -1,12 +1,16 @@
 """The tables that compatibility is decided by: whole, sourced, and read right."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from aotc import device
 from aotc.artifacts import compat, tables
 from aotc.artifacts.manifest import Manifest
+from aotc.target import TARGETS
 
 FOLDER = Path(tables.__file__).parent
 GOLDEN = Path(__file__).parents[1] / "golden/format-1/bundle/manifest.json"
@@ -98,3 +102,48 @@ def test_names_the_driver_that_brings_a_cuda_version():
 )
 def test_knows_on_which_gpus_a_code_object_loads(built, device, runs):
     assert tables.gfx_runs_on(built, device) is runs
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64", "riscv64"])
+def test_levels_have_features_that_devices_are_asked_for(arch):
+    found = tables.levels(arch)
+    assert set(device.BASELINE.get(arch, ())) <= found[0].features
+    for level in found:
+        assert level.features <= device.KNOWN_FEATURES[arch]
+        assert not level.features & level.unseen
+
+
+def test_targets_need_what_the_level_of_their_name_has():
+    for level in tables.levels("x86_64")[1:]:
+        needed = set(
+            TARGETS[level.name.replace("x86-64", "x86_64")].cpu_features_required
+        )
+        assert needed == level.features - tables.levels("x86_64")[0].features
+    for arch in ("aarch64", "riscv64"):
+        needed = set(TARGETS[arch].cpu_features_required)
+        assert needed == tables.levels(arch)[0].features
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("epyc-rome", "x86-64-v3"),
+        ("raspberry-pi-4", "armv8.0-a"),
+        ("raspberry-pi-5", "armv8.2-a+dotprod+fp16"),
+        ("graviton3", "armv8.6-a"),
+        ("graviton4", "armv9.0-a"),
+        ("milk-v-jupiter", "rv64gc"),
+    ],
+)
+def test_names_the_highest_level_that_is_proved(name, level):
+    profile = tables.find_device(name).profile
+    features = profile["cpu"]["features"]
+    assert tables.highest_level(profile["arch"], features) == level
+    assert tables.highest_level(profile["arch"], []) is None
+
+
+def test_the_page_of_the_tables_is_up_to_date():
+    root = Path(__file__).parents[2]
+    command = [sys.executable, root / "docs/list_tables.py"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert (root / "docs/compatibility-tables.md").read_text() == made

@@ -1,0 +1,51 @@
+"""The levels of CPU architectures: names for sets of features that come together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from aotc.artifacts.tables.reading import rows
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of an architecture.
+
+    Args:
+        name: such as `x86-64-v3` or `armv8.6-a`.
+        arch: such as `aarch64`.
+        features: by LLVM's names.
+        unseen: further features that the level has and no probe of a device can find:
+            where there are some, no device can be said to have the level.
+    """
+
+    name: str
+    arch: str
+    features: frozenset[str]
+    unseen: frozenset[str]
+
+
+def levels(arch: str) -> list[Level]:
+    """The levels of an architecture, each with what the ones before it have."""
+    return [
+        Level(
+            row["level"],
+            arch,
+            frozenset(row["features"]),
+            frozenset(row.get("unseen", ())),
+        )
+        for row in rows("cpu_levels.json")
+        if row["arch"] == arch
+    ]
+
+
+def highest_level(arch: str, features: Collection[str]) -> str | None:
+    """The highest level whose features are all there; None below the first."""
+    have = set(features)
+    reached = [
+        level.name
+        for level in levels(arch)
+        if level.features <= have and not level.unseen
+    ]
+    return reached[-1] if reached else None
