@@ -15,6 +15,8 @@ _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 # Kinds of memory banks of an AMD GPU: its own, visible to the CPU or not.
 _KFD_GPU_MEMORY = (1, 2)
 
+# On Android the library's name has no version.
+_VULKAN = {"win32": ("vulkan-1.dll",), "darwin": ("libvulkan.dylib",)}
 _VULKAN_1_1, _VULKAN_1_3 = 1 << 22 | 1 << 12, 1 << 22 | 3 << 12
 _VULKAN_MAX_DEVICES = 64
 # Feature that IREE's driver wants → VkStructureType of the structure that tells it.
@@ -30,20 +32,21 @@ def probe() -> dict[str, Any]:
     return {"cuda": _cuda(), "vulkan": _vulkan(), "rocm": _rocm()}
 
 
-def _library(linux: str, windows: str, mac: str = "") -> Any:
-    """The driver's library, or None."""
-    name = {"win32": windows, "darwin": mac}.get(sys.platform, linux)
-    try:
-        return ctypes.CDLL(name) if name else None
-    except OSError:
-        return None
+def _library(*names: str) -> Any:
+    """The first of the libraries that is here, or None."""
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
 
 
 # ---- CUDA --------------------------------------------------------------------------
 
 
 def _cuda() -> dict[str, Any] | None:
-    cuda = _library("libcuda.so.1", "nvcuda.dll")
+    cuda = _library("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     version, count = ctypes.c_int(), ctypes.c_int()
     if cuda is None or cuda.cuDriverGetVersion(ctypes.byref(version)):
         return None
@@ -134,7 +137,7 @@ class _Features(ctypes.Structure):
 
 def _vulkan() -> dict[str, Any] | None:
     """The loader's version, and what each device offers of what IREE's driver wants."""
-    vulkan = _library("libvulkan.so.1", "vulkan-1.dll", "libvulkan.dylib")
+    vulkan = _library(*_VULKAN.get(sys.platform, ("libvulkan.so.1", "libvulkan.so")))
     if vulkan is None:
         return None
     word = ctypes.c_uint32()

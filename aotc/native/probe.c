@@ -471,6 +471,7 @@ static void put_vulkan(void) {
   bool versioned = false;
 
   void *vulkan = dlopen("libvulkan.so.1", RTLD_NOW);
+  if (!vulkan) vulkan = dlopen("libvulkan.so", RTLD_NOW); /* as on Android */
   if (!vulkan) {
     printf("null");
     return;

@@ -12,7 +12,7 @@ from aotc.artifacts.tables.gpus import (
     ptx_runs_on,
 )
 from aotc.artifacts.tables.levels import Level, highest_level, levels
-from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, ran_right
+from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, run_outcome
 from aotc.target import TARGETS
 
 # backend → the IREE drivers that can run it
@@ -32,5 +32,5 @@ __all__ = [
     "linux_driver",
     "ptx_driver_api",
     "ptx_runs_on",
-    "ran_right",
+    "run_outcome",
 ]

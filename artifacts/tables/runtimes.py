@@ -41,20 +41,23 @@ def iree_runtime(release: str) -> IreeRuntime | None:
     return known.get(release) or (line[-1] if line else None)
 
 
-def ran_right(compiled_by: str, release: str, backend: str) -> bool:
-    """Whether modules of that compiler gave right numbers under that runtime.
+def run_outcome(compiled_by: str, release: str, backend: str) -> str | None:
+    """What became of modules of that compiler under that runtime, when it was tried.
 
     Args:
         compiled_by: release of the compiler; its patch number does not count.
         release: of the runtime; only the very release that ran counts.
         backend: such as `llvm-cpu`.
+
+    Returns:
+        `right` if all models gave right numbers, else the worst that happened to one:
+        `wrong`, `refused` or `crashed`; None if nothing was tried.
     """
-    return any(
-        _line(row["compiler"]) == _line(compiled_by)
-        and row["runtime"] == release
-        and row["outcomes"].get(backend) == "right"
-        for row in rows("iree_runs.json")
-    )
+    for row in rows("iree_runs.json"):
+        if _line(row["compiler"]) == _line(compiled_by) and row["runtime"] == release:
+            outcome: str | None = row["outcomes"].get(backend)
+            return outcome
+    return None
 
 
 @cache

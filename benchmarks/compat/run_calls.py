@@ -1,6 +1,7 @@
 """Make the calls in a file with the IREE runtime of this process, whatever its release.
 
-    PYTHONPATH=UNPACKED_WHEEL python -m benchmarks.compat.run_calls BUNDLE VARIANT CALLS
+    PYTHONPATH=UNPACKED_WHEEL python -m benchmarks.compat.run_calls BUNDLE VARIANT
+                                                                CALLS [PUBLIC_KEY]
 
 CALLS is a pickled list of (entry, leaves of its inputs). What each returns and leaves
 in the states goes to standard output, pickled. The loader's own question whether this
@@ -21,9 +22,9 @@ from aotc.runtime import engine, loader
 from aotc.runtime.model import Model
 
 
-def load_unasked(path: str, variant_id: str) -> Model:
+def load_unasked(path: str, variant_id: str, trust: str | None) -> Model:
     """The model, without a look at the table of runtimes."""
-    bundle = read_bundle(path, None, True)
+    bundle = read_bundle(path, trust, trust is None)
     variant = bundle.manifest.variants[variant_id]
     device = engine.device(variant.backend, 1)
     return Model(bundle.manifest, variant, loader._map(bundle, variant, device))
@@ -44,7 +45,8 @@ def main() -> None:
     """Make the calls that the command line names."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # models print, too
-    model = load_unasked(sys.argv[1], sys.argv[2])
+    trust = sys.argv[4] if len(sys.argv) > 4 else None
+    model = load_unasked(sys.argv[1], sys.argv[2], trust)
     calls = pickle.loads(Path(sys.argv[3]).read_bytes())
     results = [made(model, entry, leaves) for entry, leaves in calls]
     pickle.dump((engine.iree_version(), results), answers)

@@ -23,7 +23,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compat.wheels import Wheel, download, python_tags, releases
+from benchmarks.compat.wheels import (
+    Wheel,
+    download,
+    python_tags,
+    release_number,
+    releases,
+)
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "artifacts" / "tables" / "iree_runtimes.json"
@@ -128,7 +134,7 @@ def written(rows: list[dict[str, Any]]) -> str:
     """The table with these rows in the place of those of the same releases."""
     document = json.loads(TABLE.read_text()) if TABLE.exists() else {"rows": []}
     merged = {each["release"]: each for each in document["rows"] + rows}
-    ordered = sorted(merged, key=lambda name: [int(part) for part in name.split(".")])
+    ordered = sorted(merged, key=release_number)
     header = {
         "schema": "aotc.table.iree-runtimes/1",
         "command": "python -m benchmarks.compat.runtimes --write",

@@ -6,9 +6,10 @@
 Builds each model (by default two small ones) and calls all its entries in a process of
 its own under each release, without asking `compat`. The truth is `right` if the numbers
 are those under the compiler's own release, byte for byte, else `wrong`, `refused` or
-`crashed`. A contradiction is a usable verdict where the truth is not `right`, or the
-other way round. `--write` puts the truth into artifacts/tables/iree_runs.json, by
-backend; for what ran right `compat` then says supported_prefer_recompile.
+`crashed`. A contradiction is a usable verdict where the truth is not `right`, or an
+unusable one where nothing is known to fail. `--write` puts the worst truth of a release
+and backend into artifacts/tables/iree_runs.json; where all models ran right `compat`
+then says supported_prefer_recompile.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from aotc import device
 from aotc.artifacts import compat
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.pack import read_bundle
-from aotc.artifacts.tables import reading
+from aotc.artifacts.tables import reading, run_outcome
 from aotc.checks.samples import calls_of, sizes_of
 from aotc.frontends import load as trace
 from aotc.passes import run_passes
@@ -37,7 +38,7 @@ from aotc.pipeline import build
 from aotc.runtime import engine
 from aotc.target import Target
 from benchmarks.compat.runtimes import as_lines
-from benchmarks.compat.wheels import download, releases
+from benchmarks.compat.wheels import download, release_number, releases
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "artifacts" / "tables" / "iree_runs.json"
@@ -48,11 +49,12 @@ SECONDS = 600
 
 @dataclass(frozen=True)
 class Subject:
-    """A bundle, and a file of the calls that are made of it."""
+    """A bundle, a file of the calls that are made of it, and whom to trust with it."""
 
     path: Path
     manifest: Manifest
     calls: Path
+    trust: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,14 @@ class Outcome:
 
     @property
     def is_contradiction(self) -> bool:
-        """Whether verdict and truth disagree."""
-        return (self.verdict in compat.USABLE) != (self.truth == "right")
+        """Whether verdict and truth disagree.
+
+        A release under which another model failed is refused for all.
+        """
+        if self.verdict in compat.USABLE:
+            return self.truth != "right"
+        known = run_outcome(engine.iree_version(), self.release, self.variant.backend)
+        return self.truth == "right" and known in (None, "right")
 
 
 def subject(model: Path, targets: Sequence[str], folder: Path) -> Subject:
@@ -101,8 +109,9 @@ def run(it: Subject, variant: Variant, wheel: Path) -> tuple[str, Any]:
     """What the process under a wheel says: `results` and they, or what went wrong."""
     path = os.pathsep.join((str(wheel), str(ROOT)))
     command = [sys.executable, "-m", "benchmarks.compat.run_calls"]
+    trust = [str(it.trust)] if it.trust else []
     done = subprocess.run(
-        [*command, str(it.path), variant.id, str(it.calls)],
+        [*command, str(it.path), variant.id, str(it.calls), *trust],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         check=False,
@@ -154,33 +163,32 @@ def outcomes(
                 yield outcome(it, variant, release, wheel, found[1])
 
 
-def written(found: Sequence[Outcome], names: Sequence[str]) -> str:
-    """The table, with rows of this compiler for the releases that were tried."""
+def written(found: Sequence[Outcome]) -> str:
+    """The table, with the worst truth of each release and backend that was tried."""
+    worst = ["crashed", "wrong", "refused", "right"]
     compiler = engine.iree_version()
-    truths: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    tried: dict[str, dict[str, str]] = defaultdict(dict)
     for each in found:
-        truths[each.release][each.variant.backend].add(each.truth)
-    tried = {
-        release: {
-            backend: min(all_, key=["crashed", "wrong", "refused", "right"].index)
-            for backend, all_ in sorted(backends.items())
-        }
-        for release, backends in truths.items()
+        truths, backend = tried[each.release], each.variant.backend
+        truths[backend] = min(each.truth, truths.get(backend, "right"), key=worst.index)
+    merged = {
+        (row["compiler"], row["runtime"]): row for row in reading.rows(TABLE.name)
     }
-    kept = [
-        row
-        for row in reading.rows(TABLE.name)
-        if row["compiler"] != compiler or row["runtime"] not in tried
-    ]
+    for release, truths in tried.items():
+        known = merged.get((compiler, release), {"outcomes": {}})["outcomes"]
+        merged[compiler, release] = {
+            "compiler": compiler,
+            "runtime": release,
+            "outcomes": dict(sorted({**known, **truths}.items())),
+            "sources": ["run"],
+        }
     header = {
         "schema": "aotc.table.iree-runs/1",
         "command": "python -m benchmarks.compat.sweep --write",
+        "sources": {"run": "the run of the command, on Linux, x86-64"},
     }
-    rows = kept + [
-        {"compiler": compiler, "runtime": r, "outcomes": tried[r], "sources": ["run"]}
-        for r in names
-    ]
-    return as_lines(header, rows)
+    ordered = sorted(merged, key=lambda pair: [release_number(each) for each in pair])
+    return as_lines(header, [merged[pair] for pair in ordered])
 
 
 def main() -> None:
@@ -206,7 +214,7 @@ def main() -> None:
                 flush=True,
             )
     if options.write:
-        TABLE.write_text(written(found, names))
+        TABLE.write_text(written(found))
     wrong = sum(each.is_contradiction for each in found)
     print(f"{len(found)} outcomes, {wrong} contradictions")
     sys.exit(1 if wrong else 0)

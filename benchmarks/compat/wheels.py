@@ -39,7 +39,7 @@ def releases() -> list[str]:
     listed = re.search(r"^Available versions: (.*)$", said, re.MULTILINE)
     if not listed:
         raise SystemExit(f"pip lists no versions of {PACKAGE}: {said!r}")
-    return sorted(listed[1].split(", "), key=_number)
+    return sorted(listed[1].split(", "), key=release_number)
 
 
 def download(release: str, folder: Path) -> Wheel:
@@ -79,7 +79,7 @@ def python_tags(release: str, pythons: list[str]) -> list[str]:
         (chosen,) = json.loads(said)["install"]
         name = chosen["download_info"]["url"].rpartition("/")[2]
         found.append("-".join(name.split("-")[2:4]))
-    return sorted(set(found), key=lambda tag: _number(tag.split("-")[0][3:]))
+    return sorted(set(found), key=lambda tag: release_number(tag.split("-")[0][3:]))
 
 
 def _pip(*arguments: str) -> str:
@@ -92,5 +92,6 @@ def _pip(*arguments: str) -> str:
     ).stdout
 
 
-def _number(release: str) -> list[int]:
+def release_number(release: str) -> list[int]:
+    """A release as numbers, which sort in the order of releases."""
     return [int(part) for part in release.split(".")]

@@ -124,6 +124,31 @@ def test_another_iree_release_must_have_been_tested(manifest_data):
     assert judge(manifest_data, HOST) == ("unsupported", {"runtime-version"})
 
 
+def test_a_release_under_which_tests_failed_is_refused_whatever_its_versions(
+    manifest_data,
+):
+    abi = manifest_data["variants"][0]["runtime_abi"]
+    abi["runtime_tested"] = ["3.12.0"]
+    manifest = Manifest(manifest_data)
+    where = host(runtime_version="3.12.0")
+    (found,) = compat.check(manifest, manifest.variants["a"], where)
+    assert found.verdict == "unsupported"
+    assert "tests of such modules failed [runtime-version]" in str(found)
+
+
+def test_a_release_under_which_tests_ran_right_is_supported(manifest_data, monkeypatch):
+    def outcome(compiled_by, release, backend):
+        return {("3.13.0", "3.12.0", "llvm-cpu"): "right"}.get(
+            (compiled_by, release, backend)
+        )
+
+    monkeypatch.setattr(compat, "run_outcome", outcome)
+    where = host(runtime_version="3.12.0")
+    prefer = ("supported_prefer_recompile", {"runtime-version"})
+    assert judge(manifest_data, where) == prefer
+    assert judge(manifest_data, host(runtime_version="3.11.0"))[0] == "unsupported"
+
+
 @pytest.mark.parametrize(
     ("target", "where", "expected"),
     [

@@ -48,6 +48,7 @@ def test_a_patch_release_is_taken_for_the_newest_known_of_its_line():
     ("release", "verdict", "codes"),
     [
         ("3.13.0", "optimal", set()),
+        ("3.12.0", "unsupported", {"runtime-version"}),
         ("3.11.0", "unsupported", {"module", "runtime-version"}),
         (
             "3.10.0",

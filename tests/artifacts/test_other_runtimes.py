@@ -1,0 +1,32 @@
+"""What `compat` says of other releases of IREE's runtime is what happens under them."""
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotc import device
+from aotc.artifacts.pack import read_bundle
+from benchmarks.compat import sweep, wheels
+
+GOLDEN = Path(__file__).parents[1] / "golden/format-1"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(device.arch() != "x86_64", reason="its bundle is for x86-64")
+def test_verdicts_agree_with_every_release_on_the_index(tmp_path):
+    bundle = shutil.copytree(GOLDEN / "bundle", tmp_path / "golden-1.0.0.aotc")
+    signer = GOLDEN / "signer.pem"
+    calls = tmp_path / "calls"
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    ones = np.ones(3, np.float32)
+    calls.write_bytes(pickle.dumps([("predict", [x]), ("train_step", [ones])]))
+    manifest = read_bundle(bundle, signer).manifest
+    subject = sweep.Subject(bundle, manifest, calls, signer)
+    releases = wheels.releases()
+    found = list(sweep.outcomes([subject], releases, tmp_path))
+    assert len(found) == 2 * len(releases)
+    assert [each for each in found if each.is_contradiction] == []
+    assert {each.truth for each in found} == {"right", "refused"}
