@@ -55,7 +55,7 @@ def manifest(
         "entry_points": [_entry_point(entry) for entry in program.entries],
         "states": [_state(state) for state in program.states],
         "weights": _weights(program, variants),
-        "variants": [_variant(i, variant) for i, variant in enumerate(variants)],
+        "variants": [_variant(variant) for variant in variants],
         "memory_plan": {
             "parameter_bytes": sum(a.nbytes for a in program.parameters.values())
         },
@@ -169,14 +169,13 @@ def _module_file(variant: Compiled) -> str:
     return f"variants/{variant.target.id}.vmfb"
 
 
-def _variant(number: int, variant: Compiled) -> dict[str, Any]:
+def _variant(variant: Compiled) -> dict[str, Any]:
     abi = vmfb.runtime_abi(variant.vmfb)
     release = variant.compiler["version"].partition("rc")[0]
     return {
         "id": variant.target.id,
         "file": _module_file(variant),
         "backend": variant.target.backend,
-        "priority": -number,
         "target": variant.target.to_json(),
         "flags": list(variant.flags),
         "runtime_abi": {**abi, "runtime_tested": [release]},

@@ -14,9 +14,9 @@ directory must hold exactly these. `sha256(manifest.json)` identifies a bundle.
 
 **Order of verification.** Size and shape of the signature, trusted key, signature,
 statement (`sign.verify`); digest and form of the manifest, the same files everywhere,
-channel (`pack.read_bundle`); compatibility (`compat.select`); then size and digest of
-each file that is used (`VerifiedBundle.load`). Nothing is parsed before its signature
-is checked, the envelope of the signature apart.
+channel (`pack.read_bundle`); the variant for this machine (`selection.select`); then
+size and digest of each file that is used (`VerifiedBundle.load`). Nothing is parsed
+before its signature is checked, the envelope of the signature apart.
 
 **Promises.** One spelling: JSON is canonical (sorted keys, two spaces, ASCII) and
 signing is deterministic, so equal builds give equal bytes. A reader accepts its own
@@ -32,14 +32,16 @@ This package needs the standard library and `cryptography`, and no IREE.
 
 from __future__ import annotations
 
-from aotc.artifacts.compat import Host, Mismatch, Selection, select
+from aotc.artifacts.compat import Host, Mismatch
 from aotc.artifacts.keys import Signer, write_key_pair
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, write_bundle
+from aotc.artifacts.selection import Judgement, Selection, select
 from aotc.artifacts.trust import Trust, development_key
 
 __all__ = [
     "Host",
+    "Judgement",
     "Manifest",
     "Mismatch",
     "Selection",

@@ -125,39 +125,10 @@ class Mismatch:
         return f"{self.message} [{self.code}]"
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The best variant for a host; None if none can be used."""
-
-    variant: Variant | None
-    verdict: Verdict
-    reasons: tuple[str, ...]
-
-
-def select(manifest: Manifest, host: Host, target: str | None = None) -> Selection:
-    """The variant to use on `host`, or the one named `target` if that can be used.
-
-    The better verdict wins, then the higher priority, then the order of the manifest.
-    """
-    variants = [v for v in manifest.variants.values() if target in (None, v.id)]
-    judged = [(variant, check(manifest, variant, host)) for variant in variants]
-    usable = [(v, found) for v, found in judged if verdict_of(found) in USABLE]
-    if usable:
-        best, found = min(usable, key=lambda pair: _rank(*pair))
-        return Selection(best, verdict_of(found), tuple(map(str, found)))
-    reasons = tuple(f"{v.id}: {m}" for v, found in judged for m in found)
-    unknown = any(verdict_of(found) == "not_applicable" for _, found in judged)
-    return Selection(None, "not_applicable" if unknown else "unsupported", reasons)
-
-
 def verdict_of(mismatches: Iterable[Mismatch]) -> Verdict:
     """The worst verdict of all reasons; `optimal` if there are none."""
     found = [mismatch.verdict for mismatch in mismatches]
     return max(found, key=VERDICTS.index, default="optimal")
-
-
-def _rank(variant: Variant, mismatches: list[Mismatch]) -> tuple[int, int]:
-    return VERDICTS.index(verdict_of(mismatches)), -variant.priority
 
 
 def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:

@@ -98,12 +98,11 @@ class Weights:
 
 @dataclass(frozen=True)
 class Variant:
-    """One compiled module; of those that fit a device the highest priority wins."""
+    """One compiled module; `selection` finds the best one for a device."""
 
     id: str
     file: str
     backend: str
-    priority: int
     target: Mapping[str, Any]
     flags: tuple[str, ...]
     runtime_abi: Mapping[str, Any]
@@ -256,7 +255,6 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
         id=variant["id"],
         file=variant["file"],
         backend=variant["backend"],
-        priority=variant.get("priority", 0),
         target=variant["target"],
         flags=tuple(variant.get("flags", ())),
         runtime_abi=variant["runtime_abi"],

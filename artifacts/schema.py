@@ -150,7 +150,7 @@ _variant = record(
         "runtime_abi": _runtime_abi,
     },
     {
-        "priority": integer(-(2**31)),
+        "priority": integer(-(2**31)),  # written by earlier versions, not read
         "flags": listing(_string),
         "memory": mapping(_identifier, _memory),
     },

@@ -69,6 +69,13 @@ if TYPE_CHECKING:
     "number; MODEL is the file that the bundle was built from.",
 )
 @click.option("--target", help="Use this variant, not the best one for the machine.")
+@click.option(
+    "--no-fallback",
+    "fallback",
+    flag_value=False,
+    default=True,
+    help="Fail where the processor would run what has code for an accelerator too.",
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads to compute with.")
 @format_option()
 def run(
@@ -117,10 +124,23 @@ def run(
         model.save_state(save_state)
         text += f"\nwrote the states to {save_state}"
     document["state_file"] = str(save_state) if save_state else None
+    document |= _variant(model)
     output.emit(document, text, form)
     if stopped:
         steps = document["steps"]
         raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
+
+
+def _variant(model: Model) -> dict[str, Any]:
+    """Which of the bundle's variants ran, and which better ones could not."""
+    return {
+        "variant": model.variant.id,
+        "fallback": model.selection.fallback,
+        "passed_over": [
+            {"variant": judged.variant.id, "reasons": list(map(str, judged.mismatches))}
+            for judged in model.selection.passed_over
+        ],
+    }
 
 
 def _call(model: Model, point: EntryPoint, find_nan: Path | None) -> Call:

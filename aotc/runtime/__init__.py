@@ -13,7 +13,8 @@ nothing of the compiler.
 
 from __future__ import annotations
 
+from aotc.runtime.choice import fallback_count
 from aotc.runtime.loader import load
 from aotc.runtime.model import Model
 
-__all__ = ["Model", "load"]
+__all__ = ["Model", "fallback_count", "load"]

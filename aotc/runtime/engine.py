@@ -25,10 +25,10 @@ import iree.runtime as iree
 
 from aotc import options
 from aotc.artifacts.compat import Host
+from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.errors import InputError, SetupError
 from aotc.runtime import lifetime
 
-CPU_BACKENDS = ("llvm-cpu", "vmvx")
 _GPU_DRIVERS = {
     "cuda": "cuda",
     "rocm": "hip",

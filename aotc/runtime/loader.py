@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,16 @@ from typing import Any
 import iree.runtime as iree
 
 from aotc.artifacts import vmfb
-from aotc.artifacts.compat import Host, select
 from aotc.artifacts.files import Buffer
-from aotc.artifacts.manifest import Manifest, Variant
+from aotc.artifacts.manifest import Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, read_steadily
+from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.artifacts.trust import Trust
-from aotc.errors import InputError, SetupError, VerificationError
+from aotc.errors import VerificationError
 from aotc.runtime import engine, prints
+from aotc.runtime.choice import choose
 from aotc.runtime.function import Module
 from aotc.runtime.model import Model
-from aotc.target import Target
 
 _MODULE_NAME = "aotc"
 
@@ -32,6 +31,7 @@ def load(
     allow_unsigned: bool = False,
     threads: int | None = None,
     target: str | None = None,
+    fallback: bool = True,
 ) -> Model:
     """Load a bundle.
 
@@ -50,14 +50,17 @@ def load(
             (besides 1).
         target: the variant to use, by its id or as a target such as `cpu` or
             `cuda:sm_89`; by default the best for this machine.
+        fallback: whether a processor may run what has code for an accelerator too, if
+            that code cannot be used here. Each such load warns and is counted
+            (`fallback_count`). A variant that `target` names is no fallback.
 
     Raises:
         InputError: there is no bundle, or an argument is wrong.
         VerificationError: the bundle is damaged or not trusted.
-        SetupError: `incompatible` or `no-driver`.
+        SetupError: `incompatible`, `no-driver`, or `fallback-refused`.
     """
     return read_steadily(
-        path, lambda: _load(path, trust, allow_unsigned, threads, target)
+        path, lambda: _load(path, trust, allow_unsigned, threads, target, fallback)
     )
 
 
@@ -67,60 +70,16 @@ def _load(
     allow_unsigned: bool,
     threads: int | None,
     target: str | None,
+    fallback: bool,
 ) -> Model:
     # 1. verify
     bundle = read_bundle(path, trust, allow_unsigned)
     # 2. choose
-    variant = _choose(bundle.manifest, target)
+    selection, variant = choose(bundle.manifest, target, fallback)
     device = engine.device(variant.backend, threads)
     # 3. verify the files, 4. map
-    return Model(bundle.manifest, variant, _map(bundle, variant, device))
-
-
-def _choose(manifest: Manifest, target: str | None) -> Variant:
-    host = engine.host({variant.backend for variant in manifest.variants.values()})
-    if target is not None:
-        target = _variant_id(manifest, target, host)
-    selection = select(manifest, host, target)
-    if selection.variant is None:
-        driver = all("[no-driver]" in reason for reason in selection.reasons)
-        raise SetupError(
-            "no-driver" if driver else "incompatible",
-            f"{manifest.name} {manifest.version} does not run on this machine "
-            f"({selection.verdict}): {'; '.join(selection.reasons)}",
-            hint=_advice(manifest, host, target),
-        )
-    if selection.reasons:
-        warnings.warn("; ".join(selection.reasons), stacklevel=6)
-    return selection.variant
-
-
-def _advice(manifest: Manifest, host: Host, target: str | None) -> str:
-    """What to do when no variant runs here, or not the one that was asked for."""
-    other = select(manifest, host).variant if target is not None else None
-    if other is not None:
-        return f"this machine ({host.arch}) runs the variant {other.id}: name no target"
-    return (
-        f"the bundle has {', '.join(manifest.variants)}, and this machine is "
-        f"{host.arch} with IREE {host.runtime_version}: build it with a --target for "
-        "this machine, see `aotc targets`"
-    )
-
-
-def _variant_id(manifest: Manifest, target: str, host: Host) -> str:
-    """The variant that `target` means: its id, or a target's name such as `cpu`."""
-    try:
-        wanted = target if target in manifest.variants else Target.parse(target).id
-    except InputError:
-        wanted = target
-    if wanted not in manifest.variants:
-        known = ", ".join(manifest.variants)
-        raise InputError(
-            "unknown-variant",
-            f"expected one of the bundle's variants ({known}), got {target!r}",
-            hint=_advice(manifest, host, target),
-        )
-    return wanted
+    code = _map(bundle, variant, device)
+    return Model(bundle.manifest, variant, code, selection)
 
 
 # Note [no Python memory in IREE]: IREE may drop its last reference to a buffer on a
@@ -170,7 +129,7 @@ def start(
         providers: of its parameters.
     """
     instance = engine.instance()
-    on_cpu = backend in engine.CPU_BACKENDS
+    on_cpu = backend in CPU_BACKENDS
     module = iree.VmModule.copy_buffer(instance, code)
     if module.name != _MODULE_NAME:
         raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
+from aotc.artifacts.selection import Selection
 from aotc.errors import InputError
 from aotc.runtime.arguments import flattener, known, suggestion
 from aotc.runtime.contract import Contract
@@ -83,11 +84,21 @@ class Model:
     Entry points are attributes, and `model.entry(name)` finds those whose name is also
     that of something else here. States keep their values between calls. Several threads
     may use one model; their calls take turns. Independent states need a model each.
+
+    `manifest` says what the bundle holds, `variant` which of its variants runs, and
+    `selection` why: the reasons against it and the variants that were passed over.
     """
 
-    def __init__(self, manifest: Manifest, variant: Variant, code: Module) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        variant: Variant,
+        code: Module,
+        selection: Selection,
+    ) -> None:
         self.manifest = manifest
         self.variant = variant
+        self.selection = selection
         self.entries: Mapping[str, Entry] = {
             name: Entry(code, spec, manifest)
             for name, spec in manifest.entry_points.items()

@@ -47,31 +47,6 @@ def judge(data, where, change=None):
     return compat.verdict_of(found), {mismatch.code for mismatch in found}
 
 
-def test_the_best_variant_that_runs_is_chosen(manifest_data):
-    manifest = Manifest(manifest_data)
-    assert compat.select(manifest, HOST).variant.id == "b"
-    plain = compat.select(manifest, host(cpu_features=frozenset()))
-    assert plain.variant.id == "a"
-    assert plain.verdict == "optimal"
-    assert plain.reasons == ()
-    named = compat.select(manifest, HOST, "a")
-    assert named.variant.id == "a"
-
-
-def test_an_optimal_variant_wins_over_a_higher_priority(manifest_data):
-    manifest_data["variants"][1]["priority"] = 9
-    manifest_data["variants"][1]["target"]["cpu_features_required"] = ["amx-tile"]
-    assert compat.select(Manifest(manifest_data), HOST).variant.id == "a"
-
-
-def test_says_for_each_variant_why_none_runs(manifest_data):
-    selection = compat.select(Manifest(manifest_data), host(arch="aarch64"))
-    assert selection.variant is None
-    assert selection.verdict == "unsupported"
-    assert "a: expected an x86_64 processor, got aarch64" in selection.reasons[0]
-    assert len(selection.reasons) == 2
-
-
 @pytest.mark.parametrize(
     ("where", "expected"),
     [

@@ -32,7 +32,7 @@ def test_gives_typed_views(manifest_data):
     manifest = Manifest(manifest_data)
     assert manifest.symbols == {"batch": Symbol(1, None, 1)}
     assert str(manifest.entry_points["predict"].inputs[0]) == "f32[batch, 4]"
-    assert manifest.variants["b"].priority == 1
+    assert manifest.variants["b"].backend == "llvm-cpu"
     assert manifest.files["weights.irpa"].size == 1
     assert manifest.states["state"].tree == {"dict": {"a": 0}}
     assert manifest.weights[0].required_by == ()

@@ -1,5 +1,6 @@
 """Loading and calling models."""
 
+import functools
 import gc
 import mmap
 import subprocess
@@ -263,6 +264,34 @@ def test_says_when_the_driver_is_missing(manifest, files, signer, trust, tmp_pat
     data["variants"][0] |= {"backend": "metal-spirv", "target": {"name": "metal"}}
     bundle = write_bundle(tmp_path, data, files, signer)
     refused(SetupError, "no-driver", runtime.load, bundle, trust=trust)
+
+
+@pytest.fixture
+def with_accelerator(manifest, files, signer, tmp_path):
+    """A bundle whose best variant is for an accelerator that no test machine has."""
+    (cpu,) = manifest["variants"]
+    other = {"id": "metal", "backend": "metal-spirv", "target": {"name": "metal"}}
+    manifest["variants"] = [cpu, cpu | other]
+    return write_bundle(tmp_path, manifest, files, signer)
+
+
+def test_a_fall_to_the_processor_is_said_and_counted(with_accelerator, trust):
+    before = runtime.fallback_count()
+    with pytest.warns(UserWarning, match=r"metal: .*\[no-driver\] \[cpu-fallback\]"):
+        model = runtime.load(with_accelerator, trust=trust, threads=1)
+    assert model.selection.fallback
+    assert [judged.variant.id for judged in model.selection.passed_over] == ["metal"]
+    assert runtime.fallback_count() == before + 1
+
+
+def test_a_fall_to_the_processor_can_be_refused(with_accelerator, trust):
+    before = runtime.fallback_count()
+    load = functools.partial(
+        runtime.load, with_accelerator, trust=trust, threads=1, fallback=False
+    )
+    assert "metal" in refused(SetupError, "fallback-refused", load)
+    assert load(target="cpu").variant.id == Target.parse("cpu").id
+    assert runtime.fallback_count() == before
 
 
 def test_chooses_a_variant_by_name(bundle, trust):
