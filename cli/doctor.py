@@ -6,11 +6,14 @@ import os
 import re
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
+
+import click
 
 from aotc import __version__, device, options
 from aotc.cli import output
-from aotc.cli.verb import format_option, verb
+from aotc.cli.verb import FilePath, OutputFile, format_option, verb
 from aotc.errors import AotcError
 from aotc.target import TARGETS
 
@@ -18,15 +21,51 @@ from aotc.target import TARGETS
 @verb(
     "aotc doctor",
     "aotc doctor --format json > device.json",
+    "aotc doctor --format json -o device.json --sign device.key",
+)
+@click.option("-o", "--output", "file", type=OutputFile(), help="Write to this file.")
+@click.option(
+    "--sign",
+    "key",
+    type=FilePath(path_type=Path),
+    metavar="KEY",
+    help="Sign the file with this private key, in FILE.sig.",
 )
 @format_option()
-def doctor(form: str) -> None:
+def doctor(file: Path | None, key: Path | None, form: str) -> None:
     """Show versions, extras, hardware, drivers and settings of this machine.
 
-    Attach the output to a bug report. The JSON describes the device for offline
-    compatibility checks.
+    Attach the output to a bug report. The JSON is the profile of the device that
+    `aotc compat --devices` reads.
     """
-    document: dict[str, Any] = {
+    if key and not (file and form == "json"):
+        raise click.UsageError("--sign needs --output and --format json")
+    document = profile()
+    text = output.rendered(document, _render(document), form)
+    if file is None:
+        output.answer(text)
+        return
+    _write(file, text + "\n", key)
+
+
+def _write(file: Path, text: str, key: Path | None) -> None:
+    """Write the profile, and the signature before it, which then fits it or nothing."""
+    from aotc.artifacts.keys import Signer
+    from aotc.artifacts.rollout import signatures
+    from aotc.artifacts.writing import written_aside
+
+    data = text.encode()
+    if key:
+        signature = file.with_name(file.name + signatures.SUFFIX)
+        with written_aside(signature) as aside:
+            aside.write_bytes(signatures.signature_of(data, Signer.from_file(key)))
+    with written_aside(file) as aside:
+        aside.write_bytes(data)
+
+
+def profile() -> dict[str, Any]:
+    """This machine (schema ``aotc.doctor/1``): a profile for compatibility checks."""
+    return {
         "schema": "aotc.doctor/1",
         "aotc": __version__,
         "python": sys.version.split()[0],
@@ -38,7 +77,6 @@ def doctor(form: str) -> None:
         "unknown_options": _unknown_options(),
         "development_key": _development_key(),
     }
-    output.emit(document, _render(document), form)
 
 
 def package_version(distribution: str) -> str | None:

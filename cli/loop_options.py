@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from aotc.cli.verb import FilePath, OutputFile
+from aotc.cli.verb import FilePath, OutputFile, gathered
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -78,17 +77,7 @@ _OPTIONS = (
 def loop_options() -> Callable[[_Function], _Function]:
     """All of them, as one argument `loop`: `Settings`, or None without `--loop`."""
 
-    def decorate(function: _Function) -> _Function:
-        @functools.wraps(function)
-        def collected(**given: Any) -> Any:
-            said = {name: given.pop(name) for name in Settings.__annotations__}
-            return function(loop=_settings(said), **given)
-
-        for option in reversed(_OPTIONS):
-            collected = option(collected)
-        return collected  # type: ignore[return-value]
-
-    return decorate
+    return gathered("loop", _OPTIONS, tuple(Settings.__annotations__), _settings)
 
 
 def _settings(said: dict[str, Any]) -> Settings | None:

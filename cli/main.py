@@ -28,6 +28,10 @@ VERBS = {
     ),
     "inspect": ("aotc.cli.inspect:inspect", "Show what is in a bundle."),
     "verify": ("aotc.cli.verify:verify", "Check a bundle's signature and files."),
+    "compat": (
+        "aotc.cli.compat:compat",
+        "Tell which bundles run on which devices.",
+    ),
     "run": ("aotc.cli.run:run", "Run an entry of a bundle."),
     "keygen": ("aotc.cli.keygen:keygen", "Make a key pair to sign bundles with."),
     "opt": ("aotc.cli.opt:opt", "Run compiler passes over an IR file."),

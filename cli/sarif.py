@@ -29,7 +29,12 @@ def sarif(found: Explanation) -> dict[str, Any]:
         for finding in found.findings
         for place in finding.places
     ]
-    codes = dict.fromkeys(finding.code for finding in found.findings)
+    return log(results)
+
+
+def log(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The log of one run of aotc with these results."""
+    codes = dict.fromkeys(result["ruleId"] for result in results)
     driver = {
         "name": "aotc",
         "version": __version__,

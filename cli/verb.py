@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -113,6 +114,34 @@ def quiet_option() -> Callable[[_Function], _Function]:
     return click.option(
         "-q", "--quiet", is_flag=True, help="Do not tell of progress on standard error."
     )
+
+
+def gathered(
+    name: str,
+    options: Sequence[Callable[[_Function], _Function]],
+    fields: Collection[str],
+    make: Callable[[dict[str, Any]], Any],
+) -> Callable[[_Function], _Function]:
+    """Several options as one argument.
+
+    Args:
+        name: of the argument.
+        options: made by `click.option`, in the order of the help.
+        fields: the arguments that they give.
+        make: the value of the argument, from those by name.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def collected(**given: Any) -> Any:
+            said = {field: given.pop(field) for field in fields}
+            return function(**{name: make(said)}, **given)
+
+        for option in reversed(options):
+            collected = option(collected)  # type: ignore[assignment]
+        return collected  # type: ignore[return-value]
+
+    return decorate
 
 
 def trust_option() -> Callable[[_Function], _Function]:

@@ -1,0 +1,123 @@
+"""Artifacts × devices: for each pair the variant that runs, or why none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from aotc.artifacts.compat import Verdict, check
+from aotc.artifacts.manifest import Manifest, Variant
+from aotc.artifacts.rollout.fleet import DeviceClass
+from aotc.artifacts.rollout.profiles import Profile
+from aotc.artifacts.selection import Judgement, Selection, choice, on_cpu
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A bundle to roll out: where it lies, and what it says of itself."""
+
+    path: str
+    manifest: Manifest
+
+    def __str__(self) -> str:
+        return f"{self.manifest.name} {self.manifest.version}"
+
+
+@dataclass(frozen=True)
+class EntryMemory:
+    """What an entry needs at its largest sizes, beside what the device has.
+
+    Args:
+        entry: its name.
+        needed_bytes: None if a size has no limit, so that nobody knows.
+        there_bytes: None if the profile does not say.
+    """
+
+    entry: str
+    needed_bytes: int | None
+    there_bytes: int | None
+
+    @property
+    def fits(self) -> bool | None:
+        """None if a number is unknown."""
+        if self.needed_bytes is None or self.there_bytes is None:
+            return None
+        return self.needed_bytes <= self.there_bytes
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One artifact on one class of devices."""
+
+    artifact: Artifact
+    devices: DeviceClass
+    judged: tuple[Judgement, ...]
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The variant that the loader would take."""
+        return choice(list(self.judged))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the chosen variant, or why there is none."""
+        return self.selection.verdict
+
+    @cached_property
+    def memory(self) -> tuple[EntryMemory, ...]:
+        """What each entry needs; empty if no variant runs."""
+        variant = self.selection.variant
+        if variant is None:
+            return ()
+        there = _memory_there(variant, self.devices.profile)
+        return tuple(
+            EntryMemory(name, _memory_needed(variant, name), there)
+            for name in self.artifact.manifest.entry_points
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether no entry is known to need more memory than there is."""
+        return all(entry.fits is not False for entry in self.memory)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All cells, row by row: `cells[i][j]` is artifact i on class j."""
+
+    artifacts: tuple[Artifact, ...]
+    classes: tuple[DeviceClass, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+
+
+def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Matrix:
+    """Judge each artifact on each class of devices."""
+    cells = tuple(
+        tuple(Cell(artifact, each, judged(artifact, each.profile)) for each in classes)
+        for artifact in artifacts
+    )
+    return Matrix(tuple(artifacts), tuple(classes), cells)
+
+
+def judged(artifact: Artifact, profile: Profile) -> tuple[Judgement, ...]:
+    """All variants of an artifact on a device."""
+    manifest = artifact.manifest
+    return tuple(
+        Judgement(variant, tuple(check(manifest, variant, profile.host)))
+        for variant in manifest.variants.values()
+    )
+
+
+def _memory_there(variant: Variant, profile: Profile) -> int | None:
+    return profile.memory_bytes if on_cpu(variant) else profile.gpu_memory_bytes
+
+
+def _memory_needed(variant: Variant, entry: str) -> int | None:
+    plan: Mapping[str, int] | None = variant.memory.get(entry)
+    return plan["peak_bytes"] + plan["resident_bytes"] if plan else None
+
+
+def entries(cells: Iterable[EntryMemory], *, fits: bool | None) -> list[str]:
+    """The names of entries that fit (True), do not (False), or nobody knows (None)."""
+    return [entry.entry for entry in cells if entry.fits is fits]

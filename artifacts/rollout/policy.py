@@ -1,0 +1,103 @@
+"""Whether a matrix is good enough to roll out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from aotc.artifacts.compat import USABLE
+from aotc.artifacts.rollout.fleet import Device
+from aotc.artifacts.rollout.matrix import Cell, Matrix
+
+Require = Literal["optimal", "supported"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What must hold of a fleet before a rollout.
+
+    Args:
+        require: `optimal`, or `supported` for what also runs and had better be rebuilt.
+        min_coverage: the share of devices, 0 to 1, that must be covered.
+        per_label: labels, such as `site`, each value of which must be covered so too.
+        fallback: whether a processor may run what has code for an accelerator too.
+        any_artifact: whether one artifact per device is enough; otherwise each artifact
+            must cover the fleet.
+    """
+
+    require: Require = "supported"
+    min_coverage: Fraction = Fraction(1)
+    per_label: tuple[str, ...] = ()
+    fallback: bool = True
+    any_artifact: bool = False
+
+    def accepts(self, cell: Cell) -> bool:
+        """Whether the artifact runs well enough on these devices, and fits them."""
+        return (
+            cell.verdict in (USABLE if self.require == "supported" else USABLE[:1])
+            and cell.fits
+            and (self.fallback or not cell.selection.fallback)
+        )
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many devices of a group are covered.
+
+    Args:
+        artifact: its number; None for any of them.
+        label: such as `site=ulm`; None for the whole fleet.
+        covered: devices.
+        total: devices.
+        holds: whether that is enough.
+    """
+
+    artifact: int | None
+    label: str | None
+    covered: int
+    total: int
+    holds: bool
+
+
+def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
+    """The coverage of the fleet, then of each value of the policy's labels."""
+    found = []
+    for artifact, accepted in _rows(matrix, policy):
+        for label, devices in _groups(matrix, policy.per_label):
+            total = sum(device.count for _, device in devices)
+            covered = sum(d.count for number, d in devices if accepted(number))
+            holds = covered >= policy.min_coverage * total
+            found.append(Coverage(artifact, label, covered, total, holds))
+    return found
+
+
+def _rows(
+    matrix: Matrix, policy: Policy
+) -> Iterator[tuple[int | None, Callable[[int], bool]]]:
+    """An artifact's number, and whether it is accepted on the class of a number."""
+    accepted = [[policy.accepts(cell) for cell in row] for row in matrix.cells]
+    if policy.any_artifact:
+        columns = [any(column) for column in zip(*accepted, strict=True)]
+        yield None, columns.__getitem__
+        return
+    for number, row in enumerate(accepted):
+        yield number, row.__getitem__
+
+
+def _groups(
+    matrix: Matrix, labels: Sequence[str]
+) -> list[tuple[str | None, list[tuple[int, Device]]]]:
+    """The devices of each label's values with the numbers of their classes; all first."""
+    everything = [
+        (number, device)
+        for number, each in enumerate(matrix.classes)
+        for device in each.devices
+    ]
+    groups: dict[str, list[tuple[int, Device]]] = {}
+    for label in labels:
+        for number, device in everything:
+            value = device.labels.get(label, "")
+            groups.setdefault(f"{label}={value}", []).append((number, device))
+    return [(None, everything), *sorted(groups.items())]

@@ -1,0 +1,195 @@
+"""What one device is: profiles as `aotc doctor --format json` and the C probe write them.
+
+A profile states facts, and what it leaves out is unknown. `Assumptions` fill gaps that
+the reader of a matrix accepts to have filled; what was assumed is kept beside the facts
+and shown with every verdict that could rest on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.artifacts.compat import Host
+from aotc.artifacts.fields import (
+    Invalid,
+    fail,
+    integer,
+    listing,
+    nullable,
+    record,
+    shortened,
+    text,
+)
+from aotc.errors import InputError
+from aotc.target import TARGETS
+
+DEVICE_SCHEMA, DOCTOR_SCHEMA = "aotc.device/1", "aotc.doctor/1"
+
+_word = text(r"[\x21-\x7e]{1,64}", "a name without spaces")
+_version = text(r"\d{1,4}(\.\d{1,6}){0,3}", "a version such as 1.3.280")
+_gpu = record(
+    {"sm": text(r"sm_\d{2,3}[af]?", "a compute capability such as sm_89")},
+    {"name": text(), "memory_bytes": nullable(integer(0))},
+)
+_device = record(
+    {
+        "schema": text(DEVICE_SCHEMA, DEVICE_SCHEMA),
+        "arch": _word,
+        "cpu": record({"features": listing(_word)}, {"level": _word}),
+    },
+    {
+        "memory": record({}, {"total_bytes": nullable(integer(1))}),
+        "cuda": nullable(
+            record({"devices": listing(_gpu)}, {"driver_api": nullable(integer(0))})
+        ),
+        "vulkan": nullable(record({}, {"api": nullable(_version)})),
+    },
+)
+_doctor = record(
+    {"schema": text(DOCTOR_SCHEMA, DOCTOR_SCHEMA), "device": _device},
+    {
+        "packages": record({}, {"iree-base-runtime": nullable(_version)}),
+        "drivers": nullable(listing(_word)),
+    },
+)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Facts for profiles that do not state them; None leaves them unknown.
+
+    Args:
+        runtime: release of the IREE runtime, such as `3.13.0`.
+        cuda_driver_api: such as 12040 for CUDA 12.4.
+        vulkan_api: such as `1.3.0`.
+    """
+
+    runtime: str | None = None
+    cuda_driver_api: int | None = None
+    vulkan_api: str | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What compatibility depends on. Two devices with equal profiles are of one class.
+
+    Args:
+        host: what `compat` judges by.
+        memory_bytes: of the machine, or None.
+        gpu_memory_bytes: of its first GPU, or None.
+        assumed: facts that the profile did not state, in words.
+    """
+
+    host: Host
+    memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None
+    assumed: tuple[str, ...] = ()
+
+
+def read_profile(document: Any, assumptions: Assumptions, where: str) -> Profile:
+    """The profile that a JSON document states.
+
+    Args:
+        document: of schema `aotc.doctor/1` or `aotc.device/1`.
+        assumptions: for what it does not state.
+        where: the file, for messages.
+
+    Raises:
+        InputError: `bad-profile`: it is of another form, or contradicts itself.
+    """
+    try:
+        _check_form(document)
+        device = document.get("device", document)
+        _check_level(device)
+    except Invalid as error:
+        raise InputError(
+            "bad-profile",
+            f"this is no profile of a device: {error}",
+            where=where,
+            hint="write it with `aotc doctor --format json`, or with the C probe",
+        ) from None
+    return _profile(document, device, assumptions)
+
+
+def _check_form(document: Any) -> None:
+    schema = document.get("schema") if isinstance(document, Mapping) else None
+    if schema not in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
+        fail(f"a profile of schema {DOCTOR_SCHEMA} or {DEVICE_SCHEMA}", schema)
+    (_doctor if schema == DOCTOR_SCHEMA else _device)(document)
+
+
+def _check_level(device: Mapping[str, Any]) -> None:
+    """A CPU level stands for features, and both are stated."""
+    level = TARGETS.get(str(device["cpu"].get("level")))
+    if level is None:
+        return
+    lacking = set(level.cpu_features_required).difference(device["cpu"]["features"])
+    if level.arch != device["arch"] or lacking:
+        what = f"lacks {', '.join(sorted(lacking))}" if lacking else "is none of its"
+        raise Invalid(
+            f"it contradicts itself: the level is {level}, and the processor "
+            f"({shortened(device['arch'])}) {what}"
+        ).below(".cpu.level")
+
+
+def _profile(
+    document: Mapping[str, Any], device: Mapping[str, Any], assumptions: Assumptions
+) -> Profile:
+    stated = (document.get("packages") or {}).get("iree-base-runtime")
+    assumed = []
+    if stated is None and assumptions.runtime:
+        assumed.append(f"IREE runtime {assumptions.runtime}")
+    facts = dict(device)
+    cuda, vulkan = facts.get("cuda"), facts.get("vulkan")
+    api = assumptions.cuda_driver_api
+    if cuda and cuda.get("driver_api") is None and api is not None:
+        facts["cuda"] = cuda | {"driver_api": api}
+        assumed.append(f"driver of CUDA {api // 1000}.{api % 1000 // 10}")
+    if vulkan and vulkan.get("api") is None and assumptions.vulkan_api:
+        facts["vulkan"] = vulkan | {"api": assumptions.vulkan_api}
+        assumed.append(f"Vulkan {assumptions.vulkan_api}")
+    drivers = document.get("drivers")
+    host = Host.from_device(
+        facts,
+        stated or assumptions.runtime or "",
+        _drivers(facts) if drivers is None else drivers,
+    )
+    gpus = (facts.get("cuda") or {}).get("devices", ())
+    return Profile(
+        host,
+        (facts.get("memory") or {}).get("total_bytes"),
+        gpus[0].get("memory_bytes") if gpus else None,
+        tuple(assumed),
+    )
+
+
+def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Profile:
+    """The profile of a shipped device, such as `jetson-orin`.
+
+    Raises:
+        InputError: `unknown-device`.
+    """
+    device = devices.find(name)
+    if device is None:
+        close = get_close_matches(name.lower(), devices.names(), n=3)
+        meant = f"did you mean {' or '.join(close)}? " if close else ""
+        raise InputError(
+            "unknown-device",
+            f"there is no device called {shortened(repr(name))} in the shipped table",
+            where=where,
+            hint=f"{meant}`aotc compat --list-devices` names all; for others give the "
+            "profile that `aotc doctor --format json` writes there",
+        )
+    return read_profile(device.profile, assumptions, name)
+
+
+def _drivers(device: Mapping[str, Any]) -> set[str]:
+    """The IREE drivers of a device that was probed without IREE's runtime."""
+    found = {"local-sync", "local-task"}
+    if (device.get("cuda") or {}).get("devices"):
+        found.add("cuda")
+    if device.get("vulkan"):
+        found.add("vulkan")
+    return found

@@ -1,0 +1,77 @@
+"""`aotc compat`: which artifact runs on which device, asked before a rollout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aotc.cli import output
+from aotc.cli.compat_options import FleetChoice, fleet_options, policy_options
+from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_option, verb
+
+if TYPE_CHECKING:
+    from aotc.artifacts.rollout.matrix import Artifact
+    from aotc.artifacts.rollout.policy import Policy
+
+
+@verb(
+    "aotc compat digits-1.0.0.aotc --devices fleet/",
+    "aotc compat digits-1.0.0.aotc --device jetson-orin --device raspberry-pi-5",
+    "aotc compat *.aotc --devices fleet.json --min-coverage 99% --per-label site",
+    "aotc compat digits-1.0.0.aotc --devices fleet.json --cure",
+    "aotc compat digits-1.0.0.aotc --self",
+    "aotc compat *.aotc --devices fleet.json --format html -o matrix.html",
+)
+@click.argument("bundles", nargs=-1, required=True, type=FilePath())
+@fleet_options()
+@policy_options()
+@click.option(
+    "--cure", is_flag=True, help="Name the fewest targets that would cover the fleet."
+)
+@click.option("-o", "--output", "file", type=OutputFile(), help="Write to this file.")
+@trust_option()
+@click.option("--allow-unsigned", is_flag=True, help="Judge bundles without signature.")
+@format_option("text", "json", "markdown", "html", "junit", "sarif")
+def compat(
+    bundles: tuple[str, ...],
+    fleet: FleetChoice,
+    policy: Policy,
+    cure: bool,
+    file: Path | None,
+    keys: tuple[str, ...],
+    allow_unsigned: bool,
+    form: str,
+) -> None:
+    """Tell which of BUNDLES run on which devices, by the rules of the loader.
+
+    Works offline, from what bundles and profiles of devices say. Exits with 0 if the
+    devices are covered as asked, with 1 if not, with 2 if something is malformed, and
+    with 4 if a bundle is not trusted.
+    """
+    from aotc.artifacts.rollout.fleet import classes
+    from aotc.artifacts.rollout.matrix import matrix
+    from aotc.artifacts.rollout.report import report
+    from aotc.artifacts.writing import written_aside
+    from aotc.cli.compat_forms import rendered
+
+    artifacts = [_artifact(bundle, keys, allow_unsigned) for bundle in bundles]
+    found = matrix(artifacts, classes(fleet.devices()))
+    document = report(found, policy, cure=cure)
+    text = rendered(document, form)
+    if file:
+        with written_aside(file) as aside:
+            aside.write_text(text + "\n", encoding="utf-8")
+    else:
+        output.answer(text)
+    if not document["passed"]:
+        raise click.exceptions.Exit(1)
+
+
+def _artifact(path: str, keys: tuple[str, ...], allow_unsigned: bool) -> Artifact:
+    from aotc.artifacts.pack import read_bundle, read_steadily
+    from aotc.artifacts.rollout.matrix import Artifact
+
+    bundle = read_steadily(path, lambda: read_bundle(path, trust(keys), allow_unsigned))
+    return Artifact(path, bundle.manifest)

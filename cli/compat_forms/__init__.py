@@ -1,0 +1,19 @@
+"""The answer of `aotc compat` in each of its forms: pure functions of the document.
+
+The document has the schema `aotc.compat/1` (`aotc.artifacts.rollout.report`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+
+def rendered(document: Mapping[str, Any], form: str) -> str:
+    """The document as text in one of the forms; each has a module here."""
+    if form == "json":
+        return json.dumps(document, indent=2)
+    text: str = import_module(f"{__name__}.{form}").render(document)
+    return text

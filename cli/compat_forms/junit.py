@@ -1,0 +1,50 @@
+"""JUnit's XML, which CI servers show: a suite for each artifact, a case per class.
+
+The de facto schema: https://github.com/testmoapp/junitxml
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from aotc.cli.compat_forms.reading import Document, device_of, lines_of, summary_of
+
+
+def render(document: Document) -> str:
+    """The whole answer as XML."""
+    suites = ElementTree.Element("testsuites", name="aotc compat")
+    for number, artifact in enumerate(document["artifacts"]):
+        cells = [cell for cell in document["cells"] if cell["artifact"] == number]
+        refused = [cell for cell in cells if not cell["accepted"]]
+        suite = ElementTree.SubElement(
+            suites,
+            "testsuite",
+            name=_printable(artifact["title"]),
+            tests=str(len(cells)),
+            failures=str(len(refused)),
+        )
+        for cell in cells:
+            device = device_of(document["classes"][cell["class"]])
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                name=_printable(device),
+                classname=_printable(artifact["title"]),
+            )
+            if not cell["accepted"]:
+                help_lines = (f"help: {cure}" for cure in cell["cures"])
+                failure = ElementTree.SubElement(
+                    case,
+                    "failure",
+                    type=cell["verdict"],
+                    message=_printable(summary_of(cell)),
+                )
+                failure.text = _printable("\n".join([*lines_of(cell), *help_lines]))
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, "unicode", xml_declaration=True)
+
+
+def _printable(text: str) -> str:
+    """`text` without the characters that XML 1.0 cannot hold."""
+    return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "�", text)

@@ -1,0 +1,63 @@
+"""A table for the summary of a pull request, with the reasons folded away."""
+
+from __future__ import annotations
+
+import re
+
+from aotc.cli.compat_forms.reading import (
+    Document,
+    asked_of,
+    coverage_of,
+    cures_of,
+    device_of,
+    explained,
+    lines_of,
+    row_of,
+    summary_of,
+)
+
+
+def render(document: Document) -> str:
+    """The whole answer as GitHub's Markdown."""
+    holds = "holds" if document["passed"] else "**does not hold**"
+    parts = [
+        f"### Rollout: the policy {holds}",
+        f"Asked for: {asked_of(document)}.",
+        "\n".join(
+            f"- {'✅' if each['holds'] else '❌'} {_escaped(coverage_of(document, each))}"
+            for each in document["coverage"]
+        ),
+        _table(document),
+        *_reasons(document),
+        *(f"    {line}" for line in cures_of(document)),
+    ]
+    return "\n\n".join(parts)
+
+
+def _table(document: Document) -> str:
+    titles = [_escaped(artifact["title"]) for artifact in document["artifacts"]]
+    rows = [["devices", *titles], ["---"] * (len(titles) + 1)]
+    for each in document["classes"]:
+        cells = [
+            f"{'✅' if cell['accepted'] else '❌'} {_escaped(summary_of(cell))}"
+            for cell in row_of(document, each["class"])
+        ]
+        rows.append([_escaped(device_of(each)), *cells])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _reasons(document: Document) -> list[str]:
+    found = []
+    for artifact, device, cell in explained(document):
+        title = _escaped(f"{artifact} on {device}: {summary_of(cell)}")
+        lines = [f"- {_escaped(line)}" for line in lines_of(cell)]
+        lines += [f"- help: {_escaped(cure)}" for cure in cell["cures"]]
+        body = "\n".join(lines)
+        found.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
+    return found
+
+
+def _escaped(text: str) -> str:
+    """Text from a bundle or profile as text, which no character makes markup."""
+    plain = re.sub(r"[\x00-\x1f\x7f]", " ", text)
+    return re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", plain)

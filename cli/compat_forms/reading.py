@@ -1,0 +1,97 @@
+"""What the forms say alike: the words of a cell, of a coverage, of a cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aotc.cli import output
+
+Document = Mapping[str, Any]
+Cell = Mapping[str, Any]
+
+VERDICTS = {
+    "optimal": "optimal",
+    "supported_prefer_recompile": "runs, rebuild it",
+    "not_applicable": "unknown",
+    "unsupported": "does not run",
+}
+
+
+def row_of(document: Document, number: int) -> list[Cell]:
+    """The cells of one class of devices, in the order of the artifacts."""
+    return [cell for cell in document["cells"] if cell["class"] == number]
+
+
+def device_of(each: Mapping[str, Any]) -> str:
+    """A class of devices by name and number."""
+    return f"{each['name']} ×{each['count']}" if each["count"] > 1 else each["name"]
+
+
+def summary_of(cell: Cell) -> str:
+    """What a cell says, in a few words."""
+    if cell["variant"] is None:
+        return VERDICTS[cell["verdict"]]
+    notes = [cell["variant"]]
+    if cell["verdict"] != "optimal":
+        notes.append(VERDICTS[cell["verdict"]])
+    if cell["fallback"]:
+        notes.append("not on its accelerator")
+    if cell["memory"]["exceed"]:
+        notes.append("memory")
+    return ", ".join(notes)
+
+
+def explained(document: Document) -> Iterator[tuple[str, str, Cell]]:
+    """The cells that need words, with the names of their artifact and devices."""
+    for cell in document["cells"]:
+        if not cell["accepted"] or cell["fallback"] or cell["verdict"] != "optimal":
+            artifact = document["artifacts"][cell["artifact"]]["title"]
+            yield artifact, device_of(document["classes"][cell["class"]]), cell
+
+
+def lines_of(cell: Cell) -> Iterator[str]:
+    """Why a cell is as it is: reasons by variant, then what does not fit."""
+    for reason in cell["reasons"]:
+        yield f"{reason['variant']}: {reason['message']} [{reason['code']}]"
+    for entry in cell["memory"]["exceed"]:
+        needed = output.size(cell["memory"]["needed_bytes"][entry])
+        there = output.size(cell["memory"]["there_bytes"])
+        yield f"{entry}: needs {needed} of memory, there are {there} [memory]"
+
+
+def coverage_of(document: Document, coverage: Mapping[str, Any]) -> str:
+    """`digits 1.0.0 on site=ulm: 1200 of 1300 devices (92.31 %)`."""
+    number = coverage["artifact"]
+    title = "any bundle" if number is None else document["artifacts"][number]["title"]
+    place = f" on {coverage['label']}" if coverage["label"] else ""
+    share = 100 * coverage["covered"] / coverage["total"]
+    return (
+        f"{title}{place}: {coverage['covered']} of {coverage['total']} devices "
+        f"({share:.4g} %)"
+    )
+
+
+def asked_of(document: Document) -> str:
+    """What the policy asks, in words."""
+    policy = document["policy"]
+    parts = [f"{100 * policy['min_coverage']:.4g} % of the devices", policy["require"]]
+    if policy["per_label"]:
+        parts.append(f"for each {', '.join(policy['per_label'])}")
+    if not policy["fallback"]:
+        parts.append("no fallback to the processor")
+    return ", ".join(parts)
+
+
+def cures_of(document: Document) -> Iterator[str]:
+    """The smallest set of targets for each artifact, if it was asked for."""
+    for cure in document["cure"] or ():
+        title = document["artifacts"][cure["artifact"]]["title"]
+        targets = " ".join(f"--target {target}" for target in cure["targets"])
+        yield f"{title}: {targets or 'no target covers a device'}"
+        if cure["add"]:
+            added = " ".join(f"--target {target}" for target in cure["add"])
+            yield f"  beside its variants: {added}"
+        for number in cure["uncovered_classes"]:
+            device = device_of(document["classes"][number])
+            yield f"  no target runs on {device}"

@@ -1,0 +1,49 @@
+"""SARIF: a result for each reason that keeps an artifact from devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from aotc.cli.compat_forms.reading import Cell, Document, device_of, summary_of
+from aotc.cli.sarif import log
+
+
+def render(document: Document) -> str:
+    """The whole answer as a SARIF log."""
+    results = [
+        result
+        for cell in document["cells"]
+        if not cell["accepted"]
+        for result in _results(document, cell)
+    ]
+    return json.dumps(log(results), indent=2)
+
+
+def _results(document: Document, cell: Cell) -> Iterator[dict[str, Any]]:
+    """One for each code; the policy itself where no variant has a reason."""
+    artifact = document["artifacts"][cell["artifact"]]
+    device = device_of(document["classes"][cell["class"]])
+    reasons: dict[str, list[str]] = {}
+    for reason in cell["reasons"]:
+        text = f"{reason['variant']}: {reason['message']}"
+        reasons.setdefault(reason["code"], []).append(text)
+    if cell["memory"]["exceed"]:
+        reasons["memory"] = [f"needs more memory: {', '.join(cell['memory']['exceed'])}"]
+    for code, texts in (reasons or {"policy": [summary_of(cell)]}).items():
+        advice = "; ".join([*texts, *cell["cures"]])
+        yield {
+            "ruleId": code,
+            "level": "error",
+            "message": {"text": f"{artifact['title']} on {device}: {advice}"},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": quote(artifact["path"])}
+                    },
+                    "logicalLocations": [{"fullyQualifiedName": device}],
+                }
+            ],
+        }

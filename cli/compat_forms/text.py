@@ -1,0 +1,74 @@
+"""A table for people, in colour on a terminal, and the reasons below it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import click
+
+from aotc.cli import output
+from aotc.cli.compat_forms.reading import (
+    Cell,
+    Document,
+    asked_of,
+    coverage_of,
+    cures_of,
+    device_of,
+    explained,
+    lines_of,
+    row_of,
+    summary_of,
+)
+
+
+def render(document: Document) -> str:
+    """The whole answer as text."""
+    parts = [_table(document), *_reasons(document), _verdict(document)]
+    cures = list(cures_of(document))
+    if cures:
+        parts.append("\n".join(["the fewest targets for this fleet:", *cures]))
+    return "\n\n".join(parts)
+
+
+def _table(document: Document) -> str:
+    """Devices down, artifacts across; padded before it is coloured."""
+    titles = [artifact["title"] for artifact in document["artifacts"]]
+    rows = [
+        [device_of(each), *map(_mark, row_of(document, each["class"]))]
+        for each in document["classes"]
+    ]
+    lines = output.printable(output.table(("DEVICES", *titles), rows)).split("\n")
+    return "\n".join([lines[0], *(_coloured(line) for line in lines[1:])])
+
+
+def _mark(cell: Cell) -> str:
+    return f"{'✓' if cell['accepted'] else '✗'} {summary_of(cell)}"
+
+
+def _coloured(line: str) -> str:
+    if not (sys.stdout.isatty() and "NO_COLOR" not in os.environ):
+        return line
+    return line.replace("✓", click.style("✓", fg="green")).replace(
+        "✗", click.style("✗", fg="red")
+    )
+
+
+def _reasons(document: Document) -> Iterator[str]:
+    for artifact, device, cell in explained(document):
+        lines = [f"{artifact} on {device}: {summary_of(cell)}"]
+        lines += [f"  {line}" for line in lines_of(cell)]
+        lines += [f"  help: {cure}" for cure in cell["cures"]]
+        assumed = document["classes"][cell["class"]]["assumed"]
+        lines += [f"  assumed: {', '.join(assumed)}"] if assumed else []
+        yield output.printable("\n".join(lines))
+
+
+def _verdict(document: Document) -> str:
+    holds = "holds" if document["passed"] else "DOES NOT HOLD"
+    lines = [f"policy ({asked_of(document)}): {holds}"]
+    for coverage in document["coverage"]:
+        mark = "" if coverage["holds"] else "  ✗"
+        lines.append(f"  {coverage_of(document, coverage)}{mark}")
+    return output.printable("\n".join(lines))

@@ -1,0 +1,218 @@
+"""The options of `aotc compat` that name devices, and those that say what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from aotc.cli.verb import FilePath, gathered
+
+if TYPE_CHECKING:
+    from aotc.artifacts.rollout.fleet import Device
+    from aotc.artifacts.rollout.policy import Policy
+    from aotc.artifacts.rollout.profiles import Assumptions
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]
+    """A share such as `99%` or `0.99`, kept exactly."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Fraction:
+        """The share, or a usage error."""
+        text = str(value).strip()
+        try:
+            share = Fraction(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+        except (ValueError, ZeroDivisionError):
+            share = Fraction(-1)
+        if not 0 <= share <= 1:
+            self.fail(
+                f"expected a share such as 99% or 0.99, got {text[:40]!r}", param, ctx
+            )
+        return share
+
+
+class Version(click.ParamType):  # type: ignore[type-arg]
+    """A version such as `12.4` or `3.13.0`."""
+
+    name = "version"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """The version, or a usage error."""
+        parts = str(value).split(".")
+        if not 1 < len(parts) < 4 or not all(
+            part.isascii() and part.isdigit() and len(part) < 6 for part in parts
+        ):
+            self.fail(f"expected a version such as 12.4, got {value!r}", param, ctx)
+        return str(value)
+
+
+@dataclass(frozen=True)
+class FleetChoice:
+    """Which devices the command line names, and what it assumes of them."""
+
+    fleets: tuple[Path, ...]
+    names: tuple[str, ...]
+    here: bool
+    device_keys: tuple[str, ...]
+    assume_runtime: str | None
+    assume_cuda: str | None
+    assume_vulkan: str | None
+
+    def devices(self) -> list[Device]:
+        """All of them.
+
+        Raises:
+            InputError: what `fleet.read_fleet` and `profiles.read_profile` raise.
+        """
+        from aotc.artifacts.rollout.fleet import Device, read_fleet
+        from aotc.artifacts.rollout.profiles import named_profile
+        from aotc.artifacts.trust import Trust
+
+        if not (self.fleets or self.names or self.here):
+            raise click.UsageError("name devices: --devices FLEET, --device NAME, --self")
+        facts = self._assumptions()
+        trust = Trust.of(*self.device_keys) if self.device_keys else None
+        found = [
+            device for path in self.fleets for device in read_fleet(path, facts, trust)
+        ]
+        found += [
+            Device(name, named_profile(name, facts, None), where="--device")
+            for name in self.names
+        ]
+        return [*found, _this_machine()] if self.here else found
+
+    def _assumptions(self) -> Assumptions:
+        from aotc.artifacts.rollout.profiles import Assumptions
+
+        return Assumptions(
+            self.assume_runtime or _installed_runtime(),
+            _cuda_api(self.assume_cuda),
+            self.assume_vulkan,
+        )
+
+
+_FLEET = (
+    click.option(
+        "--devices",
+        "fleets",
+        multiple=True,
+        type=FilePath(path_type=Path),
+        metavar="FLEET",
+        help="A profile of a device, a fleet file, or a folder of them.",
+    ),
+    click.option(
+        "--device",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="A device of the shipped table, such as jetson-orin.",
+    ),
+    click.option("--self", "here", is_flag=True, help="This machine."),
+    click.option(
+        "--trust-devices",
+        "device_keys",
+        multiple=True,
+        metavar="PUB",
+        type=FilePath(),
+        help="Ask for a signature by this public key on each file of --devices.",
+    ),
+    click.option(
+        "--assume-runtime",
+        type=Version(),
+        help="IREE runtime of devices that do not state it.  [default: the one here]",
+    ),
+    click.option(
+        "--assume-cuda",
+        type=Version(),
+        help="CUDA version of drivers of devices that do not state it, such as 12.4.",
+    ),
+    click.option("--assume-vulkan", type=Version(), help="The same for Vulkan."),
+)
+_POLICY = (
+    click.option(
+        "--require",
+        type=click.Choice(["optimal", "supported"]),
+        default="supported",
+        show_default=True,
+        help="The verdict that covers a device.",
+    ),
+    click.option(
+        "--min-coverage",
+        type=Share(),
+        default="100%",
+        show_default=True,
+        help="The share of devices that must be covered.",
+    ),
+    click.option(
+        "--per-label",
+        multiple=True,
+        metavar="LABEL",
+        help="Ask for that share of the devices of each value of LABEL, such as site.",
+    ),
+    click.option(
+        "--no-fallback",
+        "fallback",
+        flag_value=False,
+        default=True,
+        help="A processor in place of an accelerator covers no device.",
+    ),
+    click.option(
+        "--any",
+        "any_artifact",
+        is_flag=True,
+        help="One of the bundles is enough for a device; else each of them must run.",
+    ),
+)
+
+
+def fleet_options() -> Callable[[_Function], _Function]:
+    """The devices, as one argument `fleet`: a `FleetChoice`."""
+    fields = tuple(FleetChoice.__annotations__)
+    return gathered("fleet", _FLEET, fields, lambda said: FleetChoice(**said))
+
+
+def policy_options() -> Callable[[_Function], _Function]:
+    """What is asked for, as one argument `policy`."""
+    fields = ("require", "min_coverage", "per_label", "fallback", "any_artifact")
+    return gathered("policy", _POLICY, fields, _policy)
+
+
+def _policy(said: dict[str, Any]) -> Policy:
+    from aotc.artifacts.rollout.policy import Policy
+
+    return Policy(**said)
+
+
+def _this_machine() -> Device:
+    from aotc.artifacts.rollout.fleet import Device
+    from aotc.artifacts.rollout.profiles import Assumptions, read_profile
+    from aotc.cli.doctor import profile
+
+    facts = read_profile(profile(), Assumptions(), "this machine")
+    return Device("this machine", facts, where="--self")
+
+
+def _installed_runtime() -> str | None:
+    from aotc.cli.doctor import package_version
+
+    return package_version("iree-base-runtime")
+
+
+def _cuda_api(version: str | None) -> int | None:
+    """`12.4` as CUDA's drivers state it: 12040."""
+    if version is None:
+        return None
+    major, minor, *_ = map(int, version.split("."))
+    return 1000 * major + 10 * minor
