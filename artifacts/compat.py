@@ -115,11 +115,12 @@ def _best_vulkan(
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One reason why a variant is not optimal on a host."""
+    """One reason why a variant is not optimal on a host, and what would mend it."""
 
     code: str
     verdict: Verdict
     message: str
+    cure: str = ""
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"

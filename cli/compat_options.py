@@ -81,7 +81,9 @@ class FleetChoice:
         from aotc.artifacts.trust import Trust
 
         if not (self.fleets or self.names or self.here):
-            raise click.UsageError("name devices: --devices FLEET, --device NAME, --self")
+            raise click.UsageError(
+                "name devices: --devices FLEET, --device NAME, --self"
+            )
         facts = self._assumptions()
         trust = Trust.of(*self.device_keys) if self.device_keys else None
         found = [

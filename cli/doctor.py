@@ -64,7 +64,7 @@ def _write(file: Path, text: str, key: Path | None) -> None:
 
 
 def profile() -> dict[str, Any]:
-    """This machine (schema ``aotc.doctor/1``): a profile for compatibility checks."""
+    """The profile of this machine (schema ``aotc.doctor/1``)."""
     return {
         "schema": "aotc.doctor/1",
         "aotc": __version__,

@@ -76,7 +76,6 @@ _OPTIONS = (
 
 def loop_options() -> Callable[[_Function], _Function]:
     """All of them, as one argument `loop`: `Settings`, or None without `--loop`."""
-
     return gathered("loop", _OPTIONS, tuple(Settings.__annotations__), _settings)
 
 

@@ -1,4 +1,4 @@
-"""The smallest set of targets that a fleet needs: a minimum weighted set cover, exactly.
+"""The smallest set of targets that a fleet needs: an exact minimum set cover.
 
 Targets are few (some twenty), devices that differ in which targets run on them are
 few too, so all sets of a size are tried, from the smallest on. What only one target
@@ -47,7 +47,9 @@ def smallest_cover(
         ]
         if covers:
             taken = forced | set(given)
-            best = min(covers, key=lambda chosen: _slowness(merged, taken | set(chosen)))
+            best = min(
+                covers, key=lambda chosen: _slowness(merged, taken | set(chosen))
+            )
             return tuple(sorted(forced.union(best)))
     raise AssertionError("all useful targets together serve every need")
 

@@ -20,14 +20,18 @@ def cures(cell: Cell) -> Iterator[str]:
         return
     manifest = cell.artifact.manifest
     present = {str(v.target.get("name")) for v in manifest.variants.values()}
-    best = targets_for(manifest, cell.devices.profile.host)[:1]
-    if best and best[0] not in present:
-        yield f"add `--target {best[0]}`"
+    best = next(iter(targets_for(manifest, cell.devices.profile.host)), None)
+    if best and best not in present and not _runs_as_meant(cell):
+        yield f"add `--target {best}`"
     against = cell.selection.passed_over if cell.selection.variant else cell.judged
     advice = [m.cure for judged in against for m in judged.mismatches]
     yield from dict.fromkeys(filter(None, advice))
     if not cell.fits:
         yield "lower the largest sizes of the entries, or build with `--peak-memory`"
+
+
+def _runs_as_meant(cell: Cell) -> bool:
+    return cell.selection.variant is not None and not cell.selection.fallback
 
 
 def targets_for(manifest: Manifest, host: Host) -> list[str]:

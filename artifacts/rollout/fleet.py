@@ -230,7 +230,7 @@ def _bytes_of(file: Path) -> bytes:
             "no-such-file" if isinstance(error, FileNotFoundError) else "bad-file",
             f"cannot read it: {error.strerror}",
             where=str(file),
-            hint="give profiles by `aotc doctor --format json`, a fleet file or a folder",
+            hint="give a profile, a fleet file, or a folder of them",
         ) from None
 
 

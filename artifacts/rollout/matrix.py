@@ -30,11 +30,13 @@ class EntryMemory:
 
     Args:
         entry: its name.
+        sizes: the largest of its symbolic dimensions, which need the most.
         needed_bytes: None if a size has no limit, so that nobody knows.
         there_bytes: None if the profile does not say.
     """
 
     entry: str
+    sizes: Mapping[str, int]
     needed_bytes: int | None
     there_bytes: int | None
 
@@ -72,7 +74,7 @@ class Cell:
             return ()
         there = _memory_there(variant, self.devices.profile)
         return tuple(
-            EntryMemory(name, _memory_needed(variant, name), there)
+            _entry_memory(variant, name, there)
             for name in self.artifact.manifest.entry_points
         )
 
@@ -113,9 +115,11 @@ def _memory_there(variant: Variant, profile: Profile) -> int | None:
     return profile.memory_bytes if on_cpu(variant) else profile.gpu_memory_bytes
 
 
-def _memory_needed(variant: Variant, entry: str) -> int | None:
-    plan: Mapping[str, int] | None = variant.memory.get(entry)
-    return plan["peak_bytes"] + plan["resident_bytes"] if plan else None
+def _entry_memory(variant: Variant, entry: str, there: int | None) -> EntryMemory:
+    plan = variant.memory.get(entry)
+    if plan is None:
+        return EntryMemory(entry, {}, None, there)
+    return EntryMemory(entry, plan["sizes"], plan["peak_bytes"], there)
 
 
 def entries(cells: Iterable[EntryMemory], *, fits: bool | None) -> list[str]:

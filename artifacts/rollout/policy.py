@@ -89,7 +89,7 @@ def _rows(
 def _groups(
     matrix: Matrix, labels: Sequence[str]
 ) -> list[tuple[str | None, list[tuple[int, Device]]]]:
-    """The devices of each label's values with the numbers of their classes; all first."""
+    """All devices, then those of each value of a label, with their classes' numbers."""
     everything = [
         (number, device)
         for number, each in enumerate(matrix.classes)
@@ -98,6 +98,7 @@ def _groups(
     groups: dict[str, list[tuple[int, Device]]] = {}
     for label in labels:
         for number, device in everything:
-            value = device.labels.get(label, "")
-            groups.setdefault(f"{label}={value}", []).append((number, device))
+            value = device.labels.get(label)
+            name = f"{label}={value}" if value is not None else f"no {label}"
+            groups.setdefault(name, []).append((number, device))
     return [(None, everything), *sorted(groups.items())]

@@ -1,4 +1,4 @@
-"""What one device is: profiles as `aotc doctor --format json` and the C probe write them.
+"""What one device is: its profile, as `aotc doctor` and the C probe write it.
 
 A profile states facts, and what it leaves out is unknown. `Assumptions` fill gaps that
 the reader of a matrix accepts to have filled; what was assumed is kept beside the facts
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from aotc.artifacts.compat import Host
@@ -171,6 +172,8 @@ def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Pro
     Raises:
         InputError: `unknown-device`.
     """
+    from aotc.artifacts.tables import devices
+
     device = devices.find(name)
     if device is None:
         close = get_close_matches(name.lower(), devices.names(), n=3)

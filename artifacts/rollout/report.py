@@ -102,7 +102,10 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
         "cures": list(cures(cell)),
         "memory": {
             "there_bytes": cell.memory[0].there_bytes if cell.memory else None,
-            "needed_bytes": {m.entry: m.needed_bytes for m in cell.memory},
+            "needed": {
+                m.entry: {"bytes": m.needed_bytes, "sizes": dict(m.sizes)}
+                for m in cell.memory
+            },
             "fit": entries(cell.memory, fits=True),
             "exceed": entries(cell.memory, fits=False),
             "unknown": entries(cell.memory, fits=None),

@@ -117,4 +117,6 @@ def _marked(good: bool, words: str) -> str:
 
 def _cure(document: Document) -> str:
     lines = "".join(f"<li><code>{escape(c)}</code></li>" for c in cures_of(document))
-    return f"<h2>The fewest targets for this fleet</h2><ul>{lines}</ul>" if lines else ""
+    return (
+        f"<h2>The fewest targets for this fleet</h2><ul>{lines}</ul>" if lines else ""
+    )

@@ -24,14 +24,19 @@ def render(document: Document) -> str:
         f"### Rollout: the policy {holds}",
         f"Asked for: {asked_of(document)}.",
         "\n".join(
-            f"- {'✅' if each['holds'] else '❌'} {_escaped(coverage_of(document, each))}"
+            f"- {_mark(each['holds'])} {_escaped(coverage_of(document, each))}"
             for each in document["coverage"]
         ),
         _table(document),
         *_reasons(document),
-        *(f"    {line}" for line in cures_of(document)),
+        _cure(document),
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
+
+
+def _cure(document: Document) -> str:
+    lines = "\n".join(f"    {line}" for line in cures_of(document))
+    return f"The fewest targets for this fleet:\n\n{lines}" if lines else ""
 
 
 def _table(document: Document) -> str:
@@ -39,7 +44,7 @@ def _table(document: Document) -> str:
     rows = [["devices", *titles], ["---"] * (len(titles) + 1)]
     for each in document["classes"]:
         cells = [
-            f"{'✅' if cell['accepted'] else '❌'} {_escaped(summary_of(cell))}"
+            f"{_mark(cell['accepted'])} {_escaped(summary_of(cell))}"
             for cell in row_of(document, each["class"])
         ]
         rows.append([_escaped(device_of(each)), *cells])
@@ -55,6 +60,10 @@ def _reasons(document: Document) -> list[str]:
         body = "\n".join(lines)
         found.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
     return found
+
+
+def _mark(good: bool) -> str:
+    return "✅" if good else "❌"
 
 
 def _escaped(text: str) -> str:

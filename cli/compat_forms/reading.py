@@ -55,9 +55,14 @@ def lines_of(cell: Cell) -> Iterator[str]:
     for reason in cell["reasons"]:
         yield f"{reason['variant']}: {reason['message']} [{reason['code']}]"
     for entry in cell["memory"]["exceed"]:
-        needed = output.size(cell["memory"]["needed_bytes"][entry])
-        there = output.size(cell["memory"]["there_bytes"])
-        yield f"{entry}: needs {needed} of memory, there are {there} [memory]"
+        yield f"{entry}: {_memory(cell['memory'], entry)} [memory]"
+
+
+def _memory(memory: Mapping[str, Any], entry: str) -> str:
+    needed, there = memory["needed"][entry], output.size(memory["there_bytes"])
+    sizes = ", ".join(f"{name}={size}" for name, size in needed["sizes"].items())
+    at = f" at {sizes}" if sizes else ""
+    return f"needs {output.size(needed['bytes'])} of memory{at}, there are {there}"
 
 
 def coverage_of(document: Document, coverage: Mapping[str, Any]) -> str:

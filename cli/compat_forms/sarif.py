@@ -31,7 +31,9 @@ def _results(document: Document, cell: Cell) -> Iterator[dict[str, Any]]:
         text = f"{reason['variant']}: {reason['message']}"
         reasons.setdefault(reason["code"], []).append(text)
     if cell["memory"]["exceed"]:
-        reasons["memory"] = [f"needs more memory: {', '.join(cell['memory']['exceed'])}"]
+        reasons["memory"] = [
+            f"needs more memory: {', '.join(cell['memory']['exceed'])}"
+        ]
     for code, texts in (reasons or {"policy": [summary_of(cell)]}).items():
         advice = "; ".join([*texts, *cell["cures"]])
         yield {

@@ -1,0 +1,140 @@
+"""Artifacts × devices: verdicts, memory, coverage, cures."""
+
+from fractions import Fraction
+
+import pytest
+
+from aotc.artifacts.compat import Host
+from aotc.artifacts.manifest import Manifest
+from aotc.artifacts.rollout.fleet import Device, classes
+from aotc.artifacts.rollout.matrix import Artifact, matrix
+from aotc.artifacts.rollout.policy import Policy, coverages
+from aotc.artifacts.rollout.profiles import Profile
+from aotc.artifacts.rollout.report import report
+from aotc.target import TARGETS
+
+CPU = frozenset({"local-sync", "local-task"})
+GIB = 2**30
+
+
+def features(level):
+    return frozenset(TARGETS[level].cpu_features_required)
+
+
+def cpu(level, **more):
+    return Profile(Host("x86_64", features(level), "3.13.0", CPU), 2 * GIB, **more)
+
+
+def gpu(sm="sm_89", driver=12040, level="x86_64-v3"):
+    drivers = CPU | {"cuda"}
+    host = Host("x86_64", features(level), "3.13.0", drivers, sm, driver)
+    return Profile(host, 2 * GIB, GIB)
+
+
+ARM = Profile(Host("aarch64", features("aarch64"), "3.13.0", CPU), GIB)
+
+
+@pytest.fixture
+def bundle(manifest_data):
+    """A function: the artifact with a variant for each target."""
+
+    def of(*names, memory=None):
+        example = manifest_data["variants"][0]
+        variants = [
+            example
+            | {
+                "id": TARGETS[name].id,
+                "backend": TARGETS[name].backend,
+                "target": TARGETS[name].to_json(),
+                "memory": memory or {},
+            }
+            for name in names
+        ]
+        return Artifact("small.aotc", Manifest(manifest_data | {"variants": variants}))
+
+    return of
+
+
+def judged(artifact, *devices, policy=None, cure=False):
+    rows = [d if isinstance(d, Device) else Device("d", d) for d in devices]
+    return report(matrix([artifact], classes(rows)), policy or Policy(), cure=cure)
+
+
+def test_says_which_variant_runs_and_why_others_do_not(bundle):
+    found = judged(bundle("x86_64-v3", "cuda:sm_89"), gpu(), cpu("x86_64-v3"), ARM)
+    on_gpu, on_cpu, on_arm = found["cells"]
+    assert (on_gpu["variant"], on_gpu["fallback"]) == ("cuda-sm_89", False)
+    assert (on_cpu["variant"], on_cpu["fallback"]) == ("x86_64-v3", True)
+    assert [r["code"] for r in on_cpu["reasons"]] == ["no-driver"]
+    assert (on_arm["variant"], on_arm["verdict"]) == (None, "unsupported")
+    assert on_arm["cures"][0] == "add `--target aarch64`"
+    assert not found["passed"]
+
+
+def test_an_old_driver_is_cured_by_a_newer_one_or_older_code(bundle):
+    (cell,) = judged(bundle("cuda:sm_89"), gpu(driver=11060))["cells"]
+    assert cell["verdict"] == "unsupported"
+    assert cell["cures"][0] == "add `--target cuda:sm_86`"
+    assert any("12.4" in cure for cure in cell["cures"])
+
+
+def test_entries_that_do_not_fit_are_named_and_count(bundle):
+    plan = {"sizes": {}, "resident_bytes": GIB // 4}
+    memory = {"predict": plan | {"peak_bytes": 3 * GIB // 2}}
+    on_big, on_small = judged(
+        bundle("x86_64-v2", "cuda:sm_80", memory=memory), cpu("x86_64-v2"), gpu()
+    )["cells"]
+    assert (on_big["memory"]["fit"], on_big["accepted"]) == (["predict"], True)
+    assert on_small["memory"]["exceed"] == ["predict"]
+    assert (on_small["verdict"], on_small["accepted"]) == ("optimal", False)
+    unknown = judged(bundle("x86_64-v2"), cpu("x86_64-v2"))["cells"][0]
+    assert (unknown["memory"]["unknown"], unknown["accepted"]) == (["predict"], True)
+
+
+def test_coverage_counts_devices_by_label(bundle):
+    fleet = [
+        Device("a", cpu("x86_64-v3"), 97, {"site": "ulm"}),
+        Device("b", cpu("x86_64-v2"), 2, {"site": "ulm"}),
+        Device("c", cpu("x86_64-v2"), 1, {"site": "bonn"}),
+    ]
+    found = matrix([bundle("x86_64-v3")], classes(fleet))
+    policy = Policy(min_coverage=Fraction(97, 100), per_label=("site",))
+    assert [
+        (c.label, c.covered, c.total, c.holds) for c in coverages(found, policy)
+    ] == [
+        (None, 97, 100, True),
+        ("site=bonn", 0, 1, False),
+        ("site=ulm", 97, 99, True),
+    ]
+
+
+def test_each_artifact_must_cover_unless_any_is_enough(bundle):
+    devices = classes([Device("a", cpu("x86_64-v2")), Device("b", ARM)])
+    found = matrix([bundle("x86_64-v2"), bundle("aarch64")], devices)
+    assert [c.covered for c in coverages(found, Policy())] == [1, 1]
+    assert [c.covered for c in coverages(found, Policy(any_artifact=True))] == [2]
+
+
+def test_a_fall_to_the_processor_covers_unless_it_is_refused(bundle):
+    artifact = bundle("x86_64-v3", "cuda:sm_89")
+    assert judged(artifact, gpu("sm_86"))["passed"]
+    assert not judged(artifact, gpu("sm_86"), policy=Policy(fallback=False))["passed"]
+
+
+def test_the_cure_is_the_smallest_set_of_targets(bundle):
+    devices = [cpu("x86_64-v2"), cpu("x86_64-v4"), ARM, gpu("sm_120", 13000)]
+    (cure,) = judged(bundle("cuda:sm_89"), *devices, cure=True)["cure"]
+    assert cure["targets"] == ["aarch64", "x86_64-v2"]
+    assert cure["add"] == ["aarch64", "x86_64-v2"]
+    (cure,) = judged(
+        bundle("aarch64"), *devices, cure=True, policy=Policy(fallback=False)
+    )["cure"]
+    assert len(cure["targets"]) == 3
+    assert any(target.startswith("cuda") for target in cure["add"])
+
+
+def test_what_nothing_covers_is_said(bundle):
+    unknown = Profile(Host("", frozenset(), "", CPU))
+    found = judged(bundle("x86_64-v2"), unknown, cure=True)
+    assert found["cells"][0]["verdict"] == "not_applicable"
+    assert found["cure"][0]["uncovered_classes"] == [0]
