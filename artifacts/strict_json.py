@@ -47,16 +47,17 @@ def parse(data: bytes) -> Any:
         raise ValueError("is not UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error}") from None
-    _check_depth(value)
+    if data.count(b"{") + data.count(b"[") > DEPTH_LIMIT:  # else it cannot be deeper
+        _check_depth(value)
     return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise ValueError(f"has the key {key[:60]!r} twice in one object")
-        result[key] = value
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"has the key {twice[:60]!r} twice in one object")
     return result
 
 

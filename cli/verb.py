@@ -138,7 +138,7 @@ def gathered(
             return function(**{name: make(said)}, **given)
 
         for option in reversed(options):
-            collected = option(collected)  # type: ignore[assignment]
+            collected = option(collected)
         return collected  # type: ignore[return-value]
 
     return decorate

@@ -14,6 +14,7 @@ what makes large fleets quick.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,7 +141,7 @@ class _Reader:
         self._file = file
         self._trust = trust
         self._assumptions = assumptions
-        self._profiles: dict[bytes, Profile] = {}
+        self._profiles: dict[str, Profile] = {}
 
     def devices(self) -> Iterator[Device]:
         """All devices of the file."""
@@ -215,7 +216,7 @@ class _Reader:
         return self._profile(value, where)
 
     def _profile(self, document: Any, where: str) -> Profile:
-        key = strict_json.dump(document)
+        key = json.dumps(document, sort_keys=True)
         if key not in self._profiles:
             profile = read_profile(document, self._assumptions, where)
             self._profiles[key] = profile

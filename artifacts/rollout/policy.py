@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from aotc.artifacts.compat import USABLE
-from aotc.artifacts.rollout.fleet import Device
 from aotc.artifacts.rollout.matrix import Cell, Matrix
 
 Require = Literal["optimal", "supported"]
@@ -63,42 +62,36 @@ class Coverage:
 
 def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
     """The coverage of the fleet, then of each value of the policy's labels."""
+    groups = _groups(matrix, policy.per_label)
     found = []
     for artifact, accepted in _rows(matrix, policy):
-        for label, devices in _groups(matrix, policy.per_label):
-            total = sum(device.count for _, device in devices)
-            covered = sum(d.count for number, d in devices if accepted(number))
+        for label, counts in groups:
+            total = sum(counts.values())
+            covered = sum(n for number, n in counts.items() if accepted[number])
             holds = covered >= policy.min_coverage * total
             found.append(Coverage(artifact, label, covered, total, holds))
     return found
 
 
-def _rows(
-    matrix: Matrix, policy: Policy
-) -> Iterator[tuple[int | None, Callable[[int], bool]]]:
-    """An artifact's number, and whether it is accepted on the class of a number."""
+def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]:
+    """An artifact's number, and on which classes it is accepted."""
     accepted = [[policy.accepts(cell) for cell in row] for row in matrix.cells]
     if policy.any_artifact:
-        columns = [any(column) for column in zip(*accepted, strict=True)]
-        yield None, columns.__getitem__
-        return
-    for number, row in enumerate(accepted):
-        yield number, row.__getitem__
+        return [(None, [any(column) for column in zip(*accepted, strict=True)])]
+    return list(enumerate(accepted))
 
 
 def _groups(
     matrix: Matrix, labels: Sequence[str]
-) -> list[tuple[str | None, list[tuple[int, Device]]]]:
-    """All devices, then those of each value of a label, with their classes' numbers."""
-    everything = [
-        (number, device)
-        for number, each in enumerate(matrix.classes)
-        for device in each.devices
-    ]
-    groups: dict[str, list[tuple[int, Device]]] = {}
-    for label in labels:
-        for number, device in everything:
-            value = device.labels.get(label)
-            name = f"{label}={value}" if value is not None else f"no {label}"
-            groups.setdefault(name, []).append((number, device))
+) -> list[tuple[str | None, dict[int, int]]]:
+    """How many devices there are of each class: of all, then by value of a label."""
+    groups: dict[str, dict[int, int]] = {}
+    for number, each in enumerate(matrix.classes):
+        for device in each.devices:
+            for label in labels:
+                value = device.labels.get(label)
+                name = f"{label}={value}" if value is not None else f"no {label}"
+                counts = groups.setdefault(name, {})
+                counts[number] = counts.get(number, 0) + device.count
+    everything = {number: each.count for number, each in enumerate(matrix.classes)}
     return [(None, everything), *sorted(groups.items())]
