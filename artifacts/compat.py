@@ -14,7 +14,7 @@ drivers before it runs code, so this has to happen first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from aotc.artifacts.manifest import Manifest, Variant
@@ -23,6 +23,7 @@ from aotc.artifacts.tables import (
     IreeRuntime,
     gfx_runs_on,
     iree_runtime,
+    linux_driver,
     ptx_driver_api,
     ptx_runs_on,
     run_outcome,
@@ -39,6 +40,9 @@ VERDICTS: tuple[Verdict, ...] = (
     "unsupported",
 )
 USABLE = VERDICTS[:2]
+
+# a device profile that leaves a fact out
+_STATE_FACT = "let the device state it, by `aotc doctor --format json`"
 
 _ARCH_NAMES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
@@ -136,11 +140,10 @@ def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
     """Everything that speaks against running `variant` on `host`."""
     if variant.backend not in _RULES:
         return [_unknown("no-rules", f"there are no rules for {variant.backend}")]
-    return [
-        *_check_runtime(manifest, variant, host),
-        *_check_driver(variant, host),
-        *_RULES[variant.backend](variant, host),
-    ]
+    found = _check_runtime(manifest, variant, host)
+    if no_driver := _check_driver(variant, host):
+        return [*found, *no_driver]  # more of a device that is not there is no reason
+    return [*found, *_RULES[variant.backend](variant, host)]
 
 
 def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
@@ -148,10 +151,17 @@ def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mis
     runtime = iree_runtime(present)
     abi = variant.runtime_abi
     if runtime is None or not {"iree_vm_bytecode", "vm_feature_bits"} <= abi.keys():
-        return [_unknown("runtime", f"what IREE runtime {present} can load is unknown")]
-    found = [*_check_bytecode(abi, runtime), *_check_modules(abi, runtime)]
+        what = (
+            f"what IREE runtime {present} can load" if present else "the IREE runtime"
+        )
+        return [_unknown("runtime", f"{what} is unknown", _other_runtime(built, ""))]
+    cure = _other_runtime(built, present)
+    found = [
+        replace(mismatch, cure=cure)
+        for mismatch in (*_check_bytecode(abi, runtime), *_check_modules(abi, runtime))
+    ]
     if _line(built) != _line(present):
-        found.append(_other_release(manifest, variant, present))
+        found.append(replace(_other_release(manifest, variant, present), cure=cure))
     return found
 
 
@@ -215,7 +225,7 @@ def _check_cpu(variant: Variant, host: Host) -> list[Mismatch]:
     target = variant.target
     arch = _arch(str(target.get("arch", "")))
     if not arch or not host.arch:
-        return [_unknown("arch", "the processor architecture is unknown")]
+        return [_unknown("arch", "the processor architecture is unknown", _STATE_FACT)]
     if arch != host.arch:
         return [_no("arch", f"expected an {arch} processor, got {host.arch}")]
     if "cpu_features_required" not in target:
@@ -231,7 +241,8 @@ def _check_cuda(variant: Variant, host: Host) -> list[Mismatch]:
     found = []
     built, sm = str(variant.target.get("sm", "")), host.sm
     if not built or not sm:
-        found.append(_unknown("compute-capability", "compute capability is unknown"))
+        message = "compute capability is unknown"
+        found.append(_unknown("compute-capability", message, _STATE_FACT))
     elif not ptx_runs_on(built, sm):
         found.append(_no("compute-capability", f"expected {built}, got {sm}"))
     least = variant.target.get(
@@ -239,10 +250,11 @@ def _check_cuda(variant: Variant, host: Host) -> list[Mismatch]:
     )
     got = host.cuda_driver_api
     if least is None or got is None:
-        found.append(_unknown("cuda-driver", "the CUDA driver or its need is unknown"))
+        message = "the CUDA driver or its need is unknown"
+        found.append(_unknown("cuda-driver", message, _STATE_FACT))
     elif got < least:
         message = f"expected a driver of CUDA {_cuda(least)} or newer, got {_cuda(got)}"
-        found.append(_no("cuda-driver", message))
+        found.append(_no("cuda-driver", message, _newer_driver(least)))
     return found
 
 
@@ -255,16 +267,19 @@ def _check_vulkan(variant: Variant, host: Host) -> list[Mismatch]:
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
     module = variant.target.get("min_vulkan_api")
     if runtime is None or runtime.vulkan_api is None or module is None or got is None:
-        return [_unknown("vulkan-api", "the Vulkan version or its need is unknown")]
+        message = "the Vulkan version or its need is unknown"
+        return [_unknown("vulkan-api", message, _STATE_FACT)]
     least = max(runtime.vulkan_api, module, key=_numbers)
     if _numbers(got) < _numbers(least):
-        return [_no("vulkan-api", f"expected Vulkan {least} or newer, got {got}")]
+        message = f"expected Vulkan {least} or newer, got {got}"
+        return [_no("vulkan-api", message, f"install a driver with Vulkan {least}")]
     return _check_vulkan_features(runtime, host)
 
 
 def _check_vulkan_features(runtime: IreeRuntime, host: Host) -> list[Mismatch]:
     if host.vulkan_features is None:
-        return [_unknown("vulkan-features", "the device's Vulkan features are unknown")]
+        message = "the device's Vulkan features are unknown"
+        return [_unknown("vulkan-features", message, _STATE_FACT)]
     missing = sorted(runtime.vulkan_features - host.vulkan_features)
     if not missing:
         return []
@@ -309,9 +324,21 @@ def _arch(name: str) -> str:
     return _ARCH_NAMES.get(name.lower(), name.lower())
 
 
-def _no(code: str, message: str) -> Mismatch:
-    return Mismatch(code, "unsupported", message)
+def _other_runtime(built: str, present: str) -> str:
+    """What makes compiler and runtime fit each other."""
+    rebuild = f"rebuild with IREE {_line(present)}, or " if present else ""
+    return f"{rebuild}install the IREE runtime {_line(built)} on the device"
 
 
-def _unknown(code: str, message: str) -> Mismatch:
-    return Mismatch(code, "not_applicable", message)
+def _newer_driver(least: int) -> str:
+    version = linux_driver(least)
+    named = f" ({version} or newer on Linux)" if version else ""
+    return f"install an NVIDIA driver with CUDA {_cuda(least)}{named}"
+
+
+def _no(code: str, message: str, cure: str = "") -> Mismatch:
+    return Mismatch(code, "unsupported", message, cure)
+
+
+def _unknown(code: str, message: str, cure: str = "") -> Mismatch:
+    return Mismatch(code, "not_applicable", message, cure)

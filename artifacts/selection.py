@@ -120,4 +120,6 @@ def _level(variant: Variant) -> int:
         sm = str(variant.target.get("sm", "")).removeprefix("sm_")
         number = sm.rstrip("af")
         return 2 * int(number or 0) + (number != sm)  # sm_90a before sm_90
+    if variant.backend == "rocm":
+        return int("generic" not in str(variant.target.get("gfx", "")))
     return len(variant.target.get("cpu_features_required", ()))

@@ -7,9 +7,8 @@ and shown with every verdict that could rest on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from aotc.artifacts.compat import Host
@@ -23,6 +22,7 @@ from aotc.artifacts.fields import (
     shortened,
     text,
 )
+from aotc.artifacts.tables.devices import find_device
 from aotc.errors import InputError
 from aotc.target import TARGETS
 
@@ -34,18 +34,20 @@ _gpu = record(
     {"sm": text(r"sm_\d{2,3}[af]?", "a compute capability such as sm_89")},
     {"name": text(), "memory_bytes": nullable(integer(0))},
 )
+_amd_gpu = record({"gfx": _word}, {"memory_bytes": nullable(integer(0))})
 _device = record(
     {
         "schema": text(DEVICE_SCHEMA, DEVICE_SCHEMA),
-        "arch": _word,
-        "cpu": record({"features": listing(_word)}, {"level": _word}),
+        "arch": nullable(_word),
+        "cpu": record({"features": listing(_word)}, {"level": nullable(_word)}),
     },
     {
-        "memory": record({}, {"total_bytes": nullable(integer(1))}),
+        "memory": nullable(record({}, {"total_bytes": nullable(integer(1))})),
         "cuda": nullable(
             record({"devices": listing(_gpu)}, {"driver_api": nullable(integer(0))})
         ),
         "vulkan": nullable(record({}, {"api": nullable(_version)})),
+        "rocm": nullable(record({"devices": listing(_amd_gpu)})),
     },
 )
 _doctor = record(
@@ -89,13 +91,19 @@ class Profile:
     assumed: tuple[str, ...] = ()
 
 
-def read_profile(document: Any, assumptions: Assumptions, where: str) -> Profile:
+def read_profile(
+    document: Any,
+    assumptions: Assumptions,
+    where: str,
+    drivers: Collection[str] | None = None,
+) -> Profile:
     """The profile that a JSON document states.
 
     Args:
         document: of schema `aotc.doctor/1` or `aotc.device/1`.
         assumptions: for what it does not state.
         where: the file, for messages.
+        drivers: of IREE that work there, if it is known and the document does not say.
 
     Raises:
         InputError: `bad-profile`: it is of another form, or contradicts itself.
@@ -111,7 +119,7 @@ def read_profile(document: Any, assumptions: Assumptions, where: str) -> Profile
             where=where,
             hint="write it with `aotc doctor --format json`, or with the C probe",
         ) from None
-    return _profile(document, device, assumptions)
+    return _profile(document, device, assumptions, drivers)
 
 
 def _check_form(document: Any) -> None:
@@ -136,7 +144,10 @@ def _check_level(device: Mapping[str, Any]) -> None:
 
 
 def _profile(
-    document: Mapping[str, Any], device: Mapping[str, Any], assumptions: Assumptions
+    document: Mapping[str, Any],
+    device: Mapping[str, Any],
+    assumptions: Assumptions,
+    drivers: Collection[str] | None,
 ) -> Profile:
     stated = (document.get("packages") or {}).get("iree-base-runtime")
     assumed = []
@@ -151,13 +162,18 @@ def _profile(
     if vulkan and vulkan.get("api") is None and assumptions.vulkan_api:
         facts["vulkan"] = vulkan | {"api": assumptions.vulkan_api}
         assumed.append(f"Vulkan {assumptions.vulkan_api}")
-    drivers = document.get("drivers")
+    if document.get("drivers") is not None:
+        drivers = document["drivers"]
     host = Host.from_device(
         facts,
         stated or assumptions.runtime or "",
         _drivers(facts) if drivers is None else drivers,
     )
-    gpus = (facts.get("cuda") or {}).get("devices", ())
+    gpus = [
+        gpu
+        for driver in ("cuda", "rocm")
+        for gpu in (facts.get(driver) or {}).get("devices", ())
+    ]
     return Profile(
         host,
         (facts.get("memory") or {}).get("total_bytes"),
@@ -172,20 +188,12 @@ def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Pro
     Raises:
         InputError: `unknown-device`.
     """
-    from aotc.artifacts.tables import devices
-
-    device = devices.find(name)
-    if device is None:
-        close = get_close_matches(name.lower(), devices.names(), n=3)
-        meant = f"did you mean {' or '.join(close)}? " if close else ""
-        raise InputError(
-            "unknown-device",
-            f"there is no device called {shortened(repr(name))} in the shipped table",
-            where=where,
-            hint=f"{meant}`aotc compat --list-devices` names all; for others give the "
-            "profile that `aotc doctor --format json` writes there",
-        )
-    return read_profile(device.profile, assumptions, name)
+    try:
+        device = find_device(name)
+    except InputError as error:
+        error.where = where
+        raise
+    return read_profile(device.profile, assumptions, name, device.drivers)
 
 
 def _drivers(device: Mapping[str, Any]) -> set[str]:
@@ -193,6 +201,8 @@ def _drivers(device: Mapping[str, Any]) -> set[str]:
     found = {"local-sync", "local-task"}
     if (device.get("cuda") or {}).get("devices"):
         found.add("cuda")
+    if (device.get("rocm") or {}).get("devices"):
+        found.add("hip")
     if device.get("vulkan"):
         found.add("vulkan")
     return found

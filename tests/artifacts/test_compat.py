@@ -146,7 +146,7 @@ def test_a_release_under_which_tests_ran_right_is_supported(manifest_data, monke
         ),
         ("vmvx", HOST, set()),
         ("metal", HOST, {"no-driver"}),
-        ("rocm:gfx942", HOST, {"no-driver", "gfx"}),
+        ("rocm:gfx942", HOST, {"no-driver"}),
         ("rocm:gfx942", rocm_host("gfx942:sramecc+:xnack-"), set()),
         ("rocm:gfx942", rocm_host("gfx90a"), {"gfx"}),
         ("rocm:gfx942", rocm_host(None), {"gfx"}),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aotc.artifacts import compat, sign, strict_json
+from aotc.artifacts import compat, selection, sign, strict_json
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.pack import read_bundle
 from aotc.artifacts.shapes import Dim
@@ -169,7 +169,7 @@ def use(manifest):
     for entry in manifest.entry_points.values():
         flattener(entry.name, entry.arguments)
         Contract(entry.name, entry.inputs, manifest.symbols)
-    compat.select(manifest, HOST)
+    selection.select(manifest, HOST)
     assert manifest.states is not None
     assert manifest.weights is not None
     assert manifest.files
