@@ -37,6 +37,10 @@ VERBS = {
     "opt": ("aotc.cli.opt:opt", "Run compiler passes over an IR file."),
     "ops": ("aotc.cli.ops:ops", "List the ops and the rules that each has."),
     "targets": ("aotc.cli.targets:targets", "List the targets to compile for."),
+    "devices": (
+        "aotc.cli.devices:devices",
+        "List the common devices that compat knows by name.",
+    ),
     "doctor": ("aotc.cli.doctor:doctor", "Show what this machine has and lacks."),
     "completion": (
         "aotc.cli.completion:completion",

@@ -22,6 +22,7 @@ from aotc.artifacts.fields import (
     shortened,
     text,
 )
+from aotc.artifacts.tables import iree_runtime
 from aotc.artifacts.tables.devices import find_device
 from aotc.errors import InputError
 from aotc.target import TARGETS
@@ -35,6 +36,10 @@ _gpu = record(
     {"name": text(), "memory_bytes": nullable(integer(0))},
 )
 _amd_gpu = record({"gfx": _word}, {"memory_bytes": nullable(integer(0))})
+_vulkan = record(
+    {"api": nullable(_version)},
+    {"devices": listing(record({"api": _version, "features": listing(_word)}))},
+)
 _device = record(
     {
         "schema": text(DEVICE_SCHEMA, DEVICE_SCHEMA),
@@ -46,7 +51,7 @@ _device = record(
         "cuda": nullable(
             record({"devices": listing(_gpu)}, {"driver_api": nullable(integer(0))})
         ),
-        "vulkan": nullable(record({}, {"api": nullable(_version)})),
+        "vulkan": nullable(_vulkan),
         "rocm": nullable(record({"devices": listing(_amd_gpu)})),
     },
 )
@@ -66,7 +71,7 @@ class Assumptions:
     Args:
         runtime: release of the IREE runtime, such as `3.13.0`.
         cuda_driver_api: such as 12040 for CUDA 12.4.
-        vulkan_api: such as `1.3.0`.
+        vulkan_api: such as `1.3.0`, of a device with the features that IREE wants.
     """
 
     runtime: str | None = None
@@ -150,9 +155,10 @@ def _profile(
     drivers: Collection[str] | None,
 ) -> Profile:
     stated = (document.get("packages") or {}).get("iree-base-runtime")
+    runtime = stated or assumptions.runtime or ""
     assumed = []
-    if stated is None and assumptions.runtime:
-        assumed.append(f"IREE runtime {assumptions.runtime}")
+    if stated is None and runtime:
+        assumed.append(f"IREE runtime {runtime}")
     facts = dict(device)
     cuda, vulkan = facts.get("cuda"), facts.get("vulkan")
     api = assumptions.cuda_driver_api
@@ -160,13 +166,13 @@ def _profile(
         facts["cuda"] = cuda | {"driver_api": api}
         assumed.append(f"driver of CUDA {api // 1000}.{api % 1000 // 10}")
     if vulkan and vulkan.get("api") is None and assumptions.vulkan_api:
-        facts["vulkan"] = vulkan | {"api": assumptions.vulkan_api}
-        assumed.append(f"Vulkan {assumptions.vulkan_api}")
+        facts["vulkan"] = _vulkan_of(assumptions.vulkan_api, runtime)
+        assumed.append(f"Vulkan {assumptions.vulkan_api}, with what IREE wants of it")
     if document.get("drivers") is not None:
         drivers = document["drivers"]
     host = Host.from_device(
         facts,
-        stated or assumptions.runtime or "",
+        runtime,
         _drivers(facts) if drivers is None else drivers,
     )
     gpus = [
@@ -180,6 +186,13 @@ def _profile(
         gpus[0].get("memory_bytes") if gpus else None,
         tuple(assumed),
     )
+
+
+def _vulkan_of(api: str, runtime: str) -> dict[str, Any]:
+    """A Vulkan device of this version with the features that IREE's driver wants."""
+    release = iree_runtime(runtime)
+    features = sorted(release.vulkan_features) if release else []
+    return {"api": api, "devices": [{"api": api, "features": features}]}
 
 
 def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Profile:

@@ -22,6 +22,15 @@ def gpu(sm, **more):
     return host(drivers={"cuda"}, sm=sm, cuda_driver_api=13000, **more)
 
 
+VULKAN = host(
+    drivers={"vulkan"},
+    vulkan_api="1.3.0",
+    vulkan_features=frozenset(
+        {"scalarBlockLayout", "synchronization2", "timelineSemaphore"}
+    ),
+)
+
+
 def bundle(data, names):
     """A manifest with a variant for each target, in this order."""
     example = data["variants"][0]
@@ -48,7 +57,7 @@ def bundle(data, names):
         (("x86_64-v4", "vulkan", "cuda:sm_80"), gpu("sm_89"), "cuda-sm_80"),
         (
             ("x86_64-v4", "vulkan"),
-            host(drivers={"vulkan"}, vulkan_api="1.3.0"),
+            VULKAN,
             "vulkan",
         ),
     ],
@@ -81,7 +90,7 @@ def test_a_better_verdict_wins_over_faster_code(manifest_data):
         (("vmvx", "x86_64-v4"), host(), None, False),
         (
             ("vulkan", "cuda:sm_89"),
-            host(drivers={"vulkan"}, vulkan_api="1.3.0"),
+            VULKAN,
             None,
             False,
         ),
