@@ -35,7 +35,7 @@ def render(document: Document) -> str:
 
 
 def _cure(document: Document) -> str:
-    lines = "\n".join(f"    {line}" for line in cures_of(document))
+    lines = "\n".join(f"- {_escaped(line.strip())}" for line in cures_of(document))
     return f"The fewest targets for this fleet:\n\n{lines}" if lines else ""
 
 

@@ -1,0 +1,121 @@
+"""`aotc compat`: the answer in each of its forms, and its exit codes."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from aotc import runtime
+from aotc.cli.main import main
+from aotc.errors import SetupError
+
+FORMS = ("text", "json", "markdown", "html", "junit", "sarif")
+NAME = "<b>press</b> | `7`"
+
+
+def ask(capsys, *arguments):
+    capsys.readouterr()
+    code = main(["compat", *map(str, arguments)])
+    return code, capsys.readouterr()
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Two devices: one that can run portable code, one of which nothing is known."""
+    facts = {"schema": "aotc.device/1", "arch": "x86_64", "cpu": {"features": []}}
+    stated = {"schema": "aotc.doctor/1", "device": facts, "drivers": ["local-sync"]}
+    rows = [
+        {
+            "name": NAME,
+            "count": 3,
+            "labels": {"site": "ulm"},
+            "profile": stated | {"packages": {"iree-base-runtime": "3.13.0"}},
+        },
+        {
+            "name": "old",
+            "profile": stated | {"packages": {"iree-base-runtime": "1.0.0"}},
+        },
+    ]
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps({"schema": "aotc.fleet/1", "devices": rows}))
+    return file
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_names_devices_reasons_and_no_markup_of_theirs(
+    shelf, fleet, capsys, form
+):
+    code, printed = ask(
+        capsys, shelf.bundle(), "--devices", fleet, "--trust", shelf.public_key,
+        "--format", form, "--cure",
+    )  # fmt: skip
+    assert code == 1
+    assert "1.0.0 can load is unknown" in printed.out
+    if form == "json":
+        assert json.loads(printed.out)["schema"] == "aotc.compat/1"
+    if form == "sarif":
+        (run,) = json.loads(printed.out)["runs"]
+        assert {result["ruleId"] for result in run["results"]} == {"runtime"}
+    if form == "junit":
+        (suite,) = ElementTree.fromstring(printed.out)
+        assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    if form in ("html", "markdown"):
+        assert "<b>press" not in printed.out
+
+
+def test_the_exit_code_is_the_answer_of_the_policy(shelf, fleet, capsys):
+    bundle, trust = shelf.bundle(), ("--trust", shelf.public_key)
+    given = (bundle, "--devices", fleet, *trust)
+    assert ask(capsys, *given, "--min-coverage", "75%")[0] == 0
+    assert ask(capsys, *given, "--min-coverage", "75.1%")[0] == 1
+    assert ask(capsys, *given, "--min-coverage", "0", "--per-label", "site")[0] == 0
+    assert ask(capsys, *given, "--min-coverage", "75%", "--per-label", "site")[0] == 1
+    assert ask(capsys, *given, "--min-coverage", "101%")[0] == 2
+    assert ask(capsys, bundle, *trust)[0] == 2
+    assert ask(capsys, bundle, "--devices", fleet)[0] == 4
+    assert ask(capsys, *given, "--trust-devices", shelf.public_key)[0] == 4
+
+
+def test_the_answer_for_this_machine_is_what_load_does(shelf, capsys):
+    bundle, trust = shelf.bundle(), ("--trust", shelf.public_key)
+    code, printed = ask(capsys, bundle, "--self", *trust, "--format", "json")
+    (cell,) = json.loads(printed.out)["cells"]
+    model = runtime.load(bundle, trust=shelf.public_key, threads=1)
+    assert (code, cell["variant"]) == (0, model.variant.id)
+
+
+def test_a_variant_that_load_refuses_is_refused(shelf, capsys):
+    from aotc.artifacts import Signer, write_bundle
+
+    bundle = Path(shelf.bundle())
+    data = json.loads((bundle / "manifest.json").read_bytes())
+    del data["files"]
+    (variant,) = data["variants"]
+    metal = variant | {"backend": "metal-spirv", "target": {"name": "metal"}}
+    other = write_bundle(
+        shelf.folder / "other",
+        data | {"variants": [metal]},
+        {"variants/vmvx.vmfb": bundle / "variants/vmvx.vmfb"},
+        Signer.from_file(shelf.folder / "team.key"),
+    )
+    code, printed = ask(
+        capsys, other, "--self", "--trust", shelf.public_key, "--format", "json"
+    )
+    (cell,) = json.loads(printed.out)["cells"]
+    assert (code, cell["variant"]) == (1, None)
+    with pytest.raises(SetupError) as caught:
+        runtime.load(other, trust=shelf.public_key)
+    assert {reason["code"] for reason in cell["reasons"]} == {caught.value.code}
+
+
+def test_devices_are_listed_with_their_sources(capsys):
+    assert main(["devices", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert all(device["sources"] for device in document["devices"])
+
+
+def test_what_cannot_be_written_is_said_before_the_work(shelf, tmp_path, capsys):
+    gone = tmp_path / "gone" / "m.html"
+    code, _ = ask(capsys, shelf.bundle(), "--self", "-o", gone)
+    assert code == 2
