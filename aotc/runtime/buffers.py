@@ -32,6 +32,8 @@ _ELEMENTS = {
 }
 _DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
 _USAGE = int(iree.BufferUsage.DEFAULT)
+_HOST_VISIBLE = int(iree.MemoryType.HOST_LOCAL | iree.MemoryType.DEVICE_VISIBLE)
+_STAGING = int(iree.BufferUsage.TRANSFER_TARGET | iree.BufferUsage.MAPPING_SCOPED)
 
 ToDevice = Callable[[Array], Any]
 ToHost = Callable[[Any], Array]
@@ -140,12 +142,34 @@ def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
     return view
 
 
+def _staged(device: Any, source: Any) -> Any:
+    """A copy of a buffer, in memory of the device that the host can map."""
+    staging = device.allocator.allocate_buffer(
+        _HOST_VISIBLE, _STAGING, source.byte_length()
+    )
+    semaphore = device.create_semaphore(0)
+    done = iree.HalFence.create_at(semaphore, 1)
+    device.queue_copy(source, staging, iree.HalFence.create_at(semaphore, 0), done)
+    done.wait()
+    return staging
+
+
 def fetcher(device: Any, leaf: Leaf) -> ToHost:
-    """A function from a buffer view on another device to an array on the host."""
+    """A function from a buffer view on another device to an array on the host.
+
+    The device writes into memory of its own that the host sees: `DeviceArray.to_host`
+    lends it memory of NumPy's, which Vulkan takes in whole pages only, and which may be
+    given back under it (Note [no Python memory in IREE] in `loader`).
+    """
     dtype = to_numpy(leaf.dtype)
 
     def fetch(buffer_view: Any) -> Array:
-        array: Array = iree.DeviceArray(device, buffer_view).to_host()
+        raw = iree.HalElementType.map_to_dtype(buffer_view.element_type)
+        if 0 in buffer_view.shape:
+            array: Array = np.empty(buffer_view.shape, raw)
+        else:
+            staged = _staged(device, buffer_view.get_buffer())
+            array = staged.map().asarray(buffer_view.shape, raw)
         return array if array.dtype == dtype else _reinterpreted(array, leaf, dtype)
 
     return _shape_checked(fetch, leaf)

@@ -13,9 +13,11 @@ import pytest
 
 from aotc import runtime
 from aotc.artifacts import write_bundle
+from aotc.artifacts.manifest import Leaf
 from aotc.artifacts.trust import development_key
+from aotc.dtypes import to_numpy
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.runtime import engine
+from aotc.runtime import buffers, engine
 from aotc.target import Target
 
 X = np.arange(20, dtype=np.float32).reshape(5, 4)
@@ -70,6 +72,22 @@ def test_rebuilds_nested_structures_and_every_dtype(model):
         np.testing.assert_array_equal(a, b)
     assert got["l"] == 2**40
     assert got["l"].shape == ()
+
+
+@pytest.mark.parametrize("backend", ["vmvx", "vulkan-spirv"])
+@pytest.mark.parametrize("dtype", ["bool", "i8", "u16", "f16", "bf16", "f32", "i64"])
+def test_reads_back_what_it_sent_to_a_device(backend, dtype):
+    try:
+        device = engine.device(backend, 1)
+    except SetupError:
+        pytest.skip("this machine has no such device")
+    for shape in ((3,), (), (0, 2), (5, 7)):
+        leaf = Leaf("x", dtype, shape)
+        count = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+        sent = (count % 2).astype(to_numpy(dtype))
+        found = buffers.fetcher(device, leaf)(buffers.sender(device, leaf)(sent))
+        assert found.dtype == sent.dtype
+        np.testing.assert_array_equal(found, sent)
 
 
 def test_results_outlive_the_model_and_are_read_only(bundle, trust, w):
