@@ -28,6 +28,7 @@ from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.parity import Parity
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
+from aotc.system_errors import raise_system_error
 
 WEIGHTS_FILE = "weights.irpa"
 
@@ -218,4 +219,8 @@ def write_parameters(
     for name, array in parameters.items():
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         index.add_buffer(name, data)
-    index.create_archive_file(str(path))
+    try:
+        index.create_archive_file(str(path))
+    except RuntimeError as error:
+        raise_system_error(error, str(path.parent))
+        raise

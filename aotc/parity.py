@@ -26,6 +26,7 @@ from aotc.frontends.original import Original
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
 from aotc.pytree import flatten
+from aotc.system_errors import raise_system_error
 from aotc.target import Target
 
 __all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
@@ -189,9 +190,8 @@ class _Compared:
             return evaluated(self.graph, entry, values)
         try:
             result = original.run(entry.input_tree.unflatten(sample.arrays))
-        except AotcError:
-            raise
         except Exception as error:  # whatever another framework raises
+            raise_system_error(error)
             raise _refused(original, entry, sample, error) from error
         return flatten(result)[0]
 

@@ -6,7 +6,6 @@ passes on IR in text form, such as a dumped and edited stage.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +30,9 @@ from aotc.frontends.title import LONGEST, require_title
 from aotc.mlir import ir
 from aotc.parity import Parity, Plan, measure, require
 from aotc.passes import PassRecord, run_passes
+from aotc.system_errors import cannot_write, system_errors
 from aotc.target import Target
+from aotc.writing import make_folder, unwritable, write_text
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ def _variant_json(variant: Compiled) -> dict[str, Any]:
     }
 
 
+@system_errors()
 def build(
     source: str | Path,
     *,
@@ -243,7 +245,8 @@ def build(
         InputError: the model or an argument is wrong.
         Mismatch: an entry does not compute what its source does.
         CompileError: a valid model cannot be compiled.
-        SetupError: the compiler is not installed.
+        SetupError: the compiler is not installed, or the machine refuses something:
+            `cannot-write`, `file-access` or `out-of-memory`.
     """
     path = Path(source)
     targets = tuple(targets) or (Target.parse("cpu"),)
@@ -274,7 +277,7 @@ def build(
         )
     if packs:
         run.check(program, title)
-        run.pack(program, _existing_folder(output), title, signer, force)
+        run.pack(program, make_folder(output), title, signer, force)
     return run.report
 
 
@@ -415,8 +418,7 @@ class _Run:
 
     def _dump_ir(self, name: str, program: Program) -> None:
         if self.dump is not None:
-            file = self.dump / f"{name}.mlir"
-            file.write_text(f"{ir_text(program.module)}\n", encoding="utf-8")
+            write_text(self.dump / f"{name}.mlir", f"{ir_text(program.module)}\n")
 
 
 def ir_text(module: Any, readable: bool = False) -> str:
@@ -486,7 +488,7 @@ def _dump_folder(dump: Path | None) -> Path | None:
     folder = dump or options.get("AOTC_DUMP")
     if folder is None:
         return None
-    return _existing_folder(Path(folder))
+    return make_folder(Path(folder))
 
 
 def _signer(key: Path | None, sign: bool) -> Signer | None:
@@ -505,13 +507,8 @@ def _channel(signer: Signer | None) -> str:
 def _require_writable(output: Path) -> None:
     """Fail before the work, not after it; writing checks once more."""
     standing = next(p for p in (output, *output.absolute().parents) if p.exists())
-    if not standing.is_dir() or not os.access(standing, os.W_OK):
-        raise InputError(
-            "cannot-write",
-            f"cannot write into '{output}': '{standing}' is no folder that you may "
-            "write to",
-            hint="choose another folder with -o",
-        )
+    if (found := unwritable(standing)) is not None:
+        raise cannot_write(output, found, "the bundle")
 
 
 def _require_free(output: Path, name: str, force: bool) -> None:
@@ -525,22 +522,13 @@ def _require_free(output: Path, name: str, force: bool) -> None:
         )
 
 
-def _existing_folder(output: Path) -> Path:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            "cannot-write", f"cannot write to '{output}': {error.strerror}"
-        ) from None
-    return output
-
-
 def lower(program: Program) -> Program:
     """Run all passes on a program in memory, down to linalg; returns it."""
     run_passes(program.module, PASS_NAMES)
     return program
 
 
+@system_errors()
 def optimize(
     text: str, passes: Sequence[str], *, timing: bool = False, readable: bool = False
 ) -> str:

@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from aotc.errors import InputError, VerificationError
+from aotc.system_errors import cannot_read
 
 Buffer = mmap.mmap | bytes
 
@@ -35,6 +36,7 @@ def open_root(path: Path) -> Iterator[int]:
 
     Raises:
         InputError: `bundle-missing` or `bundle-not-directory`.
+        SetupError: `file-access` or `out-of-memory`.
     """
     try:
         root = os.open(path, _OPEN | os.O_DIRECTORY)
@@ -43,14 +45,14 @@ def open_root(path: Path) -> Iterator[int]:
             FileNotFoundError: ("bundle-missing", "there is no bundle here"),
             NotADirectoryError: ("bundle-not-directory", "a bundle is a directory"),
         }
-        other = ("bundle-unreadable", f"the bundle cannot be read: {error.strerror}")
-        code, message = known.get(type(error), other)
+        if type(error) not in known:
+            raise cannot_read(path, error, "the bundle") from error
+        code, message = known[type(error)]
         raise InputError(code, message, where=str(path)) from None
     try:
         yield root
-    except OSError as error:
-        message = f"the bundle cannot be read: {error.strerror}"
-        raise InputError("bundle-unreadable", message, where=str(path)) from error
+    except (OSError, MemoryError) as error:
+        raise cannot_read(path, error, "the bundle") from error
     finally:
         os.close(root)
 

@@ -5,11 +5,11 @@ A key's id is the SHA-256 of its public PEM file, so `sha256sum KEY.pub` shows i
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import secrets
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from aotc.errors import InputError
+from aotc.system_errors import cannot_read, cannot_write
+from aotc.writing import written_aside
 
 _SIZE_LIMIT = 1 << 16
 
@@ -35,6 +37,7 @@ class Signer:
 
         Raises:
             InputError: `key-missing`, `key-exposed` or `key-unreadable`.
+            SetupError: `file-access`.
         """
         return cls(_parse_private(read_private(Path(path)), Path(path)))
 
@@ -88,28 +91,40 @@ def write_key_pair(path: Path) -> Signer:
 
     Raises:
         InputError: `key-exists`; an existing key is never overwritten.
+        SetupError: `cannot-write`; neither of the two is there then.
     """
     public = path.with_suffix(".pub")
     signer = generate()
-    if public.exists() or not write_private(path, signer):
+    if os.path.lexists(public) or not write_private(path, signer):
         raise InputError(
             "key-exists",
             f"{path} or {public.name} exists already, and keys are not overwritten",
             hint="choose another name, or move the old key away",
         )
-    write_public(public, signer)
+    try:
+        write_public(public, signer)
+    except BaseException:
+        path.unlink()
+        raise
     return signer
 
 
 def write_public(path: Path, signer: Signer) -> None:
-    """Write the public half of a key to `path` in one step."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    aside.write_bytes(signer.public_pem)
-    os.replace(aside, path)
+    """Write the public half of a key to `path` in one step.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
+    with written_aside(path) as aside:
+        aside.write_bytes(signer.public_pem)
 
 
 def write_private(path: Path, signer: Signer) -> bool:
-    """Write a private key to `path` in one step; False if there is a file already."""
+    """Write a private key to `path` in one step; False if there is a file already.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
     pem = signer.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -127,29 +142,38 @@ def write_private(path: Path, signer: Signer) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise InputError(
-            "cannot-write",
-            f"the key cannot be written: {error.strerror}",
-            where=str(path),
-        ) from None
+        raise cannot_write(path, error, "the key") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # where it could not be made, it is not there
+            aside.unlink()
     return True
 
 
-def read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
+def read_key_file(path: Path, what: str) -> tuple[bytes, os.stat_result]:
     """The bytes of a regular file of a key's size, and its status.
 
     Raises:
-        OSError: it cannot be read.
-        InputError: `key-unreadable`: it is a pipe, a device or a large file.
+        InputError: `key-missing`; or `key-unreadable`: it is a folder, a pipe, a device
+            or a large file.
+        SetupError: `file-access`.
     """
+    try:
+        return _read_key_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        message = f"{what} is not there"
+        raise InputError("key-missing", message, where=str(path)) from None
+    except IsADirectoryError:
+        message = f"expected a file with {what}, got a folder"
+        raise InputError("key-unreadable", message, where=str(path)) from None
+    except OSError as error:
+        raise cannot_read(path, error, what) from error
+
+
+def _read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
     # Without O_NONBLOCK, a pipe without a writer would be waited for.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _SIZE_LIMIT:
             raise InputError(
                 "key-unreadable",
@@ -162,14 +186,7 @@ def read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
 
 def read_private(path: Path) -> bytes:
     """The bytes of a private key file, if nobody else can have read or written it."""
-    try:
-        data, status = read_key_file(path)
-    except OSError as error:
-        code = (
-            "key-missing" if isinstance(error, FileNotFoundError) else "key-unreadable"
-        )
-        message = f"the key file cannot be read: {error.strerror}"
-        raise InputError(code, message, where=str(path)) from None
+    data, status = read_key_file(path, "the private key")
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise InputError(
             "key-exposed",

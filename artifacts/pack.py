@@ -23,8 +23,9 @@ from aotc.artifacts import leftovers, schema, sign, strict_json
 from aotc.artifacts.keys import Signer
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
 from aotc.artifacts.trust import Trust
-from aotc.artifacts.writing import exchange, flush_directory
 from aotc.errors import InputError, VerificationError
+from aotc.system_errors import cannot_read, cannot_write
+from aotc.writing import exchange, flush_directory
 
 SUFFIX = ".aotc"
 T = TypeVar("T")
@@ -234,8 +235,9 @@ def write_bundle(
         force: replace an existing bundle.
 
     Raises:
-        InputError: `output-exists`, `not-a-bundle` or `cannot-write`. Nothing is left
-            behind then, and an existing bundle stays as it was.
+        InputError: `output-exists` or `not-a-bundle`.
+        SetupError: `cannot-write`. Nothing is left behind then either, and an existing
+            bundle stays as it was.
     """
     data = dict(manifest.data if isinstance(manifest, Manifest) else manifest)
     target = Path(directory)
@@ -293,11 +295,7 @@ def _aside(target: Path, force: bool) -> Iterator[Path]:
         folder.mkdir()
         yield folder
     except OSError as error:
-        raise InputError(
-            "cannot-write",
-            f"the bundle cannot be written: {error.strerror or error}",
-            where=str(error.filename or target),
-        ) from error
+        raise cannot_write(target, error, "the bundle") from error
     finally:
         # After a success it has its final name; what it replaced may be here instead.
         shutil.rmtree(folder, ignore_errors=True)
@@ -329,9 +327,12 @@ def _check_path(path: str) -> None:
 
 
 def _read(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            yield chunk
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                yield chunk
+    except OSError as error:
+        raise cannot_read(path, error, "a file for the bundle") from error
 
 
 def _write(path: Path, chunks: Iterator[bytes]) -> tuple[int, str]:

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from aotc import options
 from aotc.artifacts import keys
-from aotc.errors import InputError
+from aotc.errors import InputError, SetupError
+from aotc.writing import make_folder
 
 _KEY_FILE = "development.key"
 
@@ -81,20 +82,16 @@ def development_key() -> keys.Signer:
     """
     path = home() / _KEY_FILE
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            "cannot-write",
-            f"the folder of the development key cannot be made: {error.strerror}",
-            where=str(path.parent),
-            hint="set AOTC_HOME to a folder of yours",
-        ) from None
-    if not path.exists():
-        # If two processes come here at once, the second finds the first one's key.
-        keys.write_private(path, keys.generate())
-    signer = _read_development_key(path)
-    if not (public := path.with_suffix(".pub")).exists():
-        keys.write_public(public, signer)
+        make_folder(path.parent, 0o700)
+        if not os.path.lexists(path):
+            # If two processes come here at once, the second finds the first one's key.
+            keys.write_private(path, keys.generate())
+        signer = _read_development_key(path)
+        if not (public := path.with_suffix(".pub")).exists():
+            keys.write_public(public, signer)
+    except SetupError as error:
+        error.hint = "set AOTC_HOME to a folder of yours, or name a key: --sign KEY"
+        raise
     return signer
 
 
@@ -116,9 +113,5 @@ def _public_key(source: str | bytes | os.PathLike[str]) -> ec.EllipticCurvePubli
         return keys.parse_public(source, "the given public key")
     if isinstance(source, str) and source.lstrip().startswith("-----BEGIN"):
         return keys.parse_public(source.encode(), "the given public key")
-    try:
-        pem = keys.read_key_file(Path(source))[0]
-    except OSError as error:
-        message = f"the public key cannot be read: {error.strerror}"
-        raise InputError("key-missing", message, where=str(source)) from None
+    pem, _ = keys.read_key_file(Path(source), "the public key")
     return keys.parse_public(pem, str(source))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.artifacts.writing import written_aside
 from aotc.errors import InputError
+from aotc.system_errors import raise_system_error
+from aotc.writing import written_aside
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Leaf
@@ -90,6 +91,7 @@ def load_array(source: str) -> Array:
     except FileNotFoundError:
         raise InputError("no-such-file", "there is no such file", where=path) from None
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise_system_error(error, path)
         message = f"expected a NumPy file: {error}"
     raise InputError("bad-file", message, where=path)
 

@@ -20,6 +20,7 @@ from aotc import dtypes
 from aotc.artifacts.manifest import Leaf
 from aotc.cli.arrays import Array, as_stored
 from aotc.errors import InputError
+from aotc.system_errors import raise_system_error
 
 
 class Batches:
@@ -160,6 +161,7 @@ def _read(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
     try:
         found, there = _READERS[file.suffix](file, [leaf.name for leaf in leaves])
     except Exception as error:  # whatever the reader finds wrong with the bytes
+        raise_system_error(error, str(file))
         raise InputError(
             "bad-file",
             f"expected arrays in a {file.suffix} file: {error or type(error).__name__}",

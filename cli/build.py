@@ -20,6 +20,7 @@ from aotc.cli.verb import (
     verb,
 )
 from aotc.target import TARGETS, Target
+from aotc.writing import write_text
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
@@ -170,7 +171,7 @@ def build(
     )
     document = {"schema": "aotc.build/1", **result.to_json()}
     if report:
-        report.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_text(report, json.dumps(document, indent=2) + "\n")
     output.emit(document, result.to_text(), form)
 
 

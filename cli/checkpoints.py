@@ -8,17 +8,17 @@ one step.
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aotc.artifacts.writing import cannot_write
 from aotc.cli.entries import flat
 from aotc.errors import InputError
 from aotc.runtime import state_files
+from aotc.system_errors import cannot_write
+from aotc.writing import make_folder, unwritable
 
 _FILE = "checkpoint.safetensors"
 _NOTE = "loop"
@@ -51,7 +51,8 @@ class Checkpoints:
         allow_nan: write states that hold NaN, too.
 
     Raises:
-        InputError: `no-states`, `checkpoint-exists` or `cannot-write`.
+        InputError: `no-states` or `checkpoint-exists`.
+        SetupError: `cannot-write`.
     """
 
     def __init__(
@@ -69,12 +70,10 @@ class Checkpoints:
                 where=str(self.path),
                 hint=f"go on with it: --resume {folder}, or choose another folder",
             )
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            # Better to learn now that nothing can be written than after hours.
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            raise cannot_write(self.path, error.strerror or str(error)) from error
+        make_folder(folder)
+        # Better to learn now that nothing can be written than after hours.
+        if (reason := unwritable(folder)) is not None:
+            raise cannot_write(self.path, reason)
 
     def due(self, step: int) -> bool:
         """Whether one is to be written after so many steps."""
@@ -84,7 +83,8 @@ class Checkpoints:
         """Write the states as they are, and the position.
 
         Raises:
-            InputError: `not-finite`, or `cannot-write`; the old one is kept then.
+            InputError: `not-finite`; the old one is kept then.
+            SetupError: `cannot-write`, likewise.
         """
         if not self._allow_nan:
             self._check(position)

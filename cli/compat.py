@@ -53,8 +53,8 @@ def compat(
     from aotc.artifacts.rollout.fleet import classes
     from aotc.artifacts.rollout.matrix import matrix
     from aotc.artifacts.rollout.report import report
-    from aotc.artifacts.writing import written_aside
     from aotc.cli.compat_forms import rendered
+    from aotc.writing import written_aside
 
     artifacts = [_artifact(bundle, keys, allow_unsigned) for bundle in bundles]
     found = matrix(artifacts, classes(fleet.devices()))

@@ -52,7 +52,7 @@ def _write(file: Path, text: str, key: Path | None) -> None:
     """Write the profile, and the signature before it, which then fits it or nothing."""
     from aotc.artifacts.keys import Signer
     from aotc.artifacts.rollout import signatures
-    from aotc.artifacts.writing import written_aside
+    from aotc.writing import written_aside
 
     data = text.encode()
     if key:

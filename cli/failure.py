@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -27,6 +26,7 @@ from aotc import options
 from aotc.cli import output
 from aotc.cli.interrupts import Interrupted
 from aotc.errors import AotcError, InputError, SetupError
+from aotc.system_errors import system_error
 
 INTERRUPTED = 130
 
@@ -45,20 +45,6 @@ _EXTRAS = {
     "safetensors": "",
 }
 
-# The user's disk or folder, not our mistake.
-_DISK_ERRORS = {
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOSPC,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EROFS,
-    errno.EDQUOT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-}
-
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Print `error` for people on standard error and return the exit code.
@@ -66,18 +52,28 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     With ``--format json`` standard output gets the error as its one JSON document.
     """
     if isinstance(error, Interrupted):
-        click.echo(output.printable(str(error)), err=True)
+        _tell(output.printable(str(error)))
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        click.echo("interrupted", err=True)
+        _tell("interrupted")
         return INTERRUPTED
     diagnosed = _diagnose(error)
     if _wants_json(arguments):
-        click.echo(json.dumps(diagnosed.to_json(), indent=2))
+        _tell(json.dumps(diagnosed.to_json(), indent=2), err=False)
     if _debug():
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    click.echo(f"{_label()} {output.printable(str(diagnosed))}", err=True)
+        _tell("".join(traceback.format_exception(error)).rstrip("\n"))
+    _tell(f"{_label()} {output.printable(str(diagnosed))}")
     return diagnosed.exit_code
+
+
+def _tell(text: str, err: bool = True) -> None:
+    """Print `text`, if somebody can still read it: the exit code says it as well."""
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        raise
+    except OSError:  # such as a full disk behind the stream
+        output.discard(sys.stderr if err else sys.stdout)
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -92,21 +88,11 @@ def _diagnose(error: BaseException) -> AotcError:
         return _usage(error)
     if isinstance(error, ModuleNotFoundError) and _third_party(error.name):
         return _missing(error.name or "")
-    if isinstance(error, MemoryError) or _errno(error) == errno.ENOMEM:
-        return SetupError(
-            "out-of-memory",
-            "this machine, or a limit set for the process, has not the memory for it",
-            hint="free some memory, or raise the limit (ulimit -v)",
-        )
-    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-        reason = os.strerror(error.errno)
-        where = str(error.filename) if error.filename else None
-        return SetupError("file-access", reason, where=where)
+    if (refused := system_error(error)) is not None:
+        return refused
+    if isinstance(error, ImportError) and _third_party(error.name or "a library"):
+        return _broken(error)
     return _bug(error)
-
-
-def _errno(error: BaseException) -> int | None:
-    return error.errno if isinstance(error, OSError) else None
 
 
 def _usage(error: click.ClickException) -> InputError:
@@ -137,6 +123,15 @@ def _missing(name: str) -> SetupError:
         "missing-extra",
         f"this needs the module {name!r}, which is not installed",
         hint=f"pip install {package}",
+    )
+
+
+def _broken(error: ImportError) -> SetupError:
+    """A module that is there but cannot be loaded, such as one for another system."""
+    return SetupError(
+        "broken-module",
+        f"the module {error.name or 'of a library'} cannot be loaded: {error}",
+        hint="install it again, in a version for this system",
     )
 
 

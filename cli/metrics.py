@@ -12,13 +12,14 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from aotc.artifacts.writing import cannot_write
 from aotc.cli.arrays import Array, numbers, spelled
 from aotc.errors import InputError
+from aotc.system_errors import cannot_write
 
 
 def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -38,19 +39,26 @@ class Log:
     """Writes records; without a file it does nothing.
 
     Args:
-        file: to add the records to.
+        file: to add the records to, without a buffer: each is there at once, for
+            whoever follows the file, and none is left to write when the file is closed.
         seconds: what the steps took whose records are there already.
     """
 
-    def __init__(self, file: BinaryIO | None, seconds: float = 0.0) -> None:
+    def __init__(self, file: FileIO | None, seconds: float = 0.0) -> None:
         self._file = file
         self.seconds = seconds
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Add a line, at once, for whoever follows the file."""
+        """Add a line.
+
+        Raises:
+            SetupError: `cannot-write`.
+        """
         if self._file:
-            self._file.write(json.dumps(spelled(record)).encode() + b"\n")
-            self._file.flush()
+            left = memoryview(json.dumps(spelled(record)).encode() + b"\n")
+            with _writing(str(self._file.name)):
+                while left:
+                    left = left[self._file.write(left) :]
 
     def step(
         self, step: int, epoch: int, seconds: float, metrics: Mapping[str, Any]
@@ -68,7 +76,8 @@ class Log:
     def sync(self) -> None:
         """Wait until the records are on the disk."""
         if self._file:
-            os.fsync(self._file.fileno())
+            with _writing(str(self._file.name)):
+                os.fsync(self._file.fileno())
 
 
 @contextmanager
@@ -76,21 +85,32 @@ def opened(path: Path | None, resumed_at: int | None) -> Iterator[Log]:
     """The log at `path`: a new one, or what a resumed run has of it up to its step.
 
     Raises:
-        InputError: `output-exists`, `bad-metrics` or `cannot-write`.
+        InputError: `output-exists` or `bad-metrics`.
+        SetupError: `cannot-write`.
     """
     if path is None:
         yield Log(None)
         return
     # A device may have no end to read to, a pipe waits for another process.
     if path.exists() and not path.is_file():
-        raise cannot_write(path, "metrics go into a regular file")
+        raise InputError(
+            "bad-metrics", "metrics go into a regular file", where=str(path)
+        )
+    with ExitStack() as stack:
+        with _writing(str(path)):
+            with open(path, "a+b") as earlier:
+                size, seconds = _kept(earlier, path, resumed_at)
+                earlier.truncate(size)
+            file = stack.enter_context(FileIO(path, "a"))
+        yield Log(file, seconds)
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
     try:
-        with open(path, "a+b") as file:
-            size, seconds = _kept(file, path, resumed_at)
-            file.truncate(size)
-            yield Log(file, seconds)
+        yield
     except OSError as error:
-        raise cannot_write(path, error.strerror or str(error)) from error
+        raise cannot_write(path, error, "the metrics") from error
 
 
 def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> tuple[int, float]:

@@ -11,6 +11,8 @@ import click
 from aotc.cli import output
 from aotc.cli.verb import FilePath, OutputFile, verb
 from aotc.errors import InputError
+from aotc.system_errors import raise_system_error
+from aotc.writing import write_text
 
 
 @verb(
@@ -41,7 +43,7 @@ def opt(
     if verify_only:
         return
     if output_file:
-        output_file.write_text(result, encoding="utf-8")
+        write_text(output_file, result)
     else:
         output.answer(result, nl=not result.endswith("\n"))
 
@@ -54,4 +56,5 @@ def _read(file: str) -> str:
     except FileNotFoundError:
         raise InputError("no-such-file", "there is no such file", where=file) from None
     except (OSError, UnicodeDecodeError) as error:
+        raise_system_error(error, file)
         raise InputError("bad-file", f"cannot read IR: {error}", where=file) from None

@@ -7,10 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any, TextIO
 
 import click
+
+from aotc.system_errors import cannot_write
 
 # where answers go while standard output is reserved for them; None for sys.stdout
 _answers: TextIO | None = None
@@ -30,7 +32,8 @@ def rendered(document: Mapping[str, Any], text: str, form: str) -> str:
 
 def answer(text: str, *, nl: bool = True) -> None:
     """Print text on standard output, which nothing but answers reaches."""
-    click.echo(text, nl=nl, file=_answers)
+    with _written(_answers or sys.stdout):
+        click.echo(text, nl=nl, file=_answers)
 
 
 @contextmanager
@@ -52,8 +55,9 @@ def reserved_for_answers() -> Iterator[None]:
                 yield
         finally:
             _flush_c_streams()  # into standard error, before the descriptor is back
-            _answers.flush()
-            _answers = before
+            answers, _answers = _answers, before
+            with _written(answers):
+                answers.flush()
 
 
 @contextmanager
@@ -79,6 +83,28 @@ def _answer_stream(kept: int) -> TextIO:
     return open(
         kept, "w", encoding=stream.encoding, errors=stream.errors, closefd=False
     )
+
+
+@contextmanager
+def _written(stream: TextIO) -> Iterator[None]:
+    """What is written in this block, or `cannot-write`, such as for a full disk."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard(stream)
+        raise cannot_write("standard output", error, "the answer") from error
+
+
+def discard(stream: TextIO) -> None:
+    """Lead a stream that cannot be written to nowhere, with what it keeps back.
+
+    Python would write it at its end, fail once more, and print a traceback.
+    """
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        stream.flush()
 
 
 def _flush_c_streams() -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 
 from aotc.cli import output
+from aotc.system_errors import cannot_write
+from aotc.writing import unwritable
 
 if TYPE_CHECKING:
     from aotc.artifacts.trust import Trust
@@ -62,12 +64,12 @@ class OutputFile(FilePath):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        """The path, or a usage error."""
+        """The path, a usage error, or that the machine does not let it be written."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"there is no folder {str(path.parent)!r}", param, ctx)
-        if not os.access(path.parent, os.W_OK):
-            self.fail(f"cannot write into {str(path.parent)!r}", param, ctx)
+        if (reason := unwritable(path.parent)) is not None:
+            raise cannot_write(path, reason)
         return path
 
 

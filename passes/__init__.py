@@ -16,8 +16,10 @@ from typing import Any
 
 from aotc import options
 from aotc.dialects import control
-from aotc.errors import AotcError, CompileError, InputError
+from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import ir
+from aotc.system_errors import system_error
+from aotc.writing import make_folder, write_text
 
 # name → module with run(module); the order is that of a build
 PASSES = {
@@ -100,8 +102,11 @@ def _text(module: Any) -> str:
 
 def _failure(name: str, earlier: list[str], before: str, error: Exception) -> AotcError:
     """One message for a failed pass; a reproducer is left beside it."""
-    repro = _write_reproducer(name, before)
     after = f" after {', '.join(earlier)}" if earlier else ""
+    if (refused := system_error(error)) is not None:
+        refused.message = f"pass '{name}'{after}: {refused.message}"
+        return refused
+    repro = _write_reproducer(name, before)
     if isinstance(error, AotcError):
         error.message = f"pass '{name}'{after}: {error.message}"
         error.hint = error.hint or f"reproduce with: {repro}"
@@ -114,18 +119,19 @@ def _failure(name: str, earlier: list[str], before: str, error: Exception) -> Ao
 
 
 def _write_reproducer(name: str, before: str) -> str:
-    folder = Path(tempfile.mkdtemp(prefix="aotc-repro-"))
-    file = folder / f"before-{name}.mlir"
-    command = f"aotc opt {file} --passes {name}"
-    file.write_text(f"// {command}\n{before}\n", encoding="utf-8")
+    try:
+        file = Path(tempfile.mkdtemp(prefix="aotc-repro-")) / f"before-{name}.mlir"
+        command = f"aotc opt {file} --passes {name}"
+        write_text(file, f"// {command}\n{before}\n")
+    except (OSError, SetupError):  # what failed is to be told, not this
+        return f"aotc opt IR --passes {name}, where the IR can be written (--dump)"
     return command
 
 
 def _show(module: Any, name: str, number: int, folder: Any) -> None:
     if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        file = Path(folder) / f"{number:02d}-{name}.mlir"
-        file.write_text(f"{module}\n", encoding="utf-8")
+        file = make_folder(Path(folder)) / f"{number:02d}-{name}.mlir"
+        write_text(file, f"{module}\n")
     if options.get("AOTC_PRINT_AFTER") in (name, "all"):
         import sys
 

@@ -46,7 +46,7 @@ import aotc, aotc.artifacts, aotc.runtime
 seconds = time.perf_counter() - start
 layers = {"artifacts", "runtime"}
 leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
-leaves |= {"printing"}
+leaves |= {"printing", "system_errors", "writing"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,8 +30,10 @@ from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
 from aotc.frontends.program import Entry, Program
+from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
 from aotc.target import Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
+from aotc.writing import write_text
 
 # For every target. The defaults of IREE drop assertions, change f64 to f32 in public
 # signatures and leave reductions unvectorised; source paths would make builds differ.
@@ -129,8 +132,8 @@ def compile_targets(
     require_upstream_only(program.module)
     crossed = crossing(program)
     if dump is not None:
-        (dump / "linalg.mlir").write_text(f"{program.module}\n", encoding="utf-8")
-        (dump / "iree-frame.mlir").write_text(crossed[1], encoding="utf-8")
+        write_text(dump / "linalg.mlir", f"{program.module}\n")
+        write_text(dump / "iree-frame.mlir", crossed[1])
     with _workers(len(targets)) as (pool, running):
         work = [
             pool.submit(_compile, program, crossed, target, running)
@@ -253,21 +256,17 @@ def _job(
         "only_plans": only_plans,
     }
     with temporary_folder() as root:
-        (root / "graph.mlirbc").write_bytes(bytecode)
-        (root / "frame.mlir").write_text(frame, encoding="utf-8")
-        (root / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        try:
+            (root / "graph.mlirbc").write_bytes(bytecode)
+            (root / "frame.mlir").write_text(frame, encoding="utf-8")
+            (root / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        except OSError as error:
+            raise _no_room(root, str(error)) from error
         code, log = _run_worker(root, running)
         if running.is_stopped:
             raise CancelledError
-        if code == WORKER_IO_ERROR:
-            raise SetupError(
-                "no-space",
-                f"the compiler could not write its files: {log.strip()}",
-                where=str(root),
-                hint="free some space, or set TMPDIR to a folder that has it",
-            )
         if code != 0 or not (root / "report.json").is_file():
-            raise _compile_failure(target, code, log)
+            raise _refusal(target, code, log, root) or _failure(target, code, log)
         report = json.loads((root / "report.json").read_text(encoding="utf-8"))
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
 
@@ -298,13 +297,31 @@ _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): error: (?P<message>.*)$", re.MULTILI
 _PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
 
 
-def _compile_failure(target: Target, code: int, log: str) -> CompileError:
+def _refusal(target: Target, code: int, log: str, folder: Path) -> SetupError | None:
+    """What the machine refused the compiler, which is no fault of the program."""
+    if code == WORKER_IO_ERROR or is_disk_full(log):
+        return _no_room(folder, (log.strip().splitlines() or ["no output"])[-1])
+    if code == -signal.SIGKILL or is_out_of_memory(log):
+        return ended_for_memory(f"IREE's compiler for target '{target}'")
+    return None
+
+
+def _no_room(folder: Path, reason: str) -> SetupError:
+    return SetupError(
+        "cannot-write",
+        f"the compiler's files cannot be written: {reason}",
+        where=str(folder),
+        hint="free some space, or set TMPDIR to a folder that has it",
+    )
+
+
+def _failure(target: Target, code: int, log: str) -> CompileError:
     """One message out of the compiler's output; the whole of it is kept in a file."""
     kept = _keep(target, log)
     if code < 0:
         cause = f"IREE's compiler died of {exit_cause(code)}"
         return CompileError(
-            "compiler-crashed", f"{cause} for target '{target}'", hint=f"log: {kept}"
+            "compiler-crashed", f"{cause} for target '{target}'", hint=kept
         )
     found = _DIAGNOSTIC.search(log)
     place = _PLACE.search(found["place"]) if found else None
@@ -315,11 +332,15 @@ def _compile_failure(target: Target, code: int, log: str) -> CompileError:
         "compile-failed",
         f"IREE could not compile for target '{target}': {message[:400]}",
         where=f"{place['file']}:{place['line']}" if place else None,
-        hint=f"log: {kept}",
+        hint=kept,
     )
 
 
-def _keep(target: Target, log: str) -> Path:
-    file = Path(tempfile.mkdtemp(prefix="aotc-log-")) / f"{target.id}.log"
-    file.write_text(log, encoding="utf-8")
-    return file
+def _keep(target: Target, log: str) -> str:
+    """Write the log to a file, and say where it is."""
+    try:
+        file = Path(tempfile.mkdtemp(prefix="aotc-log-")) / f"{target.id}.log"
+        write_text(file, log)
+    except (OSError, SetupError):  # what failed is to be told, not this
+        return "its log could not be written into the folder for temporary files"
+    return f"log: {file}"

@@ -7,7 +7,6 @@ Both are this package, so what they read is what they wrote.
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -21,9 +20,11 @@ from typing import Any, BinaryIO
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import Compiled
 from aotc.checks.compiled import Arrays, Code, Export, Loadable
+from aotc.checks.messages import receive, send
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
+from aotc.system_errors import ended_for_memory, system_errors
 
 DIED = "compiled-code-died"
 
@@ -85,22 +86,22 @@ class CompiledProcess:
         """
         if self._is_late:
             raise DidNotEnd("an earlier call did not end")
-        self._ask((entry, list(arrays), dict(before or {}), list(after)))
-        outputs, states = self._answer(entry)
+        with system_errors():
+            self._ask((entry, list(arrays), dict(before or {}), list(after)))
+            outputs, states = self._answer(entry)
         return outputs, states
 
     def _ask(self, question: Any) -> None:
         with suppress(BrokenPipeError):  # reading says why
-            _stream(self._process.stdin).write(pickle.dumps(question))
-            _stream(self._process.stdin).flush()
+            send(_stream(self._process.stdin), question)
 
     def _answer(self, what: str) -> Any:
         timer = threading.Timer(self._seconds, self._stop) if self._seconds else None
         if timer:
             timer.start()
         try:
-            kind, answer = pickle.load(_stream(self._process.stdout))
-        except (EOFError, pickle.UnpicklingError):
+            kind, answer = receive(_stream(self._process.stdout))
+        except EOFError:
             if self._is_late:
                 raise DidNotEnd(f"it did not end within {self._seconds} s") from None
             raise self._death(what) from None
@@ -119,10 +120,8 @@ class CompiledProcess:
     def _death(self, what: str) -> CompileError | SetupError:
         code = self._process.wait()
         if code == -signal.SIGKILL:
-            return SetupError(
-                "out-of-memory",
-                f"the process that runs the code for '{self._target}' was killed in "
-                f"'{what}', as systems do when memory runs out",
+            return ended_for_memory(
+                f"the process that runs the code for '{self._target}' in '{what}'"
             )
         cause = exit_cause(code)
         said = f": {line}" if (line := self._last_line()) else ""

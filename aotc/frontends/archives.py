@@ -11,6 +11,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.frontends.places import fail
+from aotc.system_errors import raise_system_error
 
 
 def load_arrays(file: Path) -> dict[str, Any]:
@@ -29,6 +30,7 @@ def load_arrays(file: Path) -> dict[str, Any]:
     try:
         flat = _READERS[file.suffix](file)
     except Exception as error:  # whatever the reader finds wrong with the bytes
+        raise_system_error(error, str(file))
         fail("bad-file", f"'{file}' cannot be read as {file.suffix}: {error}")
     return nested(flat)
 

@@ -28,6 +28,7 @@ from aotc.artifacts.compat import Host
 from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.errors import InputError, SetupError
 from aotc.runtime import lifetime
+from aotc.system_errors import raise_system_error
 
 _GPU_DRIVERS = {
     "cuda": "cuda",
@@ -146,6 +147,7 @@ def _open(driver: str) -> Any:
         allocators = _ALLOCATORS.get(driver)
         device = iree.get_driver(driver).create_default_device(allocators)
     except (RuntimeError, ValueError, KeyError) as error:
+        raise_system_error(error)
         first_line = str(error).partition("\n")[0]
         raise SetupError(
             "no-driver",

@@ -80,7 +80,10 @@ class Function:
         """The arguments of a call: checked, and copied to the device."""
         if self._has_pool:
             lifetime.require_pool()
-        arrays = self._contract.arrays(values)
+        try:
+            arrays = self._contract.arrays(values)
+        except MemoryError as error:
+            raise self._diagnose(error) from error
         try:
             with self._lock:
                 return self._arguments(arrays)

@@ -20,6 +20,7 @@ from aotc.runtime import engine, prints
 from aotc.runtime.choice import choose
 from aotc.runtime.function import Module
 from aotc.runtime.model import Model
+from aotc.system_errors import raise_system_error, system_errors
 
 _MODULE_NAME = "aotc"
 
@@ -57,11 +58,13 @@ def load(
     Raises:
         InputError: there is no bundle, or an argument is wrong.
         VerificationError: the bundle is damaged or not trusted.
-        SetupError: `incompatible`, `no-driver`, or `fallback-refused`.
+        SetupError: `incompatible`, `no-driver`, or `fallback-refused`; or the machine
+            refuses to read it: `file-access` or `out-of-memory`.
     """
-    return read_steadily(
-        path, lambda: _load(path, trust, allow_unsigned, threads, target, fallback)
-    )
+    with system_errors():
+        return read_steadily(
+            path, lambda: _load(path, trust, allow_unsigned, threads, target, fallback)
+        )
 
 
 def _load(
@@ -96,6 +99,7 @@ def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
         _check_backend(code, variant)
         return start(code, variant.backend, device, providers)
     except (RuntimeError, ValueError, IndexError) as error:
+        raise_system_error(error, variant.file)
         first_line = str(error).partition("\n")[0]
         raise VerificationError(
             "module-rejected",
@@ -152,6 +156,7 @@ def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:
             with bundle.sealed_path(weights.file) as path:
                 index.load(path, weights.format)
         except (RuntimeError, ValueError, IndexError) as error:
+            raise_system_error(error, weights.file)
             first_line = str(error).partition("\n")[0]
             raise VerificationError(
                 "weights-rejected",

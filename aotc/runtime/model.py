@@ -15,6 +15,7 @@ from aotc.runtime.arguments import flattener, known, suggestion
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function, Module
 from aotc.runtime.states import States
+from aotc.system_errors import system_errors
 
 
 class Entry:
@@ -118,6 +119,7 @@ class Model:
         entry: Entry = known("entry", self.entries, name)
         return entry
 
+    @system_errors()
     def read_state(self, name: str = "state") -> Any:
         """A copy of a state, as a pytree of arrays.
 
@@ -126,6 +128,7 @@ class Model:
         """
         return self._states.read(name)
 
+    @system_errors()
     def write_state(self, tree: Any, name: str = "state") -> None:
         """Replace a state by a pytree of arrays, as `read_state` gives it.
 
@@ -134,6 +137,7 @@ class Model:
         """
         self._states.write(name, tree)
 
+    @system_errors()
     def save_state(
         self,
         path: Path | str | os.PathLike[str],
@@ -149,10 +153,12 @@ class Model:
             notes: further texts to keep in the metadata of the file.
 
         Raises:
-            InputError: `unknown-state`, `no-states` or `cannot-write`.
+            InputError: `unknown-state` or `no-states`.
+            SetupError: `cannot-write` or `out-of-memory`.
         """
         self._states.save(path, name, notes or {})
 
+    @system_errors()
     def load_state(
         self, path: Path | str | os.PathLike[str], name: str | None = None
     ) -> None:

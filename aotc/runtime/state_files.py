@@ -27,10 +27,11 @@ import numpy as np
 
 from aotc.artifacts import strict_json
 from aotc.artifacts.manifest import Leaf, Manifest, State
-from aotc.artifacts.writing import written_aside
 from aotc.errors import InputError
 from aotc.runtime.arguments import suggestion
 from aotc.runtime.contract import Array
+from aotc.system_errors import raise_system_error
+from aotc.writing import written_aside
 
 _FORMAT = "aotc.state/1"
 _LISTED = 5
@@ -62,7 +63,7 @@ def save(
     """Write `arrays` by key, with `notes` as further metadata.
 
     Raises:
-        InputError: `cannot-write`; a file that was there is still there then.
+        SetupError: `cannot-write`; a file that was there is still there then.
     """
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     parts = [np.ascontiguousarray(arrays[name]).tobytes() for name in names]
@@ -172,6 +173,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="np", backend="pread") as file:
             yield file
     except (SafetensorError, OSError) as error:
+        raise_system_error(error, str(path))
         raise _bad(path, str(error)) from error
 
 

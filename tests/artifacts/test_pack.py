@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from aotc.artifacts import keys, pack, sign, strict_json
 from aotc.artifacts.pack import read_bundle, read_steadily, write_bundle
 from aotc.artifacts.trust import Trust, development_key
-from aotc.errors import AotcError, InputError, VerificationError
+from aotc.errors import AotcError, InputError, SetupError, VerificationError
 
 
 def refused(kind, code, call, *args, **kwargs):
@@ -350,7 +350,7 @@ def test_refuses_to_write_bad_names(data, contents, signer, tmp_path, path):
 def attempt(call, *args, **kwargs):
     try:
         call(*args, **kwargs)
-    except (InputError, KeyboardInterrupt) as error:
+    except (SetupError, KeyboardInterrupt) as error:
         return error
     return None
 
@@ -383,7 +383,7 @@ def test_a_failure_leaves_nothing_half_written(
     with monkeypatch.context() as patch:
         patch.setattr(os, function, failing)
         error = attempt(write_bundle, folder, data, new, signer, force=True)
-    if isinstance(error, InputError):
+    if isinstance(error, SetupError):
         assert error.code == "cannot-write"
         assert "No space left" in error.message
     assert tree(folder) == (before if error else tree(reference))
@@ -393,10 +393,10 @@ def test_a_failure_leaves_nothing_half_written(
 def test_says_why_it_cannot_write(data, contents, signer, tmp_path):
     (tmp_path / "file").write_text("x")
     where = tmp_path / "file" / "out"
-    refused(InputError, "cannot-write", write_bundle, where, data, contents, signer)
+    refused(SetupError, "cannot-write", write_bundle, where, data, contents, signer)
     files = contents | {"weights.irpa": tmp_path / "missing"}
     args = (tmp_path / "o", data, files, signer)
-    assert "missing" in refused(InputError, "cannot-write", write_bundle, *args)
+    assert "missing" in refused(SetupError, "file-access", write_bundle, *args)
     assert not list((tmp_path / "o").iterdir())
 
 

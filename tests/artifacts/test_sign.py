@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, utils
 
 from aotc.artifacts import keys, sign, strict_json
 from aotc.artifacts.trust import Trust, development_key
-from aotc.errors import InputError, VerificationError
+from aotc.errors import InputError, SetupError, VerificationError
 
 DIGESTS = {"manifest.json": "aa" * 32, "variants/a.vmfb": "bb" * 32}
 
@@ -290,7 +290,7 @@ def test_leaves_no_part_of_a_key_when_the_disk_is_full(home, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    refused(InputError, "cannot-write", development_key)
+    refused(SetupError, "cannot-write", development_key)
     assert not list(home.iterdir())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +146,15 @@ def test_output_into_a_folder_that_takes_no_files_is_refused_before_the_run(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
-    assert main([*bundle, "--entry", "scale", "--save-state", "s.safetensors"]) == 2
-    assert "cannot write into '.'" in capsys.readouterr().err
+    def read_only(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+    assert main([*bundle, "--entry", "scale", "--save-state", "s.safetensors"]) == 5
+    said = capsys.readouterr().err
+    assert "Read-only file system [cannot-write]" in said
+    assert "at s.safetensors" in said
+    assert "choose another place" in said
 
 
 def test_equal_arrays_give_equal_files(tmp_path: Path) -> None:

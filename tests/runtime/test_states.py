@@ -13,10 +13,10 @@ from safetensors.numpy import load_file, save_file
 
 from aotc import runtime
 from aotc.artifacts import vmfb, write_bundle
-from aotc.artifacts.writing import written_aside
 from aotc.dtypes import NAMES, to_numpy
-from aotc.errors import InputError
+from aotc.errors import InputError, SetupError
 from aotc.target import Target
+from aotc.writing import written_aside
 
 TARGET = Target.parse("cpu")
 SHAPES = {"scalar": (), "row": (5,), "empty": (0, 3)}
@@ -158,7 +158,8 @@ def content(model):
 
 
 def refused(code, call, *args, **kwargs):
-    with pytest.raises(InputError) as caught:
+    kind = SetupError if code == "cannot-write" else InputError
+    with pytest.raises(kind) as caught:
         call(*args, **kwargs)
     assert caught.value.code == code
     return str(caught.value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aotc.errors import AotcError
 from aotc.frontends.places import fail
+from aotc.system_errors import raise_system_error
 
 
 @contextmanager
@@ -18,8 +18,7 @@ def blamed(code: str, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except AotcError:
-        raise
     except Exception as error:
+        raise_system_error(error)
         why = str(error).partition("\n")[0] or type(error).__name__
         fail(code, f"{what}: {why}")

@@ -16,6 +16,7 @@ from aotc.frontends.onnx.elements import element
 from aotc.frontends.onnx.graph import Model
 from aotc.frontends.original import Inputs, Original
 from aotc.frontends.places import Place
+from aotc.system_errors import raise_system_error
 
 Feeds = Mapping[str, Any]
 
@@ -84,6 +85,7 @@ def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=provider)
     except Exception as error:  # its own exceptions have no common base
+        raise_system_error(error, str(path))
         raise _not_loaded(path, error) from error
     if {each.name for each in session.get_outputs()} >= set(names):
         return dict(zip(names, session.run(list(names), feeds), strict=True))

@@ -10,6 +10,7 @@ from aotc.errors import InputError, SetupError
 from aotc.frontends.onnx.graph import Model, Reader
 from aotc.frontends.onnx.tensors import Files, mapped
 from aotc.frontends.onnx.wire import skeleton
+from aotc.system_errors import raise_system_error
 
 OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
 
@@ -47,6 +48,7 @@ def read(path: Path) -> Model:
         error.where = path.name
         raise
     except Exception as error:  # protobuf's DecodeError, without importing protobuf
+        raise_system_error(error, path.name)
         raise _corrupt(path.name, str(error)) from error
     return model_of(proto, path.name, Files(path, data))
 

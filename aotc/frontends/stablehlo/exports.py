@@ -13,6 +13,7 @@ from aotc.frontends.stablehlo.original import of_export
 from aotc.frontends.stablehlo.reading import BYTECODE
 from aotc.frontends.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
 from aotc.frontends.stablehlo.values import Value, known
+from aotc.system_errors import raise_system_error
 
 CONVENTIONS = (9, 10)  # versions of jax.export's calling convention
 
@@ -36,6 +37,7 @@ def from_export(data: bytes, name: str) -> Imported:
     try:
         exported = export.deserialize(bytearray(data))
     except Exception as error:  # whatever its reader finds wrong
+        raise_system_error(error, name)
         raise InputError(
             "bad-file",
             f"'{name}' cannot be read as a jax.export artifact: {error}",

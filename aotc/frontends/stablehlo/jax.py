@@ -24,6 +24,7 @@ from aotc.frontends.stablehlo.symbolic import (
 )
 from aotc.frontends.stablehlo.values import Known, Value, known
 from aotc.mlir import ir
+from aotc.system_errors import raise_system_error
 
 
 def from_jax(function: Any, specs: Any) -> Imported:
@@ -56,6 +57,7 @@ def from_jax(function: Any, specs: Any) -> Imported:
         traced = jax.jit(function, keep_unused=True).trace(*args, **kwargs)
         lowered = traced.lower(lowering_platforms=(PLATFORM,))
     except Exception as error:  # whatever JAX says of the function
+        raise_system_error(error)
         _refuse(error)
     text = lowered.compiler_ir("stablehlo").operation.get_asm(
         print_generic_op_form=True, enable_debug_info=True

@@ -16,6 +16,7 @@ from typing import Any
 from aotc.errors import InputError
 from aotc.exit_status import exit_cause
 from aotc.mlir import in_generic_form, ir, provide_dialect, stablehlo
+from aotc.system_errors import raise_system_error
 
 BYTECODE = b"ML\xefR"  # how MLIR bytecode begins
 _PORTABLE = re.compile(rb"ML\xefR.{1,9}?StableHLO_v(\d+\.\d+\.\d+)\0", re.DOTALL)
@@ -50,9 +51,8 @@ def parse(source: bytes | str, name: str) -> Any:
         if isinstance(source, bytes):
             _require_survival(source)
         module = _read(source if isinstance(source, bytes) else source.encode(), name)
-    except InputError:
-        raise
     except Exception as error:  # whatever the parser finds wrong
+        raise_system_error(error, name)
         raise InputError(
             "bad-file",
             f"'{name}' cannot be read as StableHLO: {_reason(error)}",

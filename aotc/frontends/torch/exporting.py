@@ -22,6 +22,7 @@ from aotc.frontends.places import fail, is_own, relative, user_line
 from aotc.frontends.torch import recurrences, writes
 from aotc.frontends.torch.ops import is_listed, stays_whole
 from aotc.frontends.torch.tensors import is_complex
+from aotc.system_errors import raise_system_error
 
 _TORCH = Path(torch.__file__).parent
 
@@ -58,6 +59,7 @@ def exported(
                 model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
     except Exception as error:  # whatever the user's code or torch.export raises
+        raise_system_error(error)
         _refuse(error)
 
 
@@ -107,6 +109,7 @@ def read(path: Path) -> Any:
         with _logged_errors() as logged:
             return torch.export.load(path)
     except Exception as error:  # whatever torch finds wrong with the bytes
+        raise_system_error(error, str(path))
         said = _first_paragraph(logged[0] if logged else error)
         raise InputError(
             "bad-file",
@@ -169,6 +172,7 @@ def decomposed(program: Any) -> Any:
         with torch.no_grad(), recurrences.whole():
             return program.run_decompositions(decompositions())
     except Exception as error:
+        raise_system_error(error)
         _refuse(error)
 
 

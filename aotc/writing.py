@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from aotc.errors import InputError
+from aotc.system_errors import cannot_write
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -23,7 +24,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     after it fails, `target` is what it was and nothing is left behind.
 
     Raises:
-        InputError: `cannot-write`.
+        SetupError: `cannot-write`.
     """
     aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
@@ -32,17 +33,42 @@ def written_aside(target: Path) -> Iterator[Path]:
         os.replace(aside, target)
         flush_directory(target.parent)
     except OSError as error:
-        raise cannot_write(target, error.strerror or str(error)) from error
+        raise cannot_write(target, error) from error
     finally:
         with suppress(OSError):  # after a success it has its final name
             aside.unlink()
 
 
-def cannot_write(target: Path, reason: str) -> InputError:
-    """An error about a file of the user's choice."""
-    return InputError(
-        "cannot-write", f"the file cannot be written: {reason}", where=str(target)
-    )
+def write_text(target: Path, text: str) -> None:
+    """Write a text in UTF-8 that is there complete or not at all.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
+    with written_aside(target) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def make_folder(path: Path, mode: int = 0o777) -> Path:
+    """Make a folder, and those around it, unless it is there; returns it.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error, "the folder") from error
+    return path
+
+
+def unwritable(folder: Path) -> OSError | None:
+    """Why no file can be made in a folder; None if one can."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return error
+    return None
 
 
 def exchange(one: Path, other: Path) -> bool:

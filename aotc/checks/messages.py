@@ -1,0 +1,50 @@
+"""Messages between the two sides of `process`: pickled, after their length.
+
+Knowing the length, a reader without the memory for a message can skip it: the next one
+is where it is expected.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, BinaryIO
+
+_CHUNK = 1 << 20
+_LENGTH = 8  # bytes
+
+
+def send(stream: BinaryIO, message: Any) -> None:
+    """Write a message.
+
+    Raises:
+        MemoryError: nothing of it has been written.
+        BrokenPipeError: nobody reads.
+    """
+    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(len(data).to_bytes(_LENGTH, "little"))
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Any:
+    """Read a message.
+
+    Raises:
+        EOFError: there is none any more, or a part of one only.
+        MemoryError: it has been skipped.
+    """
+    length = int.from_bytes(_exactly(stream, _LENGTH), "little")
+    try:
+        data = _exactly(stream, length)
+    except MemoryError:  # raised before anything is read
+        for start in range(0, length, _CHUNK):
+            _exactly(stream, min(_CHUNK, length - start))
+        raise
+    return pickle.loads(data)
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data
