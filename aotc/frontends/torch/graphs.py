@@ -14,17 +14,23 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from aotc import numpy as np
 from aotc.errors import AotcError
 from aotc.fft import Complex
-from aotc.frontends.array import Array
 from aotc.frontends.findings import Finding, collected
+from aotc.frontends.padded import is_involved
 from aotc.frontends.places import Place, fail, pinned, relative, scope, user_place
 from aotc.frontends.survey import note, take
 from aotc.frontends.torch.exporting import is_library
-from aotc.frontends.torch.ops import function_for, name_of, reason_against
+from aotc.frontends.torch.ops import (
+    function_for,
+    name_of,
+    padded_function_for,
+    reason_against,
+)
+from aotc.frontends.torch.ops.refused import PADDED
 from aotc.frontends.torch.ops.sizes import ASSERTIONS
 from aotc.frontends.torch.tensors import (
     PARTS,
@@ -33,9 +39,13 @@ from aotc.frontends.torch.tensors import (
     is_known,
     name_of_dtype,
 )
+from aotc.frontends.torch.unbacked import (
+    UnbackedSizes,
+    known_sizes,
+    require_agreement,
+)
 from aotc.frontends.torch.writes import writes
 
-_UNBACKED = re.compile(r"\bu\d+\b")  # torch's symbols for what values decide
 _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
 # how a tensor lies in memory and where: aotc's own business
@@ -60,6 +70,7 @@ def evaluate(
         settled: assertions that are known to hold.
     """
     values: dict[Node, Any] = {}
+    sizes = UnbackedSizes.of(module.graph)
     remaining = iter(arguments)
     for node in module.graph.nodes:
         if node.op == "placeholder":
@@ -75,7 +86,7 @@ def evaluate(
                 values[node] = take(
                     node,
                     _title(node),
-                    partial(_called, node, values),
+                    partial(_called, node, values, sizes),
                     partial(_stand_in, node, values),
                 )
             if writes(node):
@@ -83,19 +94,29 @@ def evaluate(
     raise AssertionError("a graph of torch.fx ends with its output")
 
 
-def _called(node: Node, values: dict[Node, Any]) -> Any:
-    """The result of a node: that of its function in `OPS`."""
-    function = function_for(node.target, is_complex(node))
-    if function is None:
-        fail("unsupported-ops", f"aotc does not import {node.target}")
+def _called(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any:
+    """The result of a node: that of its function in `OPS`, or its rule in `PADDED`."""
     args, named = _arguments(node)
+    given = _value(args, values)
     options = {
         name: _value(value, values)
         for name, value in named.items()
         if name not in _ABOUT_MEMORY
     }
+    padded = is_involved([given, options])
+    function = (
+        padded_function_for(node.target)
+        if padded
+        else function_for(node.target, is_complex(node))
+    )
+    if function is None:
+        fail("unsupported-ops", f"aotc does not import {node.target}")
     try:
-        return function(*_value(args, values), **options)
+        with sizes.bounded(node, values):
+            result = function(*given, **options)
+            if padded:
+                require_agreement(node, result)
+            return sizes.as_size(node, result)
     except AotcError as error:
         if error.hint and "aotc.Dim(" in error.hint:
             error.hint = _DIM_ADVICE
@@ -164,7 +185,7 @@ def _stand_in(node: Node, values: dict[Node, Any]) -> Any:
 def _zeros(made: Any, values: dict[Node, Any]) -> Any:
     if not isinstance(made, torch.Tensor):
         fail("unsupported", f"the result of the op is a {type(made).__name__}")
-    sizes = _symbol_values(values)
+    sizes = known_sizes(values)
     shape = []
     for size in made.shape:
         symbol = size.node.expr if isinstance(size, torch.SymInt) else None
@@ -176,17 +197,6 @@ def _zeros(made: Any, values: dict[Node, Any]) -> Any:
         return np.zeros(tuple(shape), dtype)
     zeros = np.zeros(tuple(shape), PARTS[dtype])
     return Complex(zeros, zeros)
-
-
-def _symbol_values(values: dict[Node, Any]) -> dict[Any, Any]:
-    """The size that each of torch's symbols stands for, as far as arrays have it."""
-    return {
-        size.node.expr: known
-        for node, value in values.items()
-        if isinstance(value, Array) and isinstance(node.meta.get("val"), torch.Tensor)
-        for size, known in zip(node.meta["val"].shape, value.shape, strict=False)
-        if isinstance(size, torch.SymInt)
-    }
 
 
 # ---- where nodes come from ----------------------------------------------------------
@@ -233,11 +243,14 @@ def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
     """(op, reason, place, help) of each node that cannot be interpreted."""
     reasons: dict[Node, tuple[str, str]] = {}
     roots: dict[Node, Node] = {}  # what computes with sizes that another node decides
-    for node in calls(module):
+    for node, sizes in _calls_and_sizes(module):
+        padded = sizes.are_in(node)
         against = reason_against(node.target, is_complex(node))
         against = against or _against_arguments(node) or _against_result(node)
+        if padded and against is None and not _has_rule(node):
+            against = PADDED
         root = next((roots[n] for n in node.all_input_nodes if n in roots), None)
-        if root is not None and _has_sizes_of_values(node):
+        if root is not None and padded:
             roots[node] = root
         elif against is not None:
             reasons[node] = against
@@ -247,6 +260,20 @@ def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
         count = followers[_kind(node, reasons)]
         more = f" ({count} more ops compute with that)" if count else ""
         yield _title(node), reason + more, shown_place(node), advice
+
+
+def _calls_and_sizes(module: GraphModule) -> Iterator[tuple[Node, UnbackedSizes]]:
+    """The calls of ops in a graph and its subgraphs, with the sizes values decide."""
+    found: dict[Graph, UnbackedSizes] = {}
+    for node in calls(module):
+        if node.graph not in found:
+            found[node.graph] = UnbackedSizes.of(node.graph)
+        yield node, found[node.graph]
+
+
+def _has_rule(node: Node) -> bool:
+    """Whether an op is imported for sizes that depend on values."""
+    return not is_complex(node) and padded_function_for(node.target) is not None
 
 
 def _kind(node: Node, reasons: dict[Node, tuple[str, str]]) -> tuple[str, ...]:
@@ -304,12 +331,6 @@ def _against_result(node: Node) -> tuple[str, str] | None:
     for tensor in _tensors_of(node):
         if not is_known(tensor.dtype):
             return f"its result has dtype {tensor.dtype}", "compute with real numbers"
-        if _depends_on_values(tensor.shape):
-            shape = _UNBACKED.sub("?", str(tuple(tensor.shape)))
-            return (
-                f"its result has shape {shape}, which depends on values",
-                "compute a result of fixed shape, for instance with torch.where",
-            )
     return None
 
 
@@ -318,22 +339,6 @@ def _tensors_of(node: Node) -> list[Any]:
     made = node.meta.get("val")
     results = made if isinstance(made, (list, tuple)) else [made]
     return [each for each in results if isinstance(each, torch.Tensor)]
-
-
-def _has_sizes_of_values(node: Node) -> bool:
-    """Whether values decide a size of what a node makes."""
-    return any(_depends_on_values(tensor.shape) for tensor in _tensors_of(node))
-
-
-def _depends_on_values(shape: Sequence[Any]) -> bool:
-    """Whether a size stems from values of a tensor instead of sizes of the inputs."""
-    symbols = [
-        str(symbol)
-        for size in shape
-        if isinstance(size, torch.SymInt)
-        for symbol in size.node.expr.free_symbols
-    ]
-    return any(symbol.startswith("u") for symbol in symbols)
 
 
 def shown_place(node: Node) -> str:

@@ -29,10 +29,10 @@ from aotc.frontends.guards import require_sizes
 from aotc.frontends.places import Place, pinned, user_place
 from aotc.frontends.torch.exporting import is_library
 from aotc.frontends.torch.graphs import line_of
+from aotc.frontends.torch.unbacked import asserted_test
 
 _LAYOUT = re.compile(r"contiguous|strid|memory_format|non_overlapping|view_helper")
 _BY_LAYOUT = re.compile(r"\.stride\(\)|\.storage_offset\(\)")
-_ASSERTIONS = ("aten._assert_scalar", "aten._functional_assert_scalar")
 _WHY = "PyTorch traced the model for such sizes only"
 
 
@@ -234,20 +234,12 @@ def _asserted(program: Any, paths: Sequence[str]) -> Iterator[Guard]:
     """The assertions in the graph that are about sizes of the inputs only."""
     terms, sizes = _terms(program, paths)
     for node in program.graph.nodes:
-        test = _asserted_test(node)
+        test = asserted_test(node)
         if test is not None and test.free_symbols <= terms.keys():
             text = PythonPrinter().doprint(test.xreplace(terms))
             guard = _guard(text, text, sizes, line_of(node), node)
             if isinstance(guard, SizeGuard):  # else the graph asserts it
                 yield guard
-
-
-def _asserted_test(node: Node) -> Any:
-    """What a node asserts of sizes, as a sympy expression; None of any other node."""
-    if node.op != "call_function" or not str(node.target).startswith(_ASSERTIONS):
-        return None
-    test = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
-    return test.node.expr if isinstance(test, torch.SymBool) else None
 
 
 def _terms(

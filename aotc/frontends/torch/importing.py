@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from aotc.frontends.conversion import lift
 from aotc.frontends.entry import Spec, State, Weights
 from aotc.frontends.findings import Finding, collected
 from aotc.frontends.imported import Imported
+from aotc.frontends.padded import count_of, data_dependent_sizes, is_data_dependent
 from aotc.frontends.places import fail, relative
 from aotc.frontends.survey import require_importable
 from aotc.frontends.torch import graphs
@@ -39,6 +41,7 @@ from aotc.frontends.torch.tensors import (
     numpy_of,
 )
 from aotc.frontends.torch.trees import leaves_of, tree_of
+from aotc.frontends.torch.unbacked import symbols_of
 from aotc.pytree import flatten
 
 # larger constants are stored with the weights instead of in the code
@@ -105,6 +108,7 @@ def unsupported(program: Any) -> list[Finding]:
         *collected(_input_obstacles(signature.input_specs)),
         *collected(_stored_obstacles(program)),
         *collected(_output_obstacles(signature.output_specs)),
+        *collected(_padded_outputs(program)),
     ]
 
 
@@ -132,6 +136,26 @@ def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
             advice = "return a new tensor instead of writing to the input"
             yield "mutation", "the model writes to its input", spec.target, advice
+
+
+def _padded_outputs(program: Any) -> Iterator[tuple[str, str, str, str]]:
+    """Results whose sizes depend on values: those of an entry have known ones."""
+    (end,) = (node for node in program.graph.nodes if node.op == "output")
+    for node in end.all_input_nodes:
+        made = node.meta.get("val")
+        if isinstance(made, torch.Tensor) and symbols_of(made):
+            shape = _UNBACKED.sub("?", str(tuple(made.shape)))
+            yield (
+                "output",
+                f"a result of the module has shape {shape}, which depends on values",
+                graphs.shown_place(node),
+                "return it at a fixed size with the count beside it: "
+                "x.new_zeros(64, 3).index_copy(0, torch.arange(y.shape[0]), y), "
+                "y.shape[0]; or the mask and x themselves",
+            )
+
+
+_UNBACKED = re.compile(r"\bu\d+\b")  # torch's symbols for what values decide
 
 
 def _unkept(
@@ -318,9 +342,9 @@ class _Network:
         ]
         settled = {guard.node for guard in self.guards}
         key = None if self.key is None else lift(given[self.key])
-        with drawing_from(key):
+        with drawing_from(key), data_dependent_sizes():
             results = graphs.evaluate(self.program.graph_module, values, settled)
-        return self._returned(state, results)
+            return self._returned(state, results)
 
     def _leaves(self, given: Mapping[str, Any]) -> list[Any]:
         """The arguments in a row; flags must be those of the export."""
@@ -362,5 +386,7 @@ def _output(value: Any) -> Any:
     """A result; numbers and sizes become arrays of the dtype that torch gives them."""
     if value is None or isinstance(value, Complex):
         return value
+    if is_data_dependent(value):
+        return count_of(value)
     whole = isinstance(value, int | Dim) and not isinstance(value, bool)
     return lift(value, "i64" if whole else None)

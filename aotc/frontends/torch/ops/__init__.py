@@ -28,6 +28,7 @@ from aotc.frontends.torch.ops import (
     layers,
     matrices,
     ordering,
+    padded,
     products,
     quantizing,
     recurrent,
@@ -60,7 +61,8 @@ FAMILIES = (
 )
 
 OPS: dict[str, Callable[..., Any]] = {
-    name: function for family in FAMILIES for name, function in family.OPS.items()
+    **{name: rule for family in FAMILIES for name, rule in family.OPS.items()},
+    **padded.SOURCES,
 }
 
 COMPLEX_OPS: dict[str, Callable[..., Any]] = {**sizes.OPS, **complexes.OPS}
@@ -88,6 +90,16 @@ def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | 
     if found is None and not is_complex and (pure := _without_writing(name)):
         found = _entry(OPS, pure)
         return found and _written(found)
+    return found
+
+
+def padded_function_for(target: Any) -> Callable[..., Any] | None:
+    """The rule of a node's target for sizes that depend on values, if it has one."""
+    name = name_of(target)
+    found: Callable[..., Any] | None = _entry(padded.PADDED, name)
+    if found is None and (pure := _without_writing(name)):
+        found = _entry(padded.PADDED, pure)
+        return found and padded.written_into_first(found)
     return found
 
 

@@ -9,6 +9,8 @@ from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
+from aotc.frontends.padded import indexing as padded
+from aotc.frontends.padded.values import Value
 from aotc.frontends.places import fail
 from aotc.frontends.torch.promotion import as_dtype
 from aotc.frontends.tracing import emit
@@ -18,8 +20,13 @@ def _key(indices: Sequence[Array | None]) -> tuple[Any, ...]:
     return tuple(slice(None) if index is None else index for index in indices)
 
 
-def index(x: Array, indices: Sequence[Array | None]) -> Array:
-    """`x[indices]`, with None for an axis that is taken whole."""
+def index(x: Array, indices: Sequence[Array | None]) -> Value:
+    """`x[indices]`, with None for an axis that is taken whole.
+
+    It is padded where a mask says how many elements are taken.
+    """
+    if any(i is not None and i.dtype == "bool" and i._data is None for i in indices):
+        return padded.indexed(x, indices)
     return np.getitem(x, _key(indices))
 
 

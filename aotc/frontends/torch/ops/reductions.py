@@ -20,7 +20,7 @@ def _axes(x: Array, dim: Axes) -> Any:
     return (tuple(dim) or None) if x.ndim else None
 
 
-def _summable(x: Array, dtype: str | None) -> Array:
+def summable(x: Array, dtype: str | None) -> Array:
     """Sums of integers and truth values are i64."""
     if dtype is None and not dtypes.is_float(x.dtype):
         dtype = "i64"
@@ -31,14 +31,14 @@ def total(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
     """The sum over axes."""
-    return np.sum(_summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+    return np.sum(summable(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def product(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
     """The product over axes."""
-    return np.prod(_summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+    return np.prod(summable(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def mean(
@@ -146,7 +146,7 @@ def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array
 
 def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
     def call(x: Array, dim: int, *, dtype: str | None = None) -> Array:
-        y = _summable(x, dtype)
+        y = summable(x, dtype)
         return function(y, dim) if x.ndim else y
 
     return call

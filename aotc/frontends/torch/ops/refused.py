@@ -13,6 +13,10 @@ _BY_VALUES = (
     "the shape of its result depends on values",
     "compute a result of fixed shape, for instance with torch.where",
 )
+PADDED = (
+    "sizes of its operands depend on values, and aotc has no rule for their padding",
+    "bring them to a known size before it, as sum, mean and index_add do",
+)
 _DERIVATIVE = (
     "it belongs to a derivative that PyTorch took",
     "import the model itself, and take derivatives with aotc.grad",
@@ -39,9 +43,6 @@ _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
         "prims.normal",
     ),
     _BY_VALUES: (
-        "aten.nonzero",
-        "aten.masked_select",
-        "aten._unique2",
         "aten.unique_dim",
         "aten.unique_consecutive",
     ),
