@@ -19,6 +19,7 @@ from typing import Any
 
 from aotc.frontends.onnx.graph import Node
 from aotc.frontends.onnx.values import Known, Value, as_array, known_of
+from aotc.frontends.padded import Padded
 from aotc.frontends.places import fail
 
 Imports = Callable[..., Any]
@@ -96,8 +97,11 @@ def call(
     values: Sequence[Value | None],
     attributes: Mapping[str, Any],
     facts: Mapping[str, int],
+    padded: bool = False,
 ) -> list[Value] | None:
     """The results of a node; None if its function leaves them to ONNX's own body.
+
+    With `padded` the function takes values whose sizes depend on values.
 
     Raises:
         InputError: an input that must be known is computed by the model.
@@ -106,7 +110,7 @@ def call(
     extra = [("input", False)] * (len(values) - len(takes.inputs))
     extra = extra if takes.variadic else []
     arguments = [
-        _argument(name, known, value, node)
+        _argument(name, known, value, node, padded)
         for value, (name, known) in zip(values, (*takes.inputs, *extra), strict=False)
     ]
     named = {**facts, **attributes}
@@ -117,11 +121,13 @@ def call(
     return list(results) if isinstance(results, (tuple, list)) else [results]
 
 
-def _argument(name: str, known: bool, value: Value | None, node: Node) -> Any:
+def _argument(
+    name: str, known: bool, value: Value | None, node: Node, padded: bool
+) -> Any:
     if value is None:
         return None
     if not known:
-        return as_array(value)
+        return value if padded and isinstance(value, Padded) else as_array(value)
     found = known_of(value)
     if found is None:
         fail(

@@ -20,15 +20,17 @@ from typing import Any
 
 from aotc import numpy as anp
 from aotc.frontends.array import Array
-from aotc.frontends.onnx.calling import Imports, call
+from aotc.frontends.onnx.calling import Imports, call, signature
 from aotc.frontends.onnx.damage import blamed
 from aotc.frontends.onnx.elements import decoded, element
 from aotc.frontends.onnx.functions import body_of
 from aotc.frontends.onnx.graph import Constant, Function, Graph, Model, Node, Reference
-from aotc.frontends.onnx.ops import TABLE
+from aotc.frontends.onnx.ops import PADDED, SOURCES, TABLE
 from aotc.frontends.onnx.sizes import computed_sizes
 from aotc.frontends.onnx.stand_ins import stand_in
-from aotc.frontends.onnx.values import Operand, Sizes, Value
+from aotc.frontends.onnx.values import Operand, Sizes, Value, is_padded
+from aotc.frontends.padded import Padded
+from aotc.frontends.padded.values import refuse
 from aotc.frontends.places import fail, pinned, scope
 from aotc.frontends.survey import decomposed, take
 from aotc.frontends.tracing import current_trace, untraced
@@ -150,7 +152,7 @@ class Interpreter:
         folded = _folded(function, node, values, attributes, facts)
         if folded is None:
             folded = computed_sizes(node, values, attributes)
-        return folded or call(function, node, values, attributes, facts)
+        return folded or _computed(function, node, values, attributes, facts)
 
     def _expanded(
         self,
@@ -205,6 +207,41 @@ def _found(within: Scope, name: str) -> Any:
     return within.values[name]
 
 
+# ---- sizes that depend on values ----------------------------------------------------
+
+
+def _computed(
+    function: Imports,
+    node: Node,
+    values: Sequence[Value | None],
+    attributes: Mapping[str, Any],
+    facts: Mapping[str, int],
+) -> list[Value] | None:
+    """The results of a node that the model computes: by its rule where it has to."""
+    rule = PADDED.get(node.key)
+    padded = node.key in SOURCES or any(map(is_padded, values))
+    if not padded:
+        return call(function, node, values, attributes, facts)
+    if rule is None:
+        sizes = [value for value in values if isinstance(value, Padded)]
+        if sizes or _takes_sizes(function, values):
+            shown = " and ".join(map(str, sizes)) or "sizes"
+            refuse(
+                f"{node.key} of {shown}: values decide sizes of it, and aotc has no "
+                "rule for its padding",
+                "bring it to a known size before, as ReduceSum and ScatterND do",
+            )
+        return call(function, node, values, attributes, facts)
+    return call(rule, node, values, attributes, facts, padded=True)
+
+
+def _takes_sizes(function: Imports, values: Sequence[Value | None]) -> bool:
+    """Whether inputs that must be known hold sizes that values decide."""
+    inputs = signature(function).inputs
+    pairs = zip(inputs, values, strict=False)
+    return any(known and is_padded(value) for (_, known), value in pairs)
+
+
 # ---- what is known while tracing ----------------------------------------------------
 
 
@@ -227,6 +264,6 @@ def _folded(
 
 
 def _is_small(value: Value) -> bool:
-    if isinstance(value, Sizes) or value._data is None:
+    if isinstance(value, (Sizes, Padded)) or value._data is None:
         return False
     return bool(value._data.nbytes <= _SMALL)

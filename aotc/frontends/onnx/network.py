@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
 from aotc.frontends.dims import Dim
 from aotc.frontends.entry import Weights
@@ -19,7 +20,9 @@ from aotc.frontends.onnx.interpreter import Interpreter
 from aotc.frontends.onnx.ops import TABLE
 from aotc.frontends.onnx.original import original
 from aotc.frontends.onnx.scan import unsupported
-from aotc.frontends.onnx.values import as_array, tagged
+from aotc.frontends.onnx.values import Value, as_array, tagged
+from aotc.frontends.padded import Padded, data_dependent_sizes
+from aotc.frontends.padded.values import refuse
 from aotc.frontends.places import pinned
 from aotc.frontends.survey import require_importable
 
@@ -46,6 +49,13 @@ def network(
     codes = [model.graph.types[own].tensor_type.elem_type for own in model.graph.inputs]
 
     def run(*arguments: Any) -> Any:
+        with data_dependent_sizes():
+            results = computed(*arguments)
+        return (
+            results[0] if len(results) == 1 else dict(zip(names, results, strict=True))
+        )
+
+    def computed(*arguments: Any) -> list[Array]:
         weights = dict(arguments[0]) if stored else {}
         arrays = {id(c): lift(weights[name]) for name, c in stored.items()}
         given = arguments[1:] if stored else arguments
@@ -55,10 +65,10 @@ def network(
                 for x, code in zip(given, codes, strict=True)
             ]
         )
-        results = [as_array(value) for value in found]
-        return (
-            results[0] if len(results) == 1 else dict(zip(names, results, strict=True))
-        )
+        return [
+            _result(name, value)
+            for name, value in zip(model.graph.outputs, found, strict=True)
+        ]
 
     tree = {name: constant.array for name, constant in stored.items()}
     with pinned((model.file, 1)):
@@ -73,6 +83,21 @@ def network(
             own,
             frozenset(_buffers(model.graph, stored)),
         )
+
+
+def _result(name: str, value: Value) -> Array:
+    """A result of the model as an array.
+
+    Raises:
+        InputError: values decide its size; those of an entry have known ones.
+    """
+    if isinstance(value, Padded):
+        refuse(
+            f"the result '{name}' has the shape {value}, whose size depends on values",
+            "let the model write it into a tensor of known size (ScatterND), and "
+            "return how many elements there are (Shape) beside it",
+        )
+    return as_array(value)
 
 
 # ---- weights ------------------------------------------------------------------------

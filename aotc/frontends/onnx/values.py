@@ -20,7 +20,9 @@ from aotc.dialects.types import Dim, Shape, Size
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
 from aotc.frontends.onnx.elements import Element, code_of
-from aotc.frontends.tracing import emit
+from aotc.frontends.padded import Padded, has_data_dependent
+from aotc.frontends.padded import sizes as padded_sizes
+from aotc.frontends.padded.values import refuse
 
 # elements that are known when the model is built: numbers, or sizes as objects
 Known = np.ndarray[Any, Any]
@@ -62,12 +64,12 @@ class Sizes:
         return anp.astype(anp.reshape(anp.stack(flat), self.shape), self.dtype)
 
 
-Value = Array | Sizes
+Value = Array | Sizes | Padded
 
 
 def _as_scalar(size: Any) -> Array:
     if isinstance(size, Dim):
-        return emit("dimension", size=(size,), dtype="i64")
+        return padded_sizes.count_of(size)
     return lift(np.array(size, np.int64))
 
 
@@ -79,8 +81,24 @@ def sized(data: Any, dtype: str = "i64") -> Value:
     return Array(data=sizes.astype(dtypes.to_numpy(dtype)))
 
 
+def is_padded(value: Value | None) -> bool:
+    """Whether sizes that values decide are those of a value, or in it."""
+    if isinstance(value, Sizes):
+        return has_data_dependent(value.data.reshape(-1).tolist())
+    return isinstance(value, Padded)
+
+
 def as_array(value: Any) -> Array:
-    """A value as the array that functions of aotc take."""
+    """A value as the array that functions of aotc take.
+
+    Raises:
+        InputError: its size depends on values.
+    """
+    if isinstance(value, Padded):
+        refuse(
+            f"a value of {value}, whose size depends on values, leaves a graph",
+            "bring it to a known size there, as ReduceSum and ScatterND do",
+        )
     return value.array() if isinstance(value, Sizes) else lift(value)
 
 
@@ -88,6 +106,8 @@ def known_of(value: Any) -> Known | None:
     """The elements of a value; None where only the running model knows them."""
     if isinstance(value, Sizes):
         return value.data
+    if isinstance(value, Padded):
+        return None
     if value._data is not None:
         found: Known = value._data
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from aotc import numpy as np
@@ -173,6 +174,7 @@ def along_others(
         axes: which ones, for the same arguments.
     """
 
+    @wraps(function)
     def rule(x: Padded, *args: Any, **named: Any) -> Any:
         require_whole(x, axes(x, *args, **named))
         found = function(x.data, *args, **named)

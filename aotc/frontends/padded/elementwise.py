@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from aotc.dialects.types import Shape, Size
@@ -14,6 +15,7 @@ from aotc.frontends.padded.values import (
     data_of,
     is_trained,
     leaves_of,
+    refuse,
     require_whole,
     settled,
     wrapped,
@@ -23,6 +25,7 @@ from aotc.frontends.padded.values import (
 def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of a function whose operands broadcast."""
 
+    @wraps(function)
     def rule(*args: Any, **named: Any) -> Any:
         operands = [*leaves_of(args), *leaves_of(list(named.values()))]
         given = {name: data_of(value) for name, value in named.items()}
@@ -73,9 +76,12 @@ def row_by_row(
         axes: which ones it mixes, for the same arguments.
     """
 
+    @wraps(function)
     def rule(x: Padded, *args: Any, **named: Any) -> Any:
         require_whole(x, axes(x, *args, **named))
         data = function(x.data, *args, **named)
+        if isinstance(data, (list, tuple)):
+            refuse(f"more than the main result for {x}", "compute the others apart")
         return combined(data, x.shape, [x, *leaves_of(args)])
 
     return rule

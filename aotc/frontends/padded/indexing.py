@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import dtypes
+from aotc import debug
 from aotc import numpy as np
 from aotc.dialects.types import Shape, Size
 from aotc.frontends.array import Array
@@ -16,6 +16,7 @@ from aotc.frontends.padded.sizes import (
     has_data_dependent,
     is_data_dependent,
     is_equal,
+    shown_size,
 )
 from aotc.frontends.padded.sources import true_positions
 from aotc.frontends.padded.values import (
@@ -48,12 +49,19 @@ def _positions(x: Value, keys: Keys) -> list[Value | None]:
 
 
 def _from_front(key: Value, size: Size) -> Value:
-    """Positions that count from the end of a padded axis, counted from its front."""
-    if not is_data_dependent(size) or key.dtype in dtypes.UNSIGNED:
+    """Positions along a padded axis, counted from its front and within its elements."""
+    if not is_data_dependent(size):
         return key
-    data = data_of(key)
-    count = count_of(size, data.dtype)
-    return wrapped(np.where(np.less(data, 0), np.add(data, count), data), key.shape)
+    data = np.astype(data_of(key), "i64")
+    count = count_of(size)
+    places = np.where(np.less(data, 0), np.add(data, count), data)
+    if data._data is not None:  # an index out of bounds is refused where it is known
+        inside_axis = np.logical_and(
+            np.greater_equal(places, 0), np.less(places, count)
+        )
+        debug.check(inside_axis, f"indices within {shown_size(size)} elements")
+    nearest = np.maximum(np.minimum(places, np.subtract(count, 1)), 0)
+    return wrapped(nearest, key.shape)
 
 
 def _indexed_shape(x: Value, keys: Sequence[Value | None]) -> tuple[Shape, Shape, int]:

@@ -171,8 +171,9 @@ def from_first(data: Array, shape: Sequence[Size]) -> Value:
     axes = padded_axes(shape)
     if not axes or 0 in data.shape:
         return wrapped(data, shape)
-    key = tuple(slice(0, 1) if n in axes else slice(None) for n in range(data.ndim))
-    first = nn.stop_gradient(np.getitem(data, key))
+    first = nn.stop_gradient(data)
+    for axis in axes:
+        first = np.take(first, np.zeros((1,), "i32"), axis, mode="clip")
     return Padded(np.where(inside(tuple(shape)), data, first), tuple(shape))
 
 

@@ -19,6 +19,7 @@ from aotc.frontends.onnx.ops import (
     matrices,
     narrow,
     normalization,
+    padded,
     pooling,
     quantization,
     random,
@@ -59,3 +60,8 @@ FAMILIES = (
 TABLE: dict[str, Imports] = {
     key: function for family in FAMILIES for key, function in family.TABLE.items()
 }
+
+PADDED = padded.PADDED
+
+# operators of which values decide how many results they have
+SOURCES = frozenset({"Compress", "NonZero", "Unique"})

@@ -13,7 +13,6 @@ from aotc.frontends.array import Array
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.values import Known, integers
 from aotc.frontends.places import fail
-from aotc.frontends.tracing import current_trace
 
 
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
@@ -67,10 +66,15 @@ _WRITES = {
 }
 
 
-def _written(x: Array, key: tuple[Any, ...], values: Array, reduction: str) -> Array:
+def write_of(reduction: str) -> str:
+    """The method of `x.at[key]` that combines as a reduction says."""
     if reduction not in _WRITES:
         fail("bad-node", f"expected a reduction of {list(_WRITES)}; got {reduction!r}")
-    write: Callable[[Array], Array] = getattr(x.at[key], _WRITES[reduction])
+    return _WRITES[reduction]
+
+
+def _written(x: Array, key: tuple[Any, ...], values: Array, reduction: str) -> Array:
+    write: Callable[[Array], Array] = getattr(x.at[key], write_of(reduction))
     return write(values)
 
 
@@ -132,38 +136,25 @@ def one_hot(indices: Array, depth: Known, values: Array, *, axis: int = -1) -> A
 
 # ---- results whose size the values decide -------------------------------------------
 
-
-def _known_values(op: str, *xs: Array) -> list[Any]:
-    """NumPy's arrays, of inputs that are known."""
-    if current_trace() is not None or any(x._data is None for x in xs):
-        fail(
-            "data-dependent-shape",
-            f"the shape of what {op} gives is decided by values that only the running "
-            "model knows",
-            "give the model a result of fixed size, for instance a mask",
-        )
-    return [x._data for x in xs]
+# These are for values that are known; `ops/padded.py` has those of the running model.
 
 
 def nonzero(x: Array) -> Array:
     """The positions of the elements that are not 0."""
-    (values,) = _known_values("NonZero", x)
-    return Array(data=numpy.array(numpy.nonzero(values), numpy.int64))
+    return Array(data=numpy.array(numpy.nonzero(x._data), numpy.int64))
 
 
 def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
     """The elements, or slices, for which the condition holds."""
-    kept, values = _known_values("Compress", condition, x)
-    return Array(data=numpy.compress(kept, values, axis))
+    return Array(data=numpy.compress(condition._data, x._data, axis))
 
 
 def unique(
     x: Array, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[Array, Array, Array, Array]:
     """The distinct elements, the first of each, which each is, and how many."""
-    (values,) = _known_values("Unique", x)
     distinct, first, inverse, counts = numpy.unique(
-        values, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        x._data, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
     if not sorted:

@@ -176,11 +176,11 @@ def slice_(
     steps = [1] * len(begin) if by is None else numbers(by)
     key: list[Any] = [slice(None)] * x.ndim
     for axis, start, end, step in zip(where, begin, stop, steps, strict=True):
-        key[axis] = _span(start, end, step, x.shape[axis])
+        key[axis] = span(start, end, step, x.shape[axis])
     return x[tuple(key)]
 
 
-def _span(start: Any, end: Any, step: int, size: Size) -> slice:
+def span(start: Any, end: Any, step: int, size: Size) -> slice:
     """A slice, with None for the ends that numbers out of range stand for."""
     if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
         end = None
