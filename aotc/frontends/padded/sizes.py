@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from aotc import debug
 from aotc import numpy as np
@@ -29,9 +29,10 @@ from aotc.dialects.types import (
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
 from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
+from aotc.frontends.tracing import current_trace, emit
 from aotc.mlir import ir
 
+_T = TypeVar("_T")
 _FIRST = 256  # the first symbol; those before it are of contracts
 
 
@@ -49,7 +50,7 @@ class _Symbols:
 
     known: list[_Symbol] = field(default_factory=list)
     equal: dict[int, int] = field(default_factory=dict)  # symbol → an earlier one
-    made: dict[Hashable, Dim] = field(default_factory=dict)  # by what it is made of
+    made: dict[Hashable, Any] = field(default_factory=dict)  # by what it is made of
     promise: Size | None = None
 
 
@@ -105,7 +106,7 @@ def new_size(count: Array, natural: Size | None) -> Dim:
     count = np.astype(count, "i32")
     if natural is None or (promise is not None and bounds(promise - natural)[0] < 0):
         bound = promise if natural is None else minimum(natural, _given(promise))
-        text = f"at most {bound} elements, as the model promises"
+        text = f"at most {promise} elements, as the model promises"
         debug.check(np.less_equal(count, lift(bound, "i32")), text)
     else:
         bound = natural
@@ -334,7 +335,20 @@ def is_at_most(a: Size, b: Size) -> bool:
 
 
 def _made(key: Hashable, count: Callable[[], Array], bound: Size) -> Dim:
+    def make() -> Dim:
+        return _symbol(np.astype(count(), "i32"), bound)
+
+    return made_once(key, make)
+
+
+def made_once(key: Hashable, make: Callable[[], _T]) -> _T:
+    """What `make` made the first time that it was asked for, by `key`.
+
+    What is made in the body of a loop or a branch does not leave it.
+    """
     made = _symbols().made
-    if key not in made:
-        made[key] = _symbol(np.astype(count(), "i32"), bound)
-    return made[key]
+    within = (current_trace(), key)
+    if within not in made:
+        made[within] = make()
+    found: _T = made[within]
+    return found

@@ -5,23 +5,28 @@ Of arrays whose values are known, nothing is padded: these functions compute at 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Any
+
 import numpy
 
 from aotc import debug, dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.frontends.array import Array
-from aotc.frontends.padded.sizes import bound_of, new_size
+from aotc.frontends.padded.sizes import bound_of, made_once, new_size
 from aotc.frontends.padded.values import (
     Padded,
     Value,
     data_of,
     from_first,
     inside,
+    repeating_first,
     settled,
     wrapped,
 )
 from aotc.frontends.survey import decomposed
+from aotc.mlir import ir
 
 
 def chosen_size(count: Array, natural: Size | None) -> Size:
@@ -43,9 +48,17 @@ def held(mask: Value) -> Array:
 
 
 def true_positions(x: Value) -> list[Value]:
-    """The positions (i64) of the elements that are not 0: a vector for each axis."""
+    """The positions (i64) of the elements that are not 0: a vector for each axis.
+
+    Those of one mask are as many each time, also where it is computed twice.
+    """
     if isinstance(x, Array) and x._data is not None:
         return [Array(data=places) for places in numpy.nonzero(x._data)]
+    key = (structure_of(data_of(x)), x.shape if isinstance(x, Padded) else None)
+    return made_once(("true", key), lambda: _true_positions(x))
+
+
+def _true_positions(x: Value) -> list[Value]:
     mask = held(x)
     size = chosen_size(np.sum(np.astype(mask, "i32")), mask.size)
     places = np.nonzero(mask, size=bound_of(size))
@@ -54,6 +67,9 @@ def true_positions(x: Value) -> list[Value]:
 
 def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
     """Each position of a vector as often as it says, as a vector of i64."""
+    if isinstance(repeats, Array) and repeats._data is not None:
+        each = numpy.arange(repeats._data.size, dtype=numpy.int64)
+        return Array(data=numpy.repeat(each, repeats._data))
     if isinstance(repeats, Padded):
         counts = np.where(inside(repeats.shape), repeats.data, 0)
     else:
@@ -79,8 +95,10 @@ def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Val
         them; where each comes first; for each element of `x` the number of its own, in
         the shape of `x`; how often each comes.
     """
-    whole = from_first(data_of(x), x.shape)  # padding adds no other element
-    flat, own = np.ravel(data_of(whole)), np.ravel(_elements(x))
+    if isinstance(x, Array) and x._data is not None:
+        return _known_distinct(x._data, equal_nan)
+    whole = repeating_first(data_of(x), x.shape)  # padding adds no other element
+    flat, own = np.ravel(whole), np.ravel(_elements(x))
     order = np.argsort(flat)
     ordered = np.take(flat, order, 0)
     starts = np.logical_and(_starts(ordered, equal_nan), np.any(own))
@@ -94,6 +112,19 @@ def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Val
     counts = counts.at[inverse].add(np.astype(own, "i64"), mode="drop")
     numbers = np.reshape(np.astype(inverse, "i64"), data_of(x).shape)
     return values, places, wrapped(numbers, x.shape), wrapped(counts, (size,))
+
+
+def _known_distinct(data: Any, equal_nan: bool) -> tuple[Value, Value, Value, Value]:
+    values, places, inverse, counts = numpy.unique(
+        data,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        equal_nan=equal_nan,
+    )
+    found = (places, inverse.reshape(data.shape), counts)
+    whole = [Array(data=numpy.asarray(part, numpy.int64)) for part in found]
+    return Array(data=values), whole[0], whole[1], whole[2]
 
 
 def _elements(x: Value) -> Array:
@@ -111,3 +142,25 @@ def _starts(ordered: Array, equal_nan: bool) -> Array:
         both = np.logical_and(np.isnan(ordered), np.isnan(before))
         differs = np.logical_and(differs, np.logical_not(both))
     return np.logical_or(differs, np.equal(np.arange(ordered.shape[0]), 0))
+
+
+# ---- what is computed twice ---------------------------------------------------------
+
+_DEPTH = 6  # of what is compared; arrays are apart that differ further from their ends
+
+
+def structure_of(x: Array) -> Hashable:
+    """What an array is computed by; equal ones are equal arrays."""
+    return _structure(x._value, _DEPTH)
+
+
+def _structure(value: Any, depth: int) -> Hashable:
+    owner = value.owner
+    if not depth or not isinstance(owner, ir.Operation | ir.OpView):
+        found: Hashable = value
+        return found
+    op = owner.operation
+    attributes = tuple((name, op.attributes[name]) for name in op.attributes)
+    number = next(n for n, result in enumerate(op.results) if result == value)
+    operands = tuple(_structure(each, depth - 1) for each in op.operands)
+    return (op.name, number, attributes, operands, str(value.type))

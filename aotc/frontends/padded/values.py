@@ -168,13 +168,18 @@ def settled(data: Array, shape: Sequence[Size]) -> Value:
 
 def from_first(data: Array, shape: Sequence[Size]) -> Value:
     """An array as a value of a shape, whose padding becomes a copy of the first."""
+    return wrapped(repeating_first(data, shape), shape)
+
+
+def repeating_first(data: Array, shape: Sequence[Size]) -> Array:
+    """An array with copies of the first element in the place of padding."""
     axes = padded_axes(shape)
     if not axes or 0 in data.shape:
-        return wrapped(data, shape)
+        return data
     first = nn.stop_gradient(data)
     for axis in axes:
         first = np.take(first, np.zeros((1,), "i32"), axis, mode="clip")
-    return Padded(np.where(inside(tuple(shape)), data, first), tuple(shape))
+    return np.where(inside(tuple(shape)), data, first)
 
 
 # ---- shapes that meet ---------------------------------------------------------------

@@ -228,6 +228,8 @@ def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
     """`x` with the elements of `source`, one after the other, where a mask holds."""
     shape = np.broadcast_shapes(x.shape, mask.shape)
     x, mask = np.broadcast_to(x, shape), np.broadcast_to(mask, shape)
+    if source.size == 0:  # then the mask holds nowhere
+        return x
     order = np.cumsum(np.astype(np.ravel(mask), "i32"), 0)
     places = np.maximum(np.subtract(order, 1), 0)
     taken = np.take(np.ravel(source), places, mode="clip")

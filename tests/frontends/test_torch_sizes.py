@@ -1,0 +1,361 @@
+"""Sizes that values decide, in PyTorch modules: masks, routing to experts, item()."""
+
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import numpy as anp
+from aotc import reference
+from aotc.errors import InputError
+from aotc.frontends import padded
+from aotc.frontends.assembly import trace
+from aotc.frontends.padded.sizes import is_data_dependent
+from aotc.frontends.padded.values import Padded, inside, padded_axes, wrapped
+from aotc.passes import run_passes
+from aotc.pytree import flatten
+
+torch = pytest.importorskip("torch")
+
+from aotc.frontends.torch import ops  # noqa: E402
+from aotc.frontends.torch.ops.padded import PADDED  # noqa: E402
+
+F = torch.nn.functional
+
+torch.manual_seed(0)
+MIXED = torch.randn(5, 3)
+ALL, NONE, ONE = MIXED.abs(), -MIXED.abs(), -MIXED.abs()
+ONE[2] = 1.0
+ODD = torch.tensor([[3.0, torch.nan, 0], [torch.inf, 1, 1], [2, -torch.inf, 2]])
+SOME = (MIXED, ALL, ONE)
+ANY = (*SOME, NONE, torch.randn(7, 3), torch.zeros(1, 3))
+
+
+class Call(torch.nn.Module):
+    """A module that calls a function, with a matrix if it takes one."""
+
+    def __init__(self, function, with_weight=False):
+        super().__init__()
+        self.function = function
+        if with_weight:
+            self.weight = torch.nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x):
+        return self.function(x, *self.parameters())
+
+
+class Expert(torch.nn.Module):
+    """A gated perceptron."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up = (torch.nn.Linear(8, 6, bias=False) for _ in range(2))
+        self.down = torch.nn.Linear(6, 8, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Mixture(torch.nn.Module):
+    """A block of experts as the architectures of `transformers` write it."""
+
+    def __init__(self, experts=3, k=2):
+        super().__init__()
+        self.router, self.k = torch.nn.Linear(8, experts, bias=False), k
+        self.experts = torch.nn.ModuleList(Expert() for _ in range(experts))
+        for weight in self.parameters():
+            torch.nn.init.normal_(weight)
+
+    def forward(self, hidden):
+        batch, length, width = hidden.shape
+        rows = hidden.view(-1, width)
+        weights = F.softmax(self.router(rows), dim=1, dtype=torch.float)
+        weights, chosen = torch.topk(weights, self.k, dim=-1)
+        weights = (weights / weights.sum(-1, keepdim=True)).to(rows.dtype)
+        final = torch.zeros((batch * length, width), dtype=rows.dtype)
+        mask = F.one_hot(chosen, num_classes=len(self.experts)).permute(2, 1, 0)
+        for number, expert in enumerate(self.experts):
+            idx, top_x = torch.where(mask[number])
+            current = rows[None, top_x].reshape(-1, width)
+            current = expert(current) * weights[top_x, idx, None]
+            final.index_add_(0, top_x, current.to(rows.dtype))
+        return final.reshape(batch, length, width)
+
+
+def sums(x):
+    y = x[x[:, 0] > 0]
+    truths = (y > 1).any(0), (y > -1).all(), torch.count_nonzero(y)
+    spread = *torch.var_mean(y, 0), y.std(), y.mean(), y.norm()
+    return (x[x > 0].sum(), y.mean(0), y.prod(), y.shape[0], *truths, *spread)
+
+
+def extremes(x):
+    y = x[x[:, 0] > 0]
+    return y.amax(0), y.max(), y.argmax(), y.min(0)[1], y[0], y[-1], x[x > 0].topk(1)[0]
+
+
+def rows(x):
+    y = x[x[:, 0] > 0]
+    both = y.T @ y, (y @ y.T).sum(), F.layer_norm(y, (3,)).sum(0)
+    across = torch.softmax(y, 0).square().sum(0), torch.softmax(y, 1).square().sum(0)
+    scans = y.cumsum(0).sum(0), torch.log_softmax(y, 0).sum(0)
+    return (*both, *across, *scans, x.sum() / y.shape[0])
+
+
+def shapes(x):
+    y = x[x[:, 0] > 0]
+    joined = torch.cat([y, x, x[x[:, 1] > 0]]).cumsum(0).mean(0)
+    beside = torch.cat([y, y], 1).sum(0), torch.stack([y, y * 2]).sum((0, 1))
+    moved = y.T.contiguous().sum(1), y.flip(1).sum(0), y.repeat(1, 2).sum(0)
+    wide = y.unsqueeze(1).expand(-1, 2, 3).sum((0, 1)), y.reshape(-1).sum()
+    within = torch.stack([y, y * 2], 1).reshape(-1, 3).cumsum(0).sum(0)
+    cut = y[:2].sum(0), y[1:].sum(0), y[:, 1:].sum(0), y[:-1].sum(0)
+    columns = x[:, (x[0] > 0).nonzero()[:, 0]].sum(1)
+    return (joined, *beside, *moved, *wide, within, *cut, columns)
+
+
+def writes(x):
+    y = x.clone()
+    y[x > 0] = x[x > 0] * 2
+    idx, column = torch.where(x > 0)
+    rows, _ = torch.where(x[:, :1] > 0)
+    return (
+        y,
+        torch.zeros_like(x).index_add_(0, rows, x[rows] * 2),
+        torch.zeros_like(x).index_put((idx, column), x[idx, column], accumulate=True),
+        torch.zeros_like(x).scatter_add(0, rows[:, None].expand(-1, 3), x[rows]),
+        x.index_fill(0, rows, 7.0),
+        x.masked_scatter(x > 0, x[x > 0] + 1),
+        x.new_zeros(9, 3).index_copy(0, torch.arange(rows.shape[0]), x[rows]),
+        torch.argwhere(x > 0).float().sum(0),
+        x.masked_select(x > 0).mean(),
+        rows.shape[0],
+    )
+
+
+def loss(x):
+    target = torch.where(x[:, 0] > 0, (x[:, 1] > 0).long(), -1)
+    kept = target != -1
+    return F.cross_entropy(x[kept], target[kept])
+
+
+def counted(x):
+    n = (x[:, 0] > 0).sum().item()
+    torch._check(n >= 0)
+    torch._check(n <= x.shape[0])
+    return x[:n].sum(0), torch.zeros(n, 3).sum(0) + torch.arange(n).sum(), x * n
+
+
+def repeated(x):
+    y = x.repeat_interleave((x[:, 0] > 0) * 2, dim=0)
+    torch._check(y.shape[0] <= 14)
+    return y.sum(0), y.cumsum(0).sum(0), y.shape[0]
+
+
+def distinct(x):
+    values, which, counts = torch.unique(
+        x[x > 0].round(), return_inverse=True, return_counts=True
+    )
+    return values.sum(), (values * counts).sum(), which.sum(), values[which].sum()
+
+
+def ordered(x):
+    y = x[x[:, 0] > 0]
+    up, places = y.sort(0)
+    down, _ = torch.sort(y, dim=0, descending=True, stable=True)
+    line = torch.arange(y.shape[0])
+    parts = (up, down, y.sort(1)[0], y[places[:, 0]])
+    return tuple(torch.zeros_like(x).index_copy(0, line, part) for part in parts)
+
+
+def of_at_most_four(x):
+    (idx,) = torch.where(x[:, 0] > 0)
+    torch._check(idx.shape[0] <= 4)
+    return x[idx].sum(0)
+
+
+CASES = {
+    "sums": (sums, ANY),
+    "extremes": (extremes, SOME),
+    "rows": (rows, ANY),
+    "shapes": (shapes, ANY),
+    "writes": (writes, ANY),
+    "loss": (loss, ANY),
+    "counted": (counted, ANY),
+    "repeated": (repeated, ANY),
+    "distinct": (distinct, ANY),
+    "ordered": (ordered, (*ANY, ODD)),
+}
+
+
+def network(module, x, **limits):
+    batch = torch.export.Dim("batch", **limits)
+    return aotc.from_torch(module, (x,), dynamic_shapes=({0: batch},))
+
+
+def evaluated(net, x):
+    """What the graph of a network computes."""
+    program = net.program()
+    stored = [] if net.weights is None else flatten(net.weights.tree)[0]
+    return reference.evaluate(program.module, "main", [*stored, x.numpy()])
+
+
+def require_equal(found, expected):
+    """Compare results with those of PyTorch, shapes and dtypes included."""
+    wanted = expected if isinstance(expected, tuple) else (expected,)
+    for ours, theirs in zip(found, wanted, strict=True):
+        theirs = torch.as_tensor(theirs).detach().numpy()
+        ours = np.asarray(ours)
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_pytorch_however_many_elements_there_are(name):
+    function, inputs = CASES[name]
+    net = network(Call(function), inputs[0], max=9)
+    for x in inputs:
+        require_equal(evaluated(net, x), function(x))
+        require_equal(flatten(net(x.numpy()))[0], function(x))
+
+
+def poisoned(data, shape):
+    """A value whose padding is as bad as can be."""
+    if not padded_axes(shape):
+        return wrapped(data, shape)
+    bad = {"bool": True, "f32": np.nan}.get(data.dtype, -12345)
+    mask = inside(tuple(shape))
+    return Padded(anp.where(mask, data, anp.full((), bad, data.dtype)), tuple(shape))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_depends_on_what_padding_holds(name, monkeypatch):
+    found = [*pkgutil.walk_packages(padded.__path__, f"{padded.__name__}.")]
+    own = ops.padded
+    found += pkgutil.walk_packages(own.__path__, f"{own.__name__}.")
+    for module in [importlib.import_module(each.name) for each in found]:
+        for origin in ("from_first", "settled", "wrapped"):
+            if hasattr(module, origin) and module.__name__ != "aotc.frontends.padded":
+                monkeypatch.setattr(module, origin, poisoned)
+    function, inputs = CASES[name]
+    net = network(Call(function), inputs[0], max=9)
+    for x in (MIXED, ONE):
+        require_equal(evaluated(net, x), function(x))
+
+
+def test_a_mixture_of_experts_is_that_of_pytorch():
+    module, batch = Mixture(), torch.export.Dim("batch", max=64)
+    shapes = {"hidden": {0: batch}}
+    x = torch.randn(2, 3, 8)
+    net = aotc.from_torch(module, (x,), dynamic_shapes=shapes)
+    for each in (x, torch.ones(3, 3, 8), torch.randn(1, 3, 8)):
+        require_equal(evaluated(net, each), module(each))
+
+
+# ---- derivatives --------------------------------------------------------------------
+
+
+def routed(x, weight):
+    (idx,) = torch.where(x[:, 0] > 0)
+    y = torch.log1p(torch.relu(x[idx] @ weight))
+    return torch.zeros_like(x).index_add_(0, idx, y).square().sum()
+
+
+LEARNED = {
+    "routed": routed,
+    "logarithm": lambda x, w: x[x > 0].log().sum() + w.sum(),
+    "product": lambda x, w: (x[x[:, 0] > 0] @ w).abs().log().sum(),
+    "softmax": lambda x, w: torch.softmax(x[x[:, 0] > 0] @ w, 0).square().sum(),
+    "length": lambda x, w: (
+        (y := x[x[:, 0] > 0]) @ w / y.square().sum(1, keepdim=True).sqrt()
+    ).sum(),
+    "joined": lambda x, w: (torch.cat([x[x[:, 0] > 0], x]).cumsum(0) @ w).tanh().sum(),
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_derivatives_are_those_of_autograd_also_of_no_element(name):
+    module = Call(LEARNED[name], with_weight=True)
+    net = network(module, MIXED, max=9)
+
+    @aotc.entry(w=aotc.Spec((3, 3)), x=aotc.Spec((5, 3)))
+    def slopes(w, x):
+        return aotc.grad(lambda w, x: net({"weight": w}, x), (0, 1))(w, x)
+
+    program = trace([slopes], {})
+    run_passes(program.module, ["autodiff", "inline"])
+    for x in (MIXED, NONE, ONE, torch.zeros(5, 3)):
+        x = x.clone().requires_grad_()
+        module.weight.grad = None
+        module(x).backward()
+        given = [module.weight.detach().numpy(), x.detach().numpy()]
+        found = reference.evaluate(program.module, "slopes", given)
+        for ours, theirs in zip(found, (module.weight.grad, x.grad), strict=True):
+            np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
+
+
+# ---- what is held to, and refused ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "broken", "message"),
+    [
+        (of_at_most_four, ALL, "at most 4 elements, as the model promises"),
+        (lambda x: x[x > 0].max(), NONE, "at least one element"),
+        (lambda x: x[x[:, 0] > 0][1], ONE, "u0 >= 2"),
+        (
+            lambda x: (x[x[:, 0] > 0] * x[x[:, 1] > 1]).sum(),
+            ALL,
+            "must be equal|Eq",
+        ),
+    ],
+)
+def test_calls_are_held_to_what_the_module_takes_for_granted(function, broken, message):
+    net = network(Call(function), MIXED)
+    if function is of_at_most_four:
+        require_equal(evaluated(net, MIXED), function(MIXED))
+    with pytest.raises(InputError, match=message) as caught:
+        evaluated(net, broken)
+    assert caught.value.code == "assertion-failed"
+
+
+REFUSED = {
+    "a result": (lambda x: x[x > 0], "which depends on values"),
+    "an op without a rule": (
+        lambda x: torch.tril(x[x[:, 0] > 0]).sum(),
+        "no rule for their padding",
+    ),
+    "padding among elements": (
+        lambda x: x[x[:, 0] > 0].T.reshape(-1).cumsum(0).sum(),
+        "join with those after them only",
+    ),
+    "a size without a bound": (
+        lambda x: x.repeat_interleave(x[:, 0].long(), 0).sum(),
+        "nothing says how large it can be",
+    ),
+    "mixing along padding": (
+        lambda x: x[x[:, 0] > 0].T.flip(1).sum(1),
+        "works along an axis of f32.3, u0. whose size depends on values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses_what_has_no_rule_for_padding(name):
+    function, message = REFUSED[name]
+    with pytest.raises(InputError, match=message) as caught:
+        network(Call(function), MIXED).program()
+    assert caught.value.where is None or "test_torch_sizes.py:" in caught.value.where
+    assert caught.value.hint
+
+
+def test_each_rule_is_of_an_op_that_is_imported():
+    assert not PADDED.keys() - ops.OPS.keys()
+
+
+def test_sizes_of_inputs_are_not_taken_for_those_that_values_decide():
+    assert not is_data_dependent(3)
+    net = network(Call(lambda x: x * x.shape[0]), MIXED)
+    require_equal(evaluated(net, ALL), ALL * 5)
