@@ -1,12 +1,17 @@
 """Small models, written to files and loaded."""
 
+import pkgutil
 import textwrap
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from aotc import numpy as anp
 from aotc.errors import InputError
 from aotc.frontends import load
+from aotc.frontends.padded.values import Padded, inside, padded_axes, wrapped
 
 
 class Model:
@@ -37,3 +42,32 @@ class Model:
 def model(tmp_path) -> Model:
     """A folder for one model."""
     return Model(tmp_path)
+
+
+@pytest.fixture
+def bad_padding(monkeypatch):
+    """A function: in modules of these names, padding becomes as bad as can be."""
+
+    def spoil(*names):
+        for module in [each for name in names for each in modules_of(name)]:
+            for origin in ("from_first", "settled", "wrapped"):
+                if hasattr(module, origin):
+                    monkeypatch.setattr(module, origin, spoiled)
+
+    return spoil
+
+
+def modules_of(name):
+    """A module and those within it."""
+    module = import_module(name)
+    inner = pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}.")
+    return [module, *(import_module(each.name) for each in inner)]
+
+
+def spoiled(data, shape):
+    """An array as a padded value, with NaN, say, in its padding."""
+    if not padded_axes(shape):
+        return wrapped(data, shape)
+    bad = {"bool": True, "f32": np.nan}.get(data.dtype, -12345)
+    mask = inside(tuple(shape))
+    return Padded(anp.where(mask, data, anp.full((), bad, data.dtype)), tuple(shape))
