@@ -94,6 +94,14 @@ def system_error(error: BaseException, where: str | None = None) -> SetupError |
     return _refused("file-access", "the file cannot be used", error, where)
 
 
+def no_memory(error: BaseException) -> SetupError | None:
+    """As `system_error`, of memory alone: files that a model or an importer opens have
+    the names that they were given.
+    """
+    found = system_error(error)
+    return found if found is not None and found.code == "out-of-memory" else None
+
+
 def _is_about_processes(error: OSError) -> bool:
     """Whether no process can be made; of a stream, Python has words of its own."""
     return error.errno == errno.EAGAIN and error.strerror == os.strerror(errno.EAGAIN)

@@ -92,6 +92,15 @@ def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
             found[path + "/"] = 0
 
 
+def is_there(root: int, name: str) -> bool:
+    """Whether there is something called `name`, of whatever kind."""
+    try:
+        os.stat(name, dir_fd=root, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def read_small(root: int, path: str, limit: int) -> bytes:
     """The bytes of a file of at most `limit` bytes."""
     with _open_file(root, path) as descriptor:

@@ -106,8 +106,8 @@ def read_bundle(
     """
     path = Path(path)
     with disk.open_root(path) as root:
+        _check_present(root, path)
         sizes = disk.sizes(root)
-        _check_present(sizes, path)
         raw = disk.read_small(root, FILE, strict_json.SIZE_LIMIT)
         signature = None
         if SIGNATURE_FILE in sizes:
@@ -144,12 +144,17 @@ def _check_allowed(allow_unsigned: bool, path: Path) -> None:
         )
 
 
-def _check_present(sizes: Mapping[str, int], path: Path) -> None:
-    if not sizes:
-        raise InputError("bundle-empty", "the directory is empty", where=str(path))
-    if FILE not in sizes:
+def _check_present(root: int, path: Path) -> None:
+    """Looked at first: about the files of any other folder there is nothing to say."""
+    with os.scandir(root) as entries:
+        if next(entries, None) is None:
+            raise InputError("bundle-empty", "the directory is empty", where=str(path))
+    if not disk.is_there(root, FILE):
         raise VerificationError(
-            "manifest-missing", f"expected a bundle with {FILE}", where=str(path)
+            "manifest-missing",
+            f"this folder is not a bundle: there is no {FILE}",
+            where=str(path),
+            hint=f"name the folder NAME-VERSION{SUFFIX} that `aotc build` wrote",
         )
 
 

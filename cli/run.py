@@ -14,9 +14,11 @@ from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_opti
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from signal import Signals
 
     from aotc.artifacts.manifest import EntryPoint
+    from aotc.cli.arrays import Array
     from aotc.cli.entries import Call
     from aotc.cli.loop_options import Settings
     from aotc.runtime import Model
@@ -117,7 +119,7 @@ def run(
     if loop:
         document, text, stopped = _loop(model, call, point, inputs, loop, file)
     else:
-        document, text, stopped = *_once(call, point, inputs, file), None
+        document, text, stopped = *_once(model, call, point, inputs, file), None
     if find_nan:
         text += "\nall outputs and states are finite"
     if save_state:
@@ -151,13 +153,40 @@ def _call(model: Model, point: EntryPoint, find_nan: Path | None) -> Call:
     return FiniteCall(model, point, find_nan) if find_nan else DirectCall(model, point)
 
 
+def _in_batches(
+    error: InputError, model: Model, point: EntryPoint, given: Sequence[Array]
+) -> str | None:
+    """How to run an entry on more rows than it takes at a time."""
+    rows = {leaf.name: leaf.shape[0] for leaf in point.inputs if leaf.shape}
+    sizes = set(rows.values())
+    symbol = model.manifest.symbols.get(str(sizes.pop())) if len(sizes) == 1 else None
+    if error.code != "shape-contract" or symbol is None or symbol.max is None:
+        return None
+    if all(not array.shape or len(array) <= symbol.max for array in given):
+        return None
+    size = symbol.max - symbol.max % symbol.multiple_of
+    return (
+        f"run all rows in batches: --loop data.npz --batch-size {size}, with "
+        f"{', '.join(rows)} in data.npz instead of --input"
+    )
+
+
 def _once(
-    call: Call, point: EntryPoint, inputs: tuple[str, ...], file: Path | None
+    model: Model,
+    call: Call,
+    point: EntryPoint,
+    inputs: tuple[str, ...],
+    file: Path | None,
 ) -> tuple[dict[str, Any], str]:
     """Call the entry; the answer as a document and as text."""
     from aotc.cli import arrays
 
-    outputs = call(arrays.read_inputs(inputs, point.inputs))
+    given = arrays.read_inputs(inputs, point.inputs)
+    try:
+        outputs = call(given)
+    except InputError as error:
+        error.hint = _in_batches(error, model, point, given) or error.hint
+        raise
     if file:
         arrays.write_npz(file, outputs)
         text = f"wrote {', '.join(outputs)} to {file}"

@@ -11,7 +11,7 @@ from aotc.frontends.constructs import replacement
 from aotc.frontends.libraries import called_library
 from aotc.frontends.places import is_own, relative
 from aotc.frontends.user_code import Call, innermost_frame, user_calls
-from aotc.system_errors import system_error
+from aotc.system_errors import no_memory
 
 # codes of errors that a construct of Python met → it can say what to write instead
 _ASKED_FOR_A_VALUE = {"traced-value", "symbolic-size"}
@@ -35,18 +35,12 @@ def user_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit, and classes of the model's own
-        if (refused := _no_memory(error)) is not None:
+        if (refused := no_memory(error)) is not None:
             _complete(refused, user_calls(error.__traceback__))
             raise refused from error
         if _is_bug(error):
             raise
         raise _diagnosed(error, user_calls(error.__traceback__)) from error
-
-
-def _no_memory(error: BaseException) -> AotcError | None:
-    """The model asked for more than there is; other refusals are what it asked for."""
-    found = system_error(error)
-    return found if found is not None and found.code == "out-of-memory" else None
 
 
 def _complete(error: AotcError, calls: list[Call]) -> None:

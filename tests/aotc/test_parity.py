@@ -139,7 +139,7 @@ def test_a_file_that_onnx_runtime_does_not_load_is_no_matter_of_the_inputs(tmp_p
     file.write_bytes(proto.SerializeToString())
     with pytest.raises(InputError, match="cannot load net.onnx") as caught:
         original._by_runtime(file, ["y"], {})
-    assert caught.value.code == "framework-refused"
+    assert caught.value.code == "framework-cannot-load"
     assert "upgrade ONNX Runtime" in caught.value.hint
 
 

@@ -390,6 +390,14 @@ def test_a_failure_leaves_nothing_half_written(
     assert len(list(folder.iterdir())) <= 1
 
 
+def test_another_folder_is_not_a_bundle_whatever_it_holds(tmp_path):
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    said = refused(VerificationError, "manifest-missing", read_bundle, tmp_path)
+    assert "not a bundle" in said
+    assert "NAME-VERSION.aotc" in said
+
+
 def test_says_why_it_cannot_write(data, contents, signer, tmp_path):
     (tmp_path / "file").write_text("x")
     where = tmp_path / "file" / "out"

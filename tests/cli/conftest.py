@@ -99,6 +99,7 @@ class Shelf:
         entries: list[dict[str, Any]] = ENTRIES,
         signer: Any = "team",
         self_check: list[dict[str, Any]] | None = None,
+        largest_batch: int | None = None,
     ) -> str:
         """Write a bundle, signed by the team's key unless told otherwise."""
         from aotc.artifacts import Signer, write_bundle, write_key_pair
@@ -116,7 +117,7 @@ class Shelf:
             "source": {"kind": "mlir", "file": "toy.mlir", "sha256": "0" * 64},
             "toolchain": {"aotc": "0.1.0", "iree_compiler": {"version": "3.13.0"}},
             "precision": {},
-            "symbols": {"batch": {"min": 1, "max": None, "multiple_of": 1}},
+            "symbols": {"batch": {"min": 1, "max": largest_batch, "multiple_of": 1}},
             "entry_points": entries,
             "states": [],
             "weights": [],

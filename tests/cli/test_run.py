@@ -192,3 +192,20 @@ def test_a_loop_takes_the_only_entry_of_a_bundle_that_trains_nothing(
     assert main([*run, "-i", "k=2", "--batch-size", "2", "-o", "out.npz"]) == 0
     with np.load("out.npz") as results:
         np.testing.assert_array_equal(results["y"], X * 2)
+
+
+def test_more_rows_than_an_entry_takes_are_run_in_batches(
+    shelf: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shelf.folder)
+    bundle = ["run", shelf.bundle(largest_batch=2), "--trust", shelf.public_key]
+    bundle += ["--entry", "scale", "--input", "k=2"]
+    rows = "[[1,2],[3,4],[5,6]]"
+    assert main([*bundle, "--input", f"x={rows}"]) == 2
+    said = capsys.readouterr().err
+    assert "at most 2, got 3 [shape-contract]" in said
+    assert "--loop data.npz --batch-size 2, with x in data.npz" in said
+    np.savez("data.npz", x=X)
+    loop = ["--loop", "data.npz", "--batch-size", "2", "--output", "out.npz"]
+    assert main([*bundle, *loop]) == 0
+    np.testing.assert_array_equal(np.load("out.npz")["y"], 2 * X)

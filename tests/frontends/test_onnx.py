@@ -411,7 +411,7 @@ def test_damaged_files_are_refused(written, part):
     written.file.write_bytes(whole[:part])
     with pytest.raises(InputError) as caught:
         from_onnx(written.file)
-    assert caught.value.code == "corrupt-file"
+    assert caught.value.code == "bad-file"
     assert caught.value.where == "net.onnx"
 
 
@@ -420,7 +420,7 @@ def test_what_is_no_model_is_refused(written, content):
     written.file.write_bytes(content)
     with pytest.raises(InputError) as caught:
         from_onnx(written.file)
-    assert caught.value.code == "corrupt-file"
+    assert caught.value.code == "bad-file"
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from aotc.errors import AotcError
 from aotc.frontends.places import fail
-from aotc.system_errors import raise_system_error
+from aotc.system_errors import no_memory
 
 
 @contextmanager
@@ -18,7 +19,10 @@ def blamed(code: str, what: str) -> Iterator[None]:
     """
     try:
         yield
+    except AotcError:
+        raise
     except Exception as error:
-        raise_system_error(error)
+        if (refused := no_memory(error)) is not None:
+            raise refused from error
         why = str(error).partition("\n")[0] or type(error).__name__
         fail(code, f"{what}: {why}")

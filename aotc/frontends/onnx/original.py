@@ -107,7 +107,7 @@ def _not_loaded(path: Path, error: Exception) -> InputError:
     """What a comparison ends with, because ONNX Runtime does not take the file."""
     said = (str(error).strip().splitlines() or [""])[0]
     return InputError(
-        "framework-refused",
+        "framework-cannot-load",
         f"{_framework()} cannot load {path.name}: {said}",
         hint="upgrade ONNX Runtime, or export with an older IR version or opset; "
         "a build without --parity does not need it",

@@ -87,7 +87,7 @@ def _is_text(message: Any) -> bool:
 
 def _corrupt(file: str, why: str) -> InputError:
     return InputError(
-        "corrupt-file",
+        "bad-file",
         f"expected an ONNX model; '{file}' is damaged or something else: {why}",
         where=file,
     )

@@ -92,7 +92,7 @@ def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
 
 def _corrupt(position: int) -> InputError:
     return InputError(
-        "corrupt-file",
+        "bad-file",
         f"expected an ONNX model; the file is damaged or cut off at byte {position}",
     )
 
