@@ -7,6 +7,7 @@ name or an unreadable value is an error, never silently ignored.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,24 @@ def _flag(text: str) -> bool:
     return values[text.lower()]
 
 
+_UNITS = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30,
+}  # fmt: skip
+
+
+def bytes_of(text: str) -> int:
+    """A number of bytes, such as `512MB`, `1.5GiB` or `4096`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([a-z]*)", text.strip().lower())
+    if not found or found[2] not in _UNITS:
+        raise ValueError(f"expected a size such as 512MB or 1.5GiB, got {text!r}")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
 def _count(text: str) -> int:
     count = int(text)
     if count < 1:
@@ -44,6 +63,8 @@ _TABLE = [
     Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
     Option("AOTC_HOME", str, None, "folder for the development key and trust store"),
     Option("AOTC_SELF_CHECK", str, "auto", "self-check of builds: auto, full or off"),
+    Option("AOTC_CACHE", str, None, "folder that builds keep results in, or off"),
+    Option("AOTC_CACHE_SIZE", bytes_of, 4 << 30, "bytes that are kept there at most"),
     Option("AOTC_THREADS", _count, None, "threads that a loaded model computes with"),
     Option("AOTC_JOBS", _count, None, "compiler worker processes that run at a time"),
 ]

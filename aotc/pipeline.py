@@ -18,6 +18,7 @@ from aotc import budget, frontends, intermediates, options, packager
 from aotc.artifacts import Signer, development_key, write_bundle
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled, compile_targets, require_compiler
+from aotc.cache import Cache
 from aotc.certificate import Certificate, certify
 from aotc.checks.self_check import MODES, SelfCheck, check_entries
 from aotc.dialects import context, control
@@ -186,6 +187,7 @@ def _variant_json(variant: Compiled) -> dict[str, Any]:
         "bytes": len(variant.vmfb),
         "seconds": variant.seconds,
         "peak_bytes": variant.peak_bytes,
+        "cache": variant.reuse,
         "statistics": variant.statistics,
         "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
     }
@@ -210,6 +212,7 @@ def build(
     peak_memory: int | None = None,
     parity: Plan | None = None,
     self_check: str | None = None,
+    cache: bool = True,
     reporter: Reporter | None = None,
 ) -> BuildReport:
     """Compile a model for `targets` and write its bundle into the folder `output`.
@@ -239,6 +242,8 @@ def build(
             evaluator before the bundle is signed: `auto`, as far as that takes some
             20 s, `full` or `off`; by default AOTC_SELF_CHECK; see
             `aotc.checks.self_check`.
+        cache: take modules that were compiled before from the user's cache, and keep
+            new ones there; see `aotc.cache`.
         reporter: is told of each stage.
 
     Raises:
@@ -273,7 +278,11 @@ def build(
         return run.report
     with run.stage("vmfb"):
         run.report.variants = compile_targets(
-            program, targets, dump=run.dump, finished=run.tell
+            program,
+            targets,
+            dump=run.dump,
+            finished=run.tell,
+            cache=Cache.of_user() if cache else None,
         )
     if packs:
         run.check(program, title)
@@ -305,7 +314,8 @@ class _Run:
 
     def tell(self, variant: Compiled) -> None:
         """Tell that a target is compiled."""
-        self.reporter.finished(str(variant.target), variant.seconds)
+        reuse = "" if variant.reuse == "off" else f", cache: {variant.reuse}"
+        self.reporter.finished(f"{variant.target}{reuse}", variant.seconds)
 
     def load(self, path: Path, entries: tuple[str, ...]) -> Program:
         """Import the source."""

@@ -120,6 +120,13 @@ def _targets(
     "for some 20 s, at all sizes, or not; by default AOTC_SELF_CHECK, else auto.",
 )
 @click.option(
+    "--no-cache",
+    "cache",
+    flag_value=False,
+    default=True,
+    help="Compile everything, and keep nothing: see `aotc cache`.",
+)
+@click.option(
     "--report",
     type=OutputFile(),
     help="Write the build report to this JSON file.",

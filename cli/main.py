@@ -41,6 +41,7 @@ VERBS = {
         "aotc.cli.devices:devices",
         "List the common devices that compat knows by name.",
     ),
+    "cache": ("aotc.cli.cache:cache", "Show and clean what builds keep."),
     "doctor": ("aotc.cli.doctor:doctor", "Show what this machine has and lacks."),
     "completion": (
         "aotc.cli.completion:completion",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from aotc import options
 from aotc.cli import output
 from aotc.system_errors import cannot_write
 from aotc.writing import unwritable
@@ -77,21 +77,15 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
     """A number of bytes, such as `512MB`, `1.5GiB` or `4096`."""
 
     name = "size"
-    _UNITS: ClassVar = {
-        "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9,
-        "kib": 2**10, "mib": 2**20, "gib": 2**30,
-    }  # fmt: skip
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """The number of bytes, or a usage error."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) *([a-z]*)", str(value).strip().lower())
-        if not found or found[2] not in self._UNITS:
-            self.fail(
-                f"expected a size such as 512MB or 1.5GiB, got {value!r}", param, ctx
-            )
-        return int(float(found[1]) * self._UNITS[found[2]])
+        try:
+            return options.bytes_of(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def verb(*examples: str) -> Callable[[Callable[..., None]], Verb]:

@@ -14,6 +14,9 @@ settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
+# What a test builds is compiled: the cache has tests of its own.
+os.environ["AOTC_CACHE"] = "off"
+
 
 @pytest.fixture
 def interruptible():

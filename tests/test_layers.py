@@ -48,7 +48,8 @@ ALLOWED = {
     "passes": MODEL,
     "reference": MODEL | {"passes"},
     "nonfinite": MODEL | {"frontends", "passes", "reference"},
-    "backend": MODEL | {"frontends", "worker"},
+    "cache": EDGE,
+    "backend": MODEL | {"frontends", "worker", "cache"},
     "worker": set(),
     "certificate": MODEL | {"frontends", "passes", "reference", "backend", "checks"},
     "checks": MODEL
@@ -63,9 +64,10 @@ ALLOWED = {
     | {"parity", "checks"},
     "pipeline": MODEL
     | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"}
-    | {"budget", "parity", "checks", "intermediates"},
+    | {"budget", "parity", "checks", "intermediates", "cache"},
     "explain": MODEL | {"frontends", "passes", "backend", "pipeline"},
-    "cli": EDGE | {"runtime", "pipeline", "explain", "parity", "nonfinite", "dialects"},
+    "cli": EDGE
+    | {"cache", "runtime", "pipeline", "explain", "parity", "nonfinite", "dialects"},
 }
 
 

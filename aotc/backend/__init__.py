@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from typing import Any
 from aotc import options
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend.crossing import crossing, require_upstream_only
+from aotc.backend.reuse import Modules
+from aotc.cache import Cache
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
@@ -97,6 +100,7 @@ class Compiled:
         memory: of each entry that has a plan.
         seconds: wall time of the worker.
         peak_bytes: largest resident set of the worker.
+        reuse: whether the cache had it: `off`, `hit`, or `miss` and why.
     """
 
     target: Target
@@ -107,6 +111,7 @@ class Compiled:
     memory: dict[str, Memory]
     seconds: float
     peak_bytes: int
+    reuse: str = "off"
 
 
 def compile_targets(
@@ -115,6 +120,7 @@ def compile_targets(
     *,
     dump: Path | None = None,
     finished: Callable[[Compiled], None] | None = None,
+    cache: Cache | None = None,
 ) -> list[Compiled]:
     """Compile a program, lowered to linalg, for each target; in parallel.
 
@@ -123,6 +129,7 @@ def compile_targets(
         targets: what to compile it for.
         dump: folder for what the compiler is given.
         finished: is told of each variant as soon as it is compiled.
+        cache: where modules are taken from and kept.
 
     Raises:
         CompileError: the compiler refused the module, or died.
@@ -134,9 +141,10 @@ def compile_targets(
     if dump is not None:
         write_text(dump / "linalg.mlir", f"{program.module}\n")
         write_text(dump / "iree-frame.mlir", crossed[1])
+    kept = Modules(cache, program, crossed[1]) if cache else None
     with _workers(len(targets)) as (pool, running):
         work = [
-            pool.submit(_compile, program, crossed, target, running)
+            pool.submit(_compile, program, crossed, target, running, kept)
             for target in targets
         ]
         for future in as_completed(work):
@@ -156,8 +164,8 @@ def plan_memory(program: Program, target: Target) -> dict[str, Memory]:
     """
     crossed = crossing(program)
     with _workers(1) as (pool, running):
-        job = pool.submit(_job, program, crossed, target, running, only_plans=True)
-        report, _ = job.result()
+        job = _job_of(program, target, only_plans=True)
+        report, _ = pool.submit(_job, crossed, target, running, job).result()
         return _memory(program, report)
 
 
@@ -225,8 +233,20 @@ def _compile(
     crossed: tuple[bytes, str],
     target: Target,
     running: Running,
+    kept: Modules | None,
 ) -> Compiled:
-    report, vmfb = _job(program, crossed, target, running, only_plans=False)
+    job = _job_of(program, target)
+    start = time.perf_counter()
+    found = kept.find(target, job) if kept else None
+    if found:
+        report, vmfb = found
+        report |= {"seconds": time.perf_counter() - start, "peak_bytes": 0}
+        reuse = "hit"
+    else:
+        reuse = kept.why_missing(target, job) if kept else "off"
+        report, vmfb = _job(crossed, target, running, job)
+        if kept:
+            reuse += kept.keep(target, job, report, vmfb)
     return Compiled(
         target=target,
         vmfb=vmfb,
@@ -236,25 +256,27 @@ def _compile(
         memory=_memory(program, report),
         seconds=report["seconds"],
         peak_bytes=report["peak_bytes"],
+        reuse=reuse,
     )
 
 
-def _job(
-    program: Program,
-    crossed: tuple[bytes, str],
-    target: Target,
-    running: Running,
-    *,
-    only_plans: bool,
-) -> tuple[dict[str, Any], bytes]:
-    """What the worker reports; and the module, if it is to compile one."""
-    bytecode, frame = crossed
-    job = {
+def _job_of(
+    program: Program, target: Target, *, only_plans: bool = False
+) -> dict[str, Any]:
+    """What the worker is told beside the module."""
+    return {
         "flags": target_flags(target),
         "plans": _plans(program),
         "is_mapped": target.device == "local",
         "only_plans": only_plans,
     }
+
+
+def _job(
+    crossed: tuple[bytes, str], target: Target, running: Running, job: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    """What the worker reports; and the module, if it is to compile one."""
+    bytecode, frame = crossed
     with temporary_folder() as root:
         try:
             (root / "graph.mlirbc").write_bytes(bytecode)
@@ -268,6 +290,7 @@ def _job(
         if code != 0 or not (root / "report.json").is_file():
             raise _refusal(target, code, log, root) or _failure(target, code, log)
         report = json.loads((root / "report.json").read_text(encoding="utf-8"))
+        only_plans = job["only_plans"]
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
 
 

@@ -1,0 +1,97 @@
+"""Compiled modules in the cache: by what the compiler reads, and by the compiler.
+
+The module counts as text without the places in the user's source, which leave no trace
+in native code: a comment more in a model compiles nothing again. Portable code (vmvx)
+keeps line numbers, so there they count (IREE 3.13; a test compiles both).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aotc import worker
+from aotc.cache import Cache, Recipe, digest, sources_digest
+from aotc.frontends.program import Program
+from aotc.target import Target
+
+# what the worker reports of the module, and not of its own work
+_FACTS = ("compiler", "statistics", "memory")
+
+
+class Modules:
+    """The modules of one program, by target.
+
+    Args:
+        cache: where they are kept.
+        program: lowered to linalg.
+        frame: what IREE gets beside its module, as text.
+    """
+
+    def __init__(self, cache: Cache, program: Program, frame: str) -> None:
+        self._cache = cache
+        self._names = ", ".join(entry.name for entry in program.entries)
+        # before the threads that ask: a context of MLIR is for one at a time
+        self._models = {
+            with_places: _text(program, with_places, frame)
+            for with_places in (False, True)
+        }
+
+    def find(
+        self, target: Target, job: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bytes] | None:
+        """What the worker reported of the module, and the module."""
+        value = self._cache.find(self._recipe(target, job))
+        if value is None:
+            return None
+        report, _, vmfb = value.partition(b"\n")
+        return json.loads(report), vmfb
+
+    def why_missing(self, target: Target, job: Mapping[str, Any]) -> str:
+        """`miss`, and what is new since a module of this kind was made."""
+        return f"miss ({self._cache.why_missing(self._recipe(target, job))})"
+
+    def keep(
+        self,
+        target: Target,
+        job: Mapping[str, Any],
+        report: Mapping[str, Any],
+        vmfb: bytes,
+    ) -> str:
+        """Keep a module; what to add to the reason of the miss if that fails."""
+        facts = json.dumps({name: report[name] for name in _FACTS}, sort_keys=True)
+        failure = self._cache.keep(
+            self._recipe(target, job), facts.encode() + b"\n" + vmfb
+        )
+        return f", not kept: {failure}" if failure else ""
+
+    def _recipe(self, target: Target, job: Mapping[str, Any]) -> Recipe:
+        return Recipe(
+            "module",
+            f"{target}: {self._names}",
+            {
+                "model": self._models[target.backend == "vmvx"],
+                "sizes": digest(json.dumps(job["plans"], sort_keys=True)),
+                "flags": digest(*job["flags"]),
+                **_toolchain(),
+            },
+        )
+
+
+def _text(program: Program, with_places: bool, frame: str) -> str:
+    text = program.module.operation.get_asm(enable_debug_info=with_places)
+    return digest(text, frame)
+
+
+@cache
+def _toolchain() -> dict[str, str]:
+    """IREE's compiler, and what of aotc changes the module after it."""
+    from iree.compiler import version
+
+    return {
+        "IREE": f"{version.VERSION} {version.REVISIONS['IREE']}",
+        "worker": sources_digest(Path(worker.__file__).parent),
+    }

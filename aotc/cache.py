@@ -1,0 +1,231 @@
+"""Results of long work, kept by all that went into them, so that no build repeats it.
+
+A value is kept under the SHA-256 of its recipe: every input that it depends on, tools
+included. Equal recipes give equal values, so that a build is the same with and without
+the cache. A value is one file: a line of JSON about it, its bytes, and the SHA-256 of
+both, which is checked before use. What is damaged is removed and made again.
+
+The folder is AOTC_CACHE, else `aotc` in the user's folder for caches; `off` is none. It
+may travel from machine to machine. Whoever can write to it can put code into bundles
+that are signed here, so it must belong to the user alone. Values that were not used for
+longest go when the folder is larger than AOTC_CACHE_SIZE.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from aotc import options
+from aotc.artifacts.writing import written_aside
+from aotc.errors import InputError
+
+_SUFFIX = ".cached"
+_DIGEST = 32
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that a value depends on.
+
+    Args:
+        kind: of value, such as `module`.
+        label: what it is, for people; values of one label replace each other in use.
+        parts: digest or text of each input by name.
+    """
+
+    kind: str
+    label: str
+    parts: Mapping[str, str]
+
+    @cached_property
+    def key(self) -> str:
+        """The SHA-256 of kind and parts."""
+        text = json.dumps([self.kind, dict(self.parts)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of the cache."""
+
+    path: Path
+    recipe: Recipe
+    size: int
+    used: float
+
+
+class Cache:
+    """A folder of values by recipe.
+
+    Args:
+        folder: which is made on first use.
+        limit: bytes to keep at most.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+
+    @classmethod
+    def of_user(cls) -> Cache | None:
+        """The user's cache; None if it is off, or there is no home to keep it in.
+
+        Raises:
+            InputError: `bad-option`; `cache-exposed` if others can write to it.
+        """
+        named = options.get("AOTC_CACHE")
+        if named == "off":
+            return None
+        try:
+            folder = Path(named) if named else _user_caches() / "aotc"
+        except RuntimeError:  # an account without a home
+            return None
+        _require_own(folder)
+        return cls(folder, options.get("AOTC_CACHE_SIZE"))
+
+    def find(self, recipe: Recipe) -> bytes | None:
+        """The value for a recipe, whose digest is right; None if there is none."""
+        path = self._path(recipe)
+        value = _checked(path, recipe.key)
+        with suppress(OSError):
+            if value is None:
+                path.unlink(missing_ok=True)
+            else:
+                os.utime(path)
+        return value
+
+    def keep(self, recipe: Recipe, value: bytes) -> str | None:
+        """Keep a value, and make room; why that was not possible, if so."""
+        header = {"key": recipe.key, **asdict(recipe)}
+        body = json.dumps(header, sort_keys=True).encode() + b"\n" + value
+        path = self._path(recipe)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with written_aside(path) as aside:
+                aside.write_bytes(body + hashlib.sha256(body).digest())
+        except (OSError, InputError) as error:
+            return getattr(error, "strerror", None) or str(error)
+        self.collect(self.limit)
+        return None
+
+    def why_missing(self, recipe: Recipe) -> str:
+        """What is new about a recipe beside the last one of its label, for people."""
+        alike = [
+            each
+            for each in self.entries()
+            if (each.recipe.kind, each.recipe.label) == (recipe.kind, recipe.label)
+        ]
+        if not alike:
+            return "nothing like it was made before"
+        before = max(alike, key=lambda each: each.used).recipe.parts
+        changed = [
+            name
+            for name in {**before, **recipe.parts}
+            if before.get(name) != recipe.parts.get(name)
+        ]
+        return f"changed: {', '.join(changed)}"
+
+    def entries(self) -> Iterator[Stored]:
+        """All values; files that are none of the cache's are passed over."""
+        for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
+            found = _stored(path)
+            if found is not None:
+                yield found
+
+    def collect(self, limit: int) -> list[Stored]:
+        """Remove what was not used for longest, until at most `limit` bytes remain."""
+        removed = []
+        stored = sorted(self.entries(), key=lambda each: each.used)
+        excess = sum(each.size for each in stored) - limit
+        for each in stored:
+            if excess <= 0:
+                break
+            with suppress(OSError):
+                each.path.unlink()
+                removed.append(each)
+                excess -= each.size
+        return removed
+
+    def remove_damaged(self) -> list[Path]:
+        """Check every value; the files that were damaged, and are removed now."""
+        damaged = []
+        for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
+            if _checked(path, path.stem) is None:
+                with suppress(OSError):
+                    path.unlink()
+                damaged.append(path)
+        return damaged
+
+    def _path(self, recipe: Recipe) -> Path:
+        return self.folder / recipe.key[:2] / f"{recipe.key}{_SUFFIX}"
+
+
+def digest(*parts: bytes | str) -> str:
+    """The SHA-256 of texts and bytes, each of which counts with its length."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8, "little") + data)
+    return found.hexdigest()
+
+
+def sources_digest(folder: Path) -> str:
+    """The SHA-256 of all Python files in a folder, names included."""
+    files = sorted(folder.rglob("*.py"))
+    names_and_texts = ((str(f.relative_to(folder)), f.read_bytes()) for f in files)
+    return digest(*(part for pair in names_and_texts for part in pair))
+
+
+def _user_caches() -> Path:
+    named = os.environ.get("XDG_CACHE_HOME")
+    return (
+        Path(named) if named and Path(named).is_absolute() else Path.home() / ".cache"
+    )
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a folder that others may put code into."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise InputError(
+            "cache-exposed",
+            "expected the cache to be yours alone to write to, got mode "
+            f"{status.st_mode & 0o777:o} of user {status.st_uid}",
+            where=str(folder),
+            hint=f"chmod 700 {folder}, or set AOTC_CACHE to another folder or to off",
+        )
+
+
+def _checked(path: Path, key: str) -> bytes | None:
+    """The value in a file, if file and key are what they were."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    body, seal = data[:-_DIGEST], data[-_DIGEST:]
+    if hashlib.sha256(body).digest() != seal:
+        return None
+    header, _, value = body.partition(b"\n")
+    return value if json.loads(header)["key"] == key else None
+
+
+def _stored(path: Path) -> Stored | None:
+    try:
+        status = path.stat()
+        with path.open("rb") as file:
+            header: dict[str, Any] = json.loads(file.readline())
+        recipe = Recipe(header["kind"], header["label"], header["parts"])
+        return Stored(path, recipe, status.st_size, status.st_mtime)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

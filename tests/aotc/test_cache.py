@@ -1,0 +1,158 @@
+"""What is kept between builds: found again whole, or made again."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotc import options
+from aotc.cache import Cache, Recipe
+from aotc.cli.main import main
+from aotc.errors import InputError
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = """\
+import aotc
+
+
+@aotc.entry(x=aotc.Spec(("n",), "f32"))
+def double(x):
+    return 2 * x
+"""
+
+
+def recipe(**parts):
+    return Recipe("module", "m", parts)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "cache", 1 << 20)
+
+
+@pytest.fixture
+def user_cache(tmp_path):
+    """The user's cache and home, in a folder of the test."""
+    folder = tmp_path / "cache"
+    home = options.override("AOTC_HOME", str(tmp_path / "home"))
+    with home, options.override("AOTC_CACHE", str(folder)):
+        yield folder
+
+
+def test_what_was_kept_is_found_by_all_its_parts_only(cache):
+    assert cache.find(recipe(a="1")) is None
+    assert cache.keep(recipe(a="1"), b"value\nof lines") is None
+    assert cache.find(recipe(a="1")) == b"value\nof lines"
+    assert cache.find(recipe(a="2")) is None
+    assert cache.find(recipe(a="1", b="")) is None
+    assert cache.why_missing(recipe(a="2")) == "changed: a"
+    assert "nothing" in cache.why_missing(Recipe("module", "other", {"a": "1"}))
+
+
+@given(st.data())
+def test_a_changed_byte_is_never_taken_for_the_value(tmp_path_factory, data):
+    cache = Cache(tmp_path_factory.mktemp("cache"), 1 << 20)
+    cache.keep(recipe(a="1"), b"value")
+    (path,) = (each.path for each in cache.entries())
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    assert cache.find(recipe(a="1")) is None
+    assert not path.exists()
+
+
+def test_what_was_not_used_for_longest_goes_first(cache):
+    for number in range(4):
+        cache.keep(recipe(a=str(number)), bytes(1000))
+        (path,) = (
+            e.path for e in cache.entries() if e.recipe.parts["a"] == str(number)
+        )
+        os.utime(path, (number, number))
+    size = next(cache.entries()).size
+    cache.find(recipe(a="0"))
+    removed = cache.collect(2 * size)
+    assert [each.recipe.parts["a"] for each in removed] == ["1", "2"]
+    cache.limit = 0
+    cache.keep(recipe(a="9"), b"too much")
+    assert not list(cache.entries())
+
+
+def test_a_folder_that_others_can_write_to_is_refused(user_cache):
+    user_cache.mkdir(mode=0o777)
+    user_cache.chmod(0o777)
+    with pytest.raises(InputError) as caught:
+        Cache.of_user()
+    assert caught.value.code == "cache-exposed"
+
+
+def test_what_cannot_be_kept_is_said_and_fails_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file", 1 << 20)
+    assert cache.keep(recipe(a="1"), b"value")
+    assert cache.find(recipe(a="1")) is None
+
+
+def test_an_equal_build_compiles_nothing_and_gives_the_same_bytes(user_cache, tmp_path):
+    def built(folder, text=MODEL, **choices):
+        (tmp_path / folder).mkdir()
+        file = tmp_path / folder / "model.py"
+        file.write_text(text)
+        report = build(
+            file, output=tmp_path / folder, targets=[Target.parse("cpu")], **choices
+        )
+        (variant,) = report.variants
+        files = {
+            path.relative_to(report.bundle): path.read_bytes()
+            for path in report.bundle.rglob("*")
+            if path.is_file()
+        }
+        return variant.reuse, files
+
+    reuse, alone = built("alone", cache=False)
+    assert reuse == "off"
+    reuse, first = built("first")
+    assert reuse == "miss (nothing like it was made before)"
+    reuse, second = built("second")
+    assert reuse == "hit"
+    assert alone == first == second
+    reuse, _ = built("commented", f"# a comment moves all lines\n\n{MODEL}")
+    assert reuse == "hit"
+    reuse, _ = built("other", MODEL.replace("2 * x", "3 * x"))
+    assert reuse == "miss (changed: model)"
+
+
+def test_places_in_the_source_leave_no_trace_in_native_code(tmp_path):
+    """The cache relies on it; where they leave one, they are part of the recipe."""
+    with_traces = {"vmvx"}
+    names = ["x86_64-v3", "aarch64", "cuda", "vulkan", "rocm:gfx942", "metal", "vmvx"]
+    codes = []
+    for text in (MODEL, f"# a comment moves all lines\n\n{MODEL}"):
+        file = tmp_path / "model.py"
+        file.write_text(text)
+        with_check = {"self_check": "off", "cache": False, "force": True}
+        report = build(
+            file, output=tmp_path, targets=list(map(Target.parse, names)), **with_check
+        )
+        codes.append({str(v.target): v.vmfb for v in report.variants})
+    one, other = codes
+    assert {name for name in one if one[name] != other[name]} == with_traces
+
+
+def test_the_verb_shows_checks_and_shrinks(user_cache, capsys):
+    cache = Cache.of_user()
+    for number in range(3):
+        cache.keep(recipe(a=str(number)), bytes(1000))
+    assert main(["cache", "ls"]) == 0
+    assert "3 values" in capsys.readouterr().out
+    path = next(cache.entries()).path
+    path.write_bytes(path.read_bytes()[:-1])
+    assert main(["cache", "verify"]) == 1
+    assert str(path) in capsys.readouterr().out
+    assert main(["cache", "verify"]) == 0
+    assert main(["cache", "gc", "--size", "0"]) == 0
+    assert not list(cache.entries())
+    with options.override("AOTC_CACHE", "off"):
+        assert main(["cache", "ls"]) == 2
