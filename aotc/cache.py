@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from aotc import options
-from aotc.artifacts.writing import written_aside
 from aotc.errors import InputError
+from aotc.writing import written_aside
 
 _SUFFIX = ".cached"
 _DIGEST = 32

@@ -138,7 +138,7 @@ def _targets(
     help="Print each stage and its time on a terminal, too.",
 )
 @quiet_option()
-@format_option()
+@format_option("text", "json", "github")
 def build(
     source: str,
     folder: Path,

@@ -18,12 +18,12 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
 from aotc import options
-from aotc.cli import output
+from aotc.cli import github, output
 from aotc.cli.interrupts import Interrupted
 from aotc.errors import AotcError, InputError, SetupError
 from aotc.system_errors import system_error
@@ -49,7 +49,8 @@ _EXTRAS = {
 def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Print `error` for people on standard error and return the exit code.
 
-    With ``--format json`` standard output gets the error as its one JSON document.
+    With ``--format json`` standard output gets the error as its one JSON document, and
+    with ``--format github`` as an annotation.
     """
     if isinstance(error, Interrupted):
         _tell(output.printable(str(error)))
@@ -58,8 +59,10 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         _tell("interrupted")
         return INTERRUPTED
     diagnosed = _diagnose(error)
-    if _wants_json(arguments):
+    if _wants("json", arguments):
         _tell(json.dumps(diagnosed.to_json(), indent=2), err=False)
+    if _wants("github", arguments):
+        _tell(github.of_error(diagnosed, arguments), err=False)
     if _debug():
         _tell("".join(traceback.format_exception(error)).rstrip("\n"))
     _tell(f"{_label()} {output.printable(str(diagnosed))}")
@@ -76,9 +79,15 @@ def _tell(text: str, err: bool = True) -> None:
         output.discard(sys.stderr if err else sys.stdout)
 
 
-def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a Python warning as one line, without the place in our code."""
-    click.echo(f"warning: {output.printable(str(message))}", err=True)
+def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
+    """What prints a Python warning as one line, without the place in our code."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if _wants("github", arguments):
+            output.answer(github.of_warning(str(message), arguments))
+        click.echo(f"warning: {output.printable(str(message))}", err=True)
+
+    return show
 
 
 def _diagnose(error: BaseException) -> AotcError:
@@ -156,10 +165,10 @@ def _save_traceback(error: BaseException) -> str:
     return file.name
 
 
-def _wants_json(arguments: Sequence[str]) -> bool:
+def _wants(form: str, arguments: Sequence[str]) -> bool:
     """Read from the raw arguments, because a usage error precedes their parsing."""
     pairs = zip(arguments, arguments[1:], strict=False)
-    return "--format=json" in arguments or ("--format", "json") in pairs
+    return f"--format={form}" in arguments or ("--format", form) in pairs
 
 
 def _debug() -> bool:

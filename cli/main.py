@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the console script exits with what this returns."""
     arguments = sys.argv[1:] if arguments is None else arguments
     with warnings.catch_warnings():
-        warnings.showwarning = failure.show_warning
+        warnings.showwarning = failure.show_warnings(arguments)
         return _main(arguments)
 
 

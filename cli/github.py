@@ -7,6 +7,8 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotc.cli import output
@@ -17,24 +19,35 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>[0-9]+)\b")
 
 
-def of_error(error: AotcError) -> str:
-    """The annotation of an error, with its hint."""
+def of_error(error: AotcError, arguments: Sequence[str]) -> str:
+    """The annotation of an error of a command line, with its hint."""
     lines = [error.message, f"hint: {error.hint}" if error.hint else ""]
-    return _annotation("error", error.code, error.where, "\n".join(filter(None, lines)))
+    text = "\n".join(filter(None, lines))
+    return _annotation("error", error.code, error.where, text, arguments)
 
 
-def of_warning(message: str) -> str:
+def of_warning(message: str, arguments: Sequence[str]) -> str:
     """The annotation of a warning, whose line may stand in it."""
-    return _annotation("warning", "aotc", message, message)
+    return _annotation("warning", "aotc", message, message, arguments)
 
 
-def _annotation(kind: str, title: str, place: str | None, text: str) -> str:
+def _annotation(
+    kind: str, title: str, place: str | None, text: str, arguments: Sequence[str]
+) -> str:
     found = _LINE.search(place or "")
     properties = {"title": title}
     if found:
-        properties = {"file": found["file"], "line": found["line"], **properties}
+        file = _path(found["file"], arguments)
+        properties = {"file": file, "line": found["line"], **properties}
     said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
     return f"::{kind} {said}::{_data(output.printable(text))}"
+
+
+def _path(name: str, arguments: Sequence[str]) -> str:
+    """A source by its path: messages name it without the folder that it lies in."""
+    folders = (Path(argument.partition(":")[0]).parent for argument in arguments)
+    paths = (folder / name for folder in folders)
+    return str(next((path for path in paths if path.is_file()), name))
 
 
 def _data(text: str) -> str:
