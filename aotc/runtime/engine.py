@@ -40,6 +40,12 @@ _GPU_DRIVERS = {
 # Note [memory between calls]
 _ALLOCATORS = {"local-sync": ["caching"]}
 
+# Note [replay on Vulkan]: IREE 3.13 keeps the native commands of a function and replays
+# them. From the second call on they write to where the first call's results lay, if those
+# are still held, or if states lie in the same memory: the numbers are wrong without a
+# word. Without the cache, commands are recorded for each call.
+_DRIVER_FLAGS = {"vulkan": "--vulkan_cached_bda_replay_instances=0"}
+
 _lock = threading.Lock()
 _pool_size: int | None = None
 _last_call: Hashable = None
@@ -145,7 +151,7 @@ def _cpu_device(threads: int | None) -> Any:
 def _open(driver: str) -> Any:
     try:
         allocators = _ALLOCATORS.get(driver)
-        device = iree.get_driver(driver).create_default_device(allocators)
+        device = _driver(driver).create_default_device(allocators)
     except (RuntimeError, ValueError, KeyError) as error:
         raise_system_error(error)
         first_line = str(error).partition("\n")[0]
@@ -160,6 +166,17 @@ def _open(driver: str) -> Any:
 
 def _works(driver: str) -> bool:
     try:
-        return bool(iree.get_driver(driver).query_available_devices())
+        return bool(_driver(driver).query_available_devices())
     except (RuntimeError, ValueError, KeyError):
         return False
+
+
+def _driver(name: str) -> Any:
+    """A driver of IREE. It takes its flags when it is first asked for, and never again.
+
+    Raises:
+        RuntimeError, ValueError, KeyError: there is no such driver here.
+    """
+    if name in _DRIVER_FLAGS:
+        iree.flags.parse_flags(_DRIVER_FLAGS[name])
+    return iree.get_driver(name)
