@@ -37,13 +37,13 @@ def test_an_error_is_shown_at_the_line_of_the_model(tmp_path, capsys):
     assert code == 2
     escaped = str(file).replace(",", "%2C")
     assert line.startswith(f"::error file={escaped},line=7,title=")
-    assert "%0A" in line
 
 
-def test_an_error_without_a_line_is_shown_too(tmp_path, capsys):
-    code, (line,) = annotated(capsys, tmp_path / "gone.py")
+def test_an_error_without_a_line_is_shown_with_its_hint_on_one_line(tmp_path, capsys):
+    code, (line,) = annotated(capsys, tmp_path / "model.py", "--target", "x86")
     assert code == 2
     assert line.startswith("::error title=")
+    assert "%0Ahint: " in line
 
 
 def test_a_warning_is_shown_at_its_line(tmp_path, capsys):
