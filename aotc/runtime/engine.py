@@ -41,9 +41,9 @@ _GPU_DRIVERS = {
 _ALLOCATORS = {"local-sync": ["caching"]}
 
 # Note [replay on Vulkan]: IREE 3.13 keeps the native commands of a function and replays
-# them. From the second call on they write to where the first call's results lay, if those
-# are still held, or if states lie in the same memory: the numbers are wrong without a
-# word. Without the cache, commands are recorded for each call.
+# them. From the second call on they write to where the first call's results lay, if
+# those are still held, or if states lie in the same memory: the numbers are wrong
+# without a word. Without the cache, commands are recorded for each call.
 _DRIVER_FLAGS = {"vulkan": "--vulkan_cached_bda_replay_instances=0"}
 
 _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Built for Vulkan and run there, where a machine has it (Mesa's llvmpipe is enough)."""
+"""Built for Vulkan and run there, if a machine has it (Mesa's llvmpipe is enough)."""
 
 from pathlib import Path
 
