@@ -76,7 +76,7 @@ def require_known(path: Path) -> None:
         raise InputError(
             "no-such-file",
             f"expected a model at '{path}'; {there}",
-            hint="give the path of a model.py",
+            hint=f"give the path of a model: a file with {', '.join(FRONTENDS)}",
         )
     if path.suffix not in FRONTENDS:
         known = f"known suffixes: {', '.join(FRONTENDS)}"
