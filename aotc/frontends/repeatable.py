@@ -4,8 +4,9 @@ Python's part of an entry runs once. A number that it draws with `numpy.random`,
 takes from the clock, becomes a constant: the same in every call, and another one in the
 next build. So entries are traced a second time, and both graphs must be the same.
 
-What both traces find alike is not noticed: a date, an environment variable, a file. trace under another clock would notice dates, but all threads of the process would see
-that clock, too.
+What both traces find alike is not noticed: a date, an environment variable, a file.
+Under another clock the second trace would notice dates, but all threads of the process
+would see that clock, too.
 """
 
 from __future__ import annotations
