@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.artifacts.pack import read_bundle
+from aotc.artifacts.selection import Selection
 from aotc.pytree import flatten
 from aotc.runtime import engine, loader
 from aotc.runtime.model import Model
@@ -27,7 +28,8 @@ def load_unasked(path: str, variant_id: str, trust: str | None) -> Model:
     bundle = read_bundle(path, trust, trust is None)
     variant = bundle.manifest.variants[variant_id]
     device = engine.device(variant.backend, 1)
-    return Model(bundle.manifest, variant, loader._map(bundle, variant, device))
+    code = loader._map(bundle, variant, device)
+    return Model(bundle.manifest, variant, code, Selection(variant, "optimal", ()))
 
 
 def made(model: Model, entry: str, leaves: list[Any]) -> list[Any]:
