@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from aotc import options
-from aotc.errors import InputError
-from aotc.writing import written_aside
+from aotc.errors import InputError, SetupError
+from aotc.writing import make_folder, written_aside
 
 _SUFFIX = ".cached"
 _DIGEST = 32
@@ -108,11 +108,11 @@ class Cache:
         body = json.dumps(header, sort_keys=True).encode() + b"\n" + value
         path = self._path(recipe)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(path.parent, 0o700)
             with written_aside(path) as aside:
                 aside.write_bytes(body + hashlib.sha256(body).digest())
-        except (OSError, InputError) as error:
-            return getattr(error, "strerror", None) or str(error)
+        except SetupError as error:
+            return error.message
         self.collect(self.limit)
         return None
 

@@ -1,5 +1,6 @@
 """What is kept between builds: found again whole, or made again."""
 
+import errno
 import os
 
 import pytest
@@ -93,6 +94,19 @@ def test_what_cannot_be_kept_is_said_and_fails_nothing(tmp_path):
     cache = Cache(tmp_path / "file", 1 << 20)
     assert cache.keep(recipe(a="1"), b"value")
     assert cache.find(recipe(a="1")) is None
+
+
+@pytest.mark.parametrize("function", ["fsync", "mkdir"])
+def test_a_disk_that_refuses_keeps_nothing_and_fails_no_build(
+    cache, monkeypatch, function
+):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, function, refuse)
+    assert "No space left" in cache.keep(recipe(a="1"), b"value")
+    assert cache.find(recipe(a="1")) is None
+    assert not [path for path in cache.folder.rglob("*") if path.is_file()]
 
 
 def test_an_equal_build_compiles_nothing_and_gives_the_same_bytes(user_cache, tmp_path):
