@@ -72,13 +72,13 @@ def explain(
     Args:
         source: the model, as for `pipeline.build`.
         entries: names of the entries to look at; all of them by default.
-        targets: what to look at it for; the host's kind of CPU by default.
+        targets: what to look at it for; by default `Target.default()`.
 
     Raises:
         InputError: there is no such file, or nothing imports its kind.
         SetupError: a package that this kind of file needs is not installed.
     """
-    path, targets = Path(source), tuple(targets) or (Target.parse("cpu"),)
+    path, targets = Path(source), tuple(targets) or Target.default()
     frontends.require_known(path)
     require_compiler()
     with surveyed(tolerant=True) as survey:

@@ -63,6 +63,7 @@ _TABLE = [
     Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
     Option("AOTC_HOME", str, None, "folder for the development key and trust store"),
     Option("AOTC_SELF_CHECK", str, "auto", "self-check of builds: auto, full or off"),
+    Option("AOTC_TARGETS", str, "cpu", "what builds are for that name no --target"),
     Option("AOTC_CACHE", str, None, "folder that builds keep results in, or off"),
     Option("AOTC_CACHE_SIZE", bytes_of, 4 << 30, "bytes that are kept there at most"),
     Option("AOTC_THREADS", _count, None, "threads that a loaded model computes with"),

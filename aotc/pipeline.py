@@ -221,7 +221,7 @@ def build(
         source: the model, such as a model.py.
         output: folder that `NAME-VERSION.aotc` is written into.
         entries: names of the entries to build; all of them by default.
-        targets: what to compile for; the host's kind of CPU by default.
+        targets: what to compile for; by default `Target.default()`.
         name: of the bundle, before what the source declares with `aotc.bundle`; by
             default the source's file name without suffix.
         version: of the bundle, likewise; 1.0.0 by default.
@@ -254,7 +254,7 @@ def build(
             `cannot-write`, `file-access` or `out-of-memory`.
     """
     path = Path(source)
-    targets = tuple(targets) or (Target.parse("cpu"),)
+    targets = tuple(targets) or Target.default()
     run = _Run(
         BuildReport(),
         reporter or _Silent(),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc import options
 from aotc.errors import InputError, SetupError
 
 
@@ -54,18 +55,47 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """The target that `text` names.
+        """The target that `text` names; of the set `cpu` the most common one.
 
         Raises:
             InputError: no such target; the hint lists those that there are.
         """
         name = text.strip().lower()
         if name == "cpu":
-            name = _native_cpu()
+            name = _cpu_set()[0]
         name = _ALIASES.get(name, name)
         if name not in TARGETS:
             raise _unknown(text)
         return TARGETS[name]
+
+    @classmethod
+    def named(cls, text: str) -> tuple[Target, ...]:
+        """All targets that `text` names: `cpu` names a set, `native` this machine's.
+
+        `cpu` are the levels that common processors of the architecture of this machine
+        have, and the loader takes the best one that a device runs. `native` is the best
+        level of this machine, and never its model.
+
+        Raises:
+            InputError: no such target; the hint lists those that there are.
+        """
+        name = text.strip().lower()
+        if name == "cpu":
+            return tuple(TARGETS[each] for each in _cpu_set())
+        if name == "native":
+            return (_native(),)
+        return (cls.parse(text),)
+
+    @classmethod
+    def default(cls) -> tuple[Target, ...]:
+        """What a build is for that names no target: AOTC_TARGETS, or else `cpu`.
+
+        Raises:
+            InputError: AOTC_TARGETS names none, or one that there is not.
+        """
+        texts = options.get("AOTC_TARGETS").split()
+        found = [target for text in texts or [""] for target in cls.named(text)]
+        return tuple(dict.fromkeys(found))
 
     def __str__(self) -> str:
         return self.name
@@ -176,6 +206,12 @@ _TABLE = [
     _cpu("x86_64-v4", "x86-64 with AVX-512, from 2017", "x86-64-v4", _V4),
     _cpu("aarch64", "64-bit Arm, from Armv8.0", "generic", ("fp-armv8", "neon")),
     _cpu(
+        "aarch64-v8.2",
+        "64-bit Arm with dot products and half floats, from 2018",
+        "generic",
+        ("dotprod", "fp-armv8", "fullfp16", "neon"),
+    ),
+    _cpu(
         "riscv64",
         "64-bit RISC-V, RV64GC",
         "generic-rv64",
@@ -240,37 +276,51 @@ _ALIASES = {
     "arm64": "aarch64",
 }
 
-# machine of the build host → what `cpu` means there
-_NATIVE = {
-    "x86_64": "x86_64-v3",
-    "amd64": "x86_64-v3",
-    "aarch64": "aarch64",
-    "arm64": "aarch64",
-    "riscv64": "riscv64",
+# machine of the build host → what `cpu` means there, the most common level first
+_X86, _ARM = ("x86_64-v3", "x86_64-v4"), ("aarch64", "aarch64-v8.2")
+_CPU_SETS = {
+    "x86_64": _X86,
+    "amd64": _X86,
+    "aarch64": _ARM,
+    "arm64": _ARM,
+    "riscv64": ("riscv64",),
 }
 
 
-def _native_cpu() -> str:
+def _cpu_set() -> tuple[str, ...]:
     import platform
 
     machine = platform.machine().lower()
-    if machine not in _NATIVE:
+    if machine not in _CPU_SETS:
         raise SetupError(
             "unknown-host",
             f"`cpu` has no meaning on this machine ({machine})",
             hint="name a target, for example `--target x86_64-v3`",
         )
-    return _NATIVE[machine]
+    return _CPU_SETS[machine]
+
+
+def _native() -> Target:
+    from aotc import device
+
+    level = device.cpu_level()
+    if level not in TARGETS:
+        raise SetupError(
+            "unknown-host",
+            f"no CPU target runs on this machine ({level})",
+            hint="name a target, for example `--target vmvx`",
+        )
+    return TARGETS[level]
 
 
 def _unknown(text: str) -> InputError:
     from difflib import get_close_matches
 
-    known = ["cpu", *TARGETS, *_ALIASES]
+    known = ["cpu", "native", *TARGETS, *_ALIASES]
     close = get_close_matches(text.strip().lower(), known, n=3, cutoff=0.5)
     meant = f"did you mean {' or '.join(close)}? " if close else ""
     return InputError(
         "unknown-target",
         f"{text!r} is not a target",
-        hint=f"{meant}targets: cpu, {', '.join(TARGETS)}",
+        hint=f"{meant}targets: cpu, native, {', '.join(TARGETS)}",
     )

@@ -7,6 +7,7 @@ lists its variants decides only between equals.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,9 +76,11 @@ class Selection:
         )
 
 
-def select(manifest: Manifest, host: Host, target: str | None = None) -> Selection:
-    """The variant to use on `host`, or the one whose id is `target` if it is usable."""
-    variants = [v for v in manifest.variants.values() if target in (None, v.id)]
+def select(
+    manifest: Manifest, host: Host, among: Collection[str] | None = None
+) -> Selection:
+    """The variant to use on `host`; of those whose ids are in `among`, if given."""
+    variants = [v for v in manifest.variants.values() if among is None or v.id in among]
     judged = [Judgement(v, tuple(check(manifest, v, host))) for v in variants]
     return choice(judged)
 

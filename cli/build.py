@@ -32,9 +32,8 @@ def targets_option() -> Callable[[_Function], _Function]:
         "--target",
         "targets",
         multiple=True,
-        default=["cpu"],
-        show_default=True,
-        help="What to compile for; see `aotc targets`.",
+        help="What to compile for, see `aotc targets`; by default AOTC_TARGETS, else "
+        "cpu.",
         shell_complete=_complete_target,
         callback=_targets,
     )
@@ -43,14 +42,15 @@ def targets_option() -> Callable[[_Function], _Function]:
 def _complete_target(
     ctx: click.Context, param: click.Parameter, begun: str
 ) -> list[str]:
-    return [name for name in ("cpu", *TARGETS) if name.startswith(begun)]
+    return [name for name in ("cpu", "native", *TARGETS) if name.startswith(begun)]
 
 
 def _targets(
     ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
 ) -> tuple[Target, ...]:
     """Parsed here, before the pipeline is imported: a misspelt one fails at once."""
-    return tuple(dict.fromkeys(Target.parse(text) for text in given))
+    named = [target for text in given for target in Target.named(text)]
+    return tuple(dict.fromkeys(named)) or Target.default()
 
 
 @verb(

@@ -18,15 +18,19 @@ def targets(form: str) -> None:
     Compiling needs the compiler extra and nothing else, whatever the target: no SDK,
     no GPU. The last column says what running needs.
     """
-    cpu = Target.parse("cpu")
+    cpu, native = (list(map(str, Target.named(text))) for text in ("cpu", "native"))
     document = {
         "schema": "aotc.targets/1",
-        "cpu": cpu.name,
+        "cpu": cpu,
+        "native": native,
         "targets": [_facts(target) for target in TARGETS.values()],
     }
     rows = [(target, target.summary, target.needs) for target in TARGETS.values()]
     text = output.table(("TARGET", "FOR", "RUNS ON"), rows)
-    note = f"`cpu` means {cpu} here; `cuda` means {Target.parse('cuda')}."
+    note = (
+        f"`cpu` means {' and '.join(cpu)} here, of which a device takes the best that "
+        f"it runs;\n`native` means {native[0]}, and `cuda` means {Target.parse('cuda')}."
+    )
     output.emit(document, f"{text}\n\n{note}", form)
 
 

@@ -10,10 +10,14 @@ import signal
 import pytest
 from hypothesis import settings
 
+from aotc.target import Target
+
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
+# One CPU target for a build that names none: compiles dominate the time of the tests.
+os.environ["AOTC_TARGETS"] = str(Target.parse("cpu"))
 # What a test builds is compiled: the cache has tests of its own.
 os.environ["AOTC_CACHE"] = "off"
 

@@ -7,8 +7,8 @@ import warnings
 
 from aotc.artifacts.compat import Host
 from aotc.artifacts.manifest import Manifest, Variant
-from aotc.artifacts.selection import Selection, select
-from aotc.errors import InputError, SetupError
+from aotc.artifacts.selection import Selection, on_cpu, select
+from aotc.errors import AotcError, InputError, SetupError
 from aotc.runtime import engine
 from aotc.target import Target
 
@@ -35,9 +35,8 @@ def choose(
             runs on the processor in place of an accelerator and `fallback` is false.
     """
     host = engine.host({variant.backend for variant in manifest.variants.values()})
-    if target is not None:
-        target = _variant_id(manifest, target, host)
-    selection = select(manifest, host, target)
+    among = None if target is None else _variants_named(manifest, target, host)
+    selection = select(manifest, host, among)
     if selection.variant is None:
         raise _refusal(manifest, selection, host, target)
     if selection.reasons:
@@ -93,13 +92,16 @@ def _advice(manifest: Manifest, host: Host, target: str | None) -> str:
     )
 
 
-def _variant_id(manifest: Manifest, target: str, host: Host) -> str:
-    """The variant that `target` means: its id, or a target's name such as `cpu`."""
+def _variants_named(manifest: Manifest, target: str, host: Host) -> list[str]:
+    """The variants that `target` means: by id, or by a target's name such as `cpu`."""
     try:
-        wanted = target if target in manifest.variants else Target.parse(target).id
-    except InputError:
-        wanted = target
-    if wanted not in manifest.variants:
+        named = [each.id for each in Target.named(target)]
+    except AotcError:
+        named = []
+    if target.strip().lower() == "cpu":
+        named = [v.id for v in manifest.variants.values() if on_cpu(v)]
+    wanted = [id_ for id_ in (target, *named) if id_ in manifest.variants]
+    if not wanted:
         known = ", ".join(manifest.variants)
         raise InputError(
             "unknown-variant",

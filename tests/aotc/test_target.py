@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.errors import InputError
+from aotc import options
+from aotc.errors import InputError, SetupError
 from aotc.target import TARGETS, Target
 
 MODULE = """
@@ -61,19 +62,39 @@ def test_aliases_mean_a_row_of_the_table(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "name"),
+    ("machine", "names"),
     [
-        ("x86_64", "x86_64-v3"),
-        ("AMD64", "x86_64-v3"),
-        ("arm64", "aarch64"),
-        ("riscv64", "riscv64"),
+        ("x86_64", ["x86_64-v3", "x86_64-v4"]),
+        ("AMD64", ["x86_64-v3", "x86_64-v4"]),
+        ("arm64", ["aarch64", "aarch64-v8.2"]),
+        ("riscv64", ["riscv64"]),
     ],
 )
-def test_cpu_means_an_explicit_target_of_the_build_machine(
-    monkeypatch: pytest.MonkeyPatch, machine: str, name: str
+def test_cpu_means_the_common_levels_of_the_build_machine(
+    monkeypatch: pytest.MonkeyPatch, machine: str, names: list[str]
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
-    assert str(Target.parse("cpu")) == name
+    assert list(map(str, Target.named("cpu"))) == names
+    assert str(Target.parse("cpu")) == names[0]
+
+
+def test_native_means_the_level_of_this_machine_and_never_its_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aotc.device.cpu_level", lambda: "x86_64-v2")
+    assert list(map(str, Target.named("native"))) == ["x86_64-v2"]
+    monkeypatch.setattr("aotc.device.cpu_level", lambda: "sparc64")
+    with pytest.raises(SetupError) as caught:
+        Target.named("native")
+    assert caught.value.code == "unknown-host"
+
+
+def test_the_default_can_be_set_and_counts_each_target_once() -> None:
+    with options.override("AOTC_TARGETS", "vmvx x86_64-v3 cuda vmvx"):
+        assert list(map(str, Target.default())) == ["vmvx", "x86_64-v3", "cuda:sm_80"]
+    for wrong in ("", "x86"):
+        with options.override("AOTC_TARGETS", wrong), pytest.raises(InputError):
+            Target.default()
 
 
 def test_refuses_unknown_target_and_names_the_close_ones() -> None:
