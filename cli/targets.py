@@ -28,8 +28,8 @@ def targets(form: str) -> None:
     rows = [(target, target.summary, target.needs) for target in TARGETS.values()]
     text = output.table(("TARGET", "FOR", "RUNS ON"), rows)
     note = (
-        f"`cpu` means {' and '.join(cpu)} here, of which a device takes the best that "
-        f"it runs;\n`native` means {native[0]}, and `cuda` means {Target.parse('cuda')}."
+        f"`cpu` means {' and '.join(cpu)} here: a device takes the best that it runs.\n"
+        f"`native` means {native[0]}, and `cuda` means {Target.parse('cuda')}."
     )
     output.emit(document, f"{text}\n\n{note}", form)
 
