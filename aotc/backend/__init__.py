@@ -29,6 +29,7 @@ from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend.crossing import crossing, require_upstream_only
 from aotc.backend.reuse import Modules
 from aotc.cache import Cache
+from aotc.dialects.lowering.summation import BLOCK
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
@@ -269,6 +270,7 @@ def _job_of(
         "plans": _plans(program),
         "is_mapped": target.device == "local",
         "only_plans": only_plans,
+        "sum_block": BLOCK,
     }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.worker import IO_ERROR, constants, memory
+from aotc.worker.long_sums import split_long_sums
 from aotc.worker.parent import end_with
 from aotc.worker.references import separate_references
 
@@ -35,9 +36,13 @@ def main(folder: Path) -> int:
     invocation = session.invocation()
     invocation.enable_console_diagnostics()
     invocation.import_module(module.operation)
-    if not run_phases(invocation, "start", "stream"):
+    if not run_phases(invocation, "start", "global-optimization"):
         return 1
     plans, is_mapped = job["plans"], job["is_mapped"]
+    if is_mapped:  # the threads of a GPU add up parts of a sum as it is
+        split_long_sums(module, job["sum_block"])
+    if not run_phases(invocation, "global-optimization", "stream"):
+        return 1
     if is_mapped and (refusal := constants.excess(module)):
         print(refusal, file=sys.stderr)
         return 1

@@ -14,9 +14,9 @@ from aotc.dialects.batching import moved
 from aotc.dialects.checks import require_distinct, require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, conversion
-from aotc.dialects.lowering.summation import block_of, is_long, lowered_sum
+from aotc.dialects.lowering.summation import BLOCK, LONGEST, addition, is_long
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.types import Size, Tensor, element_count
+from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
 from aotc.mlir import arith, ir, linalg
 
@@ -147,17 +147,15 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         if element_count(Tensor.of(op.lhs).shape) == 0:
             return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
         wide = result.with_dtype(accumulator(result.dtype))
-        block = _block_of(op)
-        if block is not None:
-            total = _in_blocks(low, op, lhs, rhs, block)
-        elif _is_matmul(op):
+        in_blocks = _is_in_blocks(op)
+        if _is_matmul(op) and not in_blocks:
             lhs, rhs = low.one_in_memory(lhs, rhs)
             init = low.full(wide, 0)
             total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:
-            total = _contract(
-                low, _axes_of(op), lhs, rhs, wide, Tensor.of(op.lhs).dtype
-            )
+            factor = Tensor.of(op.lhs).dtype
+            body = multiply_accumulate(wide.dtype, factor, is_long=in_blocks)
+            total = _contract(low, _axes_of(op), lhs, rhs, wide, body)
         return low.convert(total, wide, result.dtype)
 
     samples = [
@@ -272,10 +270,10 @@ def _widening(op: Any) -> Any:
     return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
 
 
-def multiply_accumulate(dtype: str, source: str) -> Any:
+def multiply_accumulate(dtype: str, source: str, *, is_long: bool = False) -> Any:
     """The body `total + x * y`, with x and y widened to `dtype` first."""
-    floats = dt.is_float(dtype)
-    add, multiply = (arith.addf, arith.mulf) if floats else (arith.addi, arith.muli)
+    add = addition(dtype, is_long=is_long)
+    multiply = arith.mulf if dt.is_float(dtype) else arith.muli
     if source == dtype:
         return lambda x, y, total: add(total, multiply(x, y))
     widen = conversion(source, dtype)
@@ -287,9 +285,9 @@ def _axes_of(op: Any) -> dict[str, Axes]:
 
 
 def _contract(
-    low: Any, axes: dict[str, Axes], lhs: Any, rhs: Any, wide: Tensor, dtype: str
+    low: Any, axes: dict[str, Axes], lhs: Any, rhs: Any, wide: Tensor, body: Any
 ) -> Any:
-    """The sums of products over `axes`, of type `wide`; `dtype` is the factors'."""
+    """The sums of products over `axes`, of type `wide`."""
     left, right, out = loop_numbers(lhs.type.rank, rhs.type.rank, **axes)
     summed = len(axes["lhs_contract"])
     loops = len(out) + summed
@@ -298,46 +296,30 @@ def _contract(
         for numbers in (left, right, out)
     ]
     kinds = ["parallel"] * len(out) + ["reduction"] * summed
-    body = multiply_accumulate(wide.dtype, dtype)
     return low.generic([lhs, rhs], maps, low.full(wide, 0), kinds, body)
 
 
-# ---- in blocks: see Note [sums in blocks] -------------------------------------------
-
+_FEW = 1 << 12  # results; those of one block are copied in microseconds
 _WORTH = 8  # how much smaller than the factors the blocks' sums must be
 
 
-def _block_of(op: Any) -> int | None:
-    """The length of the blocks that a long sum of products is made in, if it is."""
+def _is_in_blocks(op: Any) -> bool:
+    """Whether the sums are made in blocks: see Note [sums in blocks].
+
+    Every result is kept once for each block, which slows a short sum of many results
+    down. So those are in blocks only if the sums are known to be long.
+    """
     lhs, rhs, result = (Tensor.of(x) for x in (op.lhs, op.rhs, op.y))
-    if len(op.lhs_contract) != 1 or not all(x.is_static for x in (lhs, rhs)):
-        return None
-    size = lhs.shape[op.lhs_contract[0]]
-    block = block_of(size) if is_long(result.dtype, [size]) else None
-    if block is None:
-        return None
-    read = element_count(lhs.shape) + element_count(rhs.shape)
-    made = element_count(result.shape) * (size // block)
-    return block if made * _WORTH <= read else None
-
-
-def _in_blocks(low: Any, op: Any, lhs: Any, rhs: Any, block: int) -> Any:
-    """The products of blocks of the contracted axis, added up."""
-    factors: list[Any] = []
-    axes: dict[str, Axes] = {}
-    for side, x in (("lhs", lhs), ("rhs", rhs)):
-        kind = Tensor.of(getattr(op, side))
-        (axis,) = getattr(op, f"{side}_contract")
-        before, after = kind.shape[:axis], kind.shape[axis + 1 :]
-        count = kind.shape[axis] // block
-        split = kind.with_shape((*before, count, block, *after))
-        batch = [n + (n > axis) for n in getattr(op, f"{side}_batch")]
-        axes |= {f"{side}_batch": (*batch, axis), f"{side}_contract": (axis + 1,)}
-        factors.append(low.reshape(x, kind, split))
-    result = Tensor.of(op.y)
-    first = len(op.lhs_batch)
-    shape = (*result.shape[:first], count, *result.shape[first:])
-    parts = Tensor(shape, accumulator(result.dtype))
-    left, right = factors
-    total = _contract(low, axes, left, right, parts, Tensor.of(op.lhs).dtype)
-    return lowered_sum(low, total, parts, (first,))
+    left, right = op.lhs_contract, op.rhs_contract
+    if not (is_long(lhs, left) and is_long(rhs, right)):
+        return False
+    results = bounds(element_count(result.shape))[1]
+    if results <= _FEW:
+        return True
+    summed = element_count(tuple(lhs.shape[axis] for axis in left))
+    rows = [
+        element_count(tuple(n for axis, n in enumerate(x.shape) if axis not in axes))
+        for x, axes in ((lhs, left), (rhs, right))
+    ]
+    read = sum(bounds(each)[0] for each in rows) * BLOCK
+    return bounds(summed)[0] > LONGEST and results * _WORTH <= read

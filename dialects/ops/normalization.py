@@ -91,13 +91,9 @@ class Softmax(AlongAxis, name="softmax"):
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.in_memory(low.convert(x, source, wide.dtype))
-        if is_long(wide.dtype, [wide.shape[op.axis]]):
-            highest, total = _sum_of_powers(low, x, wide, op.axis)
-
-            def share(x: Any, highest: Any, total: Any) -> Any:
-                return arith.divf(_shifted_power(x, highest), total)
-
-            y = _combine(low, wide, (op.axis,), [x, highest, total], share)
+        if is_long(wide, (op.axis,)):
+            _, powers, total = _sum_of_powers(low, x, wide, op.axis)
+            y = _combine(low, wide, (op.axis,), [powers, total], arith.divf)
             return low.convert(y, wide, source.dtype)
         init = low.empty(wide)
         axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), op.axis)
@@ -136,7 +132,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
-        highest, total = _sum_of_powers(low, x, wide, op.axis)
+        highest, _, total = _sum_of_powers(low, x, wide, op.axis)
         rest = wide.with_shape(_without(wide.shape, (op.axis,)))
         logs = low.pointwise([total], rest, math.log)
 
@@ -147,17 +143,16 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         return low.convert(y, wide, source.dtype)
 
 
-def _shifted_power(x: Any, highest: Any) -> Any:
-    return math.exp(arith.subf(x, highest))
-
-
-def _sum_of_powers(low: Any, x: Any, wide: Tensor, axis: int) -> tuple[Any, Any]:
-    """The maximum of x along an axis, and the sum of e**(x - maximum)."""
+def _sum_of_powers(low: Any, x: Any, wide: Tensor, axis: int) -> tuple[Any, Any, Any]:
+    """The maximum of x along an axis, e**(x - maximum), and the sum of these."""
     rest = wide.with_shape(_without(wide.shape, (axis,)))
     highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
 
-    power = _combine(low, wide, (axis,), [x, highest], _shifted_power)
-    return highest, lowered_sum(low, power, wide, (axis,))
+    def power(x: Any, highest: Any) -> Any:
+        return math.exp(arith.subf(x, highest))
+
+    powers = _combine(low, wide, (axis,), [x, highest], power)
+    return highest, powers, lowered_sum(low, powers, wide, (axis,))
 
 
 class Normalize(GraphOp, name="normalize", traits=[Pure]):

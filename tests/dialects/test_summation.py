@@ -2,35 +2,66 @@
 
 import iree.runtime as iree
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 import aotc
 from aotc import linalg, nn
 from aotc import numpy as anp
 from aotc.backend import compile_targets
-from aotc.dialects.lowering.summation import LONGEST, block_of
+from aotc.dialects.lowering.summation import LONGEST
 from aotc.frontends.assembly import trace
 from aotc.pipeline import lower
+from aotc.special import logsumexp
 from aotc.target import Target
 
 LONG = 1 << 20
 PRIME = 1_000_003
+SIZES = (1, 2, 4095, 4097, 5 * 4096, PRIME, 4_000_000)
 
 
-@given(st.integers(LONGEST + 1, 10**8))
-def test_blocks_divide_an_axis_into_parts_that_are_added_in_series(size):
-    block = block_of(size)
-    assert block is None or (size % block == 0 and size // block <= LONGEST)
-    assert block is None or block <= LONGEST
+def lowered(function, *shapes):
+    """The linalg of a function of f32 inputs, as text."""
+    names = function.__code__.co_varnames
+    specs = {name: aotc.Spec(s) for name, s in zip(names, shapes, strict=False)}
+    return str(lower(trace([aotc.entry(**specs)(function)], {})).module)
 
 
-def test_short_sums_are_added_in_one_go():
+@pytest.mark.parametrize(
+    ("shape", "is_marked"),
+    [
+        ((LONGEST,), False),
+        ((LONGEST + 1,), True),
+        ((aotc.Dim("n", max=LONGEST),), False),
+        ((aotc.Dim("n", max=LONGEST + 1),), True),
+        (("n",), True),
+        (("n", "n"), False),  # 64 GiB at n = 131072
+        (("m", "n"), True),
+    ],
+)
+def test_only_sums_that_may_be_long_are_made_in_blocks(shape, is_marked):
     def entry(x):
-        return anp.sum(x)
+        return nn.softmax(x)
 
-    short = aotc.entry(x=aotc.Spec((LONGEST,)))(entry)
-    assert str(lower(trace([short], {})).module).count('"reduction"') == 1
+    assert ("reassoc" in lowered(entry, shape)) == is_marked
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "is_marked"),
+    [
+        ("n", 64, True),
+        ("n", 65, False),  # the blocks of a short sum would cost more than the sum
+        (aotc.Dim("n", min=LONGEST + 1), 65, True),
+        (aotc.Dim("n", min=LONGEST + 1), 2000, False),
+        (aotc.Dim("n", max=LONGEST), 64, False),
+        (LONG, 1000, True),
+        (LONG, 2000, False),
+    ],
+)
+def test_products_are_made_in_blocks_where_these_are_few(rows, columns, is_marked):
+    def entry(x):
+        return x.T @ x
+
+    assert ("reassoc" in lowered(entry, (rows, columns))) == is_marked
 
 
 def statistics(x):
@@ -39,11 +70,13 @@ def statistics(x):
         anp.sum(x),
         anp.sum(x * x),
         anp.var(x),
+        anp.std(x),
         linalg.norm(x),
-        nn.log_softmax(x)[:3],
-        nn.softmax(x)[:3] * LONG,
-        nn.layer_norm(x)[:3],
-        anp.dot(x, x) if x.shape[0] == LONG else anp.sum(x),
+        logsumexp(x),
+        nn.log_softmax(x),
+        nn.softmax(x) * x.shape[0],
+        nn.layer_norm(x),
+        anp.dot(x, x),
     )
 
 
@@ -54,33 +87,74 @@ def of_columns(x):
     return anp.sum(x, 0), mean, variance, linalg.norm(x, axis=0), x.T @ x, x.T @ x[:, 0]
 
 
+def of_two_axes(x):
+    """Sums over both of two axes of unknown length."""
+    return anp.mean(x, (0, 1)), anp.var(x, (0, 1)), anp.einsum("nmi,nmj->ij", x, x)
+
+
 def gradient(x):
-    """The derivative by a scale, which is a sum."""
-    return aotc.grad(lambda scale: anp.sum(anp.exp(x * scale)))(x[0] * 0 + 1)
+    """A loss over all rows and its derivative, which are sums."""
+    loss = aotc.value_and_grad(lambda w: anp.mean(anp.exp(x @ w)))
+    return loss(anp.ones(3, x.dtype) / 4)
 
 
-def test_compiled_sums_of_a_million_elements_lose_no_digits():
-    rng = np.random.default_rng(0)
-    shapes = {
-        "statistics": (statistics, (LONG,)),
-        "of_a_prime": (lambda x: statistics(x), (PRIME,)),
-        "of_columns": (of_columns, (LONG // 2, 3)),
-        "gradient": (gradient, (LONG,)),
-    }
+def halves(x):
+    """The same in f16, whose sums are kept in f32."""
+    return anp.mean(x.astype(anp.float16))
+
+
+ANY = aotc.Dim("any", min=0)
+CASES = {
+    "fixed": (statistics, (LONG,), [(LONG,)]),
+    "of_a_prime": (statistics, (PRIME,), [(PRIME,)]),
+    "symbolic": (statistics, ("n",), [(n,) for n in SIZES]),
+    "fixed_columns": (of_columns, (LONG // 2, 3), [(LONG // 2, 3)]),
+    "columns": (of_columns, ("n", 3), [(1, 3), (PRIME, 3)]),
+    "rows": (lambda x: nn.softmax(x) * x.shape[1], (3, "n"), [(3, 1), (3, PRIME)]),
+    "two_axes": (of_two_axes, ("n", "m", 2), [(5, 1, 2), (1, PRIME, 2), (PRIME, 2, 2)]),
+    "gradient": (gradient, ("n", 3), [(7, 3), (PRIME, 3)]),
+    "halves": (halves, (ANY,), [(1,), (PRIME,)]),
+    "nothing": (lambda x: anp.sum(x), (ANY,), [(0,), (3,)]),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """All cases in one module."""
     entries = []
-    for name, (function, shape) in shapes.items():
-        function.__name__ = name
-        entries.append(aotc.entry(x=aotc.Spec(shape))(function))
+    for name, (function, shape, _) in CASES.items():
+
+        def entry(x, function=function):
+            return function(x)
+
+        entry.__name__ = name
+        entries.append(aotc.entry(x=aotc.Spec(shape))(entry))
     (variant,) = compile_targets(lower(trace(entries, {})), [Target.parse("cpu")])
     config = iree.Config("local-sync")
     code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
-    module = iree.load_vm_module(code, config)
-    for name, (function, shape) in shapes.items():
-        x = rng.uniform(size=shape).astype("f4")
-        wide = x.astype("f8")
-        found = getattr(module, name)(x)
-        if name == "gradient":
-            np.testing.assert_allclose(found, np.sum(wide * np.exp(wide)), 2e-6)
-            continue
-        for got, want in zip(found, function(anp.asarray(wide)), strict=True):
-            np.testing.assert_allclose(got, np.asarray(want), 1e-5)
+    return iree.load_vm_module(code, config)
+
+
+def leaves(results):
+    """The arrays of one result or several."""
+    return results if isinstance(results, (tuple, list)) else [results]
+
+
+def expected(function, x):
+    """What a function gives in f64."""
+    if function is not gradient:
+        return leaves(function(anp.asarray(x)))
+    power = np.exp(x.sum(1) / 4)
+    return [power.mean(), x.T @ power / len(x)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_sums_lose_no_digits_however_many_elements(compiled, name):
+    function, _, shapes = CASES[name]
+    for shape in shapes:
+        x = np.random.default_rng(0).uniform(size=shape).astype("f4")
+        found = leaves(getattr(compiled, name)(x))
+        want = expected(function, x.astype("f8"))
+        tolerance = 1e-3 if name == "halves" else 1e-5
+        for got, exact in zip(found, want, strict=True):
+            np.testing.assert_allclose(got, np.asarray(exact), tolerance, tolerance)

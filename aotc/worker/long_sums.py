@@ -1,0 +1,124 @@
+"""Sums that may be long, split into blocks that are added up.
+
+A sum whose additions may be reassociated is split: one dispatch adds up each block, in
+parallel, and another one the blocks' sums. IREE has passes for this, and an attribute
+that asks for it, but forgets the attribute where it merges what computes the elements
+into a sum. So the merging is done first, and then the splitting, before IREE forms all
+other dispatches. See Note [sums in blocks] in `dialects/lowering/summation.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MERGE = """
+    iree-dispatch-creation-elementwise-op-fusion,iree-flow-canonicalize,cse,
+    iree-dispatch-creation-fold-reshapes-into-tensor-barriers,
+    iree-dispatch-creation-bubble-up-expand-shapes,iree-flow-canonicalize,cse,
+    iree-dispatch-creation-elementwise-op-fusion,iree-flow-canonicalize,cse
+"""
+_SPLIT = "iree-dispatch-creation-form-split-reduction-dispatches"
+_SIZES = "iree_linalg_ext.split_reduction"  # how much of each summed loop a block takes
+
+
+def split_long_sums(module: Any, block: int) -> None:
+    """Make dispatches of the blocks of all sums that are marked.
+
+    Args:
+        module: what IREE has made of a module up to its phase `global-optimization`.
+        block: how many numbers are added in series.
+    """
+    from iree.compiler import ir
+
+    if not _marked_sums(module):
+        return
+    _run(_MERGE, module)
+    with module.context:
+        for op in _marked_sums(module):
+            sizes = _block_sizes(op, block)
+            attributes = [ir.IntegerAttr.get(ir.IndexType.get(), n) for n in sizes]
+            op.attributes[_SIZES] = ir.ArrayAttr.get(attributes)
+    _run(_SPLIT, module)
+    for op in _marked_sums(module):
+        if _SIZES in op.attributes:
+            del op.attributes[_SIZES]  # a block's sum, not to be split again
+            _start_apart(op)
+
+
+def _start_apart(op: Any) -> None:
+    """Let the sum of a block start from zeros of its own.
+
+    They start in their part of all blocks' sums, and IREE 3.13, which cannot tell that
+    nobody else reads that part, would copy it to the stack, however large it is.
+    """
+    from iree.compiler import ir
+
+    zeros = op.operands[len(op.operands) - 1].owner
+    part = zeros.operands[1].owner
+    _, offsets, sizes, _ = part.attributes["operandSegmentSizes"]
+    dynamic = list(part.operands)[1 + offsets : 1 + offsets + sizes]
+    with ir.InsertionPoint(zeros), op.location:
+        kind = zeros.results[0].type
+        empty = ir.Operation.create("tensor.empty", results=[kind], operands=dynamic)
+    zeros.operands[1] = empty.results[0]
+
+
+def _run(passes: str, module: Any) -> None:
+    from iree.compiler.passmanager import PassManager
+
+    with module.context:
+        pipeline = PassManager.parse(
+            f"builtin.module(util.func({passes}),util.initializer({passes}))"
+        )
+        pipeline.run(module.operation)
+
+
+def _marked_sums(module: Any) -> list[Any]:
+    from iree.compiler import ir
+
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "linalg.generic" and any(map(_is_mark, op.regions[0].blocks[0])):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _is_mark(op: Any) -> bool:
+    """Whether an op in the body of another is an addition that may be reassociated."""
+    flags = str(op.attributes["fastmath"]) if "fastmath" in op.attributes else ""
+    return op.operation.name == "arith.addf" and "reassoc" in flags
+
+
+def _block_sizes(op: Any, block: int) -> list[int]:
+    """How much of each summed loop a block takes: of inner loops all, if it fits.
+
+    Loops of unknown length share what there is room for.
+    """
+    kinds = map(str, op.attributes["iterator_types"])
+    loops = [loop for loop, kind in enumerate(kinds) if "reduction" in kind]
+    lengths = [_static_size(op, loop) for loop in loops]
+    unknown = lengths.count(None)
+    sizes: list[int] = []
+    for length in reversed(lengths):
+        share = block if length is not None else round(block ** (1 / unknown))
+        unknown -= length is None
+        sizes.insert(0, min(length or share, share))
+        block = max(block // sizes[0], 1)
+    return sizes
+
+
+def _static_size(op: Any, loop: int) -> int | None:
+    """How long a loop is, by the operands' shapes; None if they do not say."""
+    from iree.compiler import ir
+
+    maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
+    for value, axes in zip(op.operands, maps, strict=True):
+        for axis, expr in enumerate(axes.results):
+            kind = ir.RankedTensorType(value.type)
+            if str(expr) == f"d{loop}" and not kind.is_dynamic_dim(axis):
+                return int(kind.shape[axis])
+    return None
