@@ -579,6 +579,23 @@ QUANTISED = {
 }
 
 
+def test_norms_of_halves_are_squared_and_summed_where_they_do_not_overflow(written):
+    net = written(
+        """g (float16[4] x)
+            => (float16[1] a, float16[4] b, float16[4] c, float16[1] d) {
+            a = ReduceL2(x)
+            b = LpNormalization(x)
+            c = LpNormalization <p = 1> (x)
+            d = ReduceLogSum(x)
+        }"""
+    )
+    x = np.full(4, 30000, "f2")
+    want = (60000, 0.5, 0.25, np.log(120000))
+    for got, exact in zip(net(x).values(), want, strict=True):
+        assert got.dtype == "f16"
+        np.testing.assert_allclose(np.asarray(got).astype("f8"), exact, 1e-3)
+
+
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_quantised_models_compute_what_onnx_says(written, kind):
     reference = pytest.importorskip("onnx.reference")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aotc import nn
 from aotc import numpy as np
 from aotc.frontends.array import Array
+from aotc.frontends.conversion import to_accumulator
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.elements import element
 from aotc.frontends.onnx.ops.images import (
@@ -149,12 +150,14 @@ def lrn(
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     """`x` over its norm along an axis; zeros stay zeros."""
+    wide = to_accumulator(x)
     if p == 1:
-        norm = np.sum(np.absolute(x), axis, keepdims=True)
+        norm = np.sum(np.absolute(wide), axis, keepdims=True)
     else:
-        norm = root_of_squares(np.sum(np.square(x), axis, keepdims=True))
+        norm = root_of_squares(np.sum(np.square(wide), axis, keepdims=True))
     none = np.equal(norm, 0)
-    return np.where(none, 0.0, np.divide(x, np.where(none, 1.0, norm)))
+    unit = np.where(none, 0.0, np.divide(wide, np.where(none, 1.0, norm)))
+    return np.astype(unit, x.dtype)
 
 
 def dropout(

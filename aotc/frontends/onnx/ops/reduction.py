@@ -8,6 +8,7 @@ from typing import Any
 from aotc import dtypes, special
 from aotc import numpy as np
 from aotc.frontends.array import Array
+from aotc.frontends.conversion import to_accumulator
 from aotc.frontends.onnx.calling import Imports
 from aotc.frontends.onnx.values import Known, number, numbers
 from aotc.numpy.elementwise import root_of_squares
@@ -68,7 +69,8 @@ def _l1(x: Array, axes: Any, *, keepdims: bool) -> Array:
 
 
 def _l2(x: Array, axes: Any, *, keepdims: bool) -> Array:
-    return root_of_squares(_sum_square(x, axes, keepdims=keepdims))
+    squares = _sum_square(to_accumulator(x), axes, keepdims=keepdims)
+    return np.astype(root_of_squares(squares), x.dtype)
 
 
 def _sum_square(x: Array, axes: Any, *, keepdims: bool) -> Array:
@@ -76,7 +78,8 @@ def _sum_square(x: Array, axes: Any, *, keepdims: bool) -> Array:
 
 
 def _log_sum(x: Array, axes: Any, *, keepdims: bool) -> Array:
-    return np.log(np.sum(x, axes, keepdims=keepdims))
+    total = np.sum(to_accumulator(x), axes, keepdims=keepdims)
+    return np.astype(np.log(total), x.dtype)
 
 
 def _log_sum_exp(x: Array, axes: Any, *, keepdims: bool) -> Array:
