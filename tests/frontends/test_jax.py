@@ -131,6 +131,19 @@ def test_a_scan_reads_steps_of_a_size_that_varies():
     close(aotc.from_jax(f, (aotc.Spec((3, "n")),))(X.T), f(X.T))
 
 
+def test_running_sums_along_an_axis_of_symbolic_size():
+    def f(x):
+        back = jax.lax.cummax(x * 2, axis=1, reverse=True)
+        return jnp.cumsum(x, 1), jnp.cumprod(x, 0), back, jax.lax.cummin(x, axis=0)
+
+    net = aotc.from_jax(f, (aotc.Spec(("m", "n")),))
+    for rows in (X, X[:1], X.T):
+        for got, exact in zip(net(rows), f(rows), strict=True):
+            close(got, exact)
+    slope = jax.grad(lambda x: jnp.sum(jnp.cumsum(x) ** 2))
+    close(aotc.from_jax(slope, (aotc.Spec(("n",)),))(X[0]), slope(X[0]))
+
+
 def test_a_dtype_that_jax_would_change_is_refused():
     with pytest.raises(InputError) as caught:
         aotc.from_jax(jnp.sin, (aotc.Spec((3,), "f64"),))

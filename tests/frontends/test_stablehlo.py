@@ -170,12 +170,30 @@ def test_all_that_is_unsupported_is_one_error_with_lines():
     assert "model.py:3" in error.message
 
 
-def test_a_window_of_symbolic_size_is_refused_with_what_helps():
-    body = """%0 = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x)
-        : (tensor<4xf32>) -> tensor<4xf32>
-    return %0 : tensor<4xf32>"""
-    error = refused(function(body, "%x: tensor<4xf32>", "tensor<4xf32>"))
-    assert "give the axis a fixed size" in error.message
+def test_a_window_of_symbolic_size_that_runs_along_no_axis_is_refused():
+    module = """module {
+      func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+        %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+        %size = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+        %one = stablehlo.constant dense<1> : tensor<1xi32>
+        %none = stablehlo.constant dense<0> : tensor<1x2xi32>
+        %zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %y = stablehlo.custom_call @stablehlo.dynamic_reduce_window(
+            %x, %zero, %size, %one, %one, %one, %none)
+            {called_computations = [@add]}
+            : (tensor<?xf32>, tensor<f32>, tensor<1xi32>, tensor<1xi32>,
+               tensor<1xi32>, tensor<1xi32>, tensor<1x2xi32>) -> tensor<?xf32>
+        return %y : tensor<?xf32>
+      }
+      func.func private @add(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+        %c = stablehlo.add %a, %b : tensor<f32>
+        return %c : tensor<f32>
+      }
+    }"""
+    with pytest.raises(InputError) as caught:
+        aotc.from_stablehlo(module).program("f")
+    assert "hold all that came before along one axis" in caught.value.message
+    assert "jax.lax.scan" in str(caught.value.hint)
 
 
 def test_element_types_that_the_graph_has_not_are_refused():

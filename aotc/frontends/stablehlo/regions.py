@@ -24,6 +24,7 @@ from aotc.frontends.stablehlo.operation import Op
 from aotc.frontends.stablehlo.ops.shapes import literal
 from aotc.frontends.stablehlo.values import array, kind_of
 from aotc.frontends.tracing import untraced
+from aotc.mlir import ir
 
 _CHOOSERS = {
     "stablehlo.compare",
@@ -47,8 +48,21 @@ def ops_in(op: Op, region: int = 0) -> list[Any]:
 
 def single_op(op: Op, region: int = 0) -> str | None:
     """The op of a region that applies just one to its two arguments, in order."""
-    block = op.op.regions[region].blocks[0]
-    found = ops_in(op, region)
+    return _single_op(op.op.regions[region].blocks[0])
+
+
+def called_op(op: Op) -> str | None:
+    """The same of the one function that a custom call names."""
+    (name,) = ir.ArrayAttr(op.attribute("called_computations"))
+    module = op.op
+    while module.parent is not None:
+        module = module.parent.operation
+    function = ir.SymbolTable(module)[ir.FlatSymbolRefAttr(name).value]
+    return _single_op(function.regions[0].blocks[0])
+
+
+def _single_op(block: Any) -> str | None:
+    found = [each.operation for each in block.operations]
     if len(found) != 2 or list(found[1].operands) != list(found[0].results):
         return None
     return str(found[0].name) if _takes(found[0], block) else None

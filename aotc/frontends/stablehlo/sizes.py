@@ -6,6 +6,7 @@ op is not in the table, the interpreter computes with arrays instead.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,9 +46,9 @@ def _is_short(op: Op) -> bool:
     kind = op.kinds[0]
     if kind is None or kind.is_complex or kind.dtype not in SIZE_DTYPES:
         return False
-    return len(kind.shape) == 0 or (
-        len(kind.shape) == 1 and (kind.shape[0] or LARGEST_KNOWN + 1) <= LARGEST_KNOWN
-    )
+    count = math.prod(LARGEST_KNOWN + 1 if n is None else n for n in kind.shape)
+    most = 2 if op.name in _OF_MATRICES else 1
+    return len(kind.shape) <= most and count <= LARGEST_KNOWN
 
 
 def _wrapped(data: Any, dtype: str) -> Any:
@@ -163,8 +164,11 @@ _FOLDS: dict[str, Callable[..., Any]] = {
     "stablehlo.reshape": lambda op, x: x,
     "stablehlo.slice": _slice,
     "stablehlo.broadcast_in_dim": _broadcast,
-    "stablehlo.concatenate": lambda op, *xs: numpy.concatenate(xs),
+    "stablehlo.concatenate": lambda op, *xs: numpy.concatenate(
+        xs, op.integer("dimension")
+    ),
 }
+_OF_MATRICES = ("stablehlo.concatenate", "stablehlo.reshape")  # padding is one
 
 
 # ---- where one operand decides ------------------------------------------------------

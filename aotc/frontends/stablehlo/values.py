@@ -36,7 +36,7 @@ LARGEST_KNOWN = 64  # elements; shapes are short
 class Known:
     """A short integer or bool tensor whose elements are numbers, sizes or bools."""
 
-    data: Any  # a NumPy array of objects, of rank 0 or 1
+    data: Any  # a NumPy array of objects, of rank 0 to 2
     dtype: str
 
     @property
@@ -57,7 +57,7 @@ class Known:
                 numpy.array(items, dtypes.to_numpy(self.dtype)).reshape(self.shape)
             )
         scalars = [emit("dimension", size=(n,), dtype=self.dtype) for n in items]
-        return np.stack(scalars) if self.ndim else scalars[0]
+        return np.reshape(np.stack(scalars), self.shape)
 
 
 class Token:

@@ -9,7 +9,7 @@ from aotc import debug
 from aotc.errors import InputError
 from aotc.frontends.conversion import lift
 from aotc.frontends.stablehlo.operation import Op
-from aotc.frontends.stablehlo.ops import elementwise, lapack, sorting
+from aotc.frontends.stablehlo.ops import elementwise, lapack, sorting, windows
 from aotc.frontends.stablehlo.values import Token, Value, array, number, settled, sizes
 from aotc.frontends.tracing import emit, untraced
 from aotc.mlir import ir
@@ -85,6 +85,7 @@ CUSTOM_CALLS: dict[str, Callable[..., Any]] = {
     "annotate_device_placement": _first,
     "mhlo.topk": _top_k,
     "shape_assertion": shape_assertion,
+    "stablehlo.dynamic_reduce_window": windows.dynamic_reduce_window,
     "stablehlo.dynamic_top_k": _dynamic_top_k,
     **{
         name.replace("chlo.", "mhlo."): rule
@@ -99,9 +100,6 @@ _OUTSIDE = {
     "xla_python_": "it calls back into Python, which a compiled model has not",
     "xla_ffi_python_": "it calls back into Python, which a compiled model has not",
     "xla_ffi_partitioned_python_": "it calls back into Python",
-    "stablehlo.dynamic_reduce_window": "the size of its windows is symbolic "
-    "(jnp.cumsum and its kin along a symbolic axis make one); give the axis a fixed "
-    "size, or use jax.lax.scan",
     "tpu_custom_call": "it is a kernel for TPUs (Pallas)",
     "__gpu$": "it is a kernel for GPUs",
     "triton_kernel_call": "it is a kernel for GPUs",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from aotc import numpy as np
+from aotc.dialects.types import Shape, Size
 from aotc.fft import Complex
 from aotc.frontends.array import Array
 from aotc.frontends.places import fail
@@ -21,7 +23,7 @@ from aotc.frontends.stablehlo.ops.reductions import (
     reduced_by_region,
 )
 from aotc.frontends.stablehlo.ops.shapes import pad_with
-from aotc.frontends.stablehlo.regions import single_op, window_choice
+from aotc.frontends.stablehlo.regions import called_op, single_op, window_choice
 from aotc.frontends.stablehlo.values import (
     Value,
     array,
@@ -29,6 +31,7 @@ from aotc.frontends.stablehlo.values import (
     known,
     number,
     shape_of,
+    sizes,
 )
 from aotc.frontends.tracing import emit
 from aotc.numpy.ordering import taken_along
@@ -40,7 +43,7 @@ def reduce_window(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
     xs, firsts = operands[:count], operands[count:]
     name = single_op(op) if count == 1 else None
     if count == 1:
-        summed = _cumulative(op, name, xs[0], firsts[0])
+        summed = _cumulative(_window(op), name, xs[0], firsts[0])
         if summed is not None:
             return summed
     views = [windows(op, x, first) for x, first in zip(xs, firsts, strict=True)]
@@ -84,35 +87,67 @@ _CUMULATIVE = {
 }
 
 
-def _cumulative(op: Op, name: str | None, x: Value, first: Value) -> Value | None:
-    """A window over all that came before along an axis is a running reduction."""
-    shape = shape_of(x)
+@dataclass(frozen=True)
+class _Window:
+    """A window and how it slides: a number for each axis, two for padding."""
+
+    size: Shape
+    padding: Shape  # before and after each axis in turn
+    steps: tuple[Shape, ...]  # strides and dilations
+
+    def running(self, shape: Shape) -> tuple[int, bool] | None:
+        """Whether it is all that came before along an axis: which, and if backwards."""
+        wide = [axis for axis, n in enumerate(self.size) if n != 1]
+        wide = wide or [axis for axis, n in enumerate(shape) if n == 1][:1]
+        plain = all(n == 1 for step in self.steps for n in step)
+        if len(wide) != 1 or not plain:
+            return None
+        (axis,) = wide
+        rest = self.size[axis] - 1
+        for is_reverse in (False, True):
+            padding: list[Size] = [0] * (2 * len(shape))
+            padding[2 * axis + is_reverse] = rest
+            if self.size[axis] == shape[axis] and list(self.padding) == padding:
+                return axis, is_reverse
+        return None
+
+
+def _window(op: Op) -> _Window:
+    """The window that the attributes of an op describe."""
     size = op.ints("window_dimensions")
-    wide = [axis for axis, n in enumerate(size) if n != 1]
     ones = (1,) * len(size)
     steps = ("window_strides", "base_dilations", "window_dilations")
-    if len(wide) != 1 or isinstance(x, Complex) or name not in _CUMULATIVE:
-        return None
-    if any(op.ints(step, ones) != ones for step in steps):
-        return None
-    (axis,), source = wide, array(x)
     padding = op.ints("padding", (0,) * (2 * len(size)))
-    sides = [n for i, n in enumerate(padding) if i // 2 != axis]
-    before, after = padding[2 * axis : 2 * axis + 2]
-    whole = size[axis] == shape[axis] and not any(sides)
-    if (
-        not whole
-        or source.dtype == "bool"
-        or sorted((before, after))
-        != [
-            0,
-            size[axis] - 1,
-        ]
-    ):
+    return _Window(size, padding, tuple(op.ints(step, ones) for step in steps))
+
+
+def _cumulative(
+    window: _Window, name: str | None, x: Value, first: Value
+) -> Array | None:
+    """A window over all that came before along an axis is a running reduction."""
+    found = window.running(shape_of(x))
+    if found is None or isinstance(x, Complex) or name not in _CUMULATIVE:
         return None
-    if number(first) != NAMED[name][1](source.dtype):
+    source = array(x)
+    if source.dtype == "bool" or number(first) != NAMED[name][1](source.dtype):
         return None
-    return emit(_CUMULATIVE[name], source, axis=axis, reverse=after > 0)
+    axis, is_reverse = found
+    return emit(_CUMULATIVE[name], source, axis=axis, reverse=is_reverse)
+
+
+def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Array:
+    """The call that JAX makes of a window with a symbolic size: a running reduction."""
+    size, *steps, padding = map(sizes, facts)
+    window = _Window(size, padding, tuple(steps))
+    found = _cumulative(window, called_op(op), x, first)
+    if found is None:
+        fail(
+            "unsupported-ops",
+            f"expected a window of symbolic size {size} to hold all that came before "
+            "along one axis, as in jnp.cumsum, cumprod, lax.cummax and cummin",
+            "give the axis a fixed size, or use jax.lax.scan",
+        )
+    return found
 
 
 # ---- choices in windows -------------------------------------------------------------
