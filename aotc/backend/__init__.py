@@ -53,6 +53,11 @@ COMMON_FLAGS = (
     "--iree-llvmcpu-debug-symbols=false",
 )
 
+# For a module of which IREE makes a dispatch that takes more numbers than a CPU does:
+# ops whose results are read several times are not merged with their readers, so that
+# there are more dispatches, of fewer operands.
+SMALLER_STEPS = ("--iree-dispatch-creation-fuse-multi-use=false",)
+
 
 class Running:
     """The compilers at work; once they are stopped, what they say is of no use."""
@@ -251,7 +256,7 @@ def _compile(
     return Compiled(
         target=target,
         vmfb=vmfb,
-        flags=target_flags(target),
+        flags=tuple(report["flags"]),
         compiler=report["compiler"],
         statistics=report["statistics"],
         memory=_memory(program, report),
@@ -271,6 +276,7 @@ def _job_of(
         "is_mapped": target.device == "local",
         "only_plans": only_plans,
         "sum_block": BLOCK,
+        "smaller_steps": SMALLER_STEPS,
     }
 
 

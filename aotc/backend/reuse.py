@@ -19,7 +19,7 @@ from aotc.frontends.program import Program
 from aotc.target import Target
 
 # what the worker reports of the module, and not of its own work
-_FACTS = ("compiler", "statistics", "memory")
+_FACTS = ("flags", "compiler", "statistics", "memory")
 
 
 class Modules:
@@ -76,6 +76,8 @@ class Modules:
                 "model": self._models[target.backend == "vmvx"],
                 "sizes": digest(json.dumps(job["plans"], sort_keys=True)),
                 "flags": digest(*job["flags"]),
+                "flags for smaller steps": digest(*job["smaller_steps"]),
+                "block of sums": str(job["sum_block"]),
                 **_toolchain(),
             },
         )

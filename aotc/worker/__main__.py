@@ -20,47 +20,36 @@ def main(folder: Path) -> int:
     """Do the job in `folder`; 0 if it was done."""
     start = time.perf_counter()
     from iree.compiler import api, version
-    from iree.compiler.api import Session
 
-    statistics = folder / "statistics.json"
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    flags = job["flags"]
+    flags, plans, is_mapped = job["flags"], job["plans"], job["is_mapped"]
     api._initializeGlobalCL("aotc", *filter(is_process_flag, flags))
-    session = Session()
-    session.set_flags(
-        *(flag for flag in flags if not is_process_flag(flag)),
-        "--iree-scheduling-dump-statistics-format=json",
-        f"--iree-scheduling-dump-statistics-file={statistics}",
-    )
-    module = imported(session, folder)
-    invocation = session.invocation()
-    invocation.enable_console_diagnostics()
-    invocation.import_module(module.operation)
-    if not run_phases(invocation, "start", "global-optimization"):
-        return 1
-    plans, is_mapped = job["plans"], job["is_mapped"]
-    if is_mapped:  # the threads of a GPU add up parts of a sum as it is
-        split_long_sums(module, job["sum_block"])
-    if not run_phases(invocation, "global-optimization", "stream"):
+    module, invocation = compiled_to_stream(folder, job, flags)
+    if module is not None and is_mapped and constants.excess(module):
+        flags = [*flags, *job["smaller_steps"]]
+        module, invocation = compiled_to_stream(folder, job, flags)
+    if module is None:
         return 1
     if is_mapped and (refusal := constants.excess(module)):
         print(refusal, file=sys.stderr)
         return 1
     host = memory.Host(module)
     report: dict[str, Any] = {
-        "memory": {name: planned(host, name, plans[name], is_mapped) for name in plans}
+        "flags": flags,
+        "memory": {name: planned(host, name, plans[name], is_mapped) for name in plans},
     }
     if not job["only_plans"]:
         if not run_phases(invocation, "stream", "end"):
             return 1
         separate_references(module)
         write_module(invocation, folder / "module.vmfb")
+        statistics = json.loads((folder / _STATISTICS).read_text(encoding="utf-8"))
         report |= {
             "compiler": {
                 "version": version.VERSION,
                 "revision": version.REVISIONS["IREE"],
             },
-            "statistics": summary(json.loads(statistics.read_text(encoding="utf-8"))),
+            "statistics": summary(statistics),
         }
     report |= {
         "seconds": time.perf_counter() - start,
@@ -68,6 +57,36 @@ def main(folder: Path) -> int:
     }
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
     return 0
+
+
+_STATISTICS = "statistics.json"
+
+
+def compiled_to_stream(
+    folder: Path, job: dict[str, Any], flags: list[str]
+) -> tuple[Any, Any]:
+    """What IREE makes of a module up to its phase `stream`, and the invocation.
+
+    The module is None if it could not be compiled; diagnostics are on standard error.
+    """
+    from iree.compiler.api import Session
+
+    session = Session()
+    session.set_flags(
+        *(flag for flag in flags if not is_process_flag(flag)),
+        "--iree-scheduling-dump-statistics-format=json",
+        f"--iree-scheduling-dump-statistics-file={folder / _STATISTICS}",
+    )
+    module = imported(session, folder)
+    invocation = session.invocation()
+    invocation.enable_console_diagnostics()
+    invocation.import_module(module.operation)
+    if not run_phases(invocation, "start", "global-optimization"):
+        return None, invocation
+    if job["is_mapped"]:  # the threads of a GPU add up parts of a sum as it is
+        split_long_sums(module, job["sum_block"])
+    done = run_phases(invocation, "global-optimization", "stream")
+    return module if done else None, invocation
 
 
 def imported(session: Any, folder: Path) -> Any:

@@ -3,6 +3,7 @@
 IREE packs the intermediates of one size into one buffer and hands a dispatch the place
 of each; places of symbolic sizes are computed in the call. What runs on a CPU takes
 `LIMIT` numbers of 32 bits, and refuses to load a module with a dispatch that has more.
+(To hand over each operand as a buffer of its own is no way out: a call takes 32.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The table of what targets cannot compile: whole, and asked before IREE is."""
 
+import json
+
 import pytest
 
-from aotc import dtypes
+from aotc import backend, dtypes
 from aotc.backend import compile_targets
 from aotc.cases import all_cases, lowered
 from aotc.dialects import OPS, limits
@@ -91,7 +93,22 @@ def f(x):
 """
 
 
-def test_a_step_with_more_sizes_than_a_cpu_takes_is_refused_at_its_line(tmp_path):
+def test_a_step_with_more_sizes_than_a_cpu_takes_is_compiled_as_smaller_ones(tmp_path):
+    file = tmp_path / "many.py"
+    file.write_text(MANY_SIZES, encoding="utf-8")
+    report = build(
+        file, output=tmp_path, sign=False, targets=[Target.parse("cpu")]
+    )  # and the self-check has run and compared it
+    assert report.variants[0].flags[-1:] == backend.SMALLER_STEPS
+    assert report.bundle is not None
+    manifest = json.loads((report.bundle / "manifest.json").read_text())
+    assert backend.SMALLER_STEPS[0] in manifest["variants"][0]["flags"]
+
+
+def test_steps_that_stay_too_large_for_a_cpu_are_refused_at_their_line(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(backend, "SMALLER_STEPS", ())
     file = tmp_path / "many.py"
     file.write_text(MANY_SIZES, encoding="utf-8")
     with pytest.raises(CompileError) as failure:
