@@ -17,7 +17,7 @@ from aotc.dialects.binding import bindings
 from aotc.dialects.control import control_of
 from aotc.dialects.devices import Group
 from aotc.dialects.functions import callee_of, functions_of, signature
-from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.graph import Evaluator
 from aotc.dialects.guards import require_guards
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
@@ -33,7 +33,7 @@ def evaluate(
     inputs: Sequence[Any],
     watch: Watch | None = None,
     *,
-    with_op: EvaluateOp = evaluate_op,
+    with_op: EvaluateOp | None = None,
 ) -> list[Any]:
     """The results of function `name` of a graph module.
 
@@ -43,7 +43,8 @@ def evaluate(
         inputs: one array per argument, of its dtype and a shape that its type allows.
         watch: gets each op when it is done, with its operands and results. Those that a
             loop or branch runs come before it, once for each time that they are run.
-        with_op: computes the results of one op from it, its operands and the symbols.
+        with_op: computes the results of one op from it, its operands and the symbols;
+            by default its `ref` rule does.
 
     Raises:
         InputError: an input does not fit its type, or the sizes break a guard.
@@ -54,6 +55,7 @@ def evaluate(
         types, _ = signature(functions[name])
         symbols = bind_symbols(types, arrays)
         require_guards(functions[name], symbols)
+        with_op = with_op or Evaluator()
         return Evaluation(functions, symbols, watch, with_op).call(name, arrays)
 
 
@@ -91,48 +93,69 @@ class Evaluation:
     functions: dict[str, Any]
     symbols: list[int]
     watch: Watch | None = None
-    with_op: EvaluateOp = evaluate_op
-    _last_reads: dict[str, list[list[Any]]] = field(default_factory=dict)
+    with_op: EvaluateOp = field(default_factory=Evaluator)
+    _controls: dict[str, Any] = field(default_factory=dict)
+    _steps: dict[str, list[_Step]] = field(default_factory=dict)
 
     def call(self, name: str, arrays: list[Any]) -> list[Any]:
         """The results of a function."""
         function = self.functions[name]
-        control = control_of(function)
-        if control is not None:
-            _, results = signature(function)
+        if name not in self._controls:
+            control = control_of(function)
+            self._controls[name] = control and (control, signature(function)[1])
+        if self._controls[name]:
+            control, results = self._controls[name]
             return list(control.evaluate(self.call, arrays, self.symbols, results))
-        if name not in self._last_reads:
-            self._last_reads[name] = last_reads(function.entry_block)
-        return self._run(function.entry_block, arrays, self._last_reads[name])
+        if name not in self._steps:
+            self._steps[name] = _steps_of(function.entry_block)
+        return self._run(function.entry_block, arrays, self._steps[name])
 
-    def _run(
-        self, block: Any, arrays: list[Any], last: Sequence[Sequence[Any]]
-    ) -> list[Any]:
+    def _run(self, block: Any, arrays: list[Any], steps: Sequence[_Step]) -> list[Any]:
         values = dict(zip(block.arguments, arrays, strict=True))
-        for op, done in zip(block.operations, last, strict=True):
-            operands = [values[value] for value in op.operands]
-            for value in done:  # so that a deep network does not keep all it computes
+        for step in steps:
+            operands = [values[value] for value in step.operands]
+            for value in step.last_reads:  # so that a network does not keep all it has
                 del values[value]
-            if isinstance(op, func.ReturnOp):
+            if step.callee is not None:
+                results = self.call(step.callee, operands)
+            elif isinstance(step.op, func.ReturnOp):
                 return operands
-            if isinstance(op, func.CallOp):
-                results = self.call(callee_of(op), operands)
             else:
-                results = self.with_op(op, operands, self.symbols)
+                results = self.with_op(step.op, operands, self.symbols)
             if self.watch is not None:
-                self.watch(op, operands, results)
-            values.update(zip(op.results, results, strict=True))
+                self.watch(step.op, operands, results)
+            values.update(zip(step.results, results, strict=True))
         raise AssertionError("a function ends in a return")
 
 
-def last_reads(block: Any) -> list[list[Any]]:
-    """For each op of a block, the values that nothing after it reads."""
+@dataclass(frozen=True)
+class _Step:
+    """An op of a block, read once for all times that it is run.
+
+    Args:
+        op: itself.
+        operands: its operands.
+        results: its results.
+        callee: the function that it calls, if it is a call.
+        last_reads: the values that nothing after it reads.
+    """
+
+    op: Any
+    operands: list[Any]
+    results: list[Any]
+    callee: str | None
+    last_reads: list[Any]
+
+
+def _steps_of(block: Any) -> list[_Step]:
     ops, seen = list(block.operations), set()
-    found: list[list[Any]] = []
+    found: list[_Step] = []
     for op in reversed(ops):
-        done = [value for value in dict.fromkeys(op.operands) if value not in seen]
+        operands = list(op.operands)
+        done = [value for value in dict.fromkeys(operands) if value not in seen]
         seen.update(done)
-        found.append(done)
+        callee = callee_of(op) if isinstance(op, func.CallOp) else None
+        found.append(_Step(op, operands, list(op.results), callee, done))
     return found[::-1]
 
 

@@ -240,20 +240,35 @@ def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> list[Any
         arrays: its operands, concrete.
         symbols: the value of every symbol of the enclosing function.
     """
-    cls = type(op)
-    attributes = cls.attributes_of(op)
-    for name, codec in cls.codecs.items():
-        if codec is Sizes:
-            attributes[name] = tuple(
-                evaluate_size(size, symbols) for size in attributes[name]
-            )
-    try:
-        results = several(cls.ref(*arrays, **attributes))
-    except AotcError as error:  # such as a failed assertion
-        error.where = error.where or where_of(op)
-        raise
-    types = map(Tensor.of, op.results)
-    return [in_dtype(x, kind) for x, kind in zip(results, types, strict=True)]
+    return Evaluator()(op, arrays, symbols)
+
+
+class Evaluator:
+    """`evaluate`, for ops that are run again: what they say of themselves is kept."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[dict[str, Any], list[Tensor]]] = {}
+
+    def __call__(
+        self, op: Any, arrays: Sequence[Any], symbols: Sequence[int]
+    ) -> list[Any]:
+        """See `evaluate`."""
+        cls = type(op)
+        if op not in self._known:
+            self._known[op] = cls.attributes_of(op), list(map(Tensor.of, op.results))
+        stored, types = self._known[op]
+        attributes = dict(stored)
+        for name, codec in cls.codecs.items():
+            if codec is Sizes:
+                attributes[name] = tuple(
+                    evaluate_size(size, symbols) for size in stored[name]
+                )
+        try:
+            results = several(cls.ref(*arrays, **attributes))
+        except AotcError as error:  # such as a failed assertion
+            error.where = error.where or where_of(op)
+            raise
+        return [in_dtype(x, kind) for x, kind in zip(results, types, strict=True)]
 
 
 def in_dtype(array: Any, kind: Tensor) -> Any:

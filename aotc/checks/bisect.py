@@ -35,7 +35,6 @@ from aotc.dialects.functions import (
     signature,
 )
 from aotc.dialects.graph import GraphOp, where_of
-from aotc.dialects.graph import evaluate as evaluate_op
 from aotc.errors import AotcError, CompileError
 from aotc.frontends.program import Entry, Program
 from aotc.frontends.survey import watched
@@ -154,7 +153,10 @@ def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any
 
 
 def evaluated(
-    module: Any, entry: Entry, values: Sequence[Any], with_op: Any = evaluate_op
+    module: Any,
+    entry: Entry,
+    values: Sequence[Any],
+    with_op: reference.EvaluateOp | None = None,
 ) -> list[Any]:
     """The outputs of an entry by the reference evaluator."""
     results = reference.evaluate(module, entry.name, values, with_op=with_op)
@@ -255,7 +257,7 @@ class _InCode:
             return None
         except DidNotEnd:
             return None
-        return self.rule.errors(found, values_at(evaluate_op), values_at)
+        return self.rule.errors(found, values_at(None), values_at)
 
     def _at(self, place: tuple[int, int], error: float | None) -> Divergence:
         op = _ops(self.module, self.entry)[place[0]]

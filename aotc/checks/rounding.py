@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.graph import Evaluator
 
 _ULPS = 4.0  # at most, of each operand and result
 _FIRST = 4  # numbers that are looked for before all are, which takes long
@@ -33,6 +33,7 @@ class Noise:
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
+        self._evaluate = Evaluator()
         self._rounding: set[Any] = set()  # ops that have been seen to round
         self._exact: set[Any] = set()  # and those that were exact when last seen
 
@@ -43,7 +44,7 @@ class Noise:
         if not type(op).reads_bits:
             operands = [_flush(operand) for operand in operands]
         if op not in self._rounding:
-            results = evaluate_op(op, operands, symbols)
+            results = self._evaluate(op, operands, symbols)
             # What is approximated need not give whole numbers of whole numbers.
             most = 1.0 if type(op).is_approximated else np.inf
             briefly = op in self._exact  # a loop runs it again
@@ -52,7 +53,7 @@ class Noise:
                 return results
             self._rounding.add(op)
         moved = [self._disturb(operand) for operand in operands]
-        return [self._disturb(x) for x in evaluate_op(op, moved, symbols)]
+        return [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
 
     def _disturb(self, array: Any) -> Any:
         if not is_float(array):

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.graph import LOW
-from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.graph import LOW, Evaluator
 from aotc.dialects.types import Tensor, evaluate_size
 
 _WORK_OF_AN_OP = 20_000
@@ -32,7 +31,8 @@ class Work:
 
     left: float
     most: float
-    _shapes: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict, repr=False)
+    _shapes: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
+    _evaluate: Evaluator = field(default_factory=Evaluator)
 
     def __call__(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
@@ -45,7 +45,7 @@ class Work:
         self.take(_WORK_OF_AN_OP + sum(prod(getattr(x, "shape", ())) for x in operands))
         if type(op).precision == LOW:
             self.take(_products(op, operands) / _PRODUCTS)
-        return evaluate_op(op, operands, symbols)
+        return self._evaluate(op, operands, symbols)
 
     def hold(self, elements: float) -> None:
         """To be called before an array of so many elements is made.
