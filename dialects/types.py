@@ -210,6 +210,11 @@ def evaluate_size(size: Size, values: Sequence[int]) -> int:
     return size if isinstance(size, int) else affine.evaluate(size.expr, values)
 
 
+def symbols_of(size: Size) -> set[int]:
+    """The numbers of the symbols that `size` depends on."""
+    return set() if isinstance(size, int) else affine.symbols_in(size.expr)
+
+
 def element_count(shape: Shape) -> Size:
     """The product of all sizes; 1 for a scalar."""
     return math.prod(shape)

@@ -6,7 +6,7 @@ Requires: derivatives are defined (autodiff). Ensures: the only calls are of con
 flow, and the only private functions are what it runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aotc.dialects.control import control_of
@@ -61,6 +61,17 @@ def reached_from(function: Any) -> list[str]:
     if control is not None:
         return list(control.functions)
     return [callee_of(op) for op in _calls(function)]
+
+
+def reached(known: Mapping[str, Any], name: str) -> list[str]:
+    """The functions that one calls, runs or is made from, itself first."""
+    rest, found = [name], dict.fromkeys([name])
+    while rest:
+        for inner in reached_from(known[rest.pop()]):
+            if inner not in found:
+                found[inner] = None
+                rest.append(inner)
+    return list(found)
 
 
 def _calls(function: Any) -> list[Any]:

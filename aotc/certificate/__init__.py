@@ -29,7 +29,6 @@ from aotc.certificate.check import Arrays, Check, Run
 from aotc.certificate.modules import (
     Modes,
     has_checkpoints,
-    reached,
 )
 from aotc.certificate.points import Point, points_of
 from aotc.checks.compiled import Export
@@ -41,6 +40,7 @@ from aotc.errors import AotcError, CompileError
 from aotc.frontends.program import Program
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.passes.inline import reached
 from aotc.target import Target
 
 DOT_PRODUCT = 1e-9  # the largest difference that is rounding

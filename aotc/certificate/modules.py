@@ -1,14 +1,13 @@
-"""What a certificate asks of the functions of a module: what they reach."""
+"""What a certificate asks of the functions of a module."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aotc.dialects.control import While, control_of
 from aotc.dialects.functions import functions_of
 from aotc.dialects.transform import Checkpoint, CustomVjp, custom_of
-from aotc.passes.inline import reached_from
+from aotc.passes.inline import reached
 
 
 class Modes(NamedTuple):
@@ -16,17 +15,6 @@ class Modes(NamedTuple):
 
     reverse: bool
     forward: bool
-
-
-def reached(known: Mapping[str, Any], name: str) -> list[str]:
-    """The functions that one calls, runs or is made from, itself first."""
-    rest, found = [name], dict.fromkeys([name])
-    while rest:
-        for inner in reached_from(known[rest.pop()]):
-            if inner not in found:
-                found[inner] = None
-                rest.append(inner)
-    return list(found)
 
 
 def modes_of(module: Any, name: str) -> Modes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc import dtypes
-from aotc.certificate.modules import Modes, modes_of, reached
+from aotc.certificate.modules import Modes, modes_of
 from aotc.certificate.visits import visit
 from aotc.dialects.functions import functions_of, name_of, signature
 from aotc.dialects.symbols import Contract
@@ -15,7 +15,7 @@ from aotc.dialects.transform import Jvp, Vjp, derived_of
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.frontends.program import Entry, Program
 from aotc.mlir import source_of
-from aotc.passes.inline import reached_from
+from aotc.passes.inline import reached, reached_from
 from aotc.reference import bind_symbols
 
 Arrays = list[Any]

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.functions import callee_of, functions_of, signature
+from aotc.dialects.ops.indexing import Gather, IndexMap
+from aotc.dialects.ops.scattering import Scatter
 from aotc.dialects.symbols import Contract
-from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.errors import AotcError, InputError
 from aotc.frontends.program import Entry, Port
-from aotc.mlir import ir
+from aotc.mlir import func, ir
 from aotc.pytree import flatten
 from aotc.reference import bind_symbols
+
+
+class Integers(Enum):
+    """How integers are drawn that do not index, and that no example shows."""
+
+    BITS = "0 and 1"
+    SMALL = "from -8 to 7, or from 0 to 15"
+    ANY = "all of the dtype, the least and the greatest among them"
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,7 @@ class Choice:
         sizes: values for symbols by name; others are chosen, different in each call.
         given: arrays for inputs by name; others are drawn.
         positive: whether floats are drawn from (0, 1), not from all numbers.
+        integers: how those are drawn of which nothing says what they mean.
     """
 
     seed: int = 0
@@ -37,6 +48,7 @@ class Choice:
     sizes: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     positive: bool = False
+    integers: Integers = Integers.BITS
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ def samples_of(
     """Inputs for calls of an entry.
 
     Floats are normally distributed. Integers that the entry takes as positions are
-    within what they index; others are as in the example, else 0 or 1.
+    within what they index; others are as in the example, else as `choice` says.
 
     Args:
         module: graph IR.
@@ -69,7 +81,7 @@ def samples_of(
     _require_known("input", choice.given, [port.name for port in ports])
     leaves = _example_leaves(entry, example)
     bounds = index_bounds(module, entry)
-    draw = _Draw(np.random.default_rng(choice.seed), choice.positive)
+    draw = _Draw(np.random.default_rng(choice.seed), choice.positive, choice.integers)
     first = _example_sizes(entry, leaves)
     for number in range(choice.samples):
         parts = _sizes(entry.symbols, choice.sizes, first, number)
@@ -78,7 +90,7 @@ def samples_of(
         arrays = [
             choice.given[port.name]
             if port.name in choice.given
-            else _drawn(port, parts, draw, bounds.get(port.name), leaf)
+            else _drawn(port, parts, draw, bounds.get(port.name, ()), leaf)
             for port, leaf in zip(ports, leaves, strict=True)
         ]
         if choice.given:
@@ -149,67 +161,145 @@ def _given_size(contract: Contract, size: int) -> int:
     return size // contract.multiple_of
 
 
+_SHARE_OF_EXTREMES = 0.25
+
+
 @dataclass(frozen=True)
 class _Draw:
-    """Random numbers: floats around 0, or in (0, 1); whole ones."""
+    """Random numbers: floats around 0, or in (0, 1); whole ones of a kind."""
 
     rng: np.random.Generator
     positive: bool
+    kind: Integers
 
     def floats(self, shape: tuple[int, ...]) -> Any:
         if self.positive:
             return 1 - self.rng.random(shape)
         return self.rng.standard_normal(shape)
 
-    def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Any:
-        return self.rng.integers(low, high, shape)
+    def below(self, low: int, high: int, shape: tuple[int, ...], numpy: Any) -> Any:
+        return self.rng.integers(low, high, shape).astype(numpy)
+
+    def integers(self, shape: tuple[int, ...], numpy: Any) -> Any:
+        """Of a dtype of integers of which nothing is known."""
+        facts = np.iinfo(numpy)
+        least, most = int(facts.min), int(facts.max)
+        if self.kind is Integers.BITS:
+            return self.below(0, 2, shape, numpy)
+        if self.kind is Integers.SMALL:
+            low = max(least, -8)
+            return self.below(low, low + 16, shape, numpy)
+        drawn = self.rng.integers(least, most, shape, numpy, endpoint=True)
+        extremes = np.array([least, most, 0, 1], numpy)
+        chosen = self.rng.choice(extremes, shape)
+        return np.where(self.rng.random(shape) < _SHARE_OF_EXTREMES, chosen, drawn)
 
 
 def _drawn(
-    port: Port, sizes: Sequence[int], draw: _Draw, bound: int | None, example: Any
+    port: Port,
+    sizes: Sequence[int],
+    draw: _Draw,
+    bounds: Sequence[Size],
+    example: Any,
 ) -> Any:
     kind = port.type
     shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
     numpy = dtypes.to_numpy(kind.dtype)
     if dtypes.is_float(kind.dtype):
         return draw.floats(shape).astype(numpy)
-    low, high = 0, 2
-    if bound is not None:
-        high = bound
-    elif example is not None and example.size and kind.dtype != "bool":
-        low, high = int(example.min()), int(example.max()) + 1
-    return draw.integers(low, high, shape).astype(numpy)
+    if kind.dtype == "bool":
+        return draw.below(0, 2, shape, numpy)
+    if bounds:
+        least = min(evaluate_size(size, sizes) for size in bounds)
+        return draw.below(0, max(least, 1), shape, numpy)
+    if example is not None and example.size:
+        return draw.below(int(example.min()), int(example.max()) + 1, shape, numpy)
+    return draw.integers(shape, numpy)
 
 
-def index_bounds(module: Any, entry: Entry) -> dict[str, int]:
-    """For integer inputs that are used as positions, the least size that they index."""
+def has_free_integers(
+    module: Any, entry: Entry, example: Mapping[str, Any] | None
+) -> bool:
+    """Whether an entry takes integers of which nothing says what they mean.
+
+    Args:
+        module: graph IR.
+        entry: of the program.
+        example: inputs that the source brings along, by argument.
+    """
+    bounds = index_bounds(module, entry)
+    leaves = _example_leaves(entry, example)
+    return any(
+        port.type.dtype in dtypes.INTEGERS and port.name not in bounds and leaf is None
+        for port, leaf in zip(entry.ports("input"), leaves, strict=True)
+    )
+
+
+def index_bounds(module: Any, entry: Entry) -> dict[str, list[Size]]:
+    """For integer inputs that are used as positions, the sizes of what they index.
+
+    What loops and branches index is not seen.
+    """
     with module.context, ir.Location.unknown():
-        function = functions_of(module)[entry.name]
-        types, _ = signature(function)
+        search = _IndexSearch(functions_of(module))
+        search.visit(
+            entry.name,
+            [
+                frozenset({port.name} if port.kind == "input" else ())
+                for port in entry.arguments
+            ],
+        )
+        return search.bounds
+
+
+Names = frozenset[str]
+
+
+class _IndexSearch:
+    """Follows the inputs that integers come from through a function and its calls."""
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        self._functions = functions
+        self._visited: dict[tuple[str, tuple[Names, ...]], list[Names]] = {}
+        self.bounds: dict[str, list[Size]] = {}
+
+    def visit(self, name: str, arguments: Sequence[Names]) -> list[Names]:
+        """The inputs that each result of a function comes from.
+
+        Args:
+            name: of the function.
+            arguments: the inputs that each of its arguments comes from.
+        """
+        key = name, tuple(arguments)
+        if key not in self._visited:
+            self._visited[key] = self._visit(self._functions[name], arguments)
+        return self._visited[key]
+
+    def _visit(self, function: Any, arguments: Sequence[Names]) -> list[Names]:
+        _, results = signature(function)
+        if function.is_external:  # a loop or branch
+            return [frozenset().union(*arguments)] * len(results)
         block = function.entry_block
-        sources: dict[Any, set[str]] = defaultdict(set)
-        for port, kind, value in zip(
-            entry.arguments, types, block.arguments, strict=True
-        ):
-            if port.kind == "input" and not dtypes.is_float(kind.dtype):
-                sources[value] = {port.name}
-        bounds: dict[str, int] = {}
+        sources = dict(zip(block.arguments, arguments, strict=True))
         for op in block.operations:
-            for name, size in _indexed(op, sources):
-                bounds[name] = min(size, bounds.get(name, size))
-            reached = set().union(*(sources[operand] for operand in op.operands))
-            for result in op.results:
-                if not dtypes.is_float(Tensor.of(result).dtype):
-                    sources[result] = reached
-    return bounds
+            operands = [sources[operand] for operand in op.operands]
+            if isinstance(op, func.ReturnOp):
+                return operands
+            self._note(op, sources)
+            if isinstance(op, func.CallOp):
+                found = self.visit(callee_of(op), operands)
+            else:
+                found = [frozenset().union(*operands)] * len(op.results)
+            for result, names in zip(op.results, found, strict=True):
+                is_float = dtypes.is_float(Tensor.of(result).dtype)
+                sources[result] = frozenset() if is_float else names
+        raise AssertionError("a function ends in a return")
 
-
-def _indexed(op: Any, sources: Mapping[Any, set[str]]) -> Iterator[tuple[str, int]]:
-    """The inputs that an op reads at, and the sizes of the axes."""
-    if op.operation.name != "graph.gather":
-        return
-    shape = Tensor.of(op.x).shape
-    axes = type(op).attributes_of(op)["axes"]
-    for axis, indices in zip(axes, op.indices, strict=True):
-        if isinstance(shape[axis], int):
-            yield from ((name, shape[axis]) for name in sources[indices])
+    def _note(self, op: Any, sources: Mapping[Any, Names]) -> None:
+        """Take note of what an op reads or writes at."""
+        if not isinstance(op, (Gather, Scatter)):
+            return
+        shape = Tensor.of(op.x).shape
+        for axis, indices in zip(IndexMap.of(op).axes, op.indices, strict=True):
+            for name in sources[indices]:
+                self.bounds.setdefault(name, []).append(shape[axis])

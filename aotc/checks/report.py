@@ -38,6 +38,14 @@ class SelfCheck:
         """The same with sizes that were not compared."""
         return replace(self, unchecked=(*self.unchecked, (sizes, why)))
 
+    def extend(self, sizes: Mapping[str, int], results: Sequence[Verdict]) -> SelfCheck:
+        """The same with sizes that were compared, and the verdicts there."""
+        checked = self.checked if sizes in self.checked else (*self.checked, sizes)
+        if self.results:
+            pairs = zip(self.results, results, strict=True)
+            results = [one.worse_of(other) for one, other in pairs]
+        return replace(self, checked=checked, results=tuple(results))
+
     def to_json(self) -> dict[str, Any]:
         """As the report holds it, with all figures."""
         return {

@@ -59,14 +59,18 @@ class Noise:
         if not is_float(array):
             return array
         facts = ml_dtypes.finfo(array.dtype)
-        wide = array.astype(np.float64)
-        # The last place of numbers below the normal ones is that of the least of these.
-        size = np.maximum(np.abs(wide), float(facts.smallest_normal))
-        size = np.where((wide != 0) & np.isfinite(wide), size, 0.0)
-        step = _ULPS * float(facts.eps)
+        wide = np.float64 if array.dtype == np.float64 else np.float32
+        x: Any = np.asarray(array, wide)
         # Uniform: errors that were all of one size would often cancel exactly.
-        errors = self._rng.uniform(-step, step, array.shape) * size
-        return np.asarray(wide + errors).astype(array.dtype)
+        errors: Any = self._rng.random(x.shape, wide)
+        errors = (errors - wide(0.5)) * wide(2 * _ULPS * float(facts.eps))
+        if array.dtype == np.float16:  # below the normal ones the last place is theirs
+            least = wide(facts.smallest_normal)
+            errors *= np.where(x != 0, np.maximum(np.abs(x), least), wide(0))
+        else:
+            errors *= x
+        moved = np.where(np.isfinite(x), x + errors, x)
+        return moved.astype(array.dtype)
 
 
 def _flush(array: Any) -> Any:

@@ -2,26 +2,57 @@
 
 Symbols take their least sizes, then 1, then small primes that differ from one another,
 then primes beyond the width of vectors and tiles, as far as contracts and guards allow.
+Then each symbol that something is added up over takes a size beyond the blocks that
+long sums are cut into. Where nothing says what integers mean, one more call takes any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import cycle, islice
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from aotc.checks.inputs import Choice, samples_of
+from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
+from aotc.dialects.functions import functions_of
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import Contract
-from aotc.dialects.types import evaluate_size
+from aotc.dialects.types import Tensor, evaluate_size, symbols_of
 from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError
 from aotc.frontends.program import Entry, Program
+from aotc.passes.inline import reached
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
 _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)
+_LONG = 4099  # a prime beyond 4096: blocks of any power of two up to it leave a rest
+
+
+@dataclass(frozen=True)
+class Item:
+    """One of the calls of an entry that are compared, or two in turn.
+
+    Args:
+        number: of the item; the first ones are the cheapest.
+        sizes: of the symbols.
+        positive: whether floats are drawn from (0, 1), and states do not have their
+            first values, which are often zeros that hide what is read of them.
+        integers: how they are drawn.
+        is_extra: whether it may take but a small part of the work.
+    """
+
+    number: int
+    sizes: Mapping[str, int]
+    positive: bool
+    integers: Integers
+    is_extra: bool = False
+
+    def __str__(self) -> str:
+        """What to say of it besides the sizes, before a reason."""
+        return "with integers of any size: " if self.integers is Integers.ANY else ""
 
 
 @dataclass(frozen=True)
@@ -39,17 +70,33 @@ class Calls:
     states: Mapping[str, Any]
 
 
-def sizes_of(entry: Entry) -> list[dict[str, int]]:
-    """The symbols of an entry in each item of its check, small ones first."""
-    if not entry.symbols:
-        return [{}, {}]
-    return [
-        {
-            contract.name: part * contract.multiple_of
-            for contract, part in zip(entry.symbols, parts, strict=True)
-        }
-        for parts in dict.fromkeys(_sizes(entry))
+def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
+    """What an entry is called with in turn.
+
+    Args:
+        program: that is checked.
+        graph: IR in which the entry is.
+        entry: of the program.
+    """
+    usual = list(dict.fromkeys(_usual_sizes(entry))) if entry.symbols else [(), ()]
+    found = [
+        Item(
+            number,
+            _named(entry, parts),
+            number % 2 == 1,
+            Integers.SMALL if number % 2 else Integers.BITS,
+        )
+        for number, parts in enumerate(usual)
     ]
+    few = next(_allowed(entry, _cycled(_SMALL, entry)), usual[-1])
+    if has_free_integers(graph, entry, _example(program, entry)):
+        sizes = _named(entry, few)
+        found.append(Item(len(found), sizes, False, Integers.ANY, True))
+    for parts in dict.fromkeys(_long_sizes(graph, entry, few)):
+        if parts not in usual:
+            sizes = _named(entry, parts)
+            found.append(Item(len(found), sizes, True, Integers.BITS, True))
+    return found
 
 
 def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
@@ -60,32 +107,41 @@ def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
 
 
 def calls_of(
-    program: Program, graph: Any, entry: Entry, number: int, seed: int
+    program: Program, graph: Any, entry: Entry, item: Item, seed: int
 ) -> Calls:
     """The calls of an item: one, or two in turn if the entry updates a state.
-
-    Floats are normally distributed, in every other item positive; there the states are
-    not their first values, which are often zeros that hide what is read of them.
 
     Args:
         program: that is checked.
         graph: IR in which the entry is.
         entry: of the program.
-        number: of the item, in `sizes_of`.
+        item: of `items_of`.
         seed: of the numbers.
     """
-    network = program.networks.get(entry.name)
-    example = network.original.example if network and network.original else None
     stored = {n: program.parameters[n] for s in program.states for n in s.leaves}
     count = 2 if entry.updates else 1
-    sizes = sizes_of(entry)[number]
-    is_odd = number % 2 == 1
     inputs = []
     for turn in range(count):
-        choice = Choice(seed + count * number + turn, 1, sizes, positive=is_odd)
-        (sample,) = samples_of(graph, entry, choice, example)
+        choice = Choice(
+            seed + count * item.number + turn,
+            1,
+            item.sizes,
+            positive=item.positive,
+            integers=item.integers,
+        )
+        (sample,) = samples_of(graph, entry, choice, _example(program, entry))
         inputs.append(sample.arrays)
-    return Calls(sizes, tuple(inputs), _vary(stored, seed) if is_odd else stored)
+    states = _vary(stored, seed) if item.positive else stored
+    return Calls(item.sizes, tuple(inputs), states)
+
+
+def _example(program: Program, entry: Entry) -> Mapping[str, Any] | None:
+    """The inputs that the source of an entry brings along."""
+    network = program.networks.get(entry.name)
+    example: Mapping[str, Any] | None = (
+        network.original.example if network and network.original else None
+    )
+    return example
 
 
 def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -99,16 +155,36 @@ def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return found
 
 
-def _sizes(entry: Entry) -> Iterator[tuple[int, ...]]:
-    """Values of the symbols, in parts of multiples."""
-    count = len(entry.symbols)
+# ---- sizes, in parts of multiples ---------------------------------------------------
+
+Parts = tuple[int, ...]
+
+
+def _usual_sizes(entry: Entry) -> Iterator[Parts]:
     for each in ((0,), (1,), _SMALL, _LARGE):
-        wanted = np.resize(each, count).tolist()
-        parts = [_within(c, n) for c, n in zip(entry.symbols, wanted, strict=True)]
-        try:
-            yield tuple(entry.nearest_allowed(parts))
-        except InputError:  # guards leave none nearby
-            continue
+        yield from _allowed(entry, _cycled(each, entry))
+
+
+def _cycled(sizes: Parts, entry: Entry) -> list[int]:
+    """A size for each symbol, from the first again where they are too few."""
+    return list(islice(cycle(sizes), len(entry.symbols)))
+
+
+def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
+    """For each symbol that is added up over, `few` with a long size of it."""
+    for position in sorted(_summed_symbols(graph, entry.name)):
+        wanted = list(few)
+        wanted[position] = -(-_LONG // entry.symbols[position].multiple_of)
+        yield from _allowed(entry, wanted)
+
+
+def _allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:
+    """The sizes nearest to `wanted` that contracts and guards allow, if there are."""
+    parts = [_within(c, n) for c, n in zip(entry.symbols, wanted, strict=True)]
+    try:
+        yield tuple(entry.nearest_allowed(parts))
+    except InputError:  # guards leave none nearby
+        return
 
 
 def _within(contract: Contract, wanted: int) -> int:
@@ -117,3 +193,38 @@ def _within(contract: Contract, wanted: int) -> int:
     if contract.max is None:
         return max(least, wanted)
     return max(least, min(wanted, contract.max // contract.multiple_of))
+
+
+def _named(entry: Entry, parts: Parts) -> dict[str, int]:
+    return {
+        contract.name: part * contract.multiple_of
+        for contract, part in zip(entry.symbols, parts, strict=True)
+    }
+
+
+def _summed_symbols(graph: Any, name: str) -> set[int]:
+    """The symbols of axes that ops reduce, or work along, in all that is reached."""
+    known = functions_of(graph)
+    with graph.context:
+        return {
+            symbol
+            for inner in reached(known, name)
+            if not known[inner].is_external
+            for op in known[inner].entry_block.operations
+            if isinstance(op, GraphOp)
+            for symbol in _summed_by(op)
+        }
+
+
+def _summed_by(op: Any) -> set[int]:
+    """The symbols that an op's results no longer have, and those of its axes."""
+    shapes = [Tensor.of(operand).shape for operand in op.operands]
+    kept = {s for y in op.results for n in Tensor.of(y).shape for s in symbols_of(n)}
+    found = {s for shape in shapes for n in shape for s in symbols_of(n)} - kept
+    attributes = type(op).attributes_of(op)
+    axes = attributes.get("axes", ())
+    axes = [attributes["axis"]] if "axis" in attributes else axes
+    for axis in axes if shapes else ():
+        if axis < len(shapes[0]):
+            found |= symbols_of(shapes[0][axis])
+    return found

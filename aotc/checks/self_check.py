@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck, sizes_text
 from aotc.checks.rounding import Noise, is_float
-from aotc.checks.samples import Calls, calls_of, input_elements, sizes_of
+from aotc.checks.samples import Calls, Item, calls_of, input_elements, items_of
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import NothingToCompare, Work
 from aotc.dialects import context
@@ -40,6 +41,7 @@ MODES = ("auto", "full", "off")
 _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
+_EXTRA_WORK = 2e9  # for each item beyond the usual
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
@@ -80,13 +82,46 @@ def check_entries(
             for target, why in found.items()
             for entry in program.entries
         ]
-        share = Work(_WORK / len(program.entries), _ELEMENTS)
-        if full:
-            share = Work(float("inf"), float("inf"))
-        for entry in program.entries if running else ():
-            subject = Subject(program, graph, entry, passes)
-            rows += _of_entry(subject, running, share)
-        return rows
+        if not running:
+            return rows
+        jobs = [
+            (Subject(program, graph, entry, passes), item)
+            for entry in program.entries
+            for item in items_of(program, graph, entry)
+        ]
+        work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
+        return rows + _check(jobs, running, work)
+
+
+def _check(
+    jobs: Sequence[tuple[Subject, Item]],
+    running: Mapping[Target, CompiledProcess],
+    work: Work,
+) -> list[SelfCheck]:
+    """What is found of each entry, for each target.
+
+    The first items of all entries come first, and what is beyond the usual comes last.
+    No item may take more than twice its share of the work that is left.
+    """
+    rows = {
+        (subject.entry.name, target): SelfCheck(subject.entry.name, str(target))
+        for subject, _ in jobs
+        for target in running
+    }
+    ordered = sorted(jobs, key=lambda job: (job[1].is_extra, job[1].number))
+    for done, (subject, item) in enumerate(ordered):
+        limit = 2 * work.left / (len(jobs) - done + 1)
+        if item.is_extra and limit < inf:
+            limit = min(limit, _EXTRA_WORK)
+        trial = _trial(subject, item, work.part(limit))
+        for target, process in running.items():
+            key = subject.entry.name, target
+            rows[key] = (
+                rows[key].skip(item.sizes, trial)
+                if isinstance(trial, str)
+                else _extend(rows[key], trial, target, process)
+            )
+    return list(rows.values())
 
 
 def _start(
@@ -120,82 +155,57 @@ def _not_loaded(target: Target, error: AotcError) -> AotcError:
     )
 
 
-# ---- an entry -----------------------------------------------------------------------
-
-
-def _of_entry(
-    subject: Subject, running: Mapping[Target, CompiledProcess], work: Work
-) -> Iterator[SelfCheck]:
-    entry = subject.entry
-    rows = {target: SelfCheck(entry.name, str(target)) for target in running}
-    left = replace(work)
-    for number, sizes in enumerate(sizes_of(entry)):
-        try:
-            item = _item(subject, number, sizes, left)
-        except NothingToCompare as reason:
-            rows = {t: row.skip(sizes, str(reason)) for t, row in rows.items()}
-            continue
-        for target, process in running.items():
-            rows[target] = _extend(rows[target], subject, item, target, process)
-    yield from rows.values()
+# ---- an item of an entry ------------------------------------------------------------
 
 
 @dataclass
-class _Item:
+class _Trial:
     """Calls of an entry, with the arguments and results of each by the reference."""
 
+    subject: Subject
+    item: Item
     calls: Calls
     expected: list[tuple[Arrays, Arrays]]
     rounding: Rounding
 
 
-def _extend(
-    row: SelfCheck,
-    subject: Subject,
-    item: _Item,
-    target: Target,
-    process: CompiledProcess,
-) -> SelfCheck:
-    """What was found of an entry, with one more item."""
-    sizes = item.calls.sizes
-    try:
-        results = _verdicts(subject, item, target, process)
-    except DidNotEnd as error:
-        return row.skip(sizes, str(error))
-    except SetupError:  # `_guard` lets no other through
-        return row.skip(sizes, "this machine has not the memory for a call")
-    except NothingToCompare as reason:
-        return row.skip(sizes, str(reason))
-    if row.results:
-        pairs = zip(row.results, results, strict=True)
-        results = [one.worse_of(other) for one, other in pairs]
-    return replace(row, checked=(*row.checked, sizes), results=tuple(results))
-
-
-def _item(subject: Subject, number: int, sizes: Mapping[str, int], work: Work) -> _Item:
+def _trial(subject: Subject, item: Item, work: Work) -> _Trial | str:
     """The calls of an item, with what the reference evaluator makes of them.
 
-    Raises:
-        NothingToCompare: with the reason.
+    Or why there is nothing to compare.
     """
     try:
-        work.hold(input_elements(subject.entry, sizes))
-        calls = calls_of(subject.program, subject.graph, subject.entry, number, _SEED)
-        found = list(subject.reference_results(calls, work))
+        work.hold(input_elements(subject.entry, item.sizes))
+        calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
+        expected = list(subject.reference_results(calls, work))
+    except NothingToCompare as reason:
+        return f"{item}{reason}"
     except MemoryError:
-        raise NothingToCompare("the reference evaluator ran out of memory") from None
+        return f"{item}the reference evaluator ran out of memory"
     except InputError as error:
-        raise NothingToCompare(
-            f"the model refuses the random inputs: {error.message}"
-        ) from None
-    results = _all_results(found)
+        return f"{item}the model refuses the random inputs: {error.message}"
+    results = _all_results(expected)
     if _says_nothing(results):
-        raise NothingToCompare("no result is finite on the random inputs")
+        return f"{item}no result is finite on the random inputs"
 
     def with_noise(noise: Noise) -> Arrays:
         return _all_results(subject.reference_results(calls, noise))
 
-    return _Item(calls, found, Rounding(results, with_noise))
+    return _Trial(subject, item, calls, expected, Rounding(results, with_noise))
+
+
+def _extend(
+    row: SelfCheck, trial: _Trial, target: Target, process: CompiledProcess
+) -> SelfCheck:
+    """What was found of an entry, with one more item."""
+    sizes = trial.item.sizes
+    try:
+        results = _verdicts(trial, target, process)
+    except (DidNotEnd, NothingToCompare) as reason:
+        return row.skip(sizes, f"{trial.item}{reason}")
+    except SetupError:  # `_guard` lets no other through
+        return row.skip(sizes, "this machine has not the memory for a call")
+    return row.extend(sizes, results)
 
 
 def _all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
@@ -209,24 +219,22 @@ def _says_nothing(results: Sequence[Any]) -> bool:
     return bool(floats) and not any(np.isfinite(x).any() for x in floats)
 
 
-def _verdicts(
-    subject: Subject, item: _Item, target: Target, process: CompiledProcess
-) -> list[Verdict]:
+def _verdicts(trial: _Trial, target: Target, process: CompiledProcess) -> list[Verdict]:
     """The verdict on each result over the calls.
 
     Raises:
         CompileError: one is wrong.
         NothingToCompare: rounding decides everything, or a check of the model.
     """
-    names = subject.names
-    results = subject.compiled_results(item.calls, process)
-    found = list(_guard(subject, item, target, results))
+    names = trial.subject.names
+    results = trial.subject.compiled_results(trial.calls, process)
+    found = list(_guard(trial, target, results))
     try:
         verdicts = judge(
             names * len(found),
             [array for call in found for array in call],
-            _all_results(item.expected),
-            item.rounding,
+            _all_results(trial.expected),
+            trial.rounding,
         )
     except InputError as error:
         raise NothingToCompare(
@@ -234,20 +242,20 @@ def _verdicts(
         ) from None
     except MemoryError:
         raise NothingToCompare("the reference evaluator ran out of memory") from None
-    if item.rounding.is_all:
+    if trial.rounding.is_all:
         raise NothingToCompare("rounding alone decides what is finite")
     rows = [
         verdicts[call * len(names) : (call + 1) * len(names)]
         for call in range(len(found))
     ]
-    for row, (arguments, expected) in zip(rows, item.expected, strict=True):
+    for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
         if any(not each.passed for each in row):
-            raise _failure(subject, item, target, row, arguments, expected)
+            raise _failure(trial, target, row, arguments, expected)
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
 def _guard(
-    subject: Subject, item: _Item, target: Target, results: Iterator[Arrays]
+    trial: _Trial, target: Target, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
     """Pass results on; errors of the compiled entry are those of the build.
 
@@ -265,12 +273,12 @@ def _guard(
             raise
         where, begins = error.where, ""
         if error.code == DIED:
-            where, text = _place(subject, target, *item.expected[done])
+            where, text = _place(trial.subject, target, *trial.expected[done])
             begins = f"\n  {text}"
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",
-            f"entry '{subject.entry.name}', compiled for '{target}', fails"
-            f"{sizes_text([item.calls.sizes])} where the reference evaluator does "
+            f"entry '{trial.subject.entry.name}', compiled for '{target}', fails"
+            f"{sizes_text([trial.item.sizes])} where the reference evaluator does "
             f"not: {error.message}{begins}",
             where=where,
             hint=_HINT,
@@ -286,20 +294,20 @@ _HINT = (
 
 
 def _failure(
-    subject: Subject,
-    item: _Item,
+    trial: _Trial,
     target: Target,
     row: Sequence[Verdict],
     arguments: Arrays,
     results: Arrays,
 ) -> CompileError:
     """What differs, and where it begins."""
-    where, begins = _place(subject, target, arguments, results)
-    wrong = "\n".join(f"  FAIL {each}" for each in row if not each.passed)
+    where, begins = _place(trial.subject, target, arguments, results)
+    lines = [f"  FAIL {each}" for each in row if not each.passed]
+    wrong = "\n".join([*lines, f"  {begins}"])
     return CompileError(
         "self-check",
-        f"entry '{subject.entry.name}', compiled for '{target}', does not compute what "
-        f"its graph says{sizes_text([item.calls.sizes])}:\n{wrong}\n  {begins}",
+        f"entry '{trial.subject.entry.name}', compiled for '{target}', does not "
+        f"compute what its graph says{sizes_text([trial.item.sizes])}:\n{wrong}",
         where=where,
         hint=_HINT,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from aotc.dialects.graph import LOW, Evaluator
 from aotc.dialects.types import Tensor, evaluate_size
 
-_WORK_OF_AN_OP = 20_000
+_WORK_OF_AN_OP = 10_000
 _PRODUCTS = 8  # that NumPy computes in the time of one element
 
 
@@ -27,10 +27,12 @@ class Work:
     Args:
         left: how many elements may still be computed.
         most: how many elements one array may have.
+        whole: what this is a part of, which is counted there too.
     """
 
     left: float
     most: float
+    whole: Work | None = None
     _shapes: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
     _evaluate: Evaluator = field(default_factory=Evaluator)
 
@@ -46,6 +48,10 @@ class Work:
         if type(op).precision == LOW:
             self.take(_products(op, operands) / _PRODUCTS)
         return self._evaluate(op, operands, symbols)
+
+    def part(self, limit: float) -> Work:
+        """A part of what is left that is no more than a limit."""
+        return Work(min(self.left, limit), self.most, self)
 
     def hold(self, elements: float) -> None:
         """To be called before an array of so many elements is made.
@@ -66,6 +72,8 @@ class Work:
             NothingToCompare: they are too many.
         """
         self.left -= elements
+        if self.whole is not None:
+            self.whole.left -= elements
         if self.left < 0:
             raise NothingToCompare(
                 "the reference evaluator would take too long (--self-check=full)"

@@ -11,7 +11,9 @@ from aotc.artifacts.manifest import FILE
 from aotc.checks import process, self_check
 from aotc.cli.main import main
 from aotc.dialects import OPS
+from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, SetupError
+from aotc.mlir import arith, ir, linalg
 from aotc.target import Target
 
 MODEL = """
@@ -60,7 +62,7 @@ def test_every_entry_is_checked_at_small_sizes_before_it_is_signed(model):
     rows = {(row["entry"], row["target"]): row for row in manifest["self_check"]}
     assert len(rows) == 4
     sizes = rows["predict", str(Target.parse("cpu"))]["checked"]
-    assert sizes == [{"n": 1}, {"n": 3}, {"n": 67}]
+    assert sizes == [{"n": 1}, {"n": 3}, {"n": 67}, {"n": 4099}]
     assert rows["train_step", str(Target.parse("cpu"))]["error_below"] <= 1e-5
     other = rows["predict", "aarch64"]
     assert other["checked"] == []
@@ -94,6 +96,73 @@ def test_a_wrong_element_beside_much_larger_ones_fails_the_build(model, monkeypa
     assert "of 160 elements wrong: at [" in error.message
     assert "graph.tanh" in error.message
     assert error.where.endswith("small.py:8")
+
+
+def test_a_sum_that_is_wrong_only_beyond_a_block_fails_the_build(model, monkeypatch):
+    right = OPS["tanh"].lower
+
+    def cut_off(low, op, x):
+        kind = ir.IndexType.get()
+
+        def body(element):
+            row = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0))
+            block = arith.ConstantOp(kind, 4096).result
+            inside = arith.cmpi(arith.CmpIPredicate.ult, row.result, block)
+            none = arith.ConstantOp(element.type, 0.0).result
+            return arith.select(inside, element, none)
+
+        result = Tensor.of(op.y)
+        return low.pointwise([right(low, op, x)], result, body)
+
+    monkeypatch.setattr(OPS["tanh"], "lower", cut_off)
+    error = refusal(model)
+    assert "at n=4099" in error.message
+    assert "graph.tanh" in error.message
+    assert error.where.endswith("small.py:11")
+
+
+INTEGERS = """
+import aotc
+import aotc.numpy as np
+
+
+@aotc.entry(k=aotc.Spec((5,), "i32"), rows=aotc.Spec((3,), "i32"))
+def f(k, rows):
+    table = np.arange(4) * 7
+    size = np.abs(k)
+    return size, np.bitwise_not(k), table[rows]
+"""
+
+
+def without_sign(low, op, x):
+    """Right where no element is negative."""
+    return low.pointwise([x], Tensor.of(op.y), lambda element: element)
+
+
+def in_16_bits(low, op, x):
+    """Right where elements have no more than 16 bits."""
+
+    def body(element):
+        ones = arith.ConstantOp(element.type, -1).result
+        few = arith.ConstantOp(element.type, 16).result
+        cut = arith.shrsi(arith.shli(element, few), few)
+        return arith.xori(cut, ones)
+
+    return low.pointwise([x], Tensor.of(op.y), body)
+
+
+@pytest.mark.parametrize(
+    ("op", "rule", "line"),
+    [("abs", without_sign, 9), ("bitwise_not", in_16_bits, 10)],
+)
+def test_integers_that_are_wrong_if_negative_or_large_fail_the_build(
+    model, monkeypatch, op, rule, line
+):
+    monkeypatch.setattr(OPS[op], "lower", rule)
+    model.write_text(INTEGERS)
+    error = refusal(model)
+    assert f"graph.{op}" in error.message
+    assert error.where.endswith(f"small.py:{line}")
 
 
 def test_a_wrong_state_fails_the_build(model, monkeypatch):
