@@ -89,8 +89,8 @@ def trials() -> Iterator[str]:
         "## Verdicts, and what happens",
         "",
         "Two commands load and call bundles without asking for the verdict, and",
-        "compare. A contradiction is a variant that is approved and does not give the right",
-        "numbers; under another release of the runtime, also one that is refused",
+        "compare. A contradiction is a variant that is approved and does not give the",
+        "right numbers; under another release of the runtime, also one that is refused",
         "although nothing of its kind is known to fail there.",
         "",
     )
