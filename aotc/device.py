@@ -22,6 +22,11 @@ from typing import Any
 from aotc.target import TARGETS
 
 _SYSTEM_CPU = Path("/sys/devices/system/cpu")
+# Where a container sees its limit, by control groups of version 2 and 1.
+_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 # flag in /proc/cpuinfo → LLVM feature, where the name differs
 _X86_RENAMED = {
@@ -245,7 +250,10 @@ def _caches() -> dict[str, int | None]:
 
 
 def _memory_bytes() -> int | None:
+    """What there is, or what the container may have of it if that is less."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
+    limits = [_text(path) or "" for path in _MEMORY_LIMITS]
+    return min([memory, *(int(limit) for limit in limits if limit.isdecimal())])

@@ -21,6 +21,10 @@
 enum { MAX_FEATURES = 64, MAX_TEXT = 256, MAX_CPUS = 4096 };
 enum { MAX_NODES = 256, MAX_BANKS = 16 };
 
+#ifndef CGROUPS
+#define CGROUPS "/sys/fs/cgroup"
+#endif
+
 /* Where the kernel's compute driver for AMD GPUs describes them. */
 #ifndef KFD_NODES
 #define KFD_NODES "/sys/class/kfd/kfd/topology/nodes"
@@ -290,6 +294,23 @@ static long cache_bytes(int level) {
       return kilobytes * 1024;
   }
   return -1;
+}
+
+/* What there is, or what the container may have of it if that is less. */
+static long memory_bytes(void) {
+  static const char *const LIMITS[] = {
+      CGROUPS "/memory.max", /* of control groups, version 2 and 1 */
+      CGROUPS "/memory/memory.limit_in_bytes",
+  };
+  long memory = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
+  for (size_t i = 0; i < sizeof LIMITS / sizeof LIMITS[0]; ++i) {
+    char text[MAX_TEXT];
+    unsigned long long limit;
+    if (read_text(LIMITS[i], text) && sscanf(text, "%llu", &limit) == 1 &&
+        limit < (unsigned long long)memory)
+      memory = (long)limit;
+  }
+  return memory;
 }
 
 /* ---- JSON ------------------------------------------------------------------------ */
@@ -566,7 +587,7 @@ int main(void) {
   printf(",\n  \"cpu\": ");
   put_cpu(system.machine);
   printf(",\n  \"memory\": {");
-  put_number("total_bytes", sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE), "},\n");
+  put_number("total_bytes", memory_bytes(), "},\n");
   printf("  \"cuda\": ");
   put_cuda();
   printf(",\n  \"vulkan\": ");

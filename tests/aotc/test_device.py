@@ -121,6 +121,22 @@ def test_missing_kernel_files_give_null_and_no_error(
 
 
 @linux
+def test_memory_is_what_a_container_may_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(device, "_MEMORY_LIMITS", (limit, tmp_path / "none"))
+    whole = device.probe(cpu_only=True)["memory"]["total_bytes"]
+    for text, expected in (
+        ("max\n", whole),
+        (f"{1 << 20}\n", 1 << 20),
+        (f"{1 << 62}\n", whole),
+    ):
+        limit.write_text(text)
+        assert device.probe(cpu_only=True)["memory"]["total_bytes"] == expected
+
+
+@linux
 def test_auxiliary_vector_holds_the_page_size() -> None:
     at_pagesz = 6
     assert device._auxiliary_vector()[at_pagesz] == os.sysconf("SC_PAGE_SIZE")

@@ -113,6 +113,14 @@ def test_describes_amd_gpus_as_the_other_probe_does(
     assert gpus.probe()["rocm"] == expected
 
 
+def test_memory_is_limited_by_the_container(tmp_path: Path) -> None:
+    whole = answer(compiled(tmp_path, '-DCGROUPS="/none"'))["memory"]["total_bytes"]
+    program = compiled(tmp_path, f'-DCGROUPS="{tmp_path}"')
+    for text, expected in (("max", whole), ("1048576", 1 << 20), ("9" * 18, whole)):
+        (tmp_path / "memory.max").write_text(text + "\n")
+        assert answer(program)["memory"]["total_bytes"] == expected
+
+
 def test_both_probes_ask_vulkan_for_the_same_features() -> None:
     found = re.findall(r'\{"(\w+)", (1000\d+)\}', SOURCE.read_text())
     assert {name: int(kind) for name, kind in found} == gpus._VULKAN_FEATURES
