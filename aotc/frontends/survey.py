@@ -102,8 +102,8 @@ def _leaves(results: Any) -> Iterator[Any]:
     if isinstance(results, (list, tuple)):
         for each in results:
             yield from _leaves(each)
-    else:
-        yield results
+    else:  # the array of a `padded.Padded`, which is imported after this module
+        yield getattr(results, "data", results)
 
 
 _current: ContextVar[Survey | None] = ContextVar("aotc_survey", default=None)

@@ -1,15 +1,19 @@
 """Sizes that values decide, in PyTorch modules: masks, routing to experts, item()."""
 
+import iree.runtime as iree
 import numpy as np
 import pytest
 
 import aotc
 from aotc import reference
+from aotc.backend import compile_targets
 from aotc.errors import InputError
 from aotc.frontends.assembly import trace
 from aotc.frontends.padded.sizes import is_data_dependent
 from aotc.passes import run_passes
+from aotc.pipeline import lower
 from aotc.pytree import flatten
+from aotc.target import Target
 
 torch = pytest.importorskip("torch")
 
@@ -95,7 +99,8 @@ def rows(x):
     both = y.T @ y, (y @ y.T).sum(), F.layer_norm(y, (3,)).sum(0)
     across = torch.softmax(y, 0).square().sum(0), torch.softmax(y, 1).square().sum(0)
     scans = y.cumsum(0).sum(0), torch.log_softmax(y, 0).sum(0)
-    return (*both, *across, *scans, x.sum() / y.shape[0])
+    outer = torch.einsum("ni,nj->ij", y, y), (y @ x[x[:, 1] > 0].T).sum()
+    return (*both, *across, *scans, *outer, x.sum() / y.shape[0])
 
 
 def shapes(x):
@@ -107,7 +112,8 @@ def shapes(x):
     within = torch.stack([y, y * 2], 1).reshape(-1, 3).cumsum(0).sum(0)
     cut = y[:2].sum(0), y[1:].sum(0), y[:, 1:].sum(0), y[:-1].sum(0)
     columns = x[:, (x[0] > 0).nonzero()[:, 0]].sum(1)
-    return (joined, *beside, *moved, *wide, within, *cut, columns)
+    chosen_twice = y[y[:, 1] > 0].sum(0), y[y > 1].sum()
+    return (joined, *beside, *moved, *wide, within, *cut, columns, *chosen_twice)
 
 
 def writes(x):
@@ -231,6 +237,27 @@ def test_a_mixture_of_experts_is_that_of_pytorch():
     net = aotc.from_torch(module, (x,), dynamic_shapes=shapes)
     for each in (x, torch.ones(3, 3, 8), torch.randn(1, 3, 8)):
         require_equal(evaluated(net, each), module(each))
+
+
+def test_compiled_code_computes_what_the_graph_says():
+    nets = {"kept": network(Call(loss), MIXED), "first": network(Call(counted), MIXED)}
+    program = trace([net.entry(name) for name, net in nets.items()], {})
+    inputs = [x.numpy() for x in (MIXED, NONE, ONE)]
+    expected = {
+        name: [reference.evaluate(program.module, name, [x]) for x in inputs]
+        for name in nets
+    }
+    (variant,) = compile_targets(lower(program), [Target.parse("cpu")])
+    config = iree.Config("local-sync")
+    code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
+    module = iree.load_vm_module(code, config)
+    for name, wanted in expected.items():
+        for x, results in zip(inputs, wanted, strict=True):
+            found = module[name](x)
+            several = found if isinstance(found, (list, tuple)) else [found]
+            for ours, theirs in zip(several, results, strict=True):
+                ours = np.asarray(ours)
+                np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 # ---- derivatives --------------------------------------------------------------------

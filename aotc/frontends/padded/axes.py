@@ -23,7 +23,6 @@ from aotc.frontends.padded.values import (
     Padded,
     Value,
     data_of,
-    padded_axes,
     refuse,
     require_whole,
     settled,
@@ -244,9 +243,3 @@ def stacked(parts: Sequence[Value], axis: int) -> Value:
     """The values along a new axis."""
     rank = len(parts[0].shape) + 1
     return concatenated([unsqueezed(part, axis % rank) for part in parts], axis % rank)
-
-
-def sizes_along(x: Value, axes: Sequence[int]) -> tuple[int, ...]:
-    """Those of some axes that are padded."""
-    rank = len(x.shape)
-    return tuple(a % rank for a in axes if a % rank in padded_axes(x.shape))

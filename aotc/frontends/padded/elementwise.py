@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from aotc.dialects.types import Shape, Size
+from aotc.dialects.types import Size
 from aotc.frontends.array import Array
-from aotc.frontends.padded.sizes import has_data_dependent
 from aotc.frontends.padded.values import (
     Padded,
     common_sizes,
     data_of,
     is_trained,
     leaves_of,
+    padded_axes,
     refuse,
     require_whole,
     settled,
@@ -48,7 +48,9 @@ def _result(data: Array, operands: Sequence[Array | Padded]) -> Any:
     return combined(data, shape, operands)
 
 
-def combined(data: Array, shape: Shape, operands: Sequence[Any]) -> Array | Padded:
+def combined(
+    data: Array, shape: Sequence[Size], operands: Sequence[Any]
+) -> Array | Padded:
     """A result whose padding some operands have, as a value of a shape.
 
     A derivative by an operand that lacks a padded axis is a sum over padding.
@@ -59,10 +61,7 @@ def combined(data: Array, shape: Shape, operands: Sequence[Any]) -> Array | Padd
 
 
 def _lacks_padding(x: Array | Padded, shape: Sequence[Size]) -> bool:
-    if not has_data_dependent(shape):
-        return False
-    count = sum(map(lambda size: has_data_dependent((size,)), shape))
-    return not isinstance(x, Padded) or len(x.axes) < count
+    return len(padded_axes(x.shape)) < len(padded_axes(shape))
 
 
 def row_by_row(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import numpy as np
-from aotc.dialects.types import Shape
+from aotc.dialects.types import Shape, Size
 from aotc.frontends.padded.elementwise import combined
 from aotc.frontends.padded.sizes import has_data_dependent, is_equal
 from aotc.frontends.padded.values import (
@@ -37,6 +37,36 @@ def transformed(
     return combined(data, (*x.shape[:-1], data.shape[-1]), [x, weight, *rest])
 
 
+def contracted(
+    function: Callable[..., Any], equation: str, operands: Sequence[Value]
+) -> Value:
+    """Einstein's sum convention: `function` computes it of arrays.
+
+    Args:
+        function: of as many arrays as there are operands.
+        equation: with its output, and without `...`.
+        operands: the values.
+    """
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    labels = inputs.split(",")
+    if not arrow or "." in equation:
+        refuse(f"the product '{equation}' of padded values", "name all of its axes")
+    sizes: dict[str, Size] = {}
+    for line, x in zip(labels, operands, strict=True):
+        for label, size in zip(line, x.shape, strict=True):
+            own = sizes.setdefault(label, size)
+            if has_data_dependent((own, size)) and not is_equal(own, size):
+                refuse(f"'{label}' of '{equation}' has two sizes", _SAME)
+    data = [
+        filled(x, 0, [n for n, label in enumerate(line) if label not in output])
+        for line, x in zip(labels, operands, strict=True)
+    ]
+    return combined(function(*data), [sizes[label] for label in output], operands)
+
+
+_SAME = "take both from the same positions"
+
+
 def _product(
     function: Callable[..., Any], a: Value, b: Value, left: int, right: int
 ) -> Value:
@@ -46,7 +76,7 @@ def _product(
         refuse(
             "a product sums over axes of sizes that depend on values and are not known "
             "to be equal",
-            "take both from the same positions",
+            _SAME,
         )
     data = function(filled(a, 0, (left,)), filled(b, 0, (right,)))
     return combined(data, _product_shape(a.shape, b.shape), [a, b])

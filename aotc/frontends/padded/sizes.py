@@ -28,6 +28,7 @@ from aotc.dialects.types import (
 )
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
+from aotc.frontends.dims import LARGEST
 from aotc.frontends.places import fail
 from aotc.frontends.tracing import current_trace, emit
 from aotc.mlir import ir
@@ -331,6 +332,8 @@ def without(size: Size, taken: Size) -> Size:
 
 def is_at_most(a: Size, b: Size) -> bool:
     """Whether one size is known to be at most another."""
+    if isinstance(b, int) and b > LARGEST:
+        return True
     return bounds(_least(b) - bound_of(a))[0] >= 0
 
 

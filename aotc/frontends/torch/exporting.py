@@ -197,7 +197,8 @@ _ADVICE = {
     "aotc.from_torch(module, (x,))",
     "but got Dim(name=": "write dynamic_shapes with torch.export.Dim",
     "GuardOnDataDependentSymNode": "Python cannot branch on values of a tensor, nor "
-    "take sizes from them; use torch.where, or torch.cond for a branch",
+    "on sizes that depend on them; use torch.where, or torch.cond for a branch, and "
+    "promise what holds of sizes: torch._check(n > 0), torch._check(n <= 64)",
     "UserError": "see what torch.export says of its arguments",
 }
 

@@ -24,6 +24,7 @@ from aotc.frontends.padded.sizes import promised
 from aotc.frontends.padded.sources import prefix_size
 from aotc.frontends.padded.values import Padded, refuse
 
+_LARGEST = 2**31 - 1  # positions are i32; torch asserts that sizes are below 2**63
 _ASSERTIONS = ("aten._assert_scalar", "aten._functional_assert_scalar")
 
 
@@ -138,7 +139,7 @@ def _size(expression: Any, known: Mapping[Any, Size]) -> Size | None:
     if expression in known:
         return known[expression]
     if expression.is_Integer:
-        return int(expression)
+        return int(expression) if abs(expression) <= _LARGEST else None
     if not (expression.is_Add or expression.is_Mul):
         return None
     parts = [_size(part, known) for part in expression.args]

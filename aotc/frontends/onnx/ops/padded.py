@@ -379,6 +379,15 @@ def gemm(
     return found if c is None else _added(found, _times(c, beta))
 
 
+def einsum(*xs: Value, equation: str) -> Value:
+    """Einstein's sum convention."""
+
+    def function(*arrays: Array) -> Array:
+        return np.einsum(equation.replace(" ", ""), *arrays)
+
+    return products.contracted(function, equation, xs)
+
+
 _added = elementwise(np.add)
 
 
@@ -473,6 +482,7 @@ PADDED: dict[str, Imports] = {
     "GatherND": gather_nd,
     "ScatterElements": scatter_elements,
     "ScatterND": scatter_nd,
+    "Einsum": einsum,
     "MatMul": products.multiplied,
     "Gemm": gemm,
     "LayerNormalization": row_by_row(

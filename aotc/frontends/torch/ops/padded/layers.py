@@ -7,6 +7,7 @@ from typing import Any
 
 from aotc import nn
 from aotc import numpy as np
+from aotc.frontends.array import Array
 from aotc.frontends.padded import axes, products
 from aotc.frontends.padded.elementwise import elementwise, row_by_row
 from aotc.frontends.padded.values import Padded, Value
@@ -19,6 +20,13 @@ Rule = Callable[..., Any]
 def _linear(x: Value, weight: Value, bias: Any = None) -> Value:
     given = [weight] if bias is None else [weight, bias]
     return products.transformed(linear, x, *given)
+
+
+def _einsum(equation: str, operands: Sequence[Value], path: Any = None) -> Value:
+    def function(*arrays: Array) -> Array:
+        return np.einsum(equation, *arrays)
+
+    return products.contracted(function, equation, operands)
 
 
 def _added(x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
@@ -45,6 +53,7 @@ RULES: dict[str, Rule] = {
         ("aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.matmul"),
         products.multiplied,
     ),
+    "aten.einsum": _einsum,
     "aten.addmm": _added,
     "aten.addmv": _added,
     "aten.baddbmm": _added,
