@@ -3,6 +3,11 @@
 The last two axes are a matrix of known size in f32 or f64, those before them a stack,
 whose sizes may be symbolic. Factorizations are differentiated by their own rules, never
 through the algorithm.
+
+Traces keep the dtype, all others take integers as f32. Norms, traces and products take
+f16 and bf16 as well; the rest refuses these (`dtype-mismatch`), and all refuse matrices
+that are not square where they must be (`shape-mismatch`). What a singular matrix makes
+impossible is Inf or NaN in the result, not an error.
 """
 
 from __future__ import annotations
@@ -89,7 +94,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 
 
 def trace(x: ArrayLike, /, *, offset: int = 0) -> Array:
-    """The sum of a diagonal of each matrix."""
+    """The sum of a diagonal of each matrix of the stack x[…, n, m], in its dtype."""
     return _np.trace(x, offset, -2, -1)
 
 

@@ -160,7 +160,10 @@ def eigh(a: ArrayLike) -> tuple[Array, Array]:
 
 
 def eigvalsh(a: ArrayLike) -> Array:
-    """Eigenvalues of symmetric matrices in rising order; see `eigh`."""
+    """The eigenvalues of symmetric matrices a[…, n, n], in rising order: […, n].
+
+    Those of (a + aᵀ) / 2, if a matrix is not symmetric; see `eigh`.
+    """
     return eigh(a)[0]
 
 
@@ -192,7 +195,7 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
 
 
 def svdvals(x: ArrayLike, /) -> Array:
-    """Singular values in falling order."""
+    """The singular values of x[…, m, n], in falling order: […, min(m, n)]."""
     values: Array = svd(x, compute_uv=False)
     return values
 

@@ -152,7 +152,12 @@ def _number(order: Any) -> float:
 
 
 def cond(x: ArrayLike, p: float | str | None = None) -> Array:
-    """The norm of `x` times that of its inverse; None is the norm 2."""
+    """The norms of the matrices x[…, m, n] times those of their inverses: […].
+
+    Args:
+        x: square matrices; for None and the orders 2 and -2, of any shape.
+        p: order of the norm, as for `matrix_norm`; None is 2.
+    """
     if p in (None, 2, -2):
         values = svdvals(x)
         first, last = values[..., 0], values[..., -1]

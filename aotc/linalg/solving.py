@@ -141,7 +141,7 @@ _solve.defjvp(_solve_rule)
 
 
 def inv(a: ArrayLike) -> Array:
-    """The inverse; not finite where `a` is singular."""
+    """The inverses of the matrices a[…, n, n]; not finite where one is singular."""
     x = square("a", a)
     inverse: Array = _solve(x, eye_like(x, x.shape[-1]))
     return inverse
@@ -322,7 +322,10 @@ def _parity(permutation: Array, dtype: str) -> Array:
 
 
 def matrix_power(a: ArrayLike, n: int) -> Array:
-    """The product of `n` times `a`; of its inverse for negative `n`."""
+    """The product of `n` times a[…, m, m]; of its inverse for negative `n`.
+
+    0 gives the identity. The number `n` is one of Python's, not an array.
+    """
     x = square("a", a)
     x = inv(x) if n < 0 else x
     result, count = None, abs(n)

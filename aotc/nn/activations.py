@@ -168,19 +168,23 @@ def mish(x: ArrayLike) -> Array:
 
 
 def glu(x: ArrayLike, axis: int = -1) -> Array:
-    """The first half along `axis` times the sigmoid of the second."""
+    """The first half along `axis` times the sigmoid of the second.
+
+    Raises:
+        InputError: `bad-size` unless the axis has an even, fixed size.
+    """
     value, gate = _halves(x, axis)
     return multiply(value, sigmoid(gate))
 
 
 def geglu(x: ArrayLike, axis: int = -1, approximate: bool = False) -> Array:
-    """The first half along `axis` times the GELU of the second."""
+    """The first half along `axis` times the GELU of the second; raises like `glu`."""
     value, gate = _halves(x, axis)
     return multiply(value, gelu(gate, approximate))
 
 
 def swiglu(x: ArrayLike, axis: int = -1) -> Array:
-    """The first half along `axis` times the SiLU of the second."""
+    """The first half along `axis` times the SiLU of the second; raises like `glu`."""
     value, gate = _halves(x, axis)
     return multiply(value, silu(gate))
 

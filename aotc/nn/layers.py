@@ -31,7 +31,19 @@ def dense(x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None = None) -> Arr
 
 
 def embedding(table: ArrayLike, indices: ArrayLike) -> Array:
-    """Rows of `table` at `indices`; those out of bounds are clipped."""
+    """Rows of `table` at `indices`.
+
+    Args:
+        table: [rows, features…].
+        indices: integers of any shape; those out of bounds are clipped to the nearest
+            row, and rows that are not looked up have a gradient of 0.
+
+    Returns:
+        [shape of the indices…, features…], in the dtype of the table.
+
+    Raises:
+        InputError: `bad-index` for indices that are no integers.
+    """
     return np.take(table, indices, 0, mode="clip")
 
 

@@ -178,7 +178,11 @@ def _classes_like(logs: Array, weights: ArrayLike) -> Array:
 def binary_cross_entropy(
     probabilities: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
 ) -> Array:
-    """-(t log p + (1 - t) log(1 - p)), where log 0 is taken as -100."""
+    """-(t log p + (1 - t) log(1 - p)), where log 0 is taken as -100.
+
+    `binary_cross_entropy_with_logits` takes scores before the sigmoid, and is exact for
+    large ones.
+    """
     p, t = same_shape(probabilities, targets)
     yes = np.multiply(t, _bounded_log(p))
     no = np.multiply(np.subtract(1.0, t), _bounded_log(np.subtract(1.0, p)))
@@ -250,7 +254,7 @@ def focal_loss(
 def mse_loss(
     predictions: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
 ) -> Array:
-    """The squared difference."""
+    """`(prediction - target)**2` of each element, before the reduction."""
     x, t = same_shape(predictions, targets)
     return reduced(np.square(np.subtract(x, t)), reduction)
 
@@ -258,7 +262,7 @@ def mse_loss(
 def l1_loss(
     predictions: ArrayLike, targets: ArrayLike, *, reduction: str = "none"
 ) -> Array:
-    """The size of the difference."""
+    """`|prediction - target|` of each element, before the reduction."""
     x, t = same_shape(predictions, targets)
     return reduced(np.absolute(np.subtract(x, t)), reduction)
 

@@ -174,7 +174,10 @@ def _with_last_window(
 
 
 def global_avg_pool(x: ArrayLike, *, keepdims: bool = False) -> Array:
-    """The mean over the spatial axes."""
+    """The mean over the spatial axes of x: [N, spatial…, C] gives [N, C].
+
+    With `keepdims` these axes stay, with size 1.
+    """
     x = as_float(x)
     return np.mean(x, _spatial_axes(x), keepdims=keepdims)
 

@@ -8,6 +8,22 @@ Names, argument orders and results are NumPy's. The differences, all of them on 
 - Indices that the model computes are clipped to the nearest element.
 - Sizes may be symbolic; what only a value could decide is an error at once.
 
+What functions of one kind have in common:
+
+- Functions of two arrays broadcast them. Those that keep the kind of their numbers
+  (`abs`, `square`, `add`, `maximum`, `floor`, …) keep the dtype; those of real numbers
+  (`exp`, `sqrt`, `sin`, `divide`, `mean`, …) take integers and bools as f32 and keep
+  the dtype of floats. Comparisons, `isnan` and its kin and the `logical_` functions
+  give bools; the latter take every element but 0 for true, NaN included.
+- Reductions take `axis`: None for all axes, an int or a tuple; `keepdims` leaves them
+  in place with size 1. Sums and products of bools are i32. Of no elements, a sum is 0,
+  a product 1, `any` false, `all` true, `mean` and `var` are NaN, and what chooses an
+  element (`max`, `argmax`, `median`, …) raises `empty-reduction`. NaN among the
+  elements makes the number NaN, but for the functions with `nan` in their names.
+- Errors: `dtype-mismatch` (also for arrays of two dtypes), `shape-mismatch` (sizes that
+  are not provably what they must be), `bad-axis`, `bad-index`, and `symbolic-size`
+  where a size must be known.
+
 Broadcasting is explicit below this module: it inserts the ops that repeat elements.
 The functions are defined by family in this folder.
 """

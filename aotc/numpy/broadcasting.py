@@ -38,7 +38,12 @@ def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:
 
 
 def broadcast_to(array: ArrayLike, shape: Any) -> Array:
-    """`array` repeated to `shape`."""
+    """`array` repeated to `shape`, of as many axes or more; sizes may be symbolic.
+
+    Raises:
+        InputError: `shape-mismatch` if a size is neither 1 nor provably that of
+            `shape`.
+    """
     x, wanted = lift(array), new_shape(shape)
     if x.shape == wanted:
         return x

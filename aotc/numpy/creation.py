@@ -50,7 +50,11 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
 
 
 def zeros(shape: Any, dtype: Any = "f32") -> Array:
-    """Zeros."""
+    """Zeros, in a shape of ints and symbolic sizes.
+
+    Raises:
+        InputError: `bad-shape` for a negative size, `unknown-dtype`.
+    """
     return full(shape, 0, dtype)
 
 
@@ -60,7 +64,7 @@ def empty(shape: Any, dtype: Any = "f32") -> Array:
 
 
 def ones(shape: Any, dtype: Any = "f32") -> Array:
-    """Ones."""
+    """Ones, in a shape of ints and symbolic sizes; raises like `zeros`."""
     return full(shape, 1, dtype)
 
 

@@ -161,5 +161,5 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 def trace(
     a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
 ) -> Array:
-    """The sum of a diagonal of two axes."""
+    """The sum of a diagonal of two axes, which are left out; see `sum`."""
     return total(diagonal(a, offset, axis1, axis2), -1, dtype)

@@ -58,7 +58,11 @@ def _joined(pair: list[Array], axis: int) -> Array:
 
 
 def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array:
-    """The arrays along a new axis."""
+    """The arrays, all of one shape and dtype, along a new axis of the result.
+
+    Raises:
+        InputError: `shape-mismatch`, also of no arrays; `dtype-mismatch`.
+    """
     parts = _parts(arrays, "stack")
     shapes = list(dict.fromkeys(part.shape for part in parts))
     if len(shapes) > 1:

@@ -152,7 +152,7 @@ def any(  # noqa: A001 - NumPy's name
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether any element holds."""
+    """Whether any element is true, or not 0; False of no elements. A bool array."""
     x = chosen(each.truth(a), where, False)
     return each.not_equal(sum(x, axis, keepdims=keepdims), 0)
 
@@ -164,7 +164,7 @@ def all(  # noqa: A001 - NumPy's name
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether all elements hold."""
+    """Whether all elements are true, or not 0; True of no elements. A bool array."""
     doubts = each.logical_not(chosen(each.truth(a), where, True))
     return each.equal(sum(doubts, axis, keepdims=keepdims), 0)
 
@@ -185,7 +185,7 @@ def mean(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The mean over `axis`, always a float; sizes may be symbolic."""
+    """The mean over `axis`; of integers and bools in f32, of no elements NaN."""
     x = as_float(a) if dtype is None else astype(a, dtype)
     wide = to_accumulator(x)
     total = sum(wide, axis, keepdims=keepdims, where=where)
@@ -290,7 +290,16 @@ def _weights(x: Array, weights: ArrayLike, axis: Any) -> Array:
 
 
 def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The position (i32) of the first largest element."""
+    """The position (i32) of the first largest element; the first NaN, if there is one.
+
+    Args:
+        a: any shape and any real dtype.
+        axis: along which to look; None looks through `a` as one row of elements.
+        keepdims: leave the axis in the result, with size 1.
+
+    Raises:
+        InputError: `empty-reduction` if there are no elements along the axis.
+    """
     x = lift(a)
     x = astype(x, "i8") if x.dtype == "bool" else x
     if axis is None:
@@ -300,7 +309,7 @@ def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
 
 
 def argmin(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The position (i32) of the first smallest element."""
+    """The position (i32) of the first smallest element; see `argmax`."""
     x = lift(a)
     flipped = each.negative(x) if dtypes.is_float(x.dtype) else each.invert(x)
     return argmax(flipped, axis, keepdims=keepdims)

@@ -33,7 +33,16 @@ from aotc.numpy.positions import integers, known_integers
 
 
 def reshape(a: ArrayLike, shape: Any) -> Array:
-    """`a` in another shape, row-major; one size may be -1."""
+    """`a` in another shape, row-major, with the same number of elements.
+
+    Args:
+        a: any shape and dtype.
+        shape: an int or a tuple of sizes, which may be symbolic; one of them may be -1,
+            and is then what is left.
+
+    Raises:
+        InputError: `shape-mismatch` if the number of elements is not provably the same.
+    """
     x = lift(a)
     wanted = _resolved(x, as_shape(shape))
     return x if wanted == x.shape else emit("reshape", x, shape=wanted)
@@ -78,7 +87,11 @@ def expand_dims(a: ArrayLike, axis: Any) -> Array:
 
 
 def squeeze(a: ArrayLike, axis: Any = None) -> Array:
-    """`a` without axes of size 1."""
+    """`a` without all axes of size 1, or without those that `axis` names.
+
+    Raises:
+        InputError: `shape-mismatch` if one of these is not provably of size 1.
+    """
     x = lift(a)
     units = [number for number, size in enumerate(x.shape) if size == 1]
     axes = units if axis is None else axis_list(x, axis)

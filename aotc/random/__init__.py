@@ -24,7 +24,11 @@ Derivatives, by kind:
   of `stop_gradient(reward) * log_probability`, where the log probability of what
   `categorical` drew is that element of `aotc.nn.log_softmax(logits)`.
 
-Floats come in f32 and f64; f16 and bf16 are those of f32, rounded.
+Floats come in f32 and f64; f16 and bf16 are those of f32, rounded. `shape` is that of
+the result; where parameters are arrays, it may be left out and is then theirs.
+
+Errors: `bad-key` for a key that is no u32[2], `bad-dtype` for a dtype of another kind
+than the numbers have (floats, integers, or for `bits` unsigned ones).
 """
 
 from __future__ import annotations
