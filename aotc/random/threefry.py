@@ -84,7 +84,7 @@ def _counter(shape: Shape) -> Array:
 
 def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
     """The two words that the key gives for each number of `counter`."""
-    key = lift(key)
+    key = _apart(lift(key))
     if key.dtype != "u32" or key.shape != (2,):
         fail(
             "bad-key",
@@ -92,6 +92,16 @@ def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
             "make one with aotc.random.key(seed) or split",
         )
     return list(threefry((key[0], key[1]), np.full_like(counter, purpose), counter))
+
+
+def _apart(key: Array) -> Array:
+    """The key; one that is known is kept apart from what is computed with it.
+
+    IREE 3.13 evaluates what follows from constants while it compiles, each op on its
+    own, and what it does not evaluate it copies into all that reads it: 12 normal
+    numbers of a known key took minutes, and take a second of a key that comes in.
+    """
+    return key if key._data is None else emit("barrier", key)
 
 
 def threefry(key: tuple[Array, Array], x0: Array, x1: Array) -> tuple[Array, Array]:

@@ -56,30 +56,29 @@ def call(
 
 
 def apart(x: Any) -> Any:
-    """`x` behind a barrier of IREE's, which also forgets the sizes."""
-    lines, dims = sizes("%0", x.type)
-    kept = f"%y = util.optimization_barrier %0 : {x.type}"
-    tied = f"%z = flow.tensor.tie_shape %y : {x.type}{dims}"
-    body = [*lines, kept, tied, f"return %z : {x.type}"]
-    (y,) = call("barrier", [x], [x.type], body)
-    return y
-
-
-def number_apart(number: Any) -> Any:
-    """The same for a scalar, which is no work of the device.
+    """`x` behind a barrier of IREE's, which also forgets the sizes.
 
     IREE ends a submission of work at every barrier: a constant's is put at the start.
     """
+    lines, dims = sizes("%0", x.type)
+    kept = f"%y = util.optimization_barrier %0 : {x.type}"
+    tied = f"%z = flow.tensor.tie_shape %y : {x.type}{dims}"
+    return _barrier(x, [*lines, kept, tied, f"return %z : {x.type}"])
+
+
+def number_apart(number: Any) -> Any:
+    """The same for a scalar, which is no work of the device."""
+    kept = f"%y = util.optimization_barrier %0 : {number.type}"
+    return _barrier(number, [kept, f"return %y : {number.type}"])
+
+
+def _barrier(x: Any, body: Sequence[str]) -> Any:
     point = None
-    if number.owner.name == "arith.constant":
+    if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant":
         point = ir.InsertionPoint.at_block_begin(current_function().entry_block)
     with point or nullcontext():
-        given = number.owner.clone().results[0] if point else number
-        body = [
-            f"%y = util.optimization_barrier %0 : {number.type}",
-            f"return %y : {number.type}",
-        ]
-        (y,) = call("barrier", [given], [number.type], body)
+        given = x.owner.clone().results[0] if point else x
+        (y,) = call("barrier", [given], [x.type], body)
     return y
 
 
