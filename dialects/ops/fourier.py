@@ -143,8 +143,14 @@ def _transform(b: Any, z: list[Any], sign: int) -> list[Any]:
 
 
 def _roots(n: int, powers: Any, sign: int) -> Any:
-    """e**(sign 2 pi i powers / n), from angles below one turn."""
-    return np.exp(sign * 2j * np.pi / n * (powers % n))
+    """e**(sign 2 pi i powers / n), from angles of at most an eighth of a turn.
+
+    So quarter turns are exact, and with them the zeros in transforms of real numbers.
+    """
+    parts = 4 * (powers % n)
+    quarters = np.rint(parts / n).astype(int)
+    near = np.exp(sign * 0.5j * np.pi / n * (parts - quarters * n))
+    return near * np.array([1, sign * 1j, -1, sign * -1j])[quarters % 4]
 
 
 def _by_matrix(b: Any, z: list[Any], matrix: Any, axis: int = 1) -> list[Any]:
