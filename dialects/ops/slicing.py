@@ -394,9 +394,17 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
-        """tensor.concat, of all parts of a chain at once."""
-        lhs = low.element_copy(lhs, Tensor.of(op.lhs))
-        rhs = low.element_copy(rhs, Tensor.of(op.rhs))
+        """tensor.concat, of all parts of a chain at once.
+
+        Parts without elements are left out: IREE 3.13 takes one beside a part of one
+        element for a part of one element, too, and refuses the result's type.
+        """
+        kinds = Tensor.of(op.lhs), Tensor.of(op.rhs)
+        if kinds[0].shape[op.axis] == 0:
+            return rhs
+        if kinds[1].shape[op.axis] == 0:
+            return lhs
+        lhs, rhs = map(low.element_copy, (lhs, rhs), kinds)
         parts = [*_concatenated(lhs, op.axis), rhs]
         return tensor.concat(lowered_type(Tensor.of(op.y)), op.axis, parts)
 
@@ -404,6 +412,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         Sample((f32(2, 3), f32(2, 1)), {"axis": 1}),
         Sample((f32("n", 3), f32("n", 3)), {"axis": 0}),
         Sample((i32(0), i32(3)), {"axis": 0}),
+        Sample((f32(1, 1), f32(0, 1)), {"axis": 0}),
         Sample((f32("n", 3), f32("m", 3)), {"axis": 0}),
     ]
 
