@@ -27,7 +27,7 @@ from .reporting import Report, failure_text, keep
 from .running import Runner
 from .scope import Refused
 
-BATCH = 8
+BATCH = 16
 ALIKE = 3  # failures with one cause that are reduced
 
 

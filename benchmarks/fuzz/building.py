@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.backend import compile_targets
-from aotc.errors import AotcError
 from aotc.frontends.assembly import trace
 from aotc.frontends.program import Entry
 from aotc.frontends.program import Program as Traced
@@ -20,7 +19,7 @@ from aotc.pipeline import PASS_NAMES
 from aotc.target import Target
 
 from .executing import entry_of
-from .failures import Failure
+from .failures import Failure, failure_of
 from .programs import Program
 from .running import Runner
 
@@ -53,7 +52,7 @@ def built(
     """Each program's number, with its entry or with why it has none."""
     ready = []
     for number, program in enumerate(programs):
-        found = _lowered_alone(program, f"program_{number}")
+        found = _traced_alone(program, f"program_{number}")
         if isinstance(found, Failure):
             yield number, found
         else:
@@ -62,20 +61,16 @@ def built(
         yield from _built_together(ready, runner, target)
 
 
-def _lowered_alone(program: Program, name: str) -> Any:
-    """The program's graph for the reference, or why it does not come to linalg."""
+def _traced_alone(program: Program, name: str) -> Any:
+    """The program's graph for the reference, or why it has none."""
     try:
         traced = trace([entry_of(program, name)], {})
-    except AotcError as error:
-        return Failure("refused", f"{error.code}: {error.message}")
     except Exception as error:
-        return Failure("traces", _said(error))
+        return failure_of("traces", error)
     try:
-        reference = _reference(traced)
-        run_passes(traced.module, PASS_NAMES)
+        return _reference(traced)
     except Exception as error:
-        return Failure("passes", _said(error))
-    return reference
+        return failure_of("passes", error)
 
 
 Ready = tuple[int, Program, Any]
@@ -87,18 +82,19 @@ def _built_together(
     entries = [
         entry_of(program, f"program_{number}") for number, program, _ in programs
     ]
+    stage = "passes"
     try:
         traced = trace(entries, {})
         run_passes(traced.module, PASS_NAMES)
+        stage = "compiles"
         (compiled,) = compile_targets(traced, [Target.parse(target)])
     except Exception as error:
-        yield from _in_parts(
-            programs, runner, target, Failure("compiles", _said(error))
-        )
-        return
-    failure = runner.load(compiled.vmfb)
-    if failure is not None:
+        failure = failure_of(stage, error)
         yield from _in_parts(programs, runner, target, failure)
+        return
+    unloaded = runner.load(compiled.vmfb)
+    if unloaded is not None:
+        yield from _in_parts(programs, runner, target, unloaded)
         return
     for (number, program, reference), entry in zip(
         programs, traced.entries, strict=True
@@ -121,19 +117,11 @@ def _in_parts(
         for start in range(0, len(programs), size)
         for outcome in _built_together(programs[start : start + size], runner, target)
     ]
-    # Programs whose sizes have other contracts are no entries of one module.
-    fit = not failure.message.startswith("bad-contract:")
-    if fit and not any(isinstance(found, Failure) for _, found in outcomes):
+    if not any(isinstance(found, Failure) for _, found in outcomes):
         (number, _), *outcomes = outcomes
         message = f"only with the others of its batch: {failure.message}"
         yield number, Failure(failure.kind, message)
     yield from outcomes
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, AotcError):
-        return f"{error.code}: {error.message}"
-    return f"{type(error).__name__}: {error}"
 
 
 def _reference(traced: Traced) -> Any:

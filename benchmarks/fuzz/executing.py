@@ -32,10 +32,17 @@ OURS: dict[str, Any] = {
 
 
 def entry_of(program: Program, name: str) -> EntryFunction:
-    """The program as an entry called `name`."""
+    """The program as an entry called `name`.
+
+    Its sizes are called after it: entries of one module share a size of one name, and
+    so its contract.
+    """
     function = execute(program, OURS)
     function.__name__ = name
-    dims = {name: aotc.Dim(name, min=least) for name, least in program.least.items()}
+    dims = {
+        size: aotc.Dim(f"{size}_of_{name}", min=least)
+        for size, least in program.least.items()
+    }
     specs = {
         x.name: Spec(tuple(dims.get(n, n) for n in x.shape), x.dtype)
         for x in program.inputs

@@ -5,6 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from aotc.errors import AotcError
+
+# What passes refuse by a rule: ops without a derivative, limits of targets.
+_RULES = ("not-differentiable", "not-batched", "not-on-target")
+# What the backend says of a step with more sizes and offsets than a CPU takes.
+_TOO_MANY = "sizes and offsets, and a CPU takes"
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -15,7 +22,7 @@ class Failure:
             `compiles`, `loads`, `evaluates` (by the reference), `runs`, `differs` (from
             the reference) or `jax` (differs from JAX). `refused` is a refusal of aotc
             with a message of its own, such as of a derivative that there is not: no
-            failure, but counted.
+            failure, but counted by the code that its message starts with.
         message: in words; its first line tells failures apart.
     """
 
@@ -34,3 +41,18 @@ class Failure:
         if self.kind in ("differs", "jax"):
             return self.kind
         return f"{self.kind}: {re.sub(r'[0-9]+|%[a-z0-9]+', '#', text)[:160]}"
+
+
+def failure_of(kind: str, error: Exception) -> Failure:
+    """What an exception of a stage means: a refusal, or a failure of this kind.
+
+    All that aotc raises while it traces says that a program cannot be written so; later
+    on, only what a rule refuses does.
+    """
+    if not isinstance(error, AotcError):
+        return Failure(kind, f"{type(error).__name__}: {error}")
+    if kind == "traces" or error.code in _RULES:
+        return Failure("refused", f"{error.code}: {error.message}")
+    if _TOO_MANY in error.message:
+        return Failure("refused", f"too-many-sizes: {error.message}")
+    return Failure(kind, f"{error.code}: {error.message}")

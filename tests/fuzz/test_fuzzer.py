@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from aotc import reference
 from aotc.backend import compile_targets
+from aotc.errors import CompileError
 from aotc.frontends.assembly import trace
+from aotc.worker import constants
 from benchmarks.fuzz import building, forms
 from benchmarks.fuzz.checking import check
-from benchmarks.fuzz.failures import Failure
+from benchmarks.fuzz.failures import Failure, failure_of
 from benchmarks.fuzz.generation import Choice, random_program, variants
 from benchmarks.fuzz.judging import judge, rounding_of
 from benchmarks.fuzz.programs import (
@@ -196,3 +199,29 @@ def test_a_batch_that_fails_only_as_a_whole_is_a_failure(monkeypatch):
     assert failures.count(None) == 1
     (failure,) = (each for each in failures if each)
     assert failure.message.endswith("two are too many")
+
+
+def test_programs_whose_sizes_have_other_contracts_are_compiled_together(monkeypatch):
+    compiled = []
+
+    def count(program, targets):
+        compiled.append(len(program.entries))
+        return compile_targets(program, targets)
+
+    monkeypatch.setattr(building, "compile_targets", count)
+    program = program_of(("np.sin", "x0"))
+    programs = [program, replace(program, least={"n": 3}, sizes=({"n": 3},))]
+    with Runner() as runner:
+        assert [each.failure for each in check(programs, runner)] == [None, None]
+    assert compiled == [2]
+
+
+def test_what_a_rule_refuses_is_no_failure_and_what_else_a_pass_raises_is():
+    refusal = CompileError("not-differentiable", "it has a rule for reverse mode only")
+    assert failure_of("passes", refusal).is_refusal
+    many = CompileError(
+        "compile-failed", constants._message(SimpleNamespace(location="x"), 90)
+    )
+    assert failure_of("compiles", many).is_refusal
+    for other in (CompileError("pass-failed", "no"), IndexError("no")):
+        assert failure_of("passes", other).kind == "passes"
