@@ -27,7 +27,8 @@ import numpy as np
 from aotc.artifacts import compat
 from aotc.artifacts.manifest import Variant
 from aotc.runtime import engine
-from benchmarks.compat.sweep import ROOT, Subject, subject
+from benchmarks.compat.sweep import subject
+from benchmarks.compat.trials import ROOT, Subject
 
 MODEL = "tests/golden/format-1/model.py"
 CPUS = ["Nehalem", "SandyBridge", "Haswell", "EPYC", "max"]

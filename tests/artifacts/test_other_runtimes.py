@@ -10,7 +10,7 @@ import pytest
 from aotc import device
 from aotc.artifacts.pack import read_bundle
 from aotc.runtime import engine
-from benchmarks.compat import sweep, wheels
+from benchmarks.compat import trials, wheels
 
 GOLDEN = Path(__file__).parents[1] / "golden/format-1"
 
@@ -25,12 +25,12 @@ def subject(tmp_path):
     ones = np.ones(3, np.float32)
     calls.write_bytes(pickle.dumps([("predict", [x]), ("train_step", [ones])]))
     manifest = read_bundle(bundle, signer).manifest
-    return sweep.Subject(bundle, manifest, calls, signer)
+    return trials.Subject(bundle, manifest, calls, signer)
 
 
 def test_the_sweep_makes_its_calls_under_the_installed_runtime(subject, tmp_path):
     variant = subject.manifest.variants["vmvx"]
-    kind, found = sweep.run(subject, variant, tmp_path)
+    kind, found = trials.run(subject, variant, tmp_path)
     assert (kind, found[0]) == ("results", engine.iree_version())
     (predicted,), (total, *states) = found[1]
     assert predicted.shape == (5, 3)
@@ -42,7 +42,7 @@ def test_the_sweep_makes_its_calls_under_the_installed_runtime(subject, tmp_path
 @pytest.mark.skipif(device.arch() != "x86_64", reason="its bundle is for x86-64")
 def test_verdicts_agree_with_every_release_on_the_index(subject, tmp_path):
     releases = wheels.releases()
-    found = list(sweep.outcomes([subject], releases, tmp_path))
+    found = list(trials.outcomes([subject], releases, tmp_path))
     assert len(found) == 2 * len(releases)
     assert [each for each in found if each.is_contradiction] == []
     assert {each.truth for each in found} == {"right", "refused"}
