@@ -61,9 +61,9 @@ NAMES = [b"%d" % number for number in range(380_000)]
 )
 def test_refuses_a_large_signature_in_linear_time(bundle, trust, text):
     (bundle / "signature.json").write_bytes(text)
-    start = time.perf_counter()
+    start = time.process_time()
     assert code_of(read_bundle, bundle, trust) == "signature-malformed"
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
 
 
 def test_refuses_a_long_hint_without_repeating_it(signer, trust):
@@ -94,11 +94,11 @@ def many_symbols(data, count):
 
 def test_checks_symbols_in_linear_time(manifest_data):
     data = many_symbols(manifest_data, 10_000)
-    start = time.perf_counter()
+    start = time.process_time()
     manifest = Manifest(data)
     leaves = manifest.entry_points["e0"].inputs
     Contract("e0", leaves, manifest.symbols)
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
 
 
 def test_refuses_a_tree_with_long_names_in_linear_time(manifest_data):
@@ -106,9 +106,9 @@ def test_refuses_a_tree_with_long_names_in_linear_time(manifest_data):
     for _ in range(10):
         tree = {"dict": {"n" * 100_000: tree}}
     manifest_data["entry_points"][0]["result"] = tree
-    start = time.perf_counter()
+    start = time.process_time()
     assert code_of(Manifest, manifest_data) == "manifest-invalid"
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
 
 
 @pytest.mark.parametrize(
