@@ -14,7 +14,14 @@ from aotc.dialects.batching import moved
 from aotc.dialects.checks import require_distinct, require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering.conversion import accumulator, conversion
-from aotc.dialects.lowering.summation import BLOCK, LONGEST, addition, is_long
+from aotc.dialects.lowering.summation import (
+    BLOCK,
+    LONGEST,
+    addition,
+    block_of,
+    is_long,
+    lowered_sum,
+)
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
@@ -147,14 +154,16 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         if element_count(Tensor.of(op.lhs).shape) == 0:
             return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
         wide = result.with_dtype(accumulator(result.dtype))
-        in_blocks = _is_in_blocks(op)
-        if _is_matmul(op) and not in_blocks:
+        block, is_marked = _block_of(op), _is_marked(op)
+        factor = Tensor.of(op.lhs).dtype
+        if block is not None:
+            total = _in_blocks(low, op, lhs, rhs, block)
+        elif _is_matmul(op) and not is_marked:
             lhs, rhs = low.one_in_memory(lhs, rhs)
             init = low.full(wide, 0)
             total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:
-            factor = Tensor.of(op.lhs).dtype
-            body = multiply_accumulate(wide.dtype, factor, is_long=in_blocks)
+            body = multiply_accumulate(wide.dtype, factor, is_long=is_marked)
             total = _contract(low, _axes_of(op), lhs, rhs, wide, body)
         return low.convert(total, wide, result.dtype)
 
@@ -299,24 +308,66 @@ def _contract(
     return low.generic([lhs, rhs], maps, low.full(wide, 0), kinds, body)
 
 
-_FEW = 1 << 12  # results; those of one block are copied in microseconds
+# ---- in blocks: see Note [sums in blocks] -------------------------------------------
+
 _WORTH = 8  # how much smaller than the factors the blocks' sums must be
+_FEW = 1 << 12  # results; those of one block are copied in microseconds
 
 
-def _is_in_blocks(op: Any) -> bool:
-    """Whether the sums are made in blocks: see Note [sums in blocks].
+def _block_of(op: Any) -> int | None:
+    """The length of the blocks that a long sum of products is made in, if it is."""
+    lhs, rhs, result = (Tensor.of(x) for x in (op.lhs, op.rhs, op.y))
+    if len(op.lhs_contract) != 1 or not all(x.is_static for x in (lhs, rhs)):
+        return None
+    size = lhs.shape[op.lhs_contract[0]]
+    block = block_of(size) if is_long(lhs, op.lhs_contract) else None
+    if block is None:
+        return None
+    read = element_count(lhs.shape) + element_count(rhs.shape)
+    made = element_count(result.shape) * (size // block)
+    return block if made * _WORTH <= read else None
 
+
+def _in_blocks(low: Any, op: Any, lhs: Any, rhs: Any, block: int) -> Any:
+    """The products of blocks of the contracted axis, added up."""
+    factors: list[Any] = []
+    axes: dict[str, Axes] = {}
+    for side, x in (("lhs", lhs), ("rhs", rhs)):
+        kind = Tensor.of(getattr(op, side))
+        (axis,) = getattr(op, f"{side}_contract")
+        before, after = kind.shape[:axis], kind.shape[axis + 1 :]
+        count = kind.shape[axis] // block
+        split = kind.with_shape((*before, count, block, *after))
+        batch = [n + (n > axis) for n in getattr(op, f"{side}_batch")]
+        axes |= {f"{side}_batch": (*batch, axis), f"{side}_contract": (axis + 1,)}
+        factors.append(low.reshape(x, kind, split))
+    result = Tensor.of(op.y)
+    first = len(op.lhs_batch)
+    shape = (*result.shape[:first], count, *result.shape[first:])
+    parts = Tensor(shape, accumulator(result.dtype))
+    left, right = factors
+    body = multiply_accumulate(parts.dtype, Tensor.of(op.lhs).dtype)
+    total = _contract(low, axes, left, right, parts, body)
+    return lowered_sum(low, total, parts, (first,))
+
+
+def _is_marked(op: Any) -> bool:
+    """Whether the sums are to be split when they are compiled.
+
+    Those over a symbolic size are, and those over a fixed one without a fit divisor.
     Every result is kept once for each block, which slows a short sum of many results
     down. So those are in blocks only if the sums are known to be long.
     """
     lhs, rhs, result = (Tensor.of(x) for x in (op.lhs, op.rhs, op.y))
     left, right = op.lhs_contract, op.rhs_contract
+    summed = element_count(tuple(lhs.shape[axis] for axis in left))
+    if isinstance(summed, int) and (len(left) > 1 or block_of(summed) is not None):
+        return False
     if not (is_long(lhs, left) and is_long(rhs, right)):
         return False
     results = bounds(element_count(result.shape))[1]
     if results <= _FEW:
         return True
-    summed = element_count(tuple(lhs.shape[axis] for axis in left))
     rows = [
         element_count(tuple(n for axis, n in enumerate(x.shape) if axis not in axes))
         for x, axes in ((lhs, left), (rhs, right))

@@ -92,8 +92,7 @@ class Softmax(AlongAxis, name="softmax"):
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.in_memory(low.convert(x, source, wide.dtype))
         if is_long(wide, (op.axis,)):
-            _, powers, total = _sum_of_powers(low, x, wide, op.axis)
-            y = _combine(low, wide, (op.axis,), [powers, total], arith.divf)
+            y = _long_softmax(low, x, wide, op.axis)
             return low.convert(y, wide, source.dtype)
         init = low.empty(wide)
         axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), op.axis)
@@ -143,15 +142,32 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         return low.convert(y, wide, source.dtype)
 
 
+def _long_softmax(low: Any, x: Any, wide: Tensor, axis: int) -> Any:
+    """Powers over their sum, which is made in blocks.
+
+    Powers of many numbers are computed twice rather than kept: 4e6 take twice as long
+    to write and read as to compute (AVX2). A symbolic size may well be small, and then
+    it is the other way round.
+    """
+    highest, powers, total = _sum_of_powers(low, x, wide, axis)
+    if not isinstance(wide.shape[axis], int):
+        return _combine(low, wide, (axis,), [powers, total], arith.divf)
+
+    def share(x: Any, highest: Any, total: Any) -> Any:
+        return arith.divf(_shifted_power(x, highest), total)
+
+    return _combine(low, wide, (axis,), [x, highest, total], share)
+
+
+def _shifted_power(x: Any, highest: Any) -> Any:
+    return math.exp(arith.subf(x, highest))
+
+
 def _sum_of_powers(low: Any, x: Any, wide: Tensor, axis: int) -> tuple[Any, Any, Any]:
     """The maximum of x along an axis, e**(x - maximum), and the sum of these."""
     rest = wide.with_shape(_without(wide.shape, (axis,)))
     highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
-
-    def power(x: Any, highest: Any) -> Any:
-        return math.exp(arith.subf(x, highest))
-
-    powers = _combine(low, wide, (axis,), [x, highest], power)
+    powers = _combine(low, wide, (axis,), [x, highest], _shifted_power)
     return highest, powers, lowered_sum(low, powers, wide, (axis,))
 
 

@@ -3,12 +3,14 @@
 import iree.runtime as iree
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import aotc
 from aotc import linalg, nn
 from aotc import numpy as anp
 from aotc.backend import compile_targets
-from aotc.dialects.lowering.summation import LONGEST
+from aotc.dialects.lowering.summation import LONGEST, block_of
 from aotc.frontends.assembly import trace
 from aotc.pipeline import lower
 from aotc.special import logsumexp
@@ -26,11 +28,26 @@ def lowered(function, *shapes):
     return str(lower(trace([aotc.entry(**specs)(function)], {})).module)
 
 
+@given(st.integers(LONGEST + 1, 10**8))
+def test_blocks_divide_an_axis_into_parts_that_are_added_in_series(size):
+    block = block_of(size)
+    assert block is None or (size % block == 0 and size // block <= LONGEST)
+    assert block is None or block <= LONGEST
+
+
+@pytest.mark.parametrize(("size", "reductions"), [(LONGEST, 1), (LONGEST + 2, 2)])
+def test_sums_of_fixed_size_are_split_if_they_are_long(size, reductions):
+    def entry(x):
+        return anp.sum(x)
+
+    text = lowered(entry, (size,))
+    assert text.count('"reduction"') == reductions
+    assert "reassoc" not in text
+
+
 @pytest.mark.parametrize(
     ("shape", "is_marked"),
     [
-        ((LONGEST,), False),
-        ((LONGEST + 1,), True),
         ((aotc.Dim("n", max=LONGEST),), False),
         ((aotc.Dim("n", max=LONGEST + 1),), True),
         (("n",), True),
@@ -38,7 +55,9 @@ def lowered(function, *shapes):
         (("m", "n"), True),
     ],
 )
-def test_only_sums_that_may_be_long_are_made_in_blocks(shape, is_marked):
+def test_only_symbolic_sums_that_may_be_long_are_split_as_they_are_compiled(
+    shape, is_marked
+):
     def entry(x):
         return nn.softmax(x)
 
@@ -53,11 +72,9 @@ def test_only_sums_that_may_be_long_are_made_in_blocks(shape, is_marked):
         (aotc.Dim("n", min=LONGEST + 1), 65, True),
         (aotc.Dim("n", min=LONGEST + 1), 2000, False),
         (aotc.Dim("n", max=LONGEST), 64, False),
-        (LONG, 1000, True),
-        (LONG, 2000, False),
     ],
 )
-def test_products_are_made_in_blocks_where_these_are_few(rows, columns, is_marked):
+def test_products_are_split_where_the_blocks_sums_are_few(rows, columns, is_marked):
     def entry(x):
         return x.T @ x
 
