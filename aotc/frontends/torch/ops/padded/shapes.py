@@ -15,7 +15,9 @@ from aotc.frontends.padded.values import (
     Value,
     data_of,
     from_first,
+    in_dtype,
     refuse,
+    require_whole,
     wrapped,
 )
 from aotc.frontends.torch.ops import composites, creation, shapes
@@ -55,6 +57,18 @@ def _split_with_sizes(x: Value, parts: Sequence[Size], dim: int = 0) -> list[Val
         found.append(_narrow(x, dim, start, size))
         start = start + size
     return found
+
+
+def _select_scatter(x: Value, src: Value, dim: int, index: int) -> Value:
+    """`x` with one position of an axis replaced, whose size no value decides."""
+    axis = dim % len(x.shape)
+    require_whole(x, (axis,))
+    size = x.shape[axis]
+    place = index if index >= 0 else size + index
+    ones = (1,) * (len(x.shape) - axis - 1)
+    chosen = np.reshape(np.equal(np.arange(size), place), (size, *ones))
+    new = axes.unsqueezed(in_dtype(src, x.dtype), axis)
+    return elementwise(np.where)(chosen, new, x)  # type: ignore[no-any-return]
 
 
 def _joined(join: Callable[[Sequence[Value], int], Value]) -> Rule:
@@ -98,6 +112,7 @@ SHAPES: dict[str, Rule] = {
     "aten.cat": _joined(axes.concatenated),
     "aten.stack": _joined(axes.stacked),
     "aten.select.int": cutting.selected,
+    "aten.select_scatter": _select_scatter,
     "aten.slice.Tensor": _sliced,
     "aten.narrow": _narrow,
     "aten.split_with_sizes": _split_with_sizes,

@@ -102,6 +102,7 @@ RULES: dict[str, Rule] = {
     },
     "aten.sym_size": sizes.size,
     "aten.sym_numel": lambda x: element_count(x.shape),
+    "aten.sym_storage_offset": lambda x: 0,
     "aten.item": lambda x: np.reshape(data_of(x), ()),
     "_operator.add": operator.add,
     "_operator.sub": operator.sub,
