@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.graph import Evaluator
+from aotc.dialects.graph import LOW, Evaluator
 
 _ULPS = 4.0  # at most, of each operand and result
 _FIRST = 4  # numbers that are looked for before all are, which takes long
@@ -34,7 +34,8 @@ class Noise:
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
         self._evaluate = Evaluator()
-        self._rounding: set[Any] = set()  # ops that have been seen to round
+        # Ops that have been seen to round, and how many terms they add up.
+        self._rounding: dict[Any, float] = {}
         self._exact: set[Any] = set()  # and those that were exact when last seen
 
     def __call__(
@@ -47,15 +48,19 @@ class Noise:
             results = self._evaluate(op, operands, symbols)
             # What is approximated need not give whole numbers of whole numbers.
             most = 1.0 if type(op).is_approximated else np.inf
+            terms = _terms(op, operands, results)
+            if terms > 1 and not all(map(_is_whole, operands)):
+                most = -1.0  # a sum of fractions is whole by chance only
             briefly = op in self._exact  # a loop runs it again
             if all(_is_exact(x, operands, most, briefly) for x in results):
                 self._exact.add(op)
                 return results
-            self._rounding.add(op)
-        moved = [self._disturb(operand) for operand in operands]
+            self._rounding[op] = terms
+        terms = self._rounding[op]
+        moved = [self._disturb(operand, terms) for operand in operands]
         return [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
 
-    def _disturb(self, array: Any) -> Any:
+    def _disturb(self, array: Any, terms: float = 1.0) -> Any:
         if not is_float(array):
             return array
         facts = ml_dtypes.finfo(array.dtype)
@@ -64,6 +69,8 @@ class Noise:
         # Uniform: errors that were all of one size would often cancel exactly.
         errors: Any = self._rng.random(x.shape, wide)
         errors = (errors - wide(0.5)) * wide(2 * _ULPS * float(facts.eps))
+        if terms > 1:
+            errors += self._walk(x.shape, terms) * wide(facts.eps)
         if array.dtype == np.float16:  # below the normal ones the last place is theirs
             least = wide(facts.smallest_normal)
             errors *= np.where(x != 0, np.maximum(np.abs(x), least), wide(0))
@@ -71,6 +78,27 @@ class Noise:
             errors *= x
         moved = np.where(np.isfinite(x), x + errors, x)
         return moved.astype(array.dtype)
+
+    def _walk(self, shape: tuple[int, ...], terms: float) -> Any:
+        """Errors of operands, in units, as sums in series have: those of neighbours
+        are alike, because what is added later rounds all that came before.
+
+        Backward error of recursive summation: Higham, "Accuracy and Stability of
+        Numerical Algorithms", 2002, section 4.2.
+        """
+        steps = self._rng.random(shape, np.float32).ravel() - np.float32(0.5)
+        walk = np.cumsum(steps, dtype=np.float64).reshape(shape)
+        scale = np.sqrt(terms / max(walk.size, 1))
+        return (walk * scale).astype(np.float32)
+
+
+def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
+    """About how many terms each element of the results adds up."""
+    sizes = [float(x.size) for x in operands if is_float(x)]
+    made = float(max((x.size for x in results), default=1) or 1)
+    if type(op).precision == LOW and len(sizes) > 1:  # products, as of matrices
+        return float(np.sqrt(sizes[0] * sizes[1] / made))
+    return max(sizes, default=1.0) / made
 
 
 def _flush(array: Any) -> Any:
@@ -108,6 +136,11 @@ def _is_exact(
     if not given or not _are_among(x[:_FIRST], given):  # as a rule this decides
         return False
     return briefly or bool(np.isin(x, np.concatenate(given)).all())
+
+
+def _is_whole(array: Any) -> bool:
+    """Whether an array has no fractions."""
+    return not is_float(array) or bool((array == np.rint(array.astype(float))).all())
 
 
 def _are_among(x: Any, given: Sequence[Any]) -> bool:

@@ -2,17 +2,22 @@
 
 import json
 import signal
+from functools import partial
 
 import numpy as np
 import pytest
 
-from aotc import pipeline
+import aotc
+import aotc.numpy as anp
+from aotc import pipeline, reference
 from aotc.artifacts.manifest import FILE
 from aotc.checks import process, self_check
+from aotc.checks.judging import Rounding, judge
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, SetupError
+from aotc.frontends.assembly import trace
 from aotc.mlir import arith, ir, linalg
 from aotc.target import Target
 
@@ -290,6 +295,26 @@ def test_noise_leaves_exact_results_alone():
     assert _is_exact(-x[::-1], [x])
     assert _is_exact(np.floor(x), [x])
     assert not _is_exact(x * np.float32(0.3), [x])
+
+
+def test_a_long_sum_in_series_is_no_mismatch_and_a_lost_term_is_one():
+    @aotc.entry(x=aotc.Spec(("n",), "f32"))
+    def total(x):
+        return anp.sum(x)
+
+    module = trace([total], {}).module
+    x = 1 - np.random.default_rng(1).random(1_000_000).astype(np.float32)
+    expected = reference.evaluate(module, "total", [x])
+
+    def verdict(found):
+        noisy = partial(reference.evaluate, module, "total", [x])
+        rounding = Rounding(expected, lambda noise: noisy(with_op=noise))
+        return judge(["total"], [np.float32(found)], expected, rounding)[0]
+
+    in_series = np.cumsum(x)[-1]
+    assert abs(in_series - expected[0]) > 32 * np.spacing(expected[0])
+    assert verdict(in_series).passed
+    assert not verdict(x[:-4096].sum()).passed
 
 
 def test_code_that_does_not_load_fails_the_build(model, monkeypatch):
