@@ -303,7 +303,7 @@ def test_a_long_sum_in_series_is_no_mismatch_and_a_lost_term_is_one():
         return anp.sum(x)
 
     module = trace([total], {}).module
-    x = 1 - np.random.default_rng(1).random(1_000_000).astype(np.float32)
+    x = 1 - np.random.default_rng(7).random(1_000_000).astype(np.float32)
     expected = reference.evaluate(module, "total", [x])
 
     def verdict(found):
