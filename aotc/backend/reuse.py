@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,19 @@ def _text(program: Program, with_places: bool, frame: str) -> str:
 @cache
 def _toolchain() -> dict[str, str]:
     """IREE's compiler, and what of aotc changes the module after it."""
-    from iree.compiler import version
-
     return {
-        "IREE": f"{version.VERSION} {version.REVISIONS['IREE']}",
+        "IREE": digest(_compiler_version()),
         "worker": sources_digest(Path(worker.__file__).parent),
     }
+
+
+def _compiler_version() -> bytes:
+    """The file in which IREE's compiler states its release and revision.
+
+    Read and not imported: the package brings the whole compiler into this process.
+    """
+    spec = find_spec("iree.compiler")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    (folder,) = spec.submodule_search_locations
+    return (Path(folder) / "version.py").read_bytes()
