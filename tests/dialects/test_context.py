@@ -2,13 +2,26 @@
 
 import sys
 
+import pytest
+
+from aotc import dtypes
 from aotc.dialects import context
+from aotc.dialects.types import element_name, element_type
+from aotc.errors import InputError
 from aotc.mlir import PACKAGE, ir
 
 
 def test_the_context_is_one_and_knows_the_dialect():
     assert context() is context()
     assert context().is_dialect_loaded("graph")
+
+
+def test_element_types_are_those_of_dtypes_and_no_others():
+    with context(), ir.Location.unknown():
+        assert [element_name(element_type(n)) for n in dtypes.NAMES] == [*dtypes.NAMES]
+        for text in ("si32", "ui1", "i7", "index", "f8E4M3FN", "complex<f32>"):
+            with pytest.raises(InputError, match="not part of the graph"):
+                element_name(ir.Type.parse(text))
 
 
 def test_ops_are_met_without_an_import_each():
