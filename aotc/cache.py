@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -29,6 +30,7 @@ from aotc.writing import make_folder, written_aside
 
 _SUFFIX = ".cached"
 _DIGEST = 32
+_DAY = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,10 @@ class Cache:
             InputError: `bad-option`; `cache-exposed` if others can write to it.
         """
         named = options.get("AOTC_CACHE")
-        if named == "off":
+        if (named or "").lower() == "off":
             return None
         try:
-            folder = Path(named) if named else _user_caches() / "aotc"
+            folder = Path(named).expanduser() if named else _user_caches() / "aotc"
         except RuntimeError:  # an account without a home
             return None
         _require_own(folder)
@@ -96,18 +98,18 @@ class Cache:
         path = self._path(recipe)
         value = _checked(path, recipe.key)
         with suppress(OSError):
-            if value is None:
-                path.unlink(missing_ok=True)
-            else:
+            if value is not None:
                 os.utime(path)
+            elif path.is_file():
+                path.unlink()
         return value
 
     def keep(self, recipe: Recipe, value: bytes) -> str | None:
         """Keep a value, and make room; why that was not possible, if so."""
-        header = {"key": recipe.key, **asdict(recipe)}
-        body = json.dumps(header, sort_keys=True).encode() + b"\n" + value
+        body = json.dumps(asdict(recipe), sort_keys=True).encode() + b"\n" + value
         path = self._path(recipe)
         try:
+            make_folder(self.folder, 0o700)  # parents would get the mode of the shell
             make_folder(path.parent, 0o700)
             with written_aside(path) as aside:
                 aside.write_bytes(body + hashlib.sha256(body).digest())
@@ -141,7 +143,11 @@ class Cache:
                 yield found
 
     def collect(self, limit: int) -> list[Stored]:
-        """Remove what was not used for longest, until at most `limit` bytes remain."""
+        """Remove what was not used for longest, until at most `limit` bytes remain.
+
+        What killed builds left half-written goes too, a day later.
+        """
+        self._remove_leftovers()
         removed = []
         stored = sorted(self.entries(), key=lambda each: each.used)
         excess = sum(each.size for each in stored) - limit
@@ -158,11 +164,17 @@ class Cache:
         """Check every value; the files that were damaged, and are removed now."""
         damaged = []
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
-            if _checked(path, path.stem) is None:
+            if path.is_file() and _checked(path, path.stem) is None:
                 with suppress(OSError):
                     path.unlink()
-                damaged.append(path)
+                    damaged.append(path)
         return damaged
+
+    def _remove_leftovers(self) -> None:
+        for path in self.folder.glob(f"??/.*{_SUFFIX}.*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _DAY:
+                    path.unlink()
 
     def _path(self, recipe: Recipe) -> Path:
         return self.folder / recipe.key[:2] / f"{recipe.key}{_SUFFIX}"
@@ -180,6 +192,8 @@ def digest(*parts: bytes | str) -> str:
 def sources_digest(folder: Path) -> str:
     """The SHA-256 of all Python files in a folder, names included."""
     files = sorted(folder.rglob("*.py"))
+    if not files:
+        raise FileNotFoundError(f"there are no sources of Python in {folder}")
     names_and_texts = ((str(f.relative_to(folder)), f.read_bytes()) for f in files)
     return digest(*(part for pair in names_and_texts for part in pair))
 
@@ -197,6 +211,12 @@ def _require_own(folder: Path) -> None:
         status = folder.stat()
     except OSError:
         return
+    if not folder.is_dir():
+        raise InputError(
+            "bad-option",
+            "expected AOTC_CACHE to be a folder or off, got a file",
+            where=str(folder),
+        )
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise InputError(
             "cache-exposed",
@@ -217,15 +237,27 @@ def _checked(path: Path, key: str) -> bytes | None:
     if hashlib.sha256(body).digest() != seal:
         return None
     header, _, value = body.partition(b"\n")
-    return value if json.loads(header)["key"] == key else None
+    recipe = _recipe(header)
+    return value if recipe is not None and recipe.key == key else None
 
 
 def _stored(path: Path) -> Stored | None:
     try:
         status = path.stat()
         with path.open("rb") as file:
-            header: dict[str, Any] = json.loads(file.readline())
-        recipe = Recipe(header["kind"], header["label"], header["parts"])
-        return Stored(path, recipe, status.st_size, status.st_mtime)
-    except (OSError, ValueError, KeyError, TypeError):
+            recipe = _recipe(file.readline())
+    except OSError:
+        return None
+    if recipe is None:
+        return None
+    return Stored(path, recipe, status.st_size, status.st_mtime)
+
+
+def _recipe(header: bytes) -> Recipe | None:
+    """The recipe that the first line of a file states; None if it states none."""
+    try:
+        document: Any = json.loads(header)
+        parts = document["parts"]
+        return Recipe(str(document["kind"]), str(document["label"]), {**parts})
+    except (ValueError, KeyError, TypeError):
         return None

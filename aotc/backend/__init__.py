@@ -147,7 +147,7 @@ def compile_targets(
     if dump is not None:
         write_text(dump / "linalg.mlir", f"{program.module}\n")
         write_text(dump / "iree-frame.mlir", crossed[1])
-    kept = Modules(cache, program, crossed[1]) if cache else None
+    kept = Modules(cache, program, crossed) if cache else None
     with _workers(len(targets)) as (pool, running):
         work = [
             pool.submit(_compile, program, crossed, target, running, kept)
@@ -302,6 +302,11 @@ def _job(
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
 
 
+def _environment() -> dict[str, str]:
+    """The environment without what IREE's compiler would obey, such as a linker."""
+    return {k: value for k, value in os.environ.items() if not k.startswith("IREE_")}
+
+
 def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
     """Exit code and diagnostics of the compiler on the files in `folder`."""
     with subprocess.Popen(
@@ -313,7 +318,7 @@ def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
         text=True,
         errors="replace",
         # IREE dies of a folder for temporary files that is not there.
-        env={**os.environ, "TMPDIR": str(folder)},
+        env={**_environment(), "TMPDIR": str(folder)},
     ) as process:
         running.processes.add(process)
         try:

@@ -17,6 +17,7 @@ from typing import Any
 from aotc import worker
 from aotc.cache import Cache, Recipe, digest, sources_digest
 from aotc.frontends.program import Program
+from aotc.mlir import ir
 from aotc.target import Target
 
 # what the worker reports of the module, and not of its own work
@@ -29,15 +30,17 @@ class Modules:
     Args:
         cache: where they are kept.
         program: lowered to linalg.
-        frame: what IREE gets beside its module, as text.
+        crossed: what IREE gets of it: bytecode, and the frame as text.
     """
 
-    def __init__(self, cache: Cache, program: Program, frame: str) -> None:
+    def __init__(
+        self, cache: Cache, program: Program, crossed: tuple[bytes, str]
+    ) -> None:
         self._cache = cache
         self._names = ", ".join(entry.name for entry in program.entries)
         # before the threads that ask: a context of MLIR is for one at a time
         self._models = {
-            with_places: _text(program, with_places, frame)
+            with_places: _model_digest(program, crossed, with_places)
             for with_places in (False, True)
         }
 
@@ -84,17 +87,25 @@ class Modules:
         )
 
 
-def _text(program: Program, with_places: bool, frame: str) -> str:
-    text = program.module.operation.get_asm(enable_debug_info=with_places)
+def _model_digest(
+    program: Program, crossed: tuple[bytes, str], with_places: bool
+) -> str:
+    bytecode, frame = crossed
+    with program.module.context:
+        module = ir.Module.parse(bytecode)
+        text = module.operation.get_asm(enable_debug_info=with_places)
     return digest(text, frame)
 
 
 @cache
 def _toolchain() -> dict[str, str]:
-    """IREE's compiler, and what of aotc changes the module after it."""
+    """IREE's compiler, and the code of aotc around it."""
     return {
         "IREE": digest(_compiler_version()),
-        "worker": sources_digest(Path(worker.__file__).parent),
+        "aotc": digest(
+            sources_digest(Path(worker.__file__).parent),
+            sources_digest(Path(__file__).parent),
+        ),
     }
 
 

@@ -1,7 +1,9 @@
 """What is kept between builds: found again whole, or made again."""
 
 import errno
+import hashlib
 import os
+import sys
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from aotc import options
 from aotc.cache import Cache, Recipe
 from aotc.cli.main import main
 from aotc.errors import InputError
+from aotc.mlir import ir
 from aotc.pipeline import build
 from aotc.target import Target
 
@@ -87,6 +90,44 @@ def test_a_folder_that_others_can_write_to_is_refused(user_cache):
     with pytest.raises(InputError) as caught:
         Cache.of_user()
     assert caught.value.code == "cache-exposed"
+
+
+def test_a_cache_is_ones_own_whatever_new_folders_are_like(user_cache):
+    before = os.umask(0o002)
+    try:
+        Cache.of_user().keep(recipe(a="1"), b"value")
+    finally:
+        os.umask(before)
+    assert Cache.of_user().find(recipe(a="1")) == b"value"
+
+
+@pytest.mark.parametrize("header", [b"", b"[]", b"{}", b'{"parts": 1}', b"text"])
+def test_a_sealed_file_of_something_else_is_no_value(cache, header):
+    cache.keep(recipe(a="1"), b"value")
+    (path,) = (each.path for each in cache.entries())
+    body = header + b"\nvalue"
+    path.write_bytes(body + hashlib.sha256(body).digest())
+    assert not list(cache.entries())
+    assert cache.why_missing(recipe(a="2"))
+    assert cache.find(recipe(a="1")) is None
+
+
+def test_the_code_is_found_by_what_crosses_to_the_compiler(
+    user_cache, tmp_path, monkeypatch
+):
+    """Not by the module before: what aotc does in between may change."""
+    file = tmp_path / "model.py"
+    file.write_text(MODEL)
+    choices = {"targets": [Target.parse("cpu")], "self_check": "off", "force": True}
+    build(file, output=tmp_path, **choices)
+
+    def renamed(module):
+        for op in module.body.operations:
+            op.attributes["aotc.marked"] = ir.UnitAttr.get()
+
+    monkeypatch.setattr(sys.modules["aotc.backend.crossing"], "to_blocks", renamed)
+    (variant,) = build(file, output=tmp_path, **choices).variants
+    assert variant.reuse == "miss (changed: model)"
 
 
 def test_what_cannot_be_kept_is_said_and_fails_nothing(tmp_path):
