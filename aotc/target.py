@@ -91,10 +91,14 @@ class Target:
         """What a build is for that names no target: AOTC_TARGETS, or else `cpu`.
 
         Raises:
-            InputError: AOTC_TARGETS names none, or one that there is not.
+            InputError: AOTC_TARGETS names one that there is not.
         """
-        texts = options.get("AOTC_TARGETS").split()
-        found = [target for text in texts or [""] for target in cls.named(text)]
+        texts = options.get("AOTC_TARGETS").replace(",", " ").split() or ["cpu"]
+        try:
+            found = [target for text in texts for target in cls.named(text)]
+        except InputError as error:
+            error.where = "AOTC_TARGETS"
+            raise
         return tuple(dict.fromkeys(found))
 
     def __str__(self) -> str:

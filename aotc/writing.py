@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,11 +22,18 @@ def written_aside(target: Path) -> Iterator[Path]:
     """A path beside `target` to write a file at, which replaces `target` at the end.
 
     The file is flushed to the disk before it gets its name. If the block or anything
-    after it fails, `target` is what it was and nothing is left behind.
+    after it fails, `target` is what it was and nothing is left behind. Links stay, and
+    what they lead to is replaced. A pipe or device is no file to replace: it gets the
+    bytes at the end.
 
     Raises:
         SetupError: `cannot-write`.
     """
+    target = Path(os.path.realpath(target))
+    if is_stream(target):
+        with _copied_to(target) as aside:
+            yield aside
+        return
     aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
         yield aside
@@ -37,6 +45,23 @@ def written_aside(target: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # after a success it has its final name
             aside.unlink()
+
+
+def is_stream(path: Path) -> bool:
+    """Whether there is a pipe or a device, which takes bytes and is never replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+@contextmanager
+def _copied_to(target: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
+        aside = Path(folder) / target.name
+        yield aside
+        try:
+            with aside.open("rb") as source, target.open("wb") as stream:
+                shutil.copyfileobj(source, stream)
+        except OSError as error:
+            raise cannot_write(target, error) from error
 
 
 def write_text(target: Path, text: str) -> None:

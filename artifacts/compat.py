@@ -40,6 +40,8 @@ VERDICTS: tuple[Verdict, ...] = (
     "unsupported",
 )
 USABLE = VERDICTS[:2]
+# what another release of IREE on the device would mend
+RUNTIME_CODES = {"runtime", "runtime-version", "bytecode", "module", "vm-features"}
 
 # a device profile that leaves a fact out
 _STATE_FACT = "let the device state it, by `aotc doctor --format json`"
@@ -81,7 +83,7 @@ class Host:
         cuda, rocm = device.get("cuda") or {}, device.get("rocm") or {}
         vulkan_api, vulkan_features = _best_vulkan(device.get("vulkan") or {})
         return cls(
-            arch=_arch(str(device.get("arch") or "")),
+            arch=arch_of(str(device.get("arch") or "")),
             cpu_features=frozenset((device.get("cpu") or {}).get("features", ())),
             runtime_version=runtime_version,
             drivers=frozenset(drivers),
@@ -105,16 +107,17 @@ def _best_vulkan(
 
     Neither a device nor the system's loader can do more than the other allows.
     """
+    loader = vulkan.get("api")
     if "devices" not in vulkan:
-        return vulkan.get("api"), None
+        return loader, None
     found = [
-        (frozenset(each["features"]), min(each["api"], vulkan["api"], key=_numbers))
+        (frozenset(each["features"]), min(each["api"], loader or "0", key=_numbers))
         for each in vulkan["devices"]
     ]
     if not found:
         return None, None
     features, api = max(found, key=lambda each: (len(each[0]), _numbers(each[1])))
-    return api, features
+    return (api if loader else None), features
 
 
 @dataclass(frozen=True)
@@ -140,10 +143,14 @@ def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
     """Everything that speaks against running `variant` on `host`."""
     if variant.backend not in _RULES:
         return [_unknown("no-rules", f"there are no rules for {variant.backend}")]
-    found = _check_runtime(manifest, variant, host)
+    return [*_check_runtime(manifest, variant, host), *check_device(variant, host)]
+
+
+def check_device(variant: Variant, host: Host) -> list[Mismatch]:
+    """What speaks against it, whatever IREE's runtime there is; of a known backend."""
     if no_driver := _check_driver(variant, host):
-        return [*found, *no_driver]  # more of a device that is not there is no reason
-    return [*found, *_RULES[variant.backend](variant, host)]
+        return no_driver  # more of a device that is not there is no reason
+    return _RULES[variant.backend](variant, host)
 
 
 def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
@@ -223,7 +230,7 @@ def _check_driver(variant: Variant, host: Host) -> list[Mismatch]:
 
 def _check_cpu(variant: Variant, host: Host) -> list[Mismatch]:
     target = variant.target
-    arch = _arch(str(target.get("arch", "")))
+    arch = arch_of(str(target.get("arch", "")))
     if not arch or not host.arch:
         return [_unknown("arch", "the processor architecture is unknown", _STATE_FACT)]
     if arch != host.arch:
@@ -320,7 +327,13 @@ def _line(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _arch(name: str) -> str:
+def release_of(version: str) -> str:
+    """`3.14.0` of `3.14.0rc20260801`: the release that a candidate became, or may."""
+    return version.partition("rc")[0]
+
+
+def arch_of(name: str) -> str:
+    """The name that LLVM gives an architecture, such as `x86_64` for `AMD64`."""
     return _ARCH_NAMES.get(name.lower(), name.lower())
 
 

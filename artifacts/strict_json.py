@@ -26,14 +26,18 @@ def dump(value: Any) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
-def parse(data: bytes) -> Any:
+def parse(data: bytes, limit: int = SIZE_LIMIT) -> Any:
     """Read JSON strictly.
+
+    Args:
+        data: the text in UTF-8.
+        limit: how many bytes it may have.
 
     Raises:
         ValueError: what is wrong, as a clause to follow the file's name.
     """
-    if len(data) > SIZE_LIMIT:
-        raise ValueError(f"has {len(data)} bytes, more than the {SIZE_LIMIT} allowed")
+    if len(data) > limit:
+        raise ValueError(f"has {len(data)} bytes, more than the {limit} allowed")
     try:
         value = json.loads(
             data.decode("utf-8"),

@@ -207,9 +207,11 @@ def _this_machine() -> Device:
 
 
 def _installed_runtime() -> str | None:
+    from aotc.artifacts.compat import release_of
     from aotc.cli.doctor import package_version
 
-    return package_version("iree-base-runtime")
+    version = package_version("iree-base-runtime")
+    return version and release_of(version)
 
 
 def _cuda_api(version: str | None) -> int | None:

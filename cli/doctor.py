@@ -57,6 +57,8 @@ def _write(file: Path, text: str, key: Path | None) -> None:
     data = text.encode()
     if key:
         signature = file.with_name(file.name + signatures.SUFFIX)
+        if key.resolve() in (file.resolve(), signature.resolve()):
+            raise click.UsageError(f"{key} is the key; write the profile elsewhere")
         with written_aside(signature) as aside:
             aside.write_bytes(signatures.signature_of(data, Signer.from_file(key)))
     with written_aside(file) as aside:

@@ -16,38 +16,42 @@ from aotc.cli import output
 if TYPE_CHECKING:
     from aotc.errors import AotcError
 
-_LINE = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>[0-9]+)\b")
+_LINE = re.compile(r"(?P<file>[^:\s]+):(?P<line>[0-9]+)\b")
+_WHERE = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>[0-9]+)\b")
 
 
 def of_error(error: AotcError, arguments: Sequence[str]) -> str:
     """The annotation of an error of a command line, with its hint."""
     lines = [error.message, f"hint: {error.hint}" if error.hint else ""]
     text = "\n".join(filter(None, lines))
-    return _annotation("error", error.code, error.where, text, arguments)
+    place = _WHERE.match(error.where or "")
+    return _annotation("error", error.code, place, text, arguments)
 
 
 def of_warning(message: str, arguments: Sequence[str]) -> str:
     """The annotation of a warning, whose line may stand in it."""
-    return _annotation("warning", "aotc", message, message, arguments)
+    return _annotation("warning", "aotc", _LINE.search(message), message, arguments)
 
 
 def _annotation(
-    kind: str, title: str, place: str | None, text: str, arguments: Sequence[str]
+    kind: str,
+    title: str,
+    place: re.Match[str] | None,
+    text: str,
+    arguments: Sequence[str],
 ) -> str:
-    found = _LINE.search(place or "")
     properties = {"title": title}
-    if found:
-        file = _path(found["file"], arguments)
-        properties = {"file": file, "line": found["line"], **properties}
+    if place and (file := _path(place["file"], arguments)):
+        properties = {"file": file, "line": place["line"], **properties}
     said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
     return f"::{kind} {said}::{_data(output.printable(text))}"
 
 
-def _path(name: str, arguments: Sequence[str]) -> str:
+def _path(name: str, arguments: Sequence[str]) -> str | None:
     """A source by its path: messages name it without the folder that it lies in."""
     folders = (Path(argument.partition(":")[0]).parent for argument in arguments)
-    paths = (folder / name for folder in folders)
-    return str(next((path for path in paths if path.is_file()), name))
+    paths = (Path(name), *(folder / name for folder in folders))
+    return next((str(path) for path in paths if path.is_file()), None)
 
 
 def _data(text: str) -> str:

@@ -13,7 +13,7 @@ import click
 from aotc import options
 from aotc.cli import output
 from aotc.system_errors import cannot_write
-from aotc.writing import unwritable
+from aotc.writing import is_stream, unwritable
 
 if TYPE_CHECKING:
     from aotc.artifacts.trust import Trust
@@ -66,6 +66,8 @@ class OutputFile(FilePath):
     ) -> Path:
         """The path, a usage error, or that the machine does not let it be written."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if is_stream(path) and os.access(path, os.W_OK):
+            return path
         if not path.parent.is_dir():
             self.fail(f"there is no folder {str(path.parent)!r}", param, ctx)
         if (reason := unwritable(path.parent)) is not None:

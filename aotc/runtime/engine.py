@@ -24,7 +24,7 @@ from typing import Any
 import iree.runtime as iree
 
 from aotc import options
-from aotc.artifacts.compat import Host
+from aotc.artifacts.compat import Host, release_of
 from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.errors import InputError, SetupError
 from aotc.runtime import lifetime
@@ -107,7 +107,7 @@ def iree_version() -> str:
     from iree.runtime import version
 
     # The version is followed by the date of the release candidate that became it.
-    return str(version.VERSION).partition("rc")[0]
+    return release_of(str(version.VERSION))
 
 
 def physical_cores() -> int:

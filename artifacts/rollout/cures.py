@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotc.artifacts.compat import Host, check, verdict_of
+from aotc.artifacts.compat import Host, check_device
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.rollout.matrix import Cell
 from aotc.artifacts.selection import speed_rank
@@ -35,17 +35,13 @@ def _runs_as_meant(cell: Cell) -> bool:
 
 
 def targets_for(manifest: Manifest, host: Host) -> list[str]:
-    """The targets that would run on a device if the bundle had them, fastest first."""
+    """The targets that a device has the hardware and drivers for, fastest first."""
     variants = [
         _imagined(manifest, target)
         for target in TARGETS.values()
         if target.name not in _NO_CURE
     ]
-    usable = [
-        variant
-        for variant in variants
-        if verdict_of(check(manifest, variant, host)) == "optimal"
-    ]
+    usable = [variant for variant in variants if not check_device(variant, host)]
     return [str(v.target["name"]) for v in sorted(usable, key=speed_rank)]
 
 

@@ -14,7 +14,9 @@ what makes large fleets quick.
 
 from __future__ import annotations
 
+import errno
 import json
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +38,12 @@ from aotc.errors import InputError
 
 SCHEMA = "aotc.fleet/1"
 
-_word = text(r"[^\x00-\x1f\x7f]{1,200}", "a text of 1 to 200 characters")
+# Without what no encoding holds, and what turns the direction of text around it.
+_word = text(
+    r"[^\x00-\x1f\x7f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]{1,200}",
+    "a text of 1 to 200 characters",
+)
+_LARGEST = 1 << 30  # bytes of a file
 _fleet = record({"schema": text(), "devices": listing(record({}))})
 _row = record(
     {},
@@ -111,10 +118,15 @@ def read_fleet(
             `empty-fleet`.
         VerificationError: what `signatures.verify` raises.
     """
+    readers = [_Reader(file, assumptions, trust) for file in _files(path)]
+    found = [(reader.file, list(reader.devices())) for reader in readers]
+    # A fleet says how many there are of the profiles that lie beside it.
+    named = {file for reader in readers for file in reader.named_files}
     devices = [
         device
-        for file in _files(path)
-        for device in _Reader(file, assumptions, trust).devices()
+        for file, devices in found
+        if file.resolve() not in named
+        for device in devices
     ]
     if not devices:
         raise InputError(
@@ -129,19 +141,29 @@ def read_fleet(
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    return sorted(p for p in path.iterdir() if p.suffix in (".json", ".jsonl"))
+    return sorted(
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in (".json", ".jsonl")
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
 
 
 class _Reader:
-    """Reads one file; rows that say the same share one profile."""
+    """Reads one file; rows that say the same share one profile.
+
+    `named_files` are those that its rows refer to.
+    """
 
     def __init__(
         self, file: Path, assumptions: Assumptions, trust: Trust | None
     ) -> None:
-        self._file = file
+        self.file = file
+        self.named_files: set[Path] = set()
         self._trust = trust
         self._assumptions = assumptions
         self._profiles: dict[str, Profile] = {}
+        self._of_files: dict[Path, Profile] = {}
 
     def devices(self) -> Iterator[Device]:
         """All devices of the file."""
@@ -151,8 +173,8 @@ class _Reader:
                 yield from self._rows(document, where)
             elif schema in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
                 profile = self._profile(document, where)
-                yield Device(self._file.stem, profile, where=where)
-            elif self._file.suffix == ".jsonl":
+                yield Device(self.file.stem, profile, where=where)
+            elif self.file.suffix == ".jsonl":
                 yield self._device(document, where)
             else:
                 raise _bad(
@@ -163,13 +185,13 @@ class _Reader:
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
         """Each JSON document of the file, and where it stands."""
-        data = self._read(self._file)
-        if self._file.suffix != ".jsonl":
-            yield str(self._file), _parsed(data, str(self._file))
+        data = self._read(self.file)
+        if self.file.suffix != ".jsonl":
+            yield str(self.file), _parsed(data, str(self.file))
             return
         for number, line in enumerate(data.splitlines(), 1):
             if line.strip():
-                where = f"{self._file}:{number}"
+                where = f"{self.file}:{number}"
                 yield where, _parsed(line, where)
 
     def _read(self, file: Path) -> bytes:
@@ -198,7 +220,9 @@ class _Reader:
                 "expected one of `profile`, `device` and `file`, got "
                 f"{' and '.join(given) or 'none'}",
             )
-        name = row.get("name") or row.get("device") or Path(row.get("file", where)).stem
+        name = row.get("name") or row.get("device")
+        if name is None:
+            name = Path(row["file"]).stem if "file" in row else Path(where).name
         return Device(
             name,
             self._source(given[0], row[given[0]], where),
@@ -211,8 +235,12 @@ class _Reader:
         if kind == "device":
             return named_profile(value, self._assumptions, where)
         if kind == "file":
-            file = self._file.parent / value
-            return self._profile(_parsed(self._read(file), str(file)), str(file))
+            file = (self.file.parent / value).resolve()
+            if file not in self._of_files:
+                document = _parsed(self._read(file), str(file))
+                self._of_files[file] = self._profile(document, str(file))
+                self.named_files.add(file)
+            return self._of_files[file]
         return self._profile(value, where)
 
     def _profile(self, document: Any, where: str) -> Profile:
@@ -225,7 +253,13 @@ class _Reader:
 
 def _bytes_of(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        with file.open("rb") as stream:
+            data = stream.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise OSError(errno.EFBIG, f"it has more than {_LARGEST} bytes")
+        return data
     except OSError as error:
         raise InputError(
             "no-such-file" if isinstance(error, FileNotFoundError) else "bad-file",
@@ -237,7 +271,7 @@ def _bytes_of(file: Path) -> bytes:
 
 def _parsed(data: bytes, where: str) -> Any:
     try:
-        return strict_json.parse(data)
+        return strict_json.parse(data, _LARGEST)
     except ValueError as error:
         raise _bad(where, str(error)) from None
 
@@ -247,5 +281,5 @@ def _bad(where: str, message: str) -> InputError:
         "bad-fleet",
         f"this is no fleet of devices: {message}",
         where=where,
-        hint="see docs/compatibility.md for the format",
+        hint="see docs/rollout.md for the format",
     )

@@ -32,20 +32,20 @@ class EntryMemory:
         entry: its name.
         sizes: the largest of its symbolic dimensions, which need the most.
         needed_bytes: None if a size has no limit, so that nobody knows.
-        there_bytes: None if the profile does not say.
+        available_bytes: None if the profile does not say.
     """
 
     entry: str
     sizes: Mapping[str, int]
     needed_bytes: int | None
-    there_bytes: int | None
+    available_bytes: int | None
 
     @property
     def fits(self) -> bool | None:
         """None if a number is unknown."""
-        if self.needed_bytes is None or self.there_bytes is None:
+        if self.needed_bytes is None or self.available_bytes is None:
             return None
-        return self.needed_bytes <= self.there_bytes
+        return self.needed_bytes <= self.available_bytes
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from aotc.artifacts.compat import USABLE
 from aotc.artifacts.rollout.matrix import Cell, Matrix
+from aotc.errors import InputError
 
 Require = Literal["optimal", "supported"]
 
@@ -61,7 +62,12 @@ class Coverage:
 
 
 def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
-    """The coverage of the fleet, then of each value of the policy's labels."""
+    """The coverage of the fleet, then of each value of the policy's labels.
+
+    Raises:
+        InputError: `unknown-label`, for one that no device has.
+    """
+    _require_labels(matrix, policy.per_label)
     groups = _groups(matrix, policy.per_label)
     found = []
     for artifact, accepted in _rows(matrix, policy):
@@ -71,6 +77,18 @@ def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
             holds = covered >= policy.min_coverage * total
             found.append(Coverage(artifact, label, covered, total, holds))
     return found
+
+
+def _require_labels(matrix: Matrix, labels: Sequence[str]) -> None:
+    devices = [device for each in matrix.classes for device in each.devices]
+    known = {label for device in devices for label in device.labels}
+    for label in labels:
+        if label not in known:
+            raise InputError(
+                "unknown-label",
+                f"no device has the label {label!r}",
+                hint=f"labels: {', '.join(sorted(known)) or 'none'}",
+            )
 
 
 def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]:
@@ -88,7 +106,7 @@ def _groups(
     groups: dict[str, dict[int, int]] = {}
     for number, each in enumerate(matrix.classes):
         for device in each.devices:
-            for label in labels:
+            for label in dict.fromkeys(labels):
                 value = device.labels.get(label)
                 name = f"{label}={value}" if value is not None else f"no {label}"
                 counts = groups.setdefault(name, {})

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.artifacts.compat import Host
+from aotc.artifacts.compat import Host, arch_of, release_of
 from aotc.artifacts.fields import (
     Invalid,
     fail,
@@ -19,7 +19,6 @@ from aotc.artifacts.fields import (
     listing,
     nullable,
     record,
-    shortened,
     text,
 )
 from aotc.artifacts.tables import iree_runtime
@@ -31,6 +30,7 @@ DEVICE_SCHEMA, DOCTOR_SCHEMA = "aotc.device/1", "aotc.doctor/1"
 
 _word = text(r"[\x21-\x7e]{1,64}", "a name without spaces")
 _version = text(r"\d{1,4}(\.\d{1,6}){0,3}", "a version such as 1.3.280")
+_release = text(r"\d{1,4}(\.\d{1,6}){1,3}(rc\d{1,9})?", "a version such as 3.13.0")
 _gpu = record(
     {"sm": text(r"sm_\d{2,3}[af]?", "a compute capability such as sm_89")},
     {"name": text(), "memory_bytes": nullable(integer(0))},
@@ -58,7 +58,7 @@ _device = record(
 _doctor = record(
     {"schema": text(DOCTOR_SCHEMA, DOCTOR_SCHEMA), "device": _device},
     {
-        "packages": record({}, {"iree-base-runtime": nullable(_version)}),
+        "packages": record({}, {"iree-base-runtime": nullable(_release)}),
         "drivers": nullable(listing(_word)),
     },
 )
@@ -140,11 +140,12 @@ def _check_level(device: Mapping[str, Any]) -> None:
     if level is None:
         return
     lacking = set(level.cpu_features_required).difference(device["cpu"]["features"])
-    if level.arch != device["arch"] or lacking:
+    arch = arch_of(device["arch"] or level.arch or "")
+    if level.arch != arch or lacking:
         what = f"lacks {', '.join(sorted(lacking))}" if lacking else "is none of its"
         raise Invalid(
-            f"it contradicts itself: the level is {level}, and the processor "
-            f"({shortened(device['arch'])}) {what}"
+            f"it contradicts itself: the level is {level}, and the processor ({arch}) "
+            f"{what}"
         ).below(".cpu.level")
 
 
@@ -155,7 +156,7 @@ def _profile(
     drivers: Collection[str] | None,
 ) -> Profile:
     stated = (document.get("packages") or {}).get("iree-base-runtime")
-    runtime = stated or assumptions.runtime or ""
+    runtime = release_of(stated or assumptions.runtime or "")
     assumed = []
     if stated is None and runtime:
         assumed.append(f"IREE runtime {runtime}")
@@ -166,7 +167,8 @@ def _profile(
         facts["cuda"] = cuda | {"driver_api": api}
         assumed.append(f"driver of CUDA {api // 1000}.{api % 1000 // 10}")
     if vulkan and vulkan.get("api") is None and assumptions.vulkan_api:
-        facts["vulkan"] = _vulkan_of(assumptions.vulkan_api, runtime)
+        facts["vulkan"] = _vulkan_of(assumptions.vulkan_api, runtime) | vulkan
+        facts["vulkan"]["api"] = assumptions.vulkan_api
         assumed.append(f"Vulkan {assumptions.vulkan_api}, with what IREE wants of it")
     if document.get("drivers") is not None:
         drivers = document["drivers"]
@@ -206,7 +208,9 @@ def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Pro
     except InputError as error:
         error.where = where
         raise
-    return read_profile(device.profile, assumptions, name, device.drivers)
+    # A card is in some computer, of whose processor nothing but its code is known.
+    drivers = {*device.drivers, "local-sync", "local-task"}
+    return read_profile(device.profile, assumptions, name, drivers)
 
 
 def _drivers(device: Mapping[str, Any]) -> set[str]:

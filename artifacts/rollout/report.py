@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from aotc.artifacts.compat import RUNTIME_CODES, USABLE
 from aotc.artifacts.rollout.cover import Need, smallest_cover
 from aotc.artifacts.rollout.cures import cures, targets_for
 from aotc.artifacts.rollout.fleet import DeviceClass
@@ -101,7 +102,7 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
         "reasons": [reason for judged in cell.judged for reason in _reasons(judged)],
         "cures": list(cures(cell)),
         "memory": {
-            "there_bytes": cell.memory[0].there_bytes if cell.memory else None,
+            "available_bytes": cell.memory[0].available_bytes if cell.memory else None,
             "needed": {
                 m.entry: {"bytes": m.needed_bytes, "sizes": dict(m.sizes)}
                 for m in cell.memory
@@ -134,7 +135,18 @@ def _cure(row: Sequence[Cell], policy: Policy) -> dict[str, Any]:
         "targets": list(smallest_cover(needs)),
         "add": list(smallest_cover(needs, present)),
         "uncovered_classes": [n for n, need in enumerate(needs) if not need.targets],
+        "other_runtime_classes": [
+            number for number, cell in enumerate(row) if _has_other_runtime(cell)
+        ],
     }
+
+
+def _has_other_runtime(cell: Cell) -> bool:
+    """Whether the runtime there refuses all code of the bundle's compiler."""
+    return all(
+        any(m.code in RUNTIME_CODES and m.verdict not in USABLE for m in j.mismatches)
+        for j in cell.judged
+    )
 
 
 def _need(cell: Cell, policy: Policy) -> Need:

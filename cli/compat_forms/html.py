@@ -12,7 +12,7 @@ from aotc.cli.compat_forms.reading import (
     cures_of,
     device_of,
     lines_of,
-    row_of,
+    rows_of,
     summary_of,
 )
 
@@ -85,13 +85,13 @@ def render(document: Document) -> str:
 
 
 def _rows(document: Document) -> list[str]:
-    found = []
+    found, row = [], rows_of(document)
     for each in document["classes"]:
         facts = [each["arch"], f"IREE {each['runtime']}" if each["runtime"] else ""]
         assumed = [f"assumed: {', '.join(each['assumed'])}"] if each["assumed"] else []
         small = escape(", ".join(filter(None, [*facts, *assumed])))
         head = f'<th scope="row">{escape(device_of(each))}<small>{small}</small></th>'
-        cells = "".join(map(_cell, row_of(document, each["class"])))
+        cells = "".join(map(_cell, row[each["class"]]))
         found.append(f"<tr>{head}{cells}</tr>")
     return found
 

@@ -12,7 +12,7 @@ from aotc.cli.compat_forms.reading import (
     device_of,
     explained,
     lines_of,
-    row_of,
+    rows_of,
     summary_of,
 )
 
@@ -41,11 +41,12 @@ def _cure(document: Document) -> str:
 
 def _table(document: Document) -> str:
     titles = [_escaped(artifact["title"]) for artifact in document["artifacts"]]
+    found = rows_of(document)
     rows = [["devices", *titles], ["---"] * (len(titles) + 1)]
     for each in document["classes"]:
         cells = [
             f"{_mark(cell['accepted'])} {_escaped(summary_of(cell))}"
-            for cell in row_of(document, each["class"])
+            for cell in found[each["class"]]
         ]
         rows.append([_escaped(device_of(each)), *cells])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -18,9 +18,12 @@ VERDICTS = {
 }
 
 
-def row_of(document: Document, number: int) -> list[Cell]:
-    """The cells of one class of devices, in the order of the artifacts."""
-    return [cell for cell in document["cells"] if cell["class"] == number]
+def rows_of(document: Document) -> dict[int, list[Cell]]:
+    """The cells of each class of devices, in the order of the artifacts."""
+    rows: dict[int, list[Cell]] = {}
+    for cell in document["cells"]:
+        rows.setdefault(cell["class"], []).append(cell)
+    return rows
 
 
 def device_of(each: Mapping[str, Any]) -> str:
@@ -59,7 +62,7 @@ def lines_of(cell: Cell) -> Iterator[str]:
 
 
 def _memory(memory: Mapping[str, Any], entry: str) -> str:
-    needed, there = memory["needed"][entry], output.size(memory["there_bytes"])
+    needed, there = memory["needed"][entry], output.size(memory["available_bytes"])
     sizes = ", ".join(f"{name}={size}" for name, size in needed["sizes"].items())
     at = f" at {sizes}" if sizes else ""
     return f"needs {output.size(needed['bytes'])} of memory{at}, there are {there}"
@@ -70,10 +73,11 @@ def coverage_of(document: Document, coverage: Mapping[str, Any]) -> str:
     number = coverage["artifact"]
     title = "any bundle" if number is None else document["artifacts"][number]["title"]
     place = f" on {coverage['label']}" if coverage["label"] else ""
-    share = 100 * coverage["covered"] / coverage["total"]
+    # rounded down: what is not all is not 100 %
+    share = 10_000 * coverage["covered"] // coverage["total"] / 100
     return (
         f"{title}{place}: {coverage['covered']} of {coverage['total']} devices "
-        f"({share:.4g} %)"
+        f"({share:g} %)"
     )
 
 
@@ -97,6 +101,9 @@ def cures_of(document: Document) -> Iterator[str]:
         if cure["add"]:
             added = " ".join(f"--target {target}" for target in cure["add"])
             yield f"  beside its variants: {added}"
+        for number in cure["other_runtime_classes"]:
+            device = device_of(document["classes"][number])
+            yield f"  first, the IREE runtime must be another on {device}"
         for number in cure["uncovered_classes"]:
             device = device_of(document["classes"][number])
             yield f"  no target runs on {device}"

@@ -38,7 +38,7 @@ def _results(document: Document, cell: Cell) -> Iterator[dict[str, Any]]:
         advice = "; ".join([*texts, *cell["cures"]])
         yield {
             "ruleId": code,
-            "level": "error",
+            "level": "warning" if document["passed"] else "error",
             "message": {"text": f"{artifact['title']} on {device}: {advice}"},
             "locations": [
                 {

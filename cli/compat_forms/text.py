@@ -18,7 +18,7 @@ from aotc.cli.compat_forms.reading import (
     device_of,
     explained,
     lines_of,
-    row_of,
+    rows_of,
     summary_of,
 )
 
@@ -35,8 +35,9 @@ def render(document: Document) -> str:
 def _table(document: Document) -> str:
     """Devices down, artifacts across; padded before it is coloured."""
     titles = [artifact["title"] for artifact in document["artifacts"]]
+    cells = rows_of(document)
     rows = [
-        [device_of(each), *map(_mark, row_of(document, each["class"]))]
+        [device_of(each), *map(_mark, cells[each["class"]])]
         for each in document["classes"]
     ]
     lines = output.printable(output.table(("DEVICES", *titles), rows)).split("\n")

@@ -90,11 +90,13 @@ def test_native_means_the_level_of_this_machine_and_never_its_model(
 
 
 def test_the_default_can_be_set_and_counts_each_target_once() -> None:
-    with options.override("AOTC_TARGETS", "vmvx x86_64-v3 cuda vmvx"):
+    with options.override("AOTC_TARGETS", "vmvx,x86_64-v3, cuda vmvx"):
         assert list(map(str, Target.default())) == ["vmvx", "x86_64-v3", "cuda:sm_80"]
-    for wrong in ("", "x86"):
-        with options.override("AOTC_TARGETS", wrong), pytest.raises(InputError):
-            Target.default()
+    with options.override("AOTC_TARGETS", ""):
+        assert Target.default() == Target.named("cpu")
+    with options.override("AOTC_TARGETS", "x86"), pytest.raises(InputError) as caught:
+        Target.default()
+    assert caught.value.where == "AOTC_TARGETS"
 
 
 def test_refuses_unknown_target_and_names_the_close_ones() -> None:

@@ -77,6 +77,17 @@ def test_the_exit_code_is_the_answer_of_the_policy(shelf, fleet, capsys):
     assert ask(capsys, *given, "--trust-devices", shelf.public_key)[0] == 4
 
 
+def test_what_is_covered_well_enough_fails_no_server_of_ci(shelf, fleet, capsys):
+    given = (shelf.bundle(), "--devices", fleet, "--trust", shelf.public_key)
+    enough = (*given, "--min-coverage", "75%")
+    _, printed = ask(capsys, *enough, "--format", "junit")
+    (suite,) = ElementTree.fromstring(printed.out)
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+    _, printed = ask(capsys, *enough, "--format", "sarif")
+    (run,) = json.loads(printed.out)["runs"]
+    assert {result["level"] for result in run["results"]} == {"warning"}
+
+
 def test_the_answer_for_this_machine_is_what_load_does(shelf, capsys):
     bundle, trust = shelf.bundle(), ("--trust", shelf.public_key)
     code, printed = ask(capsys, bundle, "--self", *trust, "--format", "json")

@@ -1,5 +1,6 @@
 """`--format github`: errors and warnings at the user's lines."""
 
+from aotc.cli import github
 from aotc.cli.main import main
 
 CLASH = """\
@@ -37,6 +38,11 @@ def test_an_error_is_shown_at_the_line_of_the_model(tmp_path, capsys):
     assert code == 2
     escaped = str(file).replace(",", "%2C")
     assert line.startswith(f"::error file={escaped},line=7,title=")
+
+
+def test_what_only_looks_like_a_line_is_no_place():
+    for text in ("the sizes are in the ratio 3:4", "see https://x.org:80"):
+        assert github.of_warning(text, ["build"]).startswith("::warning title=aotc::")
 
 
 def test_an_error_without_a_line_is_shown_with_its_hint_on_one_line(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Fleets: what is read, what is refused, and what is of one class."""
 
 import json
+import os
 
 import pytest
 
@@ -10,8 +11,10 @@ from aotc.artifacts.rollout.fleet import classes, read_fleet
 from aotc.artifacts.rollout.profiles import Assumptions
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, VerificationError
+from aotc.target import TARGETS
 
 NOTHING = Assumptions()
+V3 = TARGETS["x86_64-v3"].cpu_features_required
 
 
 def profile(**changes):
@@ -48,13 +51,54 @@ def test_reads_profiles_fleets_and_folders_of_them(tmp_path):
     (tmp_path / "lines.jsonl").write_text(lines)
     (tmp_path / "notes.txt").write_text("no profile")
     devices = read_fleet(tmp_path, NOTHING)
-    assert [(d.name, d.count) for d in devices] == [
-        ("alone", 1), ("a", 12), ("b", 1), ("a", 12), ("b", 1),
-    ]  # fmt: skip
-    assert devices[1].labels == {"site": "ulm"}
+    # a profile that a fleet counts is no device more
+    counts = [("a", 12), ("b", 1), ("a", 12), ("b", 1)]
+    assert [(d.name, d.count) for d in devices] == counts
+    assert devices[0].labels == {"site": "ulm"}
     x86, arm = classes(devices)
-    assert (x86.count, arm.count) == (25, 2)
-    assert x86.name == "alone +1"
+    assert (x86.count, arm.count) == (24, 2)
+    (alone,) = read_fleet(tmp_path / "alone.json", NOTHING)
+    assert (alone.name, alone.count) == ("alone", 1)
+
+
+def test_a_folder_is_read_with_all_that_is_below(tmp_path):
+    for name in ("a.JSON", "below/b.json", ".hidden/c.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, profile())
+    assert [device.name for device in read_fleet(tmp_path, NOTHING)] == ["a", "b"]
+
+
+def test_a_pipe_or_an_endless_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "a.json")
+    refused(InputError, "bad-file", tmp_path / "a.json")
+    rows = tmp_path / "b.jsonl"
+    rows.write_text('{"file": "/dev/zero"}')
+    refused(InputError, "bad-file", rows)
+
+
+def test_facts_that_are_stated_are_not_assumed(tmp_path):
+    vulkan = {"api": None, "devices": [{"api": "1.1.0", "features": []}]}
+    file = write(tmp_path / "a.json", profile(vulkan=vulkan))
+    (device,) = read_fleet(file, Assumptions("3.13.0", vulkan_api="1.3"))
+    assert device.profile.host.vulkan_api == "1.1.0"
+    assert device.profile.host.vulkan_features == frozenset()
+    (device,) = read_fleet(file, NOTHING)
+    assert device.profile.host.vulkan_api is None
+
+
+def test_release_candidates_and_other_names_of_processors_are_read(tmp_path):
+    level = {"features": sorted(V3), "level": "x86_64-v3"}
+    facts = profile(arch="AMD64", cpu=level)
+    stated = {
+        "schema": "aotc.doctor/1",
+        "packages": {"iree-base-runtime": "3.14.0rc20260801"},
+        "device": facts,
+    }
+    (device,) = read_fleet(write(tmp_path / "a.json", stated), NOTHING)
+    host = device.profile.host
+    assert (host.arch, host.runtime_version) == ("x86_64", "3.14.0")
+    unknown = write(tmp_path / "b.json", profile(arch=None, cpu=level))
+    assert read_fleet(unknown, NOTHING)[0].profile.host.arch == ""
 
 
 @pytest.mark.parametrize(
@@ -72,6 +116,7 @@ def test_reads_profiles_fleets_and_folders_of_them(tmp_path):
         ("a.jsonl", '{"device": "y", "count": 0}', "bad-fleet", "$.count"),
         ("a.jsonl", '{"device": "jetson-0rin"}', "unknown-device", "jetson-orin"),
         ("a.jsonl", '{"device": "y", "labels": {"a": 1}}', "bad-fleet", "$.labels.a"),
+        ("a.jsonl", '{"device": "y", "name": "a\\ud800"}', "bad-fleet", "$.name"),
         ("a.jsonl", '{"profile": {}}', "bad-profile", "aotc.device/1"),
         ("a.json", json.dumps(profile(arch=3)), "bad-profile", "$.arch"),
         ("a.json", json.dumps(profile(cpu={})), "bad-profile", "$.cpu.features"),

@@ -9,8 +9,9 @@ from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.rollout.fleet import Device, classes
 from aotc.artifacts.rollout.matrix import Artifact, matrix
 from aotc.artifacts.rollout.policy import Policy, coverages
-from aotc.artifacts.rollout.profiles import Profile
+from aotc.artifacts.rollout.profiles import Assumptions, Profile, named_profile
 from aotc.artifacts.rollout.report import report
+from aotc.errors import InputError
 from aotc.target import TARGETS
 
 CPU = frozenset({"local-sync", "local-task"})
@@ -106,6 +107,31 @@ def test_coverage_counts_devices_by_label(bundle):
         ("site=bonn", 0, 1, False),
         ("site=ulm", 97, 99, True),
     ]
+
+
+def test_a_label_that_no_device_has_is_refused_and_one_named_twice_counts_once(bundle):
+    devices = classes([Device("a", cpu("x86_64-v3"), 9, {"site": "ulm"})])
+    found = matrix([bundle("x86_64-v3")], devices)
+    with pytest.raises(InputError) as caught:
+        coverages(found, Policy(per_label=("siet",)))
+    assert (caught.value.code, caught.value.hint) == ("unknown-label", "labels: site")
+    twice = coverages(found, Policy(per_label=("site", "site")))
+    assert [coverage.total for coverage in twice] == [9, 9]
+
+
+def test_another_runtime_is_no_fault_of_the_targets(bundle):
+    old = Profile(Host("x86_64", features("x86_64-v3"), "2.9.0", CPU))
+    (cure,) = judged(bundle("x86_64-v3"), old, cpu("x86_64-v3"), cure=True)["cure"]
+    assert (cure["targets"], cure["uncovered_classes"]) == (["x86_64-v3"], [])
+    assert cure["other_runtime_classes"] == [0]
+
+
+def test_a_card_in_an_unknown_computer_is_not_known_to_refuse_code_for_processors(
+    bundle,
+):
+    card = named_profile("rtx-4090", Assumptions("3.13.0"), None)
+    (cell,) = judged(bundle("x86_64-v3"), card)["cells"]
+    assert (cell["verdict"], cell["reasons"][0]["code"]) == ("not_applicable", "arch")
 
 
 def test_each_artifact_must_cover_unless_any_is_enough(bundle):
