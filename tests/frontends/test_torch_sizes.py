@@ -164,6 +164,12 @@ def distinct(x):
     return values.sum(), (values * counts).sum(), which.sum(), values[which].sum()
 
 
+def distinct_nan(x):
+    y = torch.where(x > 0, torch.nan, x)[x[:, 0] > 0]
+    values, counts = torch.unique(y, return_counts=True)
+    return values.shape[0], values.nan_to_num(9.0).sum(), counts.sum()
+
+
 def ordered(x):
     y = x[x[:, 0] > 0]
     up, places = y.sort(0)
@@ -189,6 +195,7 @@ CASES = {
     "counted": (counted, ANY),
     "repeated": (repeated, ANY),
     "distinct": (distinct, ANY),
+    "distinct_nan": (distinct_nan, (*ANY, ODD)),
     "ordered": (ordered, (*ANY, ODD)),
 }
 
@@ -272,8 +279,64 @@ def routed(x, weight):
     return torch.zeros_like(x).index_add_(0, idx, y).square().sum()
 
 
+def routed_logarithm(x, weight):
+    (idx,) = torch.where(x[:, 0] > 0)
+    y = torch.log(x[idx][:, :1]) * weight[0]
+    return torch.zeros_like(x).index_add_(0, idx, y).sum()
+
+
+def sorted_and_scaled(x, w):
+    y = x[x[:, 0] > 0]
+    up, down = y.sort(0)[0], y.sort(0, descending=True)[0]
+    return (up * w[0]).sum() + (up @ w).square().sum() + F.linear(down, w).tanh().sum()
+
+
+def scaled(x, w):
+    """Functions that are not finite of 0, times what is trained."""
+    y, chosen = x[x[:, 0] > 0], x[x > 0]
+    parts = (
+        chosen.log() * w[0, 0],
+        (chosen + w[0, 0].square()).log(),
+        chosen ** w[0, 1].abs(),
+        chosen / (w[0, 2] - w[0, 2].detach() + chosen.sum()),
+        1 / torch.relu(y[:, :1]) * w[0],
+        torch.log_softmax(y, 0) * w[1],
+        y[:, 0].log().half() * w[1, 1],
+    )
+    return sum(part.sum().float() for part in parts)
+
+
+def multiplied(x, w):
+    y, z = x[x[:, 0] > 0], x[x[:, 1] > 0][:, 1]
+    log = y[:, :1].log()
+    wide = log.expand(-1, 3)
+    parts = (
+        log @ w[:1],
+        F.linear(y[:, :1].sqrt().expand(-1, 3), w, w[0]).square(),
+        torch.einsum("ni,ij->nj", wide, w),
+        torch.einsum("nm,m->n", torch.outer(log[:, 0], z), z.log() * w[0, 0]),
+        (y - y.mean(0)) / y.square().mean(0) @ w,
+    )
+    return sum(part.sum() for part in parts)
+
+
+def normalized(x, w):
+    y = x[x[:, 0] > 0][:, :1].log() * torch.arange(1.0, 4)
+    parts = (
+        F.layer_norm(y, (3,), w[0], w[1]),
+        F.layer_norm(x[x[:, 0] > 0], (3,), w[0], w[1], eps=0.0),
+        F.rms_norm(y, (3,), w[2]),
+    )
+    return sum((part * w[0]).sum() for part in parts)
+
+
 LEARNED = {
     "routed": routed,
+    "routed logarithm": routed_logarithm,
+    "sorted and scaled": sorted_and_scaled,
+    "scaled": scaled,
+    "multiplied": multiplied,
+    "normalized": normalized,
     "logarithm": lambda x, w: x[x > 0].log().sum() + w.sum(),
     "product": lambda x, w: (x[x[:, 0] > 0] @ w).abs().log().sum(),
     "softmax": lambda x, w: torch.softmax(x[x[:, 0] > 0] @ w, 0).square().sum(),
@@ -286,7 +349,18 @@ LEARNED = {
 
 @pytest.mark.parametrize("name", LEARNED)
 def test_derivatives_are_those_of_autograd_also_of_no_element(name):
-    module = Call(LEARNED[name], with_weight=True)
+    require_equal_derivatives(LEARNED[name])
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_no_derivative_depends_on_what_padding_holds(name, bad_padding):
+    bad_padding("aotc.frontends.padded", "aotc.frontends.torch.ops.padded")
+    require_equal_derivatives(LEARNED[name])
+
+
+def require_equal_derivatives(function):
+    """Compare the derivatives by a matrix and the input with those of autograd."""
+    module = Call(function, with_weight=True)
     net = network(module, MIXED, max=9)
 
     @aotc.entry(w=aotc.Spec((3, 3)), x=aotc.Spec((5, 3)))

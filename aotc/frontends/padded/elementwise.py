@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from aotc import dtypes, nn
+from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.frontends.array import Array
 from aotc.frontends.padded.values import (
     Padded,
+    Value,
     common_sizes,
     data_of,
+    inside,
     is_trained,
     leaves_of,
     padded_axes,
@@ -28,40 +32,53 @@ def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def rule(*args: Any, **named: Any) -> Any:
         operands = [*leaves_of(args), *leaves_of(list(named.values()))]
-        given = {name: data_of(value) for name, value in named.items()}
-        found = function(*data_of(args), **given)
+        sizes = common_sizes([x.shape for x in operands]) if operands else []
+        given = [_broadcast(value, sizes, operands) for value in args]
+        others = {n: _broadcast(value, sizes, operands) for n, value in named.items()}
+        found = function(*given, **others)
         several = isinstance(found, (list, tuple))
-        results = [_result(y, operands) for y in (found if several else [found])]
+        results = [_result(y, sizes) for y in (found if several else [found])]
         return results if several else results[0]
 
     return rule
 
 
-def _result(data: Array, operands: Sequence[Array | Padded]) -> Any:
-    if not operands:
+def _result(data: Array, sizes: Sequence[Size | None]) -> Any:
+    if not sizes:
         return data
-    sizes = common_sizes([x.shape for x in operands])
-    shape = tuple(
+    shape = [
         size if own is None else own
         for size, own in zip(data.shape, sizes, strict=True)
-    )
-    return combined(data, shape, operands)
-
-
-def combined(
-    data: Array, shape: Sequence[Size], operands: Sequence[Any]
-) -> Array | Padded:
-    """A result whose padding some operands have, as a value of a shape.
-
-    A derivative by an operand that lacks a padded axis is a sum over padding.
-    """
-    if any(_lacks_padding(x, shape) for x in operands if is_trained(x)):
-        return settled(data, shape)
+    ]
     return wrapped(data, shape)
 
 
-def _lacks_padding(x: Array | Padded, shape: Sequence[Size]) -> bool:
+def _broadcast(value: Any, sizes: Sequence[Size | None], operands: list[Value]) -> Any:
+    """The array of an argument, which has the padded axes of the result if trained.
+
+    The derivative by an operand that lacks one is a sum along it. As each element of it
+    is chosen for the elements that are no padding only, so is what is summed, whatever
+    the function makes of padding.
+    """
+    if isinstance(value, (list, tuple)):
+        return [_broadcast(each, sizes, operands) for each in value]
+    data = data_of(value)
+    shape = tuple(1 if size is None else size for size in sizes)
+    if not (is_trained(value) and _lacks_padding(value, shape)):
+        return data
+    if not data.ndim:
+        data = np.astype(data, _dtype_of_others(data.dtype, operands))
+    return np.where(inside(shape), data, nn.stop_gradient(data))
+
+
+def _lacks_padding(x: Value, shape: Sequence[Size]) -> bool:
     return len(padded_axes(x.shape)) < len(padded_axes(shape))
+
+
+def _dtype_of_others(dtype: str, operands: list[Value]) -> str:
+    """The dtype of a scalar with axes: that of the other floats, if it has no say."""
+    floats = {x.dtype for x in operands if x.shape and dtypes.is_float(x.dtype)}
+    return floats.pop() if len(floats) == 1 else dtype
 
 
 def row_by_row(
@@ -78,9 +95,18 @@ def row_by_row(
     @wraps(function)
     def rule(x: Padded, *args: Any, **named: Any) -> Any:
         require_whole(x, axes(x, *args, **named))
-        data = function(x.data, *args, **named)
+        data = function(_with_rows(x), *args, **named)
         if isinstance(data, (list, tuple)):
             refuse(f"more than the main result for {x}", "compute the others apart")
-        return combined(data, x.shape, [x, *leaves_of(args)])
+        return settled(data, x.shape)
 
     return rule
+
+
+def _with_rows(x: Padded) -> Array:
+    """The array with 1, 2, 3, … along the last axis in the place of padding.
+
+    It has a spread, so that normalizing it is finite, with an epsilon of 0 as well.
+    """
+    line = np.add(np.arange(x.data.shape[-1], dtype="i32"), 1)
+    return np.where(inside(x.shape), x.data, np.astype(line, x.dtype))

@@ -1,4 +1,8 @@
-"""Rules of products: padded rows stay padding, and padding that is summed is zero."""
+"""Rules of products: padded rows stay padding, and padding is zero.
+
+A product sums over padding, or its derivatives do: zeros change no sum, and the
+derivative by padding of the result is zero as well.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,15 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape, Size
-from aotc.frontends.padded.elementwise import combined
 from aotc.frontends.padded.sizes import has_data_dependent, is_equal
 from aotc.frontends.padded.values import (
     Padded,
     Value,
     common_sizes,
-    data_of,
     filled,
     refuse,
     require_whole,
+    settled,
 )
 
 
@@ -33,8 +36,8 @@ def transformed(
     require_whole(x, (-1,))
     if any(isinstance(part, Padded) for part in (weight, *rest)):
         refuse("the weights of a layer have sizes that depend on values", "fix them")
-    data = function(data_of(x), weight, *rest)
-    return combined(data, (*x.shape[:-1], data.shape[-1]), [x, weight, *rest])
+    data = function(filled(x, 0), weight, *rest)
+    return settled(data, (*x.shape[:-1], data.shape[-1]))
 
 
 def contracted(
@@ -57,11 +60,8 @@ def contracted(
             own = sizes.setdefault(label, size)
             if has_data_dependent((own, size)) and not is_equal(own, size):
                 refuse(f"'{label}' of '{equation}' has two sizes", _SAME)
-    data = [
-        filled(x, 0, [n for n, label in enumerate(line) if label not in output])
-        for line, x in zip(labels, operands, strict=True)
-    ]
-    return combined(function(*data), [sizes[label] for label in output], operands)
+    data = function(*(filled(x, 0) for x in operands))
+    return settled(data, [sizes[label] for label in output])
 
 
 _SAME = "take both from the same positions"
@@ -78,8 +78,8 @@ def _product(
             "to be equal",
             _SAME,
         )
-    data = function(filled(a, 0, (left,)), filled(b, 0, (right,)))
-    return combined(data, _product_shape(a.shape, b.shape), [a, b])
+    data = function(filled(a, 0), filled(b, 0))
+    return settled(data, _product_shape(a.shape, b.shape))
 
 
 def _product_shape(a: Shape, b: Shape) -> Shape:

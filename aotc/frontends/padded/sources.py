@@ -101,7 +101,8 @@ def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Val
     flat, own = np.ravel(whole), np.ravel(_elements(x))
     order = np.argsort(flat)
     ordered = np.take(flat, order, 0)
-    starts = np.logical_and(_starts(ordered, equal_nan), np.any(own))
+    # of equal elements padding is never the first; NaN, which none equals, is left out
+    starts = np.logical_and(_starts(ordered, equal_nan), np.take(own, order, 0))
     group = np.subtract(np.cumsum(np.astype(starts, "i32"), 0), 1)
     size = chosen_size(np.sum(np.astype(starts, "i32")), flat.shape[0])
     (first,) = np.nonzero(starts, size=bound_of(size))
