@@ -2,6 +2,7 @@
 
 `self_check` runs the compiled entries beside the reference evaluator; `samples` and
 `inputs` choose on what, `work` ends what takes the evaluator too long, `judging` says
-by `rounding` what is wrong, and `bisect` finds where it begins. `process` runs compiled
-code where it can do no harm. Parity and gradient certificates use the same parts.
+by `rounding` and `comparisons` what is wrong, and `bisect` finds where it begins.
+`process` runs compiled code where it can do no harm. Parity and gradient certificates
+use the same parts.
 """

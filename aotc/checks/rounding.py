@@ -4,21 +4,26 @@ Compiled code adds up in another order, fuses multiplications and approximates f
 otherwise than the reference evaluator. What that may do to a result is measured by
 evaluating the graph several times with random errors of a few units in the last place
 in whatever rounds (Monte Carlo arithmetic: Parker, "Monte Carlo Arithmetic", 1997).
-Ops that round nothing, such as moves, comparisons and whole numbers, stay exact, or
-what they decide would be open everywhere. Compiled code takes numbers below the normal
-ones for zeros, on CPUs too, where IREE says so to the processor; so does the noise.
+Ops that round nothing, such as moves and whole numbers, stay exact, or what they decide
+would be open everywhere; `comparisons` says which of those are. Compiled code takes
+numbers below the normal ones for zeros, on CPUs too, where IREE says so to the
+processor; so does the noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from aotc import dtypes
+from aotc.checks.comparisons import Comparisons, compares_floats
 from aotc.dialects.graph import LOW, Evaluator
+from aotc.dialects.ops.creation import Constant
 
 _ULPS = 4.0  # at most, of each operand and result
 _FIRST = 4  # numbers that are looked for before all are, which takes long
@@ -29,9 +34,12 @@ class Noise:
 
     Args:
         seed: of the errors.
+        comparisons: over this evaluation and others.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, comparisons: Comparisons) -> None:
+        self._comparisons = comparisons
+        self._turns: Counter[Any] = Counter()
         self._rng = np.random.default_rng(seed)
         self._evaluate = Evaluator()
         # Ops that have been seen to round, and how many terms they add up.
@@ -44,6 +52,8 @@ class Noise:
         """The results of `op`."""
         if not type(op).reads_bits:
             operands = [_flush(operand) for operand in operands]
+        if isinstance(op, Constant):
+            return self._evaluate(op, operands, symbols)
         if op not in self._rounding:
             results = self._evaluate(op, operands, symbols)
             # What is approximated need not give whole numbers of whole numbers.
@@ -54,11 +64,19 @@ class Noise:
             briefly = op in self._exact  # a loop runs it again
             if all(_is_exact(x, operands, most, briefly) for x in results):
                 self._exact.add(op)
+                if compares_floats(op, operands, results):
+                    return [self._answer(op, operands, results[0])]
                 return results
             self._rounding[op] = terms
         terms = self._rounding[op]
         moved = [self._disturb(operand, terms) for operand in operands]
         return [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
+
+    def _answer(self, op: Any, operands: Sequence[Any], found: Any) -> Any:
+        """What a comparison may say."""
+        turn = self._turns[op]
+        self._turns[op] += 1
+        return self._comparisons.answer(op, turn, operands, found)
 
     def _disturb(self, array: Any, terms: float = 1.0) -> Any:
         if not is_float(array):
@@ -90,6 +108,12 @@ class Noise:
         walk = np.cumsum(steps, dtype=np.float64).reshape(shape)
         scale = np.sqrt(terms / max(walk.size, 1))
         return (walk * scale).astype(np.float32)
+
+
+def noises() -> Iterator[Noise]:
+    """For as many evaluations of the same graph and inputs as are asked for."""
+    comparisons = Comparisons()
+    return (Noise(seed, comparisons) for seed in count())
 
 
 def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:

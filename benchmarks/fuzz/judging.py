@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from aotc import reference
 from aotc.checks.judging import error_ratios
-from aotc.checks.rounding import Noise, is_float, spreads
+from aotc.checks.rounding import is_float, noises, spreads
 
 RUNS = 12  # with noise; an element at an edge moves in every other one
 
@@ -42,8 +43,8 @@ def rounding_of(
         wanted: the results without noise.
     """
     runs = [
-        reference.evaluate(module, name, inputs, with_op=Noise(seed))
-        for seed in range(RUNS)
+        reference.evaluate(module, name, inputs, with_op=noise)
+        for noise in islice(noises(), RUNS)
     ]
     return spreads(wanted, runs)
 

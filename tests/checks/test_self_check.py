@@ -9,7 +9,7 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import pipeline, reference
+from aotc import dtypes, pipeline, reference
 from aotc.artifacts.manifest import FILE
 from aotc.checks import process, self_check
 from aotc.checks.judging import Rounding, judge
@@ -315,6 +315,48 @@ def test_a_long_sum_in_series_is_no_mismatch_and_a_lost_term_is_one():
     assert abs(in_series - expected[0]) > 32 * np.spacing(expected[0])
     assert verdict(in_series).passed
     assert not verdict(x[:-4096].sum()).passed
+
+
+@aotc.entry(x=aotc.Spec(("n",), "f32"), y=aotc.Spec(("n",), "bf16"))
+def compared(x, y):
+    one = anp.sin(x) ** 2 + anp.cos(x) ** 2
+    lost = anp.sum(x) - anp.sum(x[::-1])
+    return {
+        "open": [
+            one == 1,
+            one < 1,
+            anp.where(one != 1, 2.0, -3.0),
+            lost == 0,
+            lost.astype("bool"),
+        ],
+        "strict": [one == 2, x == 0, one != one, y == 0.5, anp.max(y) == y],
+    }
+
+
+def test_only_comparisons_that_rounding_decides_are_open():
+    module = trace([compared], {}).module
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal(67).astype(np.float32)
+    y = (rng.integers(120, 136, 67) / 256).astype(dtypes.to_numpy("bf16"))
+    right = reference.evaluate(module, "compared", [x, y])
+    wide = x.astype(np.float64)
+    one = (np.sin(wide) ** 2).astype("f") + (np.cos(wide) ** 2).astype("f")
+    assert 0 < np.mean((one == 1) != right[0]) < 0.5
+    compiled = [
+        one == 1,
+        one < 1,
+        np.where(one != 1, np.float32(2), np.float32(-3)),
+        ~right[3],
+        ~right[4],
+    ]
+
+    def verdicts(found):
+        noisy = partial(reference.evaluate, module, "compared", [x, y])
+        rounding = Rounding(right, lambda noise: noisy(with_op=noise))
+        return [v.passed for v in judge([""] * len(right), found, right, rounding)]
+
+    assert verdicts([*compiled, *right[5:]]) == [True] * 10
+    assert verdicts([*compiled, *(~x for x in right[5:])]) == [True] * 5 + [False] * 5
 
 
 def test_code_that_does_not_load_fails_the_build(model, monkeypatch):

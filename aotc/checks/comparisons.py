@@ -1,0 +1,82 @@
+"""What rounding makes of comparisons of floats.
+
+Random errors seldom make two numbers equal that compiled code may well find equal, such
+as `sin(x)**2 + cos(x)**2` and 1. So several evaluations with errors are looked at
+together. How far the gap between two numbers moves from one to another is what rounding
+does to it: where the gap is no more than twice that, the comparison may go either way.
+The gap of numbers that nothing rounds, or that are one and the same, stays as it is,
+and so does what is said of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.ops.selection import Cast, Compare
+
+# A few evaluations show but a part of how far a gap may move.
+_NEAR = 2.0
+
+
+@dataclass
+class _Past:
+    """Earlier evaluations of one comparison.
+
+    Args:
+        answer: of the first.
+        least: gaps that were found.
+        most: gaps that were found.
+    """
+
+    answer: Any
+    least: Any
+    most: Any
+
+    def meets(self, gap: Any) -> Any:
+        """Which numbers rounding may carry past one another; takes note of a gap."""
+        self.least, self.most = np.fmin(self.least, gap), np.fmax(self.most, gap)
+        moved = self.most - self.least
+        return np.isfinite(moved) & (moved > 0) & (np.abs(gap) <= _NEAR * moved)
+
+
+class Comparisons:
+    """Those of floats, over several evaluations of the same graph and inputs."""
+
+    def __init__(self) -> None:
+        self._past: dict[tuple[Any, int], _Past] = {}
+
+    def answer(self, op: Any, turn: int, operands: Sequence[Any], found: Any) -> Any:
+        """What an op says of its operands, the opposite where rounding decides it.
+
+        Args:
+            op: a comparison of floats, or a cast of them to bool: `x != 0`.
+            turn: how many times the evaluation has run it before.
+            operands: of the op.
+            found: what it says of them.
+        """
+        x, *others = map(_widened, operands)
+        gap = x - others[0] if others else x
+        past = self._past.get((op, turn))
+        if past is None:
+            self._past[op, turn] = _Past(found, gap, gap)
+            return found
+        return np.where(past.meets(gap), ~past.answer, found)
+
+
+def compares_floats(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> bool:
+    """Whether an op says of floats what is true and what is not."""
+    return (
+        isinstance(op, (Compare, Cast))
+        and dtypes.is_float(dtypes.canonical(operands[0].dtype))
+        and results[0].dtype == np.bool_
+    )
+
+
+def _widened(array: Any) -> Any:
+    """The same floats, in a dtype in which gaps of half floats are exact."""
+    return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
