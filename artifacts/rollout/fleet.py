@@ -244,7 +244,7 @@ class _Reader:
         return self._profile(value, where)
 
     def _profile(self, document: Any, where: str) -> Profile:
-        key = json.dumps(document, sort_keys=True)
+        key = json.dumps(document)
         if key not in self._profiles:
             profile = read_profile(document, self._assumptions, where)
             self._profiles[key] = profile
