@@ -23,7 +23,7 @@ from aotc.reference import bind_symbols
 
 
 class Integers(Enum):
-    """How integers are drawn that do not index, and that no example shows."""
+    """How integers are drawn that no example shows; indices only if `ANY`."""
 
     BITS = "0 and 1"
     SMALL = "from -8 to 7, or from 0 to 15"
@@ -65,7 +65,8 @@ def samples_of(
     """Inputs for calls of an entry.
 
     Floats are normally distributed. Integers that the entry takes as positions are
-    within what they index; others are as in the example, else as `choice` says.
+    within what they index, others as in the example; where there is none, `choice` says
+    how. Where it says `ANY`, positions without an example are negative and beyond, too.
 
     Args:
         module: graph IR.
@@ -180,6 +181,12 @@ class _Draw:
     def below(self, low: int, high: int, shape: tuple[int, ...], numpy: Any) -> Any:
         return self.rng.integers(low, high, shape).astype(numpy)
 
+    def around(self, size: int, shape: tuple[int, ...], numpy: Any) -> Any:
+        """Positions along an axis, before and beyond it, as far as the dtype goes."""
+        facts = np.iinfo(numpy)
+        low, high = max(int(facts.min), -2 * size), min(int(facts.max), 2 * size)
+        return self.rng.integers(low, high, shape, numpy, endpoint=True)
+
     def integers(self, shape: tuple[int, ...], numpy: Any) -> Any:
         """Of a dtype of integers of which nothing is known."""
         facts = np.iinfo(numpy)
@@ -210,27 +217,25 @@ def _drawn(
     if kind.dtype == "bool":
         return draw.below(0, 2, shape, numpy)
     if bounds:
-        least = min(evaluate_size(size, sizes) for size in bounds)
-        return draw.below(0, max(least, 1), shape, numpy)
+        least = max(min(evaluate_size(size, sizes) for size in bounds), 1)
+        if draw.kind is Integers.ANY and example is None:
+            return draw.around(least, shape, numpy)
+        return draw.below(0, least, shape, numpy)
     if example is not None and example.size:
         return draw.below(int(example.min()), int(example.max()) + 1, shape, numpy)
     return draw.integers(shape, numpy)
 
 
-def has_free_integers(
-    module: Any, entry: Entry, example: Mapping[str, Any] | None
-) -> bool:
-    """Whether an entry takes integers of which nothing says what they mean.
+def has_free_integers(entry: Entry, example: Mapping[str, Any] | None) -> bool:
+    """Whether an entry takes integers of which no example says what they mean.
 
     Args:
-        module: graph IR.
-        entry: of the program.
+        entry: of a program.
         example: inputs that the source brings along, by argument.
     """
-    bounds = index_bounds(module, entry)
     leaves = _example_leaves(entry, example)
     return any(
-        port.type.dtype in dtypes.INTEGERS and port.name not in bounds and leaf is None
+        port.type.dtype in dtypes.INTEGERS and leaf is None
         for port, leaf in zip(entry.ports("input"), leaves, strict=True)
     )
 

@@ -3,7 +3,7 @@
 Symbols take their least sizes, then 1, then small primes that differ from one another,
 then primes beyond the width of vectors and tiles, as far as contracts and guards allow.
 Then each symbol that something is added up over takes a size beyond the blocks that
-long sums are cut into. Where nothing says what integers mean, one more call takes any.
+long sums are cut into. Where no example shows integers, one more call takes any.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         for number, parts in enumerate(usual)
     ]
     few = next(_allowed(entry, _cycled(_SMALL, entry)), usual[-1])
-    if has_free_integers(graph, entry, _example(program, entry)):
+    if has_free_integers(entry, _example(program, entry)):
         sizes = _named(entry, few)
         found.append(Item(len(found), sizes, False, Integers.ANY, True))
     for parts in dict.fromkeys(_long_sizes(graph, entry, few)):

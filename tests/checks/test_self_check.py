@@ -157,14 +157,19 @@ def in_16_bits(low, op, x):
 
 
 @pytest.mark.parametrize(
-    ("op", "rule", "line"),
-    [("abs", without_sign, 9), ("bitwise_not", in_16_bits, 10)],
+    ("op", "rule", "rows", "line"),
+    [
+        ("abs", without_sign, "rows", 9),
+        ("abs", without_sign, "k + rows[0]", 9),
+        ("bitwise_not", in_16_bits, "rows", 10),
+    ],
+    ids=["negative", "negative-and-an-index", "large"],
 )
 def test_integers_that_are_wrong_if_negative_or_large_fail_the_build(
-    model, monkeypatch, op, rule, line
+    model, monkeypatch, op, rule, rows, line
 ):
     monkeypatch.setattr(OPS[op], "lower", rule)
-    model.write_text(INTEGERS)
+    model.write_text(INTEGERS.replace("[rows]", f"[{rows}]"))
     error = refusal(model)
     assert f"graph.{op}" in error.message
     assert error.where.endswith(f"small.py:{line}")
