@@ -209,8 +209,7 @@ class _Compared:
         """The outputs of the compiled entry, in its first state."""
         first = {
             state.name: [self.program.parameters[leaf] for leaf in state.leaves]
-            for state in self.program.states
-            if self.entry.updates
+            for state in self.program.states  # another entry may have changed them
         }
         return process.call(self.entry.name, sample.arrays, first)[0]
 
