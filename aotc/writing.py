@@ -29,6 +29,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     Raises:
         SetupError: `cannot-write`.
     """
+    named = target  # as the user wrote it, for messages
     target = Path(os.path.realpath(target))
     if is_stream(target):
         with _copied_to(target) as aside:
@@ -41,7 +42,7 @@ def written_aside(target: Path) -> Iterator[Path]:
         os.replace(aside, target)
         flush_directory(target.parent)
     except OSError as error:
-        raise cannot_write(target, error) from error
+        raise cannot_write(named, error) from error
     finally:
         with suppress(OSError):  # after a success it has its final name
             aside.unlink()
