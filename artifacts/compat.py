@@ -127,7 +127,7 @@ class Mismatch:
     code: str
     verdict: Verdict
     message: str
-    cure: str = ""
+    advice: str = ""
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
@@ -162,13 +162,13 @@ def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mis
             f"what IREE runtime {present} can load" if present else "the IREE runtime"
         )
         return [_unknown("runtime", f"{what} is unknown", _other_runtime(built, ""))]
-    cure = _other_runtime(built, present)
+    advice = _other_runtime(built, present)
     found = [
-        replace(mismatch, cure=cure)
+        replace(mismatch, advice=advice)
         for mismatch in (*_check_bytecode(abi, runtime), *_check_modules(abi, runtime))
     ]
     if _line(built) != _line(present):
-        found.append(replace(_other_release(manifest, variant, present), cure=cure))
+        found.append(replace(_other_release(manifest, variant, present), advice=advice))
     return found
 
 
@@ -349,9 +349,9 @@ def _newer_driver(least: int) -> str:
     return f"install an NVIDIA driver with CUDA {_cuda(least)}{named}"
 
 
-def _no(code: str, message: str, cure: str = "") -> Mismatch:
-    return Mismatch(code, "unsupported", message, cure)
+def _no(code: str, message: str, advice: str = "") -> Mismatch:
+    return Mismatch(code, "unsupported", message, advice)
 
 
-def _unknown(code: str, message: str, cure: str = "") -> Mismatch:
-    return Mismatch(code, "not_applicable", message, cure)
+def _unknown(code: str, message: str, advice: str = "") -> Mismatch:
+    return Mismatch(code, "not_applicable", message, advice)

@@ -7,7 +7,7 @@ lists its variants decides only between equals.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,7 +72,7 @@ class Selection:
         return (
             self.variant is not None
             and on_cpu(self.variant)
-            and not all(on_cpu(judged.variant) for judged in self.passed_over)
+            and not all(on_cpu(judgement.variant) for judgement in self.passed_over)
         )
 
 
@@ -81,21 +81,23 @@ def select(
 ) -> Selection:
     """The variant to use on `host`; of those whose ids are in `among`, if given."""
     variants = [v for v in manifest.variants.values() if among is None or v.id in among]
-    judged = [Judgement(v, tuple(check(manifest, v, host))) for v in variants]
-    return choice(judged)
+    judgements = [Judgement(v, tuple(check(manifest, v, host))) for v in variants]
+    return select_best(judgements)
 
 
-def choice(judged: list[Judgement]) -> Selection:
+def select_best(judgements: Sequence[Judgement]) -> Selection:
     """The best of these variants of one bundle on one host."""
-    usable = [each for each in judged if each.usable]
+    usable = [each for each in judgements if each.usable]
     if not usable:
-        reasons = tuple(f"{e.variant.id}: {m}" for e in judged for m in e.mismatches)
-        unknown = any(each.verdict == "not_applicable" for each in judged)
+        reasons = tuple(
+            f"{e.variant.id}: {m}" for e in judgements for m in e.mismatches
+        )
+        unknown = any(each.verdict == "not_applicable" for each in judgements)
         return Selection(None, "not_applicable" if unknown else "unsupported", reasons)
     best = min(usable, key=lambda each: (_rank(each), speed_rank(each.variant)))
     better = [
         each
-        for each in sorted(judged, key=lambda each: speed_rank(each.variant))
+        for each in sorted(judgements, key=lambda each: speed_rank(each.variant))
         if speed_rank(each.variant) < speed_rank(best.variant)
     ]
     reasons = tuple(map(str, best.mismatches))
@@ -113,8 +115,8 @@ def speed_rank(variant: Variant) -> tuple[int, int]:
     return (kinds[0] if kinds else len(_KINDS)), -_level(variant)
 
 
-def _rank(judged: Judgement) -> int:
-    return VERDICTS.index(judged.verdict)
+def _rank(judgement: Judgement) -> int:
+    return VERDICTS.index(judgement.verdict)
 
 
 def _level(variant: Variant) -> int:

@@ -53,13 +53,13 @@ def compat(
     from aotc.artifacts.rollout.fleet import classes
     from aotc.artifacts.rollout.matrix import matrix
     from aotc.artifacts.rollout.report import report
-    from aotc.cli.compat_forms import rendered
+    from aotc.cli.compat_forms import render
     from aotc.writing import written_aside
 
     artifacts = [_artifact(bundle, keys, allow_unsigned) for bundle in bundles]
     found = matrix(artifacts, classes(fleet.devices()))
     document = report(found, policy, cure=cure)
-    text = rendered(document, form)
+    text = render(document, form)
     if file:
         with written_aside(file) as aside:
             aside.write_text(text + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from aotc.cli.verb import FilePath, gathered
+from aotc.cli.verb import FilePath, combine_options
 
 if TYPE_CHECKING:
     from aotc.artifacts.rollout.fleet import Device
@@ -182,13 +182,13 @@ _POLICY = (
 def fleet_options() -> Callable[[_Function], _Function]:
     """The devices, as one argument `fleet`: a `FleetChoice`."""
     fields = tuple(FleetChoice.__annotations__)
-    return gathered("fleet", _FLEET, fields, lambda said: FleetChoice(**said))
+    return combine_options("fleet", _FLEET, fields, lambda said: FleetChoice(**said))
 
 
 def policy_options() -> Callable[[_Function], _Function]:
     """What is asked for, as one argument `policy`."""
     fields = ("require", "min_coverage", "per_label", "fallback", "any_artifact")
-    return gathered("policy", _POLICY, fields, _policy)
+    return combine_options("policy", _POLICY, fields, _policy)
 
 
 def _policy(said: dict[str, Any]) -> Policy:

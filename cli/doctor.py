@@ -41,7 +41,7 @@ def doctor(file: Path | None, key: Path | None, form: str) -> None:
     if key and not (file and form == "json"):
         raise click.UsageError("--sign needs --output and --format json")
     document = profile()
-    text = output.rendered(document, _render(document), form)
+    text = output.text_of(document, _render(document), form)
     if file is None:
         output.answer(text)
         return

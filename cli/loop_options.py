@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from aotc.cli.verb import FilePath, OutputFile, gathered
+from aotc.cli.verb import FilePath, OutputFile, combine_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -76,7 +76,7 @@ _OPTIONS = (
 
 def loop_options() -> Callable[[_Function], _Function]:
     """All of them, as one argument `loop`: `Settings`, or None without `--loop`."""
-    return gathered("loop", _OPTIONS, tuple(Settings.__annotations__), _settings)
+    return combine_options("loop", _OPTIONS, tuple(Settings.__annotations__), _settings)
 
 
 def _settings(said: dict[str, Any]) -> Settings | None:

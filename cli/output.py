@@ -22,10 +22,10 @@ _STDOUT, _STDERR = 1, 2  # file descriptors
 
 def emit(document: Mapping[str, Any], text: str, form: str) -> None:
     """Print an answer: `document` if `form` is ``json``, else `text`."""
-    answer(rendered(document, text, form))
+    answer(text_of(document, text, form))
 
 
-def rendered(document: Mapping[str, Any], text: str, form: str) -> str:
+def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
     """What `emit` prints."""
     return json.dumps(document, indent=2) if form == "json" else printable(text)
 

@@ -139,8 +139,11 @@ def _variant(model: Model) -> dict[str, Any]:
         "variant": model.variant.id,
         "fallback": model.selection.fallback,
         "passed_over": [
-            {"variant": judged.variant.id, "reasons": list(map(str, judged.mismatches))}
-            for judged in model.selection.passed_over
+            {
+                "variant": judgement.variant.id,
+                "reasons": list(map(str, judgement.mismatches)),
+            }
+            for judgement in model.selection.passed_over
         ],
     }
 

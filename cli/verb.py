@@ -114,7 +114,7 @@ def quiet_option() -> Callable[[_Function], _Function]:
     )
 
 
-def gathered(
+def combine_options(
     name: str,
     options: Sequence[Callable[[_Function], _Function]],
     fields: Collection[str],

@@ -3,9 +3,11 @@
     profiles   what one device is: the JSON of `aotc doctor` and of the C probe, checked
     fleet      many devices: files, folders and shipped names, grouped by class
     matrix     artifacts × classes of devices: verdicts, reasons, memory
-    cures      what would make a variant run where it does not
-    cover      the smallest set of targets that a fleet needs
     policy     whether the answer is good enough
+    candidates the targets that a device could run
+    advice     what to do about one artifact on one class of devices
+    cure       the fewest targets for a whole fleet
+    cover      the minimum set cover that finds them
 
 The rules are those of `compat` and `selection`, which the loader uses, so that the
 answer is what a device will do. Needs the standard library and `cryptography`.

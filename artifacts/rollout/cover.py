@@ -34,7 +34,7 @@ def smallest_cover(
     the least sum over devices of the place of the first target in `Need.targets`.
     Needs without a target cannot be served, and are left out.
     """
-    merged = _merged(needs)
+    merged = _counts_by_targets(needs)
     open_needs = [targets for targets in merged if not set(targets) & set(given)]
     forced = {targets[0] for targets in open_needs if len(targets) == 1}
     open_needs = [targets for targets in open_needs if not set(targets) & forced]
@@ -54,7 +54,7 @@ def smallest_cover(
     raise AssertionError("all useful targets together serve every need")
 
 
-def _merged(needs: Sequence[Need]) -> dict[tuple[str, ...], int]:
+def _counts_by_targets(needs: Sequence[Need]) -> dict[tuple[str, ...], int]:
     """How many devices have the same targets."""
     merged: dict[tuple[str, ...], int] = {}
     for need in needs:

@@ -10,7 +10,7 @@ from aotc.artifacts.compat import Verdict, check
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.rollout.fleet import DeviceClass
 from aotc.artifacts.rollout.profiles import Profile
-from aotc.artifacts.selection import Judgement, Selection, choice, on_cpu
+from aotc.artifacts.selection import Judgement, Selection, on_cpu, select_best
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Cell:
 
     artifact: Artifact
     devices: DeviceClass
-    judged: tuple[Judgement, ...]
+    judgements: tuple[Judgement, ...]
 
     @cached_property
     def selection(self) -> Selection:
         """The variant that the loader would take."""
-        return choice(list(self.judged))
+        return select_best(self.judgements)
 
     @property
     def verdict(self) -> Verdict:
@@ -96,14 +96,14 @@ class Matrix:
 def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Matrix:
     """Judge each artifact on each class of devices."""
     cells = tuple(
-        tuple(Cell(artifact, each, judged(artifact, each.profile)) for each in classes)
+        tuple(Cell(artifact, each, judge(artifact, each.profile)) for each in classes)
         for artifact in artifacts
     )
     return Matrix(tuple(artifacts), tuple(classes), cells)
 
 
-def judged(artifact: Artifact, profile: Profile) -> tuple[Judgement, ...]:
-    """All variants of an artifact on a device."""
+def judge(artifact: Artifact, profile: Profile) -> tuple[Judgement, ...]:
+    """What is known of each variant of an artifact on a device."""
     manifest = artifact.manifest
     return tuple(
         Judgement(variant, tuple(check(manifest, variant, profile.host)))
@@ -122,6 +122,6 @@ def _entry_memory(variant: Variant, entry: str, there: int | None) -> EntryMemor
     return EntryMemory(entry, plan["sizes"], plan["peak_bytes"], there)
 
 
-def entries(cells: Iterable[EntryMemory], *, fits: bool | None) -> list[str]:
+def entry_names(entries: Iterable[EntryMemory], *, fits: bool | None) -> list[str]:
     """The names of entries that fit (True), do not (False), or nobody knows (None)."""
-    return [entry.entry for entry in cells if entry.fits is fits]
+    return [entry.entry for entry in entries if entry.fits is fits]

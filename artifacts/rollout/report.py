@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aotc.artifacts.compat import RUNTIME_CODES, USABLE
-from aotc.artifacts.rollout.cover import Need, smallest_cover
-from aotc.artifacts.rollout.cures import cures, targets_for
+from aotc.artifacts.rollout.advice import advice
+from aotc.artifacts.rollout.cure import find_cure
 from aotc.artifacts.rollout.fleet import DeviceClass
-from aotc.artifacts.rollout.matrix import Artifact, Cell, Matrix, entries
+from aotc.artifacts.rollout.matrix import Artifact, Cell, Matrix, entry_names
 from aotc.artifacts.rollout.policy import Policy, coverages
-from aotc.artifacts.selection import CPU_BACKENDS, Judgement
-from aotc.target import TARGETS
+from aotc.artifacts.selection import Judgement
 
 SCHEMA = "aotc.compat/1"
 
@@ -99,62 +97,32 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
         "accepted": policy.accepts(cell),
         "variant": selection.variant.id if selection.variant else None,
         "fallback": selection.fallback,
-        "reasons": [reason for judged in cell.judged for reason in _reasons(judged)],
-        "cures": list(cures(cell)),
+        "reasons": [reason for each in cell.judgements for reason in _reasons(each)],
+        "advice": list(advice(cell)),
         "memory": {
             "available_bytes": cell.memory[0].available_bytes if cell.memory else None,
             "needed": {
                 m.entry: {"bytes": m.needed_bytes, "sizes": dict(m.sizes)}
                 for m in cell.memory
             },
-            "fit": entries(cell.memory, fits=True),
-            "exceed": entries(cell.memory, fits=False),
-            "unknown": entries(cell.memory, fits=None),
+            "fit": entry_names(cell.memory, fits=True),
+            "exceed": entry_names(cell.memory, fits=False),
+            "unknown": entry_names(cell.memory, fits=None),
         },
     }
 
 
-def _reasons(judged: Judgement) -> list[dict[str, str]]:
+def _reasons(judgement: Judgement) -> list[dict[str, str]]:
     return [
         {
-            "variant": judged.variant.id,
+            "variant": judgement.variant.id,
             "code": mismatch.code,
             "verdict": mismatch.verdict,
             "message": mismatch.message,
         }
-        for mismatch in judged.mismatches
+        for mismatch in judgement.mismatches
     ]
 
 
-def _cure(row: Sequence[Cell], policy: Policy) -> dict[str, Any]:
-    """The fewest targets for a fleet, from nothing and beside the variants that are."""
-    artifact = row[0].artifact
-    needs = [_need(cell, policy) for cell in row]
-    present = [str(v.target.get("name")) for v in artifact.manifest.variants.values()]
-    return {
-        "targets": list(smallest_cover(needs)),
-        "add": list(smallest_cover(needs, present)),
-        "uncovered_classes": [n for n, need in enumerate(needs) if not need.targets],
-        "other_runtime_classes": [
-            number for number, cell in enumerate(row) if _has_other_runtime(cell)
-        ],
-    }
-
-
-def _has_other_runtime(cell: Cell) -> bool:
-    """Whether the runtime there refuses all code of the bundle's compiler."""
-    return all(
-        any(m.code in RUNTIME_CODES and m.verdict not in USABLE for m in j.mismatches)
-        for j in cell.judged
-    )
-
-
-def _need(cell: Cell, policy: Policy) -> Need:
-    targets = targets_for(cell.artifact.manifest, cell.devices.profile.host)
-    if not policy.fallback:
-        targets = _accelerated(targets) or targets
-    return Need(tuple(targets), cell.devices.count)
-
-
-def _accelerated(targets: Sequence[str]) -> list[str]:
-    return [t for t in targets if TARGETS[t].backend not in CPU_BACKENDS]
+def _cure(row: Sequence[Cell], policy: Policy) -> dict[str, list[Any]]:
+    return {name: list(found) for name, found in asdict(find_cure(row, policy)).items()}

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 
-def rendered(document: Mapping[str, Any], form: str) -> str:
+def render(document: Mapping[str, Any], form: str) -> str:
     """The document as text in one of the forms; each has a module here."""
     if form == "json":
         return json.dumps(document, indent=2)

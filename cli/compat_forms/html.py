@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
-from aotc.cli.compat_forms.reading import (
+from aotc.cli.compat_forms.wording import (
     Cell,
     Document,
-    asked_of,
+    policy_of,
     coverage_of,
-    cures_of,
+    cure_lines,
     device_of,
     lines_of,
     rows_of,
@@ -72,10 +72,10 @@ def render(document: Document) -> str:
         for artifact in document["artifacts"]
     )
     return _PAGE.format(
-        verdict=_marked(good, words),
-        asked=escape(asked_of(document)),
+        verdict=_mark(good, words),
+        asked=escape(policy_of(document)),
         coverage="\n".join(
-            f"<li>{_marked(each['holds'], coverage_of(document, each))}</li>"
+            f"<li>{_mark(each['holds'], coverage_of(document, each))}</li>"
             for each in document["coverage"]
         ),
         titles=titles,
@@ -97,8 +97,8 @@ def _rows(document: Document) -> list[str]:
 
 
 def _cell(cell: Cell) -> str:
-    summary = _marked(cell["accepted"], summary_of(cell))
-    lines = [*lines_of(cell), *(f"help: {cure}" for cure in cell["cures"])]
+    summary = _mark(cell["accepted"], summary_of(cell))
+    lines = [*lines_of(cell), *(f"help: {advice}" for advice in cell["advice"])]
     if not lines:
         return f"<td>{summary}</td>"
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
@@ -109,14 +109,14 @@ def _cell(cell: Cell) -> str:
     )
 
 
-def _marked(good: bool, words: str) -> str:
+def _mark(good: bool, words: str) -> str:
     """Words with a mark, so that colour is not all that tells."""
     kind, mark = ("good", "✓") if good else ("bad", "✗")
     return f'<span class="{kind}">{mark} {escape(words)}</span>'
 
 
 def _cure(document: Document) -> str:
-    lines = "".join(f"<li><code>{escape(c)}</code></li>" for c in cures_of(document))
+    lines = "".join(f"<li><code>{escape(c)}</code></li>" for c in cure_lines(document))
     return (
         f"<h2>The fewest targets for this fleet</h2><ul>{lines}</ul>" if lines else ""
     )

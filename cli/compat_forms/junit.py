@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from aotc.cli.compat_forms.reading import Document, device_of, lines_of, summary_of
+from aotc.cli.compat_forms.wording import Document, device_of, lines_of, summary_of
 
 
 def render(document: Document) -> str:
@@ -37,7 +37,7 @@ def render(document: Document) -> str:
             )
             if not cell["accepted"]:
                 kind = "skipped" if document["passed"] else "failure"
-                help_lines = (f"help: {cure}" for cure in cell["cures"])
+                help_lines = (f"help: {advice}" for advice in cell["advice"])
                 failure = ElementTree.SubElement(
                     case,
                     kind,

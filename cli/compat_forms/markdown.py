@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from aotc.cli.compat_forms.reading import (
+from aotc.cli.compat_forms.wording import (
     Document,
-    asked_of,
+    policy_of,
     coverage_of,
-    cures_of,
+    cure_lines,
     device_of,
-    explained,
+    cells_to_explain,
     lines_of,
     rows_of,
     summary_of,
@@ -22,9 +22,9 @@ def render(document: Document) -> str:
     holds = "holds" if document["passed"] else "**does not hold**"
     parts = [
         f"### Rollout: the policy {holds}",
-        f"Asked for: {asked_of(document)}.",
+        f"Asked for: {policy_of(document)}.",
         "\n".join(
-            f"- {_mark(each['holds'])} {_escaped(coverage_of(document, each))}"
+            f"- {_mark(each['holds'])} {_escape(coverage_of(document, each))}"
             for each in document["coverage"]
         ),
         _table(document),
@@ -35,29 +35,29 @@ def render(document: Document) -> str:
 
 
 def _cure(document: Document) -> str:
-    lines = "\n".join(f"- {_escaped(line.strip())}" for line in cures_of(document))
+    lines = "\n".join(f"- {_escape(line.strip())}" for line in cure_lines(document))
     return f"The fewest targets for this fleet:\n\n{lines}" if lines else ""
 
 
 def _table(document: Document) -> str:
-    titles = [_escaped(artifact["title"]) for artifact in document["artifacts"]]
+    titles = [_escape(artifact["title"]) for artifact in document["artifacts"]]
     found = rows_of(document)
     rows = [["devices", *titles], ["---"] * (len(titles) + 1)]
     for each in document["classes"]:
         cells = [
-            f"{_mark(cell['accepted'])} {_escaped(summary_of(cell))}"
+            f"{_mark(cell['accepted'])} {_escape(summary_of(cell))}"
             for cell in found[each["class"]]
         ]
-        rows.append([_escaped(device_of(each)), *cells])
+        rows.append([_escape(device_of(each)), *cells])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _reasons(document: Document) -> list[str]:
     found = []
-    for artifact, device, cell in explained(document):
-        title = _escaped(f"{artifact} on {device}: {summary_of(cell)}")
-        lines = [f"- {_escaped(line)}" for line in lines_of(cell)]
-        lines += [f"- help: {_escaped(cure)}" for cure in cell["cures"]]
+    for artifact, device, cell in cells_to_explain(document):
+        title = _escape(f"{artifact} on {device}: {summary_of(cell)}")
+        lines = [f"- {_escape(line)}" for line in lines_of(cell)]
+        lines += [f"- help: {_escape(advice)}" for advice in cell["advice"]]
         body = "\n".join(lines)
         found.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
     return found
@@ -67,7 +67,7 @@ def _mark(good: bool) -> str:
     return "✅" if good else "❌"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Text from a bundle or profile as text, which no character makes markup."""
     plain = re.sub(r"[\x00-\x1f\x7f]", " ", text)
     return re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", plain)

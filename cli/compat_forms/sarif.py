@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from aotc.cli.compat_forms.reading import Cell, Document, device_of, summary_of
+from aotc.cli.compat_forms.wording import Cell, Document, device_of, summary_of
 from aotc.cli.sarif import log
 
 
@@ -35,11 +35,11 @@ def _results(document: Document, cell: Cell) -> Iterator[dict[str, Any]]:
             f"needs more memory: {', '.join(cell['memory']['exceed'])}"
         ]
     for code, texts in (reasons or {"policy": [summary_of(cell)]}).items():
-        advice = "; ".join([*texts, *cell["cures"]])
+        words = "; ".join([*texts, *cell["advice"]])
         yield {
             "ruleId": code,
             "level": "warning" if document["passed"] else "error",
-            "message": {"text": f"{artifact['title']} on {device}: {advice}"},
+            "message": {"text": f"{artifact['title']} on {device}: {words}"},
             "locations": [
                 {
                     "physicalLocation": {

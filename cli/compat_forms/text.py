@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import click
 
 from aotc.cli import output
-from aotc.cli.compat_forms.reading import (
+from aotc.cli.compat_forms.wording import (
     Cell,
     Document,
-    asked_of,
+    policy_of,
     coverage_of,
-    cures_of,
+    cure_lines,
     device_of,
-    explained,
+    cells_to_explain,
     lines_of,
     rows_of,
     summary_of,
@@ -26,9 +26,9 @@ from aotc.cli.compat_forms.reading import (
 def render(document: Document) -> str:
     """The whole answer as text."""
     parts = [_table(document), *_reasons(document), _verdict(document)]
-    cures = list(cures_of(document))
-    if cures:
-        parts.append("\n".join(["the fewest targets for this fleet:", *cures]))
+    cure = list(cure_lines(document))
+    if cure:
+        parts.append("\n".join(["the fewest targets for this fleet:", *cure]))
     return "\n\n".join(parts)
 
 
@@ -41,14 +41,14 @@ def _table(document: Document) -> str:
         for each in document["classes"]
     ]
     lines = output.printable(output.table(("DEVICES", *titles), rows)).split("\n")
-    return "\n".join([lines[0], *(_coloured(line) for line in lines[1:])])
+    return "\n".join([lines[0], *(_colour(line) for line in lines[1:])])
 
 
 def _mark(cell: Cell) -> str:
     return f"{'✓' if cell['accepted'] else '✗'} {summary_of(cell)}"
 
 
-def _coloured(line: str) -> str:
+def _colour(line: str) -> str:
     if not (sys.stdout.isatty() and "NO_COLOR" not in os.environ):
         return line
     return line.replace("✓", click.style("✓", fg="green")).replace(
@@ -57,10 +57,10 @@ def _coloured(line: str) -> str:
 
 
 def _reasons(document: Document) -> Iterator[str]:
-    for artifact, device, cell in explained(document):
+    for artifact, device, cell in cells_to_explain(document):
         lines = [f"{artifact} on {device}: {summary_of(cell)}"]
         lines += [f"  {line}" for line in lines_of(cell)]
-        lines += [f"  help: {cure}" for cure in cell["cures"]]
+        lines += [f"  help: {advice}" for advice in cell["advice"]]
         assumed = document["classes"][cell["class"]]["assumed"]
         lines += [f"  assumed: {', '.join(assumed)}"] if assumed else []
         yield output.printable("\n".join(lines))
@@ -68,7 +68,7 @@ def _reasons(document: Document) -> Iterator[str]:
 
 def _verdict(document: Document) -> str:
     holds = "holds" if document["passed"] else "DOES NOT HOLD"
-    lines = [f"policy ({asked_of(document)}): {holds}"]
+    lines = [f"policy ({policy_of(document)}): {holds}"]
     for coverage in document["coverage"]:
         mark = "" if coverage["holds"] else "  ✗"
         lines.append(f"  {coverage_of(document, coverage)}{mark}")

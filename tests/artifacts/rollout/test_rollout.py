@@ -1,4 +1,4 @@
-"""Artifacts × devices: verdicts, memory, coverage, cures."""
+"""Artifacts × devices: verdicts, memory, coverage, advice, the cure of a fleet."""
 
 from fractions import Fraction
 
@@ -56,39 +56,39 @@ def bundle(manifest_data):
     return of
 
 
-def judged(artifact, *devices, policy=None, cure=False):
+def judge(artifact, *devices, policy=None, cure=False):
     rows = [d if isinstance(d, Device) else Device("d", d) for d in devices]
     return report(matrix([artifact], classes(rows)), policy or Policy(), cure=cure)
 
 
 def test_says_which_variant_runs_and_why_others_do_not(bundle):
-    found = judged(bundle("x86_64-v3", "cuda:sm_89"), gpu(), cpu("x86_64-v3"), ARM)
+    found = judge(bundle("x86_64-v3", "cuda:sm_89"), gpu(), cpu("x86_64-v3"), ARM)
     on_gpu, on_cpu, on_arm = found["cells"]
     assert (on_gpu["variant"], on_gpu["fallback"]) == ("cuda-sm_89", False)
     assert (on_cpu["variant"], on_cpu["fallback"]) == ("x86_64-v3", True)
     assert [r["code"] for r in on_cpu["reasons"]] == ["no-driver"]
     assert (on_arm["variant"], on_arm["verdict"]) == (None, "unsupported")
-    assert on_arm["cures"][0] == "add `--target aarch64`"
+    assert on_arm["advice"][0] == "add `--target aarch64`"
     assert not found["passed"]
 
 
 def test_an_old_driver_is_cured_by_a_newer_one_or_older_code(bundle):
-    (cell,) = judged(bundle("cuda:sm_89"), gpu(driver=11060))["cells"]
+    (cell,) = judge(bundle("cuda:sm_89"), gpu(driver=11060))["cells"]
     assert cell["verdict"] == "unsupported"
-    assert cell["cures"][0] == "add `--target cuda:sm_86`"
-    assert any("12.4" in cure for cure in cell["cures"])
+    assert cell["advice"][0] == "add `--target cuda:sm_86`"
+    assert any("12.4" in line for line in cell["advice"])
 
 
 def test_entries_that_do_not_fit_are_named_and_count(bundle):
     plan = {"sizes": {}, "resident_bytes": GIB // 4}
     memory = {"predict": plan | {"peak_bytes": 3 * GIB // 2}}
-    on_big, on_small = judged(
+    on_big, on_small = judge(
         bundle("x86_64-v2", "cuda:sm_80", memory=memory), cpu("x86_64-v2"), gpu()
     )["cells"]
     assert (on_big["memory"]["fit"], on_big["accepted"]) == (["predict"], True)
     assert on_small["memory"]["exceed"] == ["predict"]
     assert (on_small["verdict"], on_small["accepted"]) == ("optimal", False)
-    unknown = judged(bundle("x86_64-v2"), cpu("x86_64-v2"))["cells"][0]
+    unknown = judge(bundle("x86_64-v2"), cpu("x86_64-v2"))["cells"][0]
     assert (unknown["memory"]["unknown"], unknown["accepted"]) == (["predict"], True)
 
 
@@ -121,7 +121,7 @@ def test_a_label_that_no_device_has_is_refused_and_one_named_twice_counts_once(b
 
 def test_another_runtime_is_no_fault_of_the_targets(bundle):
     old = Profile(Host("x86_64", features("x86_64-v3"), "2.9.0", CPU))
-    (cure,) = judged(bundle("x86_64-v3"), old, cpu("x86_64-v3"), cure=True)["cure"]
+    (cure,) = judge(bundle("x86_64-v3"), old, cpu("x86_64-v3"), cure=True)["cure"]
     assert (cure["targets"], cure["uncovered_classes"]) == (["x86_64-v3"], [])
     assert cure["other_runtime_classes"] == [0]
 
@@ -130,7 +130,7 @@ def test_a_card_in_an_unknown_computer_is_not_known_to_refuse_code_for_processor
     bundle,
 ):
     card = named_profile("rtx-4090", Assumptions("3.13.0"), None)
-    (cell,) = judged(bundle("x86_64-v3"), card)["cells"]
+    (cell,) = judge(bundle("x86_64-v3"), card)["cells"]
     assert (cell["verdict"], cell["reasons"][0]["code"]) == ("not_applicable", "arch")
 
 
@@ -143,16 +143,16 @@ def test_each_artifact_must_cover_unless_any_is_enough(bundle):
 
 def test_a_fall_to_the_processor_covers_unless_it_is_refused(bundle):
     artifact = bundle("x86_64-v3", "cuda:sm_89")
-    assert judged(artifact, gpu("sm_86"))["passed"]
-    assert not judged(artifact, gpu("sm_86"), policy=Policy(fallback=False))["passed"]
+    assert judge(artifact, gpu("sm_86"))["passed"]
+    assert not judge(artifact, gpu("sm_86"), policy=Policy(fallback=False))["passed"]
 
 
 def test_the_cure_is_the_smallest_set_of_targets(bundle):
     devices = [cpu("x86_64-v2"), cpu("x86_64-v4"), ARM, gpu("sm_120", 13000)]
-    (cure,) = judged(bundle("cuda:sm_89"), *devices, cure=True)["cure"]
+    (cure,) = judge(bundle("cuda:sm_89"), *devices, cure=True)["cure"]
     assert cure["targets"] == ["aarch64", "x86_64-v2"]
     assert cure["add"] == ["aarch64", "x86_64-v2"]
-    (cure,) = judged(
+    (cure,) = judge(
         bundle("aarch64"), *devices, cure=True, policy=Policy(fallback=False)
     )["cure"]
     assert len(cure["targets"]) == 3
@@ -161,6 +161,6 @@ def test_the_cure_is_the_smallest_set_of_targets(bundle):
 
 def test_what_nothing_covers_is_said(bundle):
     unknown = Profile(Host("", frozenset(), "", CPU))
-    found = judged(bundle("x86_64-v2"), unknown, cure=True)
+    found = judge(bundle("x86_64-v2"), unknown, cure=True)
     assert found["cells"][0]["verdict"] == "not_applicable"
     assert found["cure"][0]["uncovered_classes"] == [0]

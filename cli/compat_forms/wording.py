@@ -45,7 +45,7 @@ def summary_of(cell: Cell) -> str:
     return ", ".join(notes)
 
 
-def explained(document: Document) -> Iterator[tuple[str, str, Cell]]:
+def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
     """The cells that need words, with the names of their artifact and devices."""
     for cell in document["cells"]:
         if not cell["accepted"] or cell["fallback"] or cell["verdict"] != "optimal":
@@ -81,7 +81,7 @@ def coverage_of(document: Document, coverage: Mapping[str, Any]) -> str:
     )
 
 
-def asked_of(document: Document) -> str:
+def policy_of(document: Document) -> str:
     """What the policy asks, in words."""
     policy = document["policy"]
     parts = [f"{100 * policy['min_coverage']:.4g} % of the devices", policy["require"]]
@@ -92,7 +92,7 @@ def asked_of(document: Document) -> str:
     return ", ".join(parts)
 
 
-def cures_of(document: Document) -> Iterator[str]:
+def cure_lines(document: Document) -> Iterator[str]:
     """The smallest set of targets for each artifact, if it was asked for."""
     for cure in document["cure"] or ():
         title = document["artifacts"][cure["artifact"]]["title"]
