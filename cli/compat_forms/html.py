@@ -7,11 +7,11 @@ from html import escape
 from aotc.cli.compat_forms.wording import (
     Cell,
     Document,
-    policy_of,
     coverage_of,
     cure_lines,
     device_of,
     lines_of,
+    policy_of,
     rows_of,
     summary_of,
 )

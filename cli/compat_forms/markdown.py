@@ -6,12 +6,12 @@ import re
 
 from aotc.cli.compat_forms.wording import (
     Document,
-    policy_of,
+    cells_to_explain,
     coverage_of,
     cure_lines,
     device_of,
-    cells_to_explain,
     lines_of,
+    policy_of,
     rows_of,
     summary_of,
 )
