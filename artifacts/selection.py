@@ -80,9 +80,18 @@ def select(
     manifest: Manifest, host: Host, among: Collection[str] | None = None
 ) -> Selection:
     """The variant to use on `host`; of those whose ids are in `among`, if given."""
-    variants = [v for v in manifest.variants.values() if among is None or v.id in among]
-    judgements = [Judgement(v, tuple(check(manifest, v, host))) for v in variants]
-    return select_best(judgements)
+    judgements = judge(manifest, host)
+    return select_best(
+        [each for each in judgements if among is None or each.variant.id in among]
+    )
+
+
+def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
+    """What is known of each variant of a bundle on `host`."""
+    return tuple(
+        Judgement(variant, tuple(check(manifest, variant, host)))
+        for variant in manifest.variants.values()
+    )
 
 
 def select_best(judgements: Sequence[Judgement]) -> Selection:

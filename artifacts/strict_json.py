@@ -39,13 +39,7 @@ def parse(data: bytes, limit: int = SIZE_LIMIT) -> Any:
     if len(data) > limit:
         raise ValueError(f"has {len(data)} bytes, more than the {limit} allowed")
     try:
-        value = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_constant,
-            parse_int=_integer,
-            parse_float=_float,
-        )
+        value = _DECODER.decode(data.decode("utf-8"))
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except UnicodeDecodeError:
@@ -96,3 +90,12 @@ def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
+
+
+# One for all texts: to make one takes as long as to read a short text.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_constant=_constant,
+    parse_int=_integer,
+    parse_float=_float,
+)

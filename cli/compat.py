@@ -50,7 +50,7 @@ def compat(
     devices are covered as asked, with 1 if not, with 2 if something is malformed, and
     with 4 if a bundle is not trusted.
     """
-    from aotc.artifacts.rollout.fleet import classes
+    from aotc.artifacts.rollout.device_classes import classes
     from aotc.artifacts.rollout.matrix import matrix
     from aotc.artifacts.rollout.report import report
     from aotc.cli.compat_forms import render

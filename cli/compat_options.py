@@ -13,7 +13,7 @@ import click
 from aotc.cli.verb import FilePath, combine_options
 
 if TYPE_CHECKING:
-    from aotc.artifacts.rollout.fleet import Device
+    from aotc.artifacts.rollout.device_classes import Device
     from aotc.artifacts.rollout.policy import Policy
     from aotc.artifacts.rollout.profiles import Assumptions
 
@@ -76,7 +76,8 @@ class FleetChoice:
         Raises:
             InputError: what `fleet.read_fleet` and `profiles.read_profile` raise.
         """
-        from aotc.artifacts.rollout.fleet import Device, read_fleet
+        from aotc.artifacts.rollout.device_classes import Device
+        from aotc.artifacts.rollout.fleet import read_fleet
         from aotc.artifacts.rollout.profiles import named_profile
         from aotc.artifacts.trust import Trust
 
@@ -86,12 +87,10 @@ class FleetChoice:
             )
         facts = self._assumptions()
         trust = Trust.of(*self.device_keys) if self.device_keys else None
-        found = [
-            device for path in self.fleets for device in read_fleet(path, facts, trust)
-        ]
+        found = read_fleet(self.fleets, facts, trust)
         found += [
             Device(name, named_profile(name, facts, None), where="--device")
-            for name in self.names
+            for name in dict.fromkeys(self.names)
         ]
         return [*found, _this_machine()] if self.here else found
 
@@ -198,7 +197,7 @@ def _policy(said: dict[str, Any]) -> Policy:
 
 
 def _this_machine() -> Device:
-    from aotc.artifacts.rollout.fleet import Device
+    from aotc.artifacts.rollout.device_classes import Device
     from aotc.artifacts.rollout.profiles import Assumptions, read_profile
     from aotc.cli.doctor import profile
 

@@ -1,7 +1,8 @@
 """Which artifacts run on which devices, asked before a rollout and answered offline.
 
     profiles   what one device is: the JSON of `aotc doctor` and of the C probe, checked
-    fleet      many devices: files, folders and shipped names, grouped by class
+    fleet      many devices, read from files and folders
+    device_classes  devices that are equal for all that matters
     matrix     artifacts × classes of devices: verdicts, reasons, memory
     policy     whether the answer is good enough
     candidates the targets that a device could run

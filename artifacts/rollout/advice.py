@@ -14,7 +14,7 @@ def advice(cell: Cell) -> Iterator[str]:
         return
     manifest = cell.artifact.manifest
     present = {str(v.target.get("name")) for v in manifest.variants.values()}
-    best = next(iter(candidate_targets(manifest, cell.devices.profile.host)), None)
+    best = next(iter(candidate_targets(cell.devices.profile.host)), None)
     if best and best not in present and not _runs_as_meant(cell):
         yield f"add `--target {best}`"
     against = cell.selection.passed_over if cell.selection.variant else cell.judgements

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from aotc.artifacts.compat import Host, check_device
-from aotc.artifacts.manifest import Manifest, Variant
+from aotc.artifacts.manifest import Variant
 from aotc.artifacts.selection import speed_rank
 from aotc.target import TARGETS, Target
 
@@ -11,31 +13,25 @@ from aotc.target import TARGETS, Target
 _LEFT_OUT = {"vmvx"}
 
 
-def candidate_targets(manifest: Manifest, host: Host) -> list[str]:
+@lru_cache(maxsize=1 << 12)
+def candidate_targets(host: Host) -> tuple[str, ...]:
     """The names of the targets whose code `host` could run, the fastest first.
 
-    Args:
-        manifest: of the bundle that would be built for them.
-        host: the device; whatever IREE runtime it has.
+    Whatever IREE runtime there is, as another could be installed.
     """
-    variants = [
-        _variant_for(manifest, target)
-        for target in TARGETS.values()
-        if target.name not in _LEFT_OUT
-    ]
+    variants = [_variant_for(t) for t in TARGETS.values() if t.name not in _LEFT_OUT]
     usable = [variant for variant in variants if not check_device(variant, host)]
-    return [str(v.target["name"]) for v in sorted(usable, key=speed_rank)]
+    return tuple(str(v.target["name"]) for v in sorted(usable, key=speed_rank))
 
 
-def _variant_for(manifest: Manifest, target: Target) -> Variant:
-    """The variant that a build for `target` with the same toolchain would add."""
-    existing = next(iter(manifest.variants.values()))
+def _variant_for(target: Target) -> Variant:
+    """What a build for `target` would add to a bundle, as far as devices matter."""
     return Variant(
         id=target.id,
         file="",
         backend=target.backend,
         target=target.to_json(),
         flags=(),
-        runtime_abi=existing.runtime_abi,
+        runtime_abi={},
         memory={},
     )

@@ -53,11 +53,11 @@ def _has_other_runtime(cell: Cell) -> bool:
 
 
 def _need(cell: Cell, policy: Policy) -> Need:
-    targets = candidate_targets(cell.artifact.manifest, cell.devices.profile.host)
+    targets = candidate_targets(cell.devices.profile.host)
     if not policy.fallback:
         targets = _on_accelerators(targets) or targets
-    return Need(tuple(targets), cell.devices.count)
+    return Need(targets, cell.devices.count)
 
 
-def _on_accelerators(targets: Sequence[str]) -> list[str]:
-    return [t for t in targets if TARGETS[t].backend not in CPU_BACKENDS]
+def _on_accelerators(targets: Sequence[str]) -> tuple[str, ...]:
+    return tuple(t for t in targets if TARGETS[t].backend not in CPU_BACKENDS)

@@ -1,4 +1,4 @@
-"""Many devices: read from files, folders and shipped names, and grouped by class.
+"""Many devices, read from files and folders.
 
 A fleet file is JSON of schema `aotc.fleet/1`, or one JSON document a line (`.jsonl`):
 
@@ -8,162 +8,169 @@ A fleet file is JSON of schema `aotc.fleet/1`, or one JSON document a line (`.js
       {"name": "lab", "profile": {"schema": "aotc.device/1", ...}}]}
 
 A profile by itself is a fleet of one device, and a folder is the fleet of its `.json`
-and `.jsonl` files. Verdicts are reached once for each class of equal devices, which is
-what makes large fleets quick.
+and `.jsonl` files and of those in the folders below.
 """
 
 from __future__ import annotations
 
 import errno
-import json
+import io
+import os
+import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aotc.artifacts import strict_json
 from aotc.artifacts.fields import Invalid, integer, listing, mapping, record, text
 from aotc.artifacts.rollout import signatures
+from aotc.artifacts.rollout.device_classes import Device
 from aotc.artifacts.rollout.profiles import (
     DEVICE_SCHEMA,
     DOCTOR_SCHEMA,
     Assumptions,
     Profile,
     named_profile,
+    profile_key,
     read_profile,
 )
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError
+from aotc.system_errors import cannot_read
 
 SCHEMA = "aotc.fleet/1"
 
-# Without what no encoding holds, and what turns the direction of text around it.
-_word = text(
-    r"[^\x00-\x1f\x7f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]{1,200}",
-    "a text of 1 to 200 characters",
-)
+# What no encoding holds, and what turns the direction of text around it.
+_UNFIT = r"\x00-\x1f\x7f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_word = text(rf"[^{_UNFIT}]{{1,200}}", "a text of 1 to 200 characters")
+# `site=ulm` names a label and its value
+_label = text(rf"[^{_UNFIT}=]{{1,200}}", "a text of 1 to 200 characters without `=`")
 _LARGEST = 1 << 30  # bytes of a file
 _fleet = record({"schema": text(), "devices": listing(record({}))})
-_row = record(
-    {},
-    {
-        "name": _word,
-        "count": integer(1),
-        "labels": mapping(_word, _word),
-        "device": _word,
-        "file": _word,
-    },
-)
-
-
-@dataclass(frozen=True)
-class Device:
-    """A row of a fleet: one device, or `count` equal ones.
-
-    Args:
-        name: what it is called, for people.
-        profile: what it is.
-        count: how many of them there are.
-        labels: such as its site; policies may ask for coverage by label.
-        where: the file that says so.
-    """
-
-    name: str
-    profile: Profile
-    count: int = 1
-    labels: Mapping[str, str] = field(default_factory=dict)
-    where: str = ""
-
-
-@dataclass(frozen=True)
-class DeviceClass:
-    """Devices that are equal for all that compatibility depends on."""
-
-    profile: Profile
-    devices: tuple[Device, ...]
-
-    @property
-    def count(self) -> int:
-        """How many devices it holds."""
-        return sum(device.count for device in self.devices)
-
-    @property
-    def name(self) -> str:
-        """Its first device's name, and how many rows share it."""
-        names = list(dict.fromkeys(device.name for device in self.devices))
-        return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
-
-
-def classes(devices: Iterable[Device]) -> tuple[DeviceClass, ...]:
-    """Group devices by profile, in the order in which profiles first appear."""
-    groups: dict[Profile, list[Device]] = {}
-    for device in devices:
-        groups.setdefault(device.profile, []).append(device)
-    return tuple(DeviceClass(p, tuple(group)) for p, group in groups.items())
+_ROW = {
+    "name": _word,
+    "count": integer(1),
+    "labels": mapping(_label, _word),
+    "device": _word,
+    "file": _word,
+    "profile": record({}),
+}
+_row = record({}, _ROW)
 
 
 def read_fleet(
-    path: Path, assumptions: Assumptions, trust: Trust | None = None
+    paths: Sequence[Path], assumptions: Assumptions, trust: Trust | None = None
 ) -> list[Device]:
-    """The devices of a profile, a fleet file, or a folder of them.
+    """The devices of profiles, fleet files, and folders of them.
+
+    A file that is named twice counts once, and so does a profile that a fleet refers
+    to: the fleet says how many there are.
 
     Args:
-        path: the file or folder.
+        paths: the files and folders.
         assumptions: for what profiles do not state.
         trust: whose signature each file needs; None asks for none.
 
     Raises:
-        InputError: `no-such-file`, `bad-fleet`, `bad-profile`, `unknown-device`,
-            `empty-fleet`.
+        InputError: `no-such-file`, `bad-file`, `bad-fleet`, `bad-profile`,
+            `unknown-device`, `empty-fleet`.
         VerificationError: what `signatures.verify` raises.
     """
-    readers = [_Reader(file, assumptions, trust) for file in _files(path)]
-    found = [(reader.file, list(reader.devices())) for reader in readers]
-    # A fleet says how many there are of the profiles that lie beside it.
-    named = {file for reader in readers for file in reader.named_files}
-    devices = [
+    profiles = _Profiles(assumptions, trust)
+    found: dict[Path, list[Device]] = {}
+    for path in paths:
+        files = {_resolve(file): file for file in _files(path)}
+        for place, file in files.items():
+            if place not in found:
+                found[place] = list(_Reader(file, profiles).devices())
+        if not any(found[place] for place in files):
+            raise InputError(
+                "empty-fleet",
+                "there is no device in it",
+                where=str(path),
+                hint="write a profile with `aotc doctor --format json > device.json`",
+            )
+    return [
         device
-        for file, devices in found
-        if file.resolve() not in named
+        for file, devices in found.items()
+        if file not in profiles.of_files
         for device in devices
     ]
-    if not devices:
-        raise InputError(
-            "empty-fleet",
-            "there is no device in it",
-            where=str(path),
-            hint="write a profile with `aotc doctor --format json > device.json`",
-        )
-    return devices
 
 
 def _files(path: Path) -> list[Path]:
+    """`path`, or the files of a folder and of all below, hidden ones apart."""
     if not path.is_dir():
         return [path]
-    return sorted(
-        file
-        for file in path.rglob("*")
-        if file.suffix.lower() in (".json", ".jsonl")
-        and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
+    found: list[Path] = []
+    visited = set()
+    for folder, below, names in os.walk(path, onerror=_refuse, followlinks=True):
+        identity = os.path.realpath(folder)
+        if identity in visited:  # by a link, which may lead into a circle
+            below.clear()
+            continue
+        visited.add(identity)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        found += [
+            Path(folder, name)
+            for name in sorted(names)
+            if not name.startswith(".") and name.lower().endswith((".json", ".jsonl"))
+        ]
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    """A folder that cannot be read is not taken for an empty one."""
+    raise cannot_read(Path(error.filename), error, "a folder of devices")
+
+
+class _Profiles:
+    """Reads profiles, each different one once.
+
+    `of_files` are those of the files that rows refer to.
+    """
+
+    def __init__(self, assumptions: Assumptions, trust: Trust | None) -> None:
+        self.of_files: dict[Path, Profile] = {}
+        self._assumptions = assumptions
+        self._trust = trust
+        self._known: dict[bytes, Profile] = {}
+
+    def of_document(self, document: Any, where: str) -> Profile:
+        """The profile that a JSON document states."""
+        key = profile_key(document)
+        if key not in self._known:
+            self._known[key] = read_profile(document, self._assumptions, where)
+        return self._known[key]
+
+    def of_file(self, file: Path) -> Profile:
+        """The profile in a file."""
+        place = _resolve(file)
+        if place not in self.of_files:
+            document = _parse(self.read(file), str(file))
+            self.of_files[place] = self.of_document(document, str(file))
+        return self.of_files[place]
+
+    def of_name(self, name: str, where: str) -> Profile:
+        """The profile of a device of the shipped table."""
+        return named_profile(name, self._assumptions, where)
+
+    def read(self, file: Path) -> bytes:
+        """The content of a file, which is signed if that was asked for."""
+        data = _read_bytes(file)
+        if self._trust is not None:
+            signatures.verify(file, data, self._trust)
+        return data
 
 
 class _Reader:
-    """Reads one file; rows that say the same share one profile.
+    """Reads the devices of one file."""
 
-    `named_files` are those that its rows refer to.
-    """
-
-    def __init__(
-        self, file: Path, assumptions: Assumptions, trust: Trust | None
-    ) -> None:
-        self.file = file
-        self.named_files: set[Path] = set()
-        self._trust = trust
-        self._assumptions = assumptions
-        self._profiles: dict[str, Profile] = {}
-        self._of_files: dict[Path, Profile] = {}
+    def __init__(self, file: Path, profiles: _Profiles) -> None:
+        self._file = file
+        self._by_line = file.suffix.lower() == ".jsonl"
+        self._profiles = profiles
 
     def devices(self) -> Iterator[Device]:
         """All devices of the file."""
@@ -172,12 +179,13 @@ class _Reader:
             if schema == SCHEMA:
                 yield from self._rows(document, where)
             elif schema in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
-                profile = self._profile(document, where)
-                yield Device(self.file.stem, profile, where=where)
-            elif self.file.suffix == ".jsonl":
+                profile = self._profiles.of_document(document, where)
+                name = _place(where) if self._by_line else _shown(self._file.stem)
+                yield Device(name, profile, where=_shown(where))
+            elif self._by_line:
                 yield self._device(document, where)
             else:
-                raise _bad(
+                raise _bad_fleet(
                     where,
                     f"expected a schema of {SCHEMA}, {DOCTOR_SCHEMA} or "
                     f"{DEVICE_SCHEMA}, got {str(schema)[:60]!r}",
@@ -185,73 +193,88 @@ class _Reader:
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
         """Each JSON document of the file, and where it stands."""
-        data = self._read(self.file)
-        if self.file.suffix != ".jsonl":
-            yield str(self.file), _parsed(data, str(self.file))
+        data = self._profiles.read(self._file)
+        if not self._by_line:
+            yield str(self._file), _parse(data, str(self._file))
             return
-        for number, line in enumerate(data.splitlines(), 1):
-            if line.strip():
-                where = f"{self.file}:{number}"
-                yield where, _parsed(line, where)
-
-    def _read(self, file: Path) -> bytes:
-        data = _bytes_of(file)
-        if self._trust is not None:
-            signatures.verify(file, data, self._trust)
-        return data
+        for number, line in enumerate(io.BytesIO(data), 1):
+            if not line.isspace():
+                where = f"{self._file}:{number}"
+                yield where, _parse(line, where)
 
     def _rows(self, document: Any, where: str) -> Iterator[Device]:
         try:
             _fleet(document)
         except Invalid as error:
-            raise _bad(where, str(error)) from None
+            raise _bad_fleet(where, str(error)) from None
         for number, row in enumerate(document["devices"]):
             yield self._device(row, f"{where}: $.devices[{number}]")
 
     def _device(self, row: Any, where: str) -> Device:
-        try:
-            _row(row)
-        except Invalid as error:
-            raise _bad(where, str(error)) from None
-        given = [key for key in ("profile", "device", "file") if key in row]
-        if len(given) != 1:
-            raise _bad(
-                where,
-                "expected one of `profile`, `device` and `file`, got "
-                f"{' and '.join(given) or 'none'}",
-            )
+        kind = _kind_of(row, where)
         name = row.get("name") or row.get("device")
         if name is None:
-            name = Path(row["file"]).stem if "file" in row else Path(where).name
+            name = _shown(Path(row["file"]).stem) if kind == "file" else _place(where)
         return Device(
             name,
-            self._source(given[0], row[given[0]], where),
+            self._profile(kind, row[kind], where),
             row.get("count", 1),
             row.get("labels", {}),
-            where,
+            _shown(where),
         )
 
-    def _source(self, kind: str, value: Any, where: str) -> Profile:
+    def _profile(self, kind: str, value: Any, where: str) -> Profile:
         if kind == "device":
-            return named_profile(value, self._assumptions, where)
+            return self._profiles.of_name(value, where)
         if kind == "file":
-            file = (self.file.parent / value).resolve()
-            if file not in self._of_files:
-                document = _parsed(self._read(file), str(file))
-                self._of_files[file] = self._profile(document, str(file))
-                self.named_files.add(file)
-            return self._of_files[file]
-        return self._profile(value, where)
-
-    def _profile(self, document: Any, where: str) -> Profile:
-        key = json.dumps(document)
-        if key not in self._profiles:
-            profile = read_profile(document, self._assumptions, where)
-            self._profiles[key] = profile
-        return self._profiles[key]
+            return self._profiles.of_file(self._file.parent / value)
+        return self._profiles.of_document(value, where)
 
 
-def _bytes_of(file: Path) -> bytes:
+def _kind_of(row: Any, where: str) -> str:
+    """Which of `profile`, `device` and `file` a well-formed row has."""
+    try:
+        _row(row)
+        _require_known(row)
+    except Invalid as error:
+        raise _bad_fleet(where, str(error)) from None
+    given = [key for key in ("profile", "device", "file") if key in row]
+    if len(given) != 1:
+        raise _bad_fleet(
+            where,
+            "expected one of `profile`, `device` and `file`, got "
+            f"{' and '.join(given) or 'none'}",
+        )
+    return given[0]
+
+
+def _require_known(row: Mapping[str, Any]) -> None:
+    """A misspelt `count` would otherwise count one device without a word."""
+    if not row.keys() <= _ROW.keys():
+        name = next(name for name in row if name not in _ROW)
+        raise Invalid(f"there is no such field; fields: {', '.join(_ROW)}").below(
+            f".{name}"
+        )
+
+
+def _shown(name: str) -> str:
+    """The name of a file as text that every form can hold."""
+    return re.sub(f"[{_UNFIT}]", "\ufffd", name)
+
+
+def _place(where: str) -> str:
+    """`fleet.jsonl:17`: a place without its folder."""
+    return _shown(Path(where).name)
+
+
+def _resolve(file: Path) -> Path:
+    try:
+        return file.resolve()
+    except (OSError, RuntimeError):  # a circle of links, which reading it tells
+        return file
+
+
+def _read_bytes(file: Path) -> bytes:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
@@ -269,14 +292,14 @@ def _bytes_of(file: Path) -> bytes:
         ) from None
 
 
-def _parsed(data: bytes, where: str) -> Any:
+def _parse(data: bytes, where: str) -> Any:
     try:
         return strict_json.parse(data, _LARGEST)
     except ValueError as error:
-        raise _bad(where, str(error)) from None
+        raise _bad_fleet(where, str(error)) from None
 
 
-def _bad(where: str, message: str) -> InputError:
+def _bad_fleet(where: str, message: str) -> InputError:
     return InputError(
         "bad-fleet",
         f"this is no fleet of devices: {message}",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aotc.artifacts.compat import Verdict, check
+from aotc.artifacts.compat import Host, Verdict
 from aotc.artifacts.manifest import Manifest, Variant
-from aotc.artifacts.rollout.fleet import DeviceClass
+from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.profiles import Profile
-from aotc.artifacts.selection import Judgement, Selection, on_cpu, select_best
+from aotc.artifacts.selection import (
+    Judgement,
+    Selection,
+    judge,
+    on_cpu,
+    select_best,
+)
 
 
 @dataclass(frozen=True)
@@ -50,16 +56,19 @@ class EntryMemory:
 
 @dataclass(frozen=True)
 class Cell:
-    """One artifact on one class of devices."""
+    """One artifact on one class of devices.
+
+    Args:
+        artifact: the bundle.
+        devices: the class.
+        judgements: of each variant.
+        selection: the variant that the loader would take.
+    """
 
     artifact: Artifact
     devices: DeviceClass
     judgements: tuple[Judgement, ...]
-
-    @cached_property
-    def selection(self) -> Selection:
-        """The variant that the loader would take."""
-        return select_best(self.judgements)
+    selection: Selection
 
     @property
     def verdict(self) -> Verdict:
@@ -95,20 +104,19 @@ class Matrix:
 
 def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Matrix:
     """Judge each artifact on each class of devices."""
-    cells = tuple(
-        tuple(Cell(artifact, each, judge(artifact, each.profile)) for each in classes)
-        for artifact in artifacts
-    )
+    cells = tuple(tuple(_row(artifact, classes)) for artifact in artifacts)
     return Matrix(tuple(artifacts), tuple(classes), cells)
 
 
-def judge(artifact: Artifact, profile: Profile) -> tuple[Judgement, ...]:
-    """What is known of each variant of an artifact on a device."""
-    manifest = artifact.manifest
-    return tuple(
-        Judgement(variant, tuple(check(manifest, variant, profile.host)))
-        for variant in manifest.variants.values()
-    )
+def _row(artifact: Artifact, classes: Sequence[DeviceClass]) -> Iterator[Cell]:
+    """Classes that differ in memory alone have one host, which is judged once."""
+    known: dict[Host, tuple[tuple[Judgement, ...], Selection]] = {}
+    for each in classes:
+        host = each.profile.host
+        if host not in known:
+            judgements = judge(artifact.manifest, host)
+            known[host] = (judgements, select_best(judgements))
+        yield Cell(artifact, each, *known[host])
 
 
 def _memory_there(variant: Variant, profile: Profile) -> int | None:

@@ -7,6 +7,7 @@ and shown with every verdict that could rest on it.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,28 +41,31 @@ _vulkan = record(
     {"api": nullable(_version)},
     {"devices": listing(record({"api": _version, "features": listing(_word)}))},
 )
-_device = record(
-    {
-        "schema": text(DEVICE_SCHEMA, DEVICE_SCHEMA),
-        "arch": nullable(_word),
-        "cpu": record({"features": listing(_word)}, {"level": nullable(_word)}),
-    },
-    {
-        "memory": nullable(record({}, {"total_bytes": nullable(integer(1))})),
-        "cuda": nullable(
-            record({"devices": listing(_gpu)}, {"driver_api": nullable(integer(0))})
-        ),
-        "vulkan": nullable(_vulkan),
-        "rocm": nullable(record({"devices": listing(_amd_gpu)})),
-    },
-)
-_doctor = record(
-    {"schema": text(DOCTOR_SCHEMA, DOCTOR_SCHEMA), "device": _device},
-    {
-        "packages": record({}, {"iree-base-runtime": nullable(_release)}),
-        "drivers": nullable(listing(_word)),
-    },
-)
+_REQUIRED_OF_DEVICE = {
+    "schema": text(DEVICE_SCHEMA, DEVICE_SCHEMA),
+    "arch": nullable(_word),
+    "cpu": record({"features": listing(_word)}, {"level": nullable(_word)}),
+}
+_OPTIONAL_OF_DEVICE = {
+    "memory": nullable(record({}, {"total_bytes": nullable(integer(1))})),
+    "cuda": nullable(
+        record({"devices": listing(_gpu)}, {"driver_api": nullable(integer(0))})
+    ),
+    "vulkan": nullable(_vulkan),
+    "rocm": nullable(record({"devices": listing(_amd_gpu)})),
+}
+_device = record(_REQUIRED_OF_DEVICE, _OPTIONAL_OF_DEVICE)
+_REQUIRED_OF_DOCTOR = {"schema": text(DOCTOR_SCHEMA, DOCTOR_SCHEMA), "device": _device}
+_OPTIONAL_OF_DOCTOR = {
+    "packages": record({}, {"iree-base-runtime": nullable(_release)}),
+    "drivers": nullable(listing(_word)),
+}
+_doctor = record(_REQUIRED_OF_DOCTOR, _OPTIONAL_OF_DOCTOR)
+# writes equal values as equal bytes; later versions refer to objects met before
+_MARSHAL_VERSION = 2
+# all that a profile is made of; a document says more, such as the key of its machine
+_DEVICE_FIELDS = (*_REQUIRED_OF_DEVICE, *_OPTIONAL_OF_DEVICE)
+_DOCTOR_FIELDS = (*_REQUIRED_OF_DOCTOR, *_OPTIONAL_OF_DOCTOR)
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ def read_profile(
     """
     try:
         _check_form(document)
-        device = document.get("device", document)
+        stated = document if document["schema"] == DOCTOR_SCHEMA else {}
+        device = stated.get("device", document)
         _check_level(device)
     except Invalid as error:
         raise InputError(
@@ -124,7 +129,23 @@ def read_profile(
             where=where,
             hint="write it with `aotc doctor --format json`, or with the C probe",
         ) from None
-    return _profile(document, device, assumptions, drivers)
+    return _profile(stated, device, assumptions, drivers)
+
+
+def profile_key(document: Any) -> bytes:
+    """Equal for documents that `read_profile` treats alike, under equal assumptions.
+
+    Made anew for each of a hundred thousand devices, so it is made quickly.
+    """
+    if not isinstance(document, dict):
+        return marshal.dumps(document, _MARSHAL_VERSION)
+    from_doctor = document.get("schema") == DOCTOR_SCHEMA
+    fields = _DOCTOR_FIELDS if from_doctor else _DEVICE_FIELDS
+    known = {name: document[name] for name in fields if name in document}
+    device = known.get("device")
+    if isinstance(device, dict):
+        known["device"] = {n: device[n] for n in _DEVICE_FIELDS if n in device}
+    return marshal.dumps(known, _MARSHAL_VERSION)
 
 
 def _check_form(document: Any) -> None:
@@ -150,15 +171,16 @@ def _check_level(device: Mapping[str, Any]) -> None:
 
 
 def _profile(
-    document: Mapping[str, Any],
+    stated: Mapping[str, Any],
     device: Mapping[str, Any],
     assumptions: Assumptions,
     drivers: Collection[str] | None,
 ) -> Profile:
-    stated = (document.get("packages") or {}).get("iree-base-runtime")
-    runtime = release_of(stated or assumptions.runtime or "")
+    """The profile that `stated`, the document of `aotc doctor`, and `device` give."""
+    release = (stated.get("packages") or {}).get("iree-base-runtime")
+    runtime = release_of(release or assumptions.runtime or "")
     assumed = []
-    if stated is None and runtime:
+    if release is None and runtime:
         assumed.append(f"IREE runtime {runtime}")
     facts = dict(device)
     cuda, vulkan = facts.get("cuda"), facts.get("vulkan")
@@ -170,8 +192,8 @@ def _profile(
         facts["vulkan"] = _vulkan_of(assumptions.vulkan_api, runtime) | vulkan
         facts["vulkan"]["api"] = assumptions.vulkan_api
         assumed.append(f"Vulkan {assumptions.vulkan_api}, with what IREE wants of it")
-    if document.get("drivers") is not None:
-        drivers = document["drivers"]
+    if stated.get("drivers") is not None:
+        drivers = stated["drivers"]
     host = Host.from_device(
         facts,
         runtime,

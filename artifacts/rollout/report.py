@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc.artifacts.rollout.advice import advice
 from aotc.artifacts.rollout.cure import find_cure
-from aotc.artifacts.rollout.fleet import DeviceClass
+from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.matrix import Artifact, Cell, Matrix, entry_names
 from aotc.artifacts.rollout.policy import Policy, coverages
 from aotc.artifacts.selection import Judgement
@@ -78,7 +78,12 @@ def _class(number: int, devices: DeviceClass) -> dict[str, Any]:
         "name": devices.name,
         "count": devices.count,
         "devices": [
-            {"name": d.name, "count": d.count, "labels": dict(d.labels)}
+            {
+                "name": d.name,
+                "count": d.count,
+                "labels": dict(d.labels),
+                "where": d.where,
+            }
             for d in devices.devices
         ],
         "arch": host.arch,

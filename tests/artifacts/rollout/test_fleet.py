@@ -7,7 +7,8 @@ import pytest
 
 from aotc.artifacts import keys
 from aotc.artifacts.rollout import signatures
-from aotc.artifacts.rollout.fleet import classes, read_fleet
+from aotc.artifacts.rollout.device_classes import classes
+from aotc.artifacts.rollout.fleet import read_fleet
 from aotc.artifacts.rollout.profiles import Assumptions
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, VerificationError
@@ -34,7 +35,7 @@ def write(path, document):
 
 def refused(error, code, path, *arguments):
     with pytest.raises(error) as caught:
-        read_fleet(path, *arguments or (NOTHING,))
+        read_fleet([path], *arguments or (NOTHING,))
     assert caught.value.code == code
     assert caught.value.where
     return str(caught.value)
@@ -50,14 +51,14 @@ def test_reads_profiles_fleets_and_folders_of_them(tmp_path):
     lines = "\n".join(map(json.dumps, rows)) + "\n\n"
     (tmp_path / "lines.jsonl").write_text(lines)
     (tmp_path / "notes.txt").write_text("no profile")
-    devices = read_fleet(tmp_path, NOTHING)
+    devices = read_fleet([tmp_path], NOTHING)
     # a profile that a fleet counts is no device more
     counts = [("a", 12), ("b", 1), ("a", 12), ("b", 1)]
     assert [(d.name, d.count) for d in devices] == counts
     assert devices[0].labels == {"site": "ulm"}
     x86, arm = classes(devices)
     assert (x86.count, arm.count) == (24, 2)
-    (alone,) = read_fleet(tmp_path / "alone.json", NOTHING)
+    (alone,) = read_fleet([tmp_path / "alone.json"], NOTHING)
     assert (alone.name, alone.count) == ("alone", 1)
 
 
@@ -65,7 +66,7 @@ def test_a_folder_is_read_with_all_that_is_below(tmp_path):
     for name in ("a.JSON", "below/b.json", ".hidden/c.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, profile())
-    assert [device.name for device in read_fleet(tmp_path, NOTHING)] == ["a", "b"]
+    assert [device.name for device in read_fleet([tmp_path], NOTHING)] == ["a", "b"]
 
 
 def test_a_pipe_or_an_endless_file_is_refused(tmp_path):
@@ -79,10 +80,10 @@ def test_a_pipe_or_an_endless_file_is_refused(tmp_path):
 def test_facts_that_are_stated_are_not_assumed(tmp_path):
     vulkan = {"api": None, "devices": [{"api": "1.1.0", "features": []}]}
     file = write(tmp_path / "a.json", profile(vulkan=vulkan))
-    (device,) = read_fleet(file, Assumptions("3.13.0", vulkan_api="1.3"))
+    (device,) = read_fleet([file], Assumptions("3.13.0", vulkan_api="1.3"))
     assert device.profile.host.vulkan_api == "1.1.0"
     assert device.profile.host.vulkan_features == frozenset()
-    (device,) = read_fleet(file, NOTHING)
+    (device,) = read_fleet([file], NOTHING)
     assert device.profile.host.vulkan_api is None
 
 
@@ -94,11 +95,11 @@ def test_release_candidates_and_other_names_of_processors_are_read(tmp_path):
         "packages": {"iree-base-runtime": "3.14.0rc20260801"},
         "device": facts,
     }
-    (device,) = read_fleet(write(tmp_path / "a.json", stated), NOTHING)
+    (device,) = read_fleet([write(tmp_path / "a.json", stated)], NOTHING)
     host = device.profile.host
     assert (host.arch, host.runtime_version) == ("x86_64", "3.14.0")
     unknown = write(tmp_path / "b.json", profile(arch=None, cpu=level))
-    assert read_fleet(unknown, NOTHING)[0].profile.host.arch == ""
+    assert read_fleet([unknown], NOTHING)[0].profile.host.arch == ""
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_missing_fleet_is_no_empty_one(tmp_path):
 def test_assumptions_fill_gaps_alone_and_are_remembered(tmp_path):
     cuda = {"devices": [{"sm": "sm_86"}]}
     file = write(tmp_path / "a.json", profile(cuda=cuda))
-    (device,) = read_fleet(file, Assumptions("3.13.0", 12040))
+    (device,) = read_fleet([file], Assumptions("3.13.0", 12040))
     host = device.profile.host
     assert (host.runtime_version, host.cuda_driver_api) == ("3.13.0", 12040)
     assert device.profile.assumed == ("IREE runtime 3.13.0", "driver of CUDA 12.4")
@@ -158,7 +159,7 @@ def test_assumptions_fill_gaps_alone_and_are_remembered(tmp_path):
         "packages": {"iree-base-runtime": "3.12.0"},
         "device": profile(cuda={**cuda, "driver_api": 11080}),
     }
-    (device,) = read_fleet(write(file, stated), Assumptions("3.13.0", 12040))
+    (device,) = read_fleet([write(file, stated)], Assumptions("3.13.0", 12040))
     host = device.profile.host
     assert (host.runtime_version, host.cuda_driver_api) == ("3.12.0", 11080)
     assert device.profile.assumed == ()
@@ -173,6 +174,6 @@ def test_a_trusted_signature_can_be_asked_for(tmp_path):
     signature.write_bytes(signatures.signature_of(file.read_bytes(), stranger))
     refused(VerificationError, "untrusted-key", file, NOTHING, trust)
     signature.write_bytes(signatures.signature_of(file.read_bytes(), signer))
-    assert read_fleet(file, NOTHING, trust)
+    assert read_fleet([file], NOTHING, trust)
     write(file, profile(arch="aarch64"))
     refused(VerificationError, "profile-changed", file, NOTHING, trust)

@@ -6,7 +6,7 @@ import pytest
 
 from aotc.artifacts.compat import Host
 from aotc.artifacts.manifest import Manifest
-from aotc.artifacts.rollout.fleet import Device, classes
+from aotc.artifacts.rollout.device_classes import Device, classes
 from aotc.artifacts.rollout.matrix import Artifact, matrix
 from aotc.artifacts.rollout.policy import Policy, coverages
 from aotc.artifacts.rollout.profiles import Assumptions, Profile, named_profile

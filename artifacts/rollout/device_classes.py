@@ -1,0 +1,80 @@
+"""Devices, and the classes of those that are equal for all that matters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from aotc.artifacts.rollout.profiles import Profile
+
+
+@dataclass(frozen=True)
+class Device:
+    """A row of a fleet: one device, or `count` equal ones.
+
+    Args:
+        name: what it is called, for people.
+        profile: what it is.
+        count: how many of them there are.
+        labels: such as its site; policies may ask for coverage by label.
+        where: the place that says so, such as a file and a line of it.
+    """
+
+    name: str
+    profile: Profile
+    count: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceClass:
+    """Devices that are equal for all that compatibility depends on.
+
+    `name` is that of the first device, with how many other names there are; no other
+    class of the fleet has it.
+    """
+
+    name: str
+    profile: Profile
+    devices: tuple[Device, ...]
+
+    @property
+    def count(self) -> int:
+        """How many devices it holds."""
+        return sum(device.count for device in self.devices)
+
+
+def classes(devices: Iterable[Device]) -> tuple[DeviceClass, ...]:
+    """Group devices by profile, in the order in which profiles first appear."""
+    groups: dict[Profile, list[Device]] = {}
+    for device in devices:
+        groups.setdefault(device.profile, []).append(device)
+    found = [
+        DeviceClass(_name(group), profile, tuple(group))
+        for profile, group in groups.items()
+    ]
+    return tuple(_tell_apart(found))
+
+
+def _name(devices: Sequence[Device]) -> str:
+    others = len({device.name for device in devices}) - 1
+    return f"{devices[0].name} +{others}" if others else devices[0].name
+
+
+def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:
+    """Classes of one name get the place of their first device, and else a number."""
+    for note in ("where", "number"):
+        uses = Counter(each.name for each in found)
+        found = [
+            each
+            if uses[each.name] == 1
+            else replace(each, name=f"{each.name} ({_note(note, number, each)})")
+            for number, each in enumerate(found, 1)
+        ]
+    return list(found)
+
+
+def _note(kind: str, number: int, each: DeviceClass) -> str:
+    return each.devices[0].where if kind == "where" else f"class {number}"
