@@ -44,7 +44,7 @@ USABLE = VERDICTS[:2]
 RUNTIME_CODES = {"runtime", "runtime-version", "bytecode", "module", "vm-features"}
 
 # a device profile that leaves a fact out
-_STATE_FACT = "let the device state it, by `aotc doctor --format json`"
+_STATE_FACT = "ask the device itself, by `aotc doctor --format json`"
 
 _ARCH_NAMES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 

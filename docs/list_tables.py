@@ -12,15 +12,9 @@ from typing import Any
 
 from aotc.artifacts import tables
 from aotc.artifacts.tables import reading
+from aotc.artifacts.tables.devices import KINDS
 
 PAGE = Path(__file__).with_name("compatibility-tables.md")
-KINDS = {
-    "edge": "Boards",
-    "phone": "Phones",
-    "desktop": "Desktops and laptops",
-    "cloud-cpu": "Processors of clouds",
-    "gpu": "GPUs",
-}
 INTRODUCTION = """\
 # Compatibility tables
 

@@ -60,7 +60,7 @@ def classes(devices: Iterable[Device]) -> tuple[DeviceClass, ...]:
 
 def _name(devices: Sequence[Device]) -> str:
     others = len({device.name for device in devices}) - 1
-    return f"{devices[0].name} +{others}" if others else devices[0].name
+    return f"{devices[0].name} and {others} alike" if others else devices[0].name
 
 
 def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:

@@ -19,6 +19,15 @@ from aotc.errors import InputError
 _FILE = "devices.json"
 _GIB = 2**30
 
+# The kinds of devices, and their titles for people.
+KINDS = {
+    "edge": "Boards",
+    "phone": "Phones",
+    "desktop": "Desktops and laptops",
+    "cloud-cpu": "Processors of clouds",
+    "gpu": "GPUs",
+}
+
 
 @dataclass(frozen=True)
 class Device:
@@ -27,8 +36,7 @@ class Device:
     Args:
         id: its name, such as `jetson-agx-orin`.
         name: for people.
-        kind: `edge`, `phone`, `desktop`, `cloud-cpu` or `gpu` (a card in some computer,
-            of which nothing is known).
+        kind: of `KINDS`; a `gpu` is a card in some computer, of which nothing is known.
         aliases: other names for it, such as `jetson-orin`.
         drivers: of IREE, assumed to work there.
         profile: as `aotc.device.probe` gives it (schema ``aotc.device/1``).

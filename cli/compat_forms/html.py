@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from aotc.cli.compat_forms.wording import (
     Cell,
@@ -11,6 +14,7 @@ from aotc.cli.compat_forms.wording import (
     cure_lines,
     device_of,
     lines_of,
+    members_of,
     policy_of,
     rows_of,
     summary_of,
@@ -25,17 +29,20 @@ _PAGE = """\
 <title>Which artifact runs where</title>
 <style>
 :root {{ color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e;
-  --soft: #8881; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --good: #4ac26b; --bad: #ff7b72; }} }}
+  --head: #f6f6f6; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --good: #4ac26b; --bad: #ff7b72; --head: #262626; }}
+}}
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem;
   padding: 0 1rem; }}
 h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
 .good {{ color: var(--good); }} .bad {{ color: var(--bad); }}
-.scroll {{ overflow-x: auto; }}
+.scroll {{ overflow: auto; max-height: 92vh; }}
+@media print {{ .scroll {{ max-height: none; }} }}
 table {{ border-collapse: collapse; width: 100%; }}
 th, td {{ border: 1px solid var(--line); padding: .4rem .6rem; text-align: left;
   vertical-align: top; }}
-thead th {{ background: var(--soft); }}
+thead th {{ background: var(--head); position: sticky; top: 0; }}
 tbody th {{ font-weight: 600; white-space: nowrap; }}
 small {{ font-weight: 400; opacity: .75; display: block; white-space: normal; }}
 summary {{ cursor: pointer; }}
@@ -85,28 +92,47 @@ def render(document: Document) -> str:
 
 
 def _rows(document: Document) -> list[str]:
-    found, row = [], rows_of(document)
-    for each in document["classes"]:
-        facts = [each["arch"], f"IREE {each['runtime']}" if each["runtime"] else ""]
-        assumed = [f"assumed: {', '.join(each['assumed'])}"] if each["assumed"] else []
-        small = escape(", ".join(filter(None, [*facts, *assumed])))
-        head = f'<th scope="row">{escape(device_of(each))}<small>{small}</small></th>'
-        cells = "".join(map(_cell, row[each["class"]]))
-        found.append(f"<tr>{head}{cells}</tr>")
-    return found
+    """Those first that are not covered; else in the order of the fleet."""
+    cells = rows_of(document)
+
+    def is_covered(each: Mapping[str, Any]) -> bool:
+        return all(cell["accepted"] for cell in cells[each["class"]])
+
+    return [
+        f"<tr>{_device(each)}{''.join(map(_cell, cells[each['class']]))}</tr>"
+        for each in sorted(document["classes"], key=is_covered)
+    ]
+
+
+def _device(each: Mapping[str, Any]) -> str:
+    """The head of a row: the devices, and what is stated or assumed of them."""
+    runtime = f"IREE runtime {each['runtime']}"
+    stated = [each["arch"] or "", *([runtime] if each["runtime"] else [])]
+    lines = [
+        members_of(each),
+        ", ".join(fact for fact in stated if fact and fact not in each["assumed"]),
+        f"assumed: {', '.join(each['assumed'])}" if each["assumed"] else "",
+    ]
+    small = "".join(f"<small>{escape(line)}</small>" for line in lines if line)
+    return f'<th scope="row">{escape(device_of(each))}{small}</th>'
 
 
 def _cell(cell: Cell) -> str:
+    """Verdict and advice; the reasons are folded away."""
     summary = _mark(cell["accepted"], summary_of(cell))
-    lines = [*lines_of(cell), *(f"help: {advice}" for advice in cell["advice"])]
-    if not lines:
-        return f"<td>{summary}</td>"
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    opened = "" if cell["accepted"] else " open"
+    advice = "".join(f"<small>{_with_code(line)}</small>" for line in cell["advice"])
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines_of(cell))
+    if not items:
+        return f"<td>{summary}{advice}</td>"
     return (
-        f"<td><details{opened}><summary>{summary}</summary>"
-        f"<ul>{items}</ul></details></td>"
+        f"<td><details><summary>{summary}</summary><ul>{items}</ul></details>"
+        f"{advice}</td>"
     )
+
+
+def _with_code(text: str) -> str:
+    """Escaped text, in which words between backticks are code."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _mark(good: bool, words: str) -> str:

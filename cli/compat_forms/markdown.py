@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from aotc.cli.compat_forms.wording import (
     Document,
@@ -11,6 +13,7 @@ from aotc.cli.compat_forms.wording import (
     cure_lines,
     device_of,
     lines_of,
+    members_of,
     policy_of,
     rows_of,
     summary_of,
@@ -48,8 +51,13 @@ def _table(document: Document) -> str:
             f"{_mark(cell['accepted'])} {_escape(summary_of(cell))}"
             for cell in found[each["class"]]
         ]
-        rows.append([_escape(device_of(each)), *cells])
+        rows.append([_device(each), *cells])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _device(each: Mapping[str, Any]) -> str:
+    members = members_of(each)
+    return _escape(device_of(each) + (f" ({members})" if members else ""))
 
 
 def _reasons(document: Document) -> list[str]:

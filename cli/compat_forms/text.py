@@ -17,6 +17,7 @@ from aotc.cli.compat_forms.wording import (
     cure_lines,
     device_of,
     lines_of,
+    members_of,
     policy_of,
     rows_of,
     summary_of,
@@ -25,7 +26,8 @@ from aotc.cli.compat_forms.wording import (
 
 def render(document: Document) -> str:
     """The whole answer as text."""
-    parts = [_table(document), *_reasons(document), _verdict(document)]
+    parts = [_table(document), *_members(document), *_reasons(document)]
+    parts.append(_verdict(document))
     cure = list(cure_lines(document))
     if cure:
         parts.append("\n".join(["the fewest targets for this fleet:", *cure]))
@@ -42,6 +44,14 @@ def _table(document: Document) -> str:
     ]
     lines = output.printable(output.table(("DEVICES", *titles), rows)).split("\n")
     return "\n".join([lines[0], *(_colour(line) for line in lines[1:])])
+
+
+def _members(document: Document) -> Iterator[str]:
+    """Which devices a row stands for that stands for several."""
+    rows = [(device_of(each), members_of(each)) for each in document["classes"]]
+    lines = [f"{device}: {members}" for device, members in rows if members]
+    if lines:
+        yield output.printable("\n".join(lines))
 
 
 def _mark(cell: Cell) -> str:

@@ -10,6 +10,8 @@ from aotc.cli import output
 Document = Mapping[str, Any]
 Cell = Mapping[str, Any]
 
+_LISTED = 20  # names of devices
+
 VERDICTS = {
     "optimal": "optimal",
     "supported_prefer_recompile": "runs, rebuild it",
@@ -27,8 +29,17 @@ def rows_of(document: Document) -> dict[int, list[Cell]]:
 
 
 def device_of(each: Mapping[str, Any]) -> str:
-    """A class of devices by name and number."""
-    return f"{each['name']} ×{each['count']}" if each["count"] > 1 else each["name"]
+    """A class of devices by name and number: `press ×120`, `rk3588 and 4 alike`."""
+    names = {device["name"] for device in each["devices"]}
+    name: str = each["name"]
+    return name if each["count"] == len(names) else f"{name} ×{each['count']}"
+
+
+def members_of(each: Mapping[str, Any]) -> str:
+    """The names of the devices of a class, if there are several; the first of many."""
+    names = list(dict.fromkeys(device["name"] for device in each["devices"]))
+    more = [f"and {len(names) - _LISTED} more"] if len(names) > _LISTED else []
+    return ", ".join(names[:_LISTED] + more) if len(names) > 1 else ""
 
 
 def summary_of(cell: Cell) -> str:
@@ -39,7 +50,7 @@ def summary_of(cell: Cell) -> str:
     if cell["verdict"] != "optimal":
         notes.append(VERDICTS[cell["verdict"]])
     if cell["fallback"]:
-        notes.append("not on its accelerator")
+        notes.append("on the processor instead")
     if cell["memory"]["exceed"]:
         notes.append("memory")
     return ", ".join(notes)

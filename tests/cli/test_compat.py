@@ -77,6 +77,27 @@ def test_the_exit_code_is_the_answer_of_the_policy(shelf, fleet, capsys):
     assert ask(capsys, *given, "--trust-devices", shelf.public_key)[0] == 4
 
 
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_a_row_for_several_devices_names_them_all(shelf, capsys, form):
+    alike = ("rk3588", "rk3568", "nxp-imx95")
+    named = [part for name in alike for part in ("--device", name)]
+    _, printed = ask(
+        capsys, shelf.bundle(), *named, "--trust", shelf.public_key, "--format", form
+    )
+    assert "rk3588 and 2 alike" in printed.out
+    assert ", ".join(alike) in printed.out
+
+
+def test_the_page_shows_first_what_is_not_covered_and_what_helps(shelf, fleet, capsys):
+    given = (shelf.bundle(), "--devices", fleet, "--trust", shelf.public_key)
+    page = ask(capsys, *given, "--format", "html")[1].out
+    assert page.index(">old<") < page.index("&lt;b&gt;press")
+    folded = page[page.index("<details>") : page.index("</details>")]
+    assert "can load is unknown" in folded
+    assert "install the IREE runtime" not in folded
+    assert "install the IREE runtime" in page
+
+
 def test_what_is_covered_well_enough_fails_no_server_of_ci(shelf, fleet, capsys):
     given = (shelf.bundle(), "--devices", fleet, "--trust", shelf.public_key)
     enough = (*given, "--min-coverage", "75%")
