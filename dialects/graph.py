@@ -96,6 +96,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     is_constant = False  # whether differentiation takes the results as constants
     precision = FOLLOWS  # what mixed precision does with it
     is_approximated = False  # whether compiled code only comes near to its formula
+    rearranges = False  # whether its result has no elements but those of its operand
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS
     codecs = {}

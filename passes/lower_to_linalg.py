@@ -26,6 +26,7 @@ from aotc.dialects.functions import (
 )
 from aotc.dialects.graph import GraphOp, several, where_of
 from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.errors import CompileError
@@ -102,6 +103,8 @@ class _Inlined:
         if results and all(element_count(result.shape) == 0 for result in results):
             # Nothing to compute, which not every upstream op accepts.
             return [self.lowering.empty(result) for result in results]
+        if type(op).rearranges and (scalar := filled_with(operands[0])) is not None:
+            return [self.lowering.full(results[0], scalar)]  # Note [parts of fills]
         return several(type(op).lower(self.lowering, op, *operands))
 
 

@@ -17,7 +17,7 @@ from aotc.dialects.attributes import Array
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.slices import element_position, element_slice
-from aotc.dialects.lowering.sources import Sources, leaves_gaps
+from aotc.dialects.lowering.sources import Sources, filled_with, leaves_gaps
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -269,10 +269,15 @@ class Lowering:
         )
 
     def element(self, source: Any, whole: Tensor, index: Any) -> Any:
-        """`source[index]`: one element along the leading axis, without it."""
+        """`source[index]`: one element along the leading axis, without it.
+
+        See Note [parts of fills].
+        """
         result = whole.with_shape(whole.shape[1:])
         if 0 in result.shape:  # offset 0 of such an axis is out of bounds to MLIR
             return self.empty(result)
+        if (scalar := filled_with(source)) is not None:
+            return self.full(result, scalar)
         sizes = lowered_type(result).shape
         return tensor.extract_slice(
             lowered_type(result),

@@ -21,6 +21,7 @@ from typing import Any
 from aotc import dtypes as dt
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import accumulator, conversion
+from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.ops.indexing import IndexMap, positions
 from aotc.dialects.types import (
     Tensor,
@@ -98,7 +99,7 @@ def scattered(
     low: Any, to: Scattering, x: Any, updates: Any, indices: Sequence[Any]
 ) -> Any:
     """The lowered result of a scatter."""
-    start = _filled_with(x)
+    start = filled_with(x)
     if start is not None and to.dtype != to.x.dtype:
         start = conversion(to.x.dtype, to.dtype)(start)
     first = low.scalar(to.dtype, to.start) if start is None else start
@@ -109,12 +110,6 @@ def scattered(
         before = low.convert(x, to.x, to.dtype)
         written = low.pointwise([before, written], wide, to.combine)
     return low.convert(written, wide, to.x.dtype)
-
-
-def _filled_with(x: Any) -> Any:
-    """The scalar that a lowered tensor is filled with, or None."""
-    is_fill = not isinstance(x.owner, ir.Block) and x.owner.name == "linalg.fill"
-    return x.owner.operands[0] if is_fill else None
 
 
 def _in_order_of_x(low: Any, to: Scattering, written: Any) -> Any:

@@ -18,6 +18,19 @@ _PLAIN = (
 _COMPUTED = ("linalg.fill", "tensor.empty", "tensor.from_elements", "tensor.splat")
 
 
+def filled_with(value: Any) -> Any:
+    """The scalar that a lowered tensor is filled with, or None.
+
+    Note [parts of fills]: what rearranges a fill is written as another fill. IREE 3.13
+    makes a step of a fill and of the slice of it that is joined with others, and does
+    not compile it where a reader gives that another shape ("write affecting operations
+    on global resources are restricted to workgroup distributed contexts").
+    """
+    op = value.owner
+    is_fill = not isinstance(op, ir.Block) and op.name == "linalg.fill"
+    return op.operands[0] if is_fill else None
+
+
 class Sources:
     """Which lowered tensors read memory: an input, or an array that is stored.
 

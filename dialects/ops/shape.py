@@ -29,6 +29,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     x: Operand[Any]
     shape: Sizes
     y: Result[Any]
+    rearranges = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -92,6 +93,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     x: Operand[Any]
     permutation: Ints
     y: Result[Any]
+    rearranges = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -159,6 +161,7 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     shape: Sizes
     axes: Ints
     y: Result[Any]
+    rearranges = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -264,6 +267,7 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
     x: Operand[Any]
     axes: Ints
     y: Result[Any]
+    rearranges = True
     dtypes = dt.NAMES
 
     @staticmethod

@@ -36,6 +36,7 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     sizes: Sizes
     strides: Ints
     y: Result[Any]
+    rearranges = True
     dtypes = dt.NAMES
 
     @staticmethod

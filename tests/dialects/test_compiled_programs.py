@@ -173,6 +173,31 @@ def column_of_single_elements(x):
     return anp.exp(column) @ anp.ones((1, 3)), x[1:]
 
 
+# ---- Note [parts of fills]: a slice of zeros that is joined with others ---------------
+
+
+@program(4, 4, 4)
+def padded_slices_of_zeros(x):
+    zeros = anp.zeros((4, 4, 4), "float32")
+
+    def shifted(v):
+        end = anp.pad(v[:, :1], ((0, 0), (3, 0), (0, 0)))
+        return end + anp.pad(v[:, 1:], ((0, 0), (0, 1), (0, 0)))
+
+    return control.cond(anp.sum(x) > 0, shifted, lambda v: v * x, zeros)
+
+
+@program(4, 4, 4)
+def joined_slices_of_reshaped_zeros(x):
+    zeros = anp.zeros((4, 4, 4), "float32")
+
+    def joined(v):
+        part = anp.reshape(anp.reshape(v, (4, 2, 8))[:, 1:], (4, 2, 4))
+        return anp.concatenate([part, x[:, :2]], axis=1)
+
+    return control.cond(anp.sum(x) > 0, joined, lambda v: v * x, zeros)
+
+
 # ---- counts beyond the range of half precision --------------------------------------
 
 
