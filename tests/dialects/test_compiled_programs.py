@@ -173,7 +173,7 @@ def column_of_single_elements(x):
     return anp.exp(column) @ anp.ones((1, 3)), x[1:]
 
 
-# ---- Note [parts of fills]: a slice of zeros that is joined with others ---------------
+# ---- Note [parts of fills]: a slice of zeros that is joined with others --------------
 
 
 @program(4, 4, 4)
