@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,17 +58,28 @@ def compat(
     from aotc.cli.compat_forms import render
     from aotc.writing import written_aside
 
-    artifacts = [_artifact(bundle, keys, allow_unsigned) for bundle in bundles]
+    artifacts = [
+        _artifact(bundle, keys, allow_unsigned) for bundle in _distinct(bundles)
+    ]
     found = matrix(artifacts, classes(fleet.devices()))
     document = report(found, policy, cure=cure)
     text = render(document, form)
     if file:
+        text = click.unstyle(text)
         with written_aside(file) as aside:
             aside.write_text(text + "\n", encoding="utf-8")
     else:
         output.answer(text)
     if not document["passed"]:
         raise click.exceptions.Exit(1)
+
+
+def _distinct(bundles: Sequence[str]) -> list[str]:
+    """The bundles, each once, under the first of its names."""
+    places: dict[str, str] = {}
+    for bundle in bundles:
+        places.setdefault(os.path.realpath(bundle), bundle)
+    return list(places.values())
 
 
 def _artifact(path: str, keys: tuple[str, ...], allow_unsigned: bool) -> Artifact:

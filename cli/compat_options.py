@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,20})?)(%?)")
+_NAMED_DEVICES = "--devices FLEET or --device NAME"
+
 
 class Share(click.ParamType):  # type: ignore[type-arg]
     """A share such as `99%` or `0.99`, kept exactly."""
@@ -29,12 +33,10 @@ class Share(click.ParamType):  # type: ignore[type-arg]
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Fraction:
         """The share, or a usage error."""
-        text = str(value).strip()
-        try:
-            share = Fraction(text.rstrip("%")) / (100 if text.endswith("%") else 1)
-        except (ValueError, ZeroDivisionError):
-            share = Fraction(-1)
-        if not 0 <= share <= 1:
+        text = str(value)
+        found = _SHARE.fullmatch(text)
+        share = Fraction(found[1]) / (100 if found[2] else 1) if found else None
+        if share is None or share > 1:
             self.fail(
                 f"expected a share such as 99% or 0.99, got {text[:40]!r}", param, ctx
             )
@@ -81,10 +83,7 @@ class FleetChoice:
         from aotc.artifacts.rollout.profiles import named_profile
         from aotc.artifacts.trust import Trust
 
-        if not (self.fleets or self.names or self.here):
-            raise click.UsageError(
-                "name devices: --devices FLEET, --device NAME, --self"
-            )
+        self._require_devices()
         facts = self._assumptions()
         trust = Trust.of(*self.device_keys) if self.device_keys else None
         found = read_fleet(self.fleets, facts, trust)
@@ -93,6 +92,19 @@ class FleetChoice:
             for name in dict.fromkeys(self.names)
         ]
         return [*found, _this_machine()] if self.here else found
+
+    def _require_devices(self) -> None:
+        """Refuse to name no devices, and options that are about none of the named."""
+        if not (self.fleets or self.names or self.here):
+            raise click.UsageError(f"name devices: {_NAMED_DEVICES}, --self")
+        if self.device_keys and not self.fleets:
+            raise click.UsageError("--trust-devices needs --devices FLEET")
+        for name in ("assume_runtime", "assume_cuda", "assume_vulkan"):
+            if getattr(self, name) is not None and not (self.fleets or self.names):
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} needs {_NAMED_DEVICES}: this machine "
+                    "states its own facts"
+                )
 
     def _assumptions(self) -> Assumptions:
         from aotc.artifacts.rollout.profiles import Assumptions
@@ -218,4 +230,8 @@ def _cuda_api(version: str | None) -> int | None:
     if version is None:
         return None
     major, minor, *_ = map(int, version.split("."))
+    if minor > 99:
+        raise click.UsageError(
+            f"expected a version of CUDA such as 12.4, got {version}"
+        )
     return 1000 * major + 10 * minor

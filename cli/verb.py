@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +32,17 @@ class Verb(click.Command):
         super().__init__(*args, **kwargs)
         self.examples = examples
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option of one value that is given twice: one would be ignored."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for option, times in Counter(order).items():
+            if times > 1 and isinstance(option, click.Option) and _has_one(option):
+                raise click.UsageError(
+                    f"{option.opts[-1]} is given {times} times, and takes one value",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Do the work; what is printed meanwhile is not taken for the answer."""
         with output.reserved_for_answers():
@@ -41,6 +53,10 @@ class Verb(click.Command):
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def _has_one(option: click.Option) -> bool:
+    return not (option.multiple or option.is_flag or option.count)
 
 
 class FilePath(click.Path):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Sequence
 
 from aotc.artifacts.compat import Host
 from aotc.artifacts.manifest import Manifest, Variant
-from aotc.artifacts.selection import Selection, on_cpu, select
-from aotc.errors import AotcError, InputError, SetupError
+from aotc.artifacts.rollout.candidates import candidate_targets
+from aotc.artifacts.selection import Judgement, Selection, judge, on_cpu, select
+from aotc.errors import InputError, SetupError
 from aotc.runtime import engine
-from aotc.target import Target
+from aotc.target import TARGETS, Target
 
 _lock = threading.Lock()
 _fallbacks = 0
@@ -32,17 +34,18 @@ def choose(
     Raises:
         InputError: `unknown-variant`.
         SetupError: `incompatible` or `no-driver`; `fallback-refused` if the best one
-            runs on the processor in place of an accelerator and `fallback` is false.
+            runs on the processor in place of an accelerator and `fallback` is false;
+            `unknown-host` if `target` is `native` and no level is known for this one.
     """
     host = engine.host({variant.backend for variant in manifest.variants.values()})
-    among = None if target is None else _variants_named(manifest, target, host)
+    among = None if target is None else _ids_named(manifest, target, host)
     selection = select(manifest, host, among)
     if selection.variant is None:
         raise _refusal(manifest, selection, host, target)
     if selection.reasons:
         warnings.warn("; ".join(selection.reasons), stacklevel=6)
     if selection.fallback:
-        _fall_back(manifest, selection, fallback)
+        _fall_back(manifest, selection, host, fallback)
     return selection, selection.variant
 
 
@@ -54,58 +57,106 @@ def _refusal(
         "no-driver" if driver else "incompatible",
         f"{manifest.name} {manifest.version} does not run on this machine "
         f"({selection.verdict}): {'; '.join(selection.reasons)}",
-        hint=_advice(manifest, host, target),
+        hint=_advice(manifest, host, candidate_targets(host)),
     )
 
 
-def _fall_back(manifest: Manifest, selection: Selection, allowed: bool) -> None:
+def _fall_back(
+    manifest: Manifest, selection: Selection, host: Host, allowed: bool
+) -> None:
     """Refuse to run on the processor, or say and count it."""
     global _fallbacks
     assert selection.variant is not None
     passed_over = "; ".join(map(str, selection.passed_over))
     title = f"{manifest.name} {manifest.version}"
+    remedies = dict.fromkeys(
+        _remedy(judgement, host)
+        for judgement in selection.passed_over
+        if not on_cpu(judgement.variant)
+    )
+    remedy = "; or ".join(remedies)
     if not allowed:
         raise SetupError(
             "fallback-refused",
             f"{title} would run on the processor here ({selection.variant.id}), and "
             f"that is not allowed: {passed_over}",
-            hint="install the device's driver (see `aotc doctor`), or allow it",
+            hint=f"{remedy}; or allow the processor",
         )
     with _lock:
         _fallbacks += 1
     warnings.warn(
         f"{title} runs on the processor ({selection.variant.id}) and not on an "
-        f"accelerator: {passed_over} [cpu-fallback]",
+        f"accelerator: {passed_over} [cpu-fallback]; {remedy}",
         stacklevel=7,
     )
 
 
-def _advice(manifest: Manifest, host: Host, target: str | None) -> str:
-    """What to do when no variant runs here, or not the one that was asked for."""
-    other = select(manifest, host).variant if target is not None else None
-    if other is not None:
-        return f"this machine ({host.arch}) runs the variant {other.id}: name no target"
-    return (
-        f"the bundle has {', '.join(manifest.variants)}, and this machine is "
-        f"{host.arch} with IREE {host.runtime_version}: build it with a --target for "
-        "this machine, see `aotc targets`"
+def _remedy(judgement: Judgement, host: Host) -> str:
+    """How to get an accelerator's variant to run that was passed over."""
+    variant = judgement.variant
+    if judgement.usable:
+        return (
+            f"{variant.id} runs here too, but is {judgement.verdict}: name it as the "
+            "target to take it"
+        )
+    if any(mismatch.code == "no-driver" for mismatch in judgement.mismatches):
+        return f"install the driver that {variant.id} needs (see `aotc doctor`)"
+    advice = [mismatch.advice for mismatch in judgement.mismatches if mismatch.advice]
+    if advice:
+        return f"for {variant.id}, {', and '.join(dict.fromkeys(advice))}"
+    others = [
+        name
+        for name in candidate_targets(host)
+        if TARGETS[name].backend == variant.backend
+    ]
+    if others:
+        return f"build it with `--target {others[0]}` for this device"
+    return f"no target of aotc with the backend {variant.backend} is for this device"
+
+
+def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
+    """What to do when no variant runs here, or not the one that was asked for.
+
+    Args:
+        manifest: of the bundle.
+        host: this machine.
+        targets: names of what it could be built for instead, the best first.
+    """
+    judgements = judge(manifest, host)
+    usable = [each.variant.id for each in judgements if each.usable]
+    lines = []
+    if usable:
+        ids = ", ".join(usable)
+        lines.append(f"this machine runs {ids}: name one of them, or no target")
+    if targets and TARGETS[targets[0]].id not in manifest.variants:
+        lines.append(f"build it with `--target {targets[0]}`")
+    if not usable:
+        lines += [m.advice for each in judgements for m in each.mismatches if m.advice]
+    return "; or ".join(dict.fromkeys(lines)) or "see `aotc doctor` and `aotc targets`"
+
+
+def _ids_named(manifest: Manifest, target: str, host: Host) -> list[str]:
+    """The variants that `target` means: by id, or by a target's name such as `cpu`."""
+    if target in manifest.variants:
+        return [target]
+    targets = _targets_named(target)
+    ids = [each.id for each in targets if each.id in manifest.variants]
+    if target.strip().lower() == "cpu":
+        ids = [v.id for v in manifest.variants.values() if on_cpu(v)]
+    if ids:
+        return ids
+    names = [str(each) for each in targets]
+    means = f" ({', '.join(names)} here)" if target not in (*names, "") else ""
+    raise InputError(
+        "unknown-variant",
+        f"expected one of the bundle's variants, {', '.join(manifest.variants)}; "
+        f"got {target!r}{means if names else ''}",
+        hint=_advice(manifest, host, names),
     )
 
 
-def _variants_named(manifest: Manifest, target: str, host: Host) -> list[str]:
-    """The variants that `target` means: by id, or by a target's name such as `cpu`."""
+def _targets_named(text: str) -> tuple[Target, ...]:
     try:
-        named = [each.id for each in Target.named(target)]
-    except AotcError:
-        named = []
-    if target.strip().lower() == "cpu":
-        named = [v.id for v in manifest.variants.values() if on_cpu(v)]
-    wanted = [id_ for id_ in (target, *named) if id_ in manifest.variants]
-    if not wanted:
-        known = ", ".join(manifest.variants)
-        raise InputError(
-            "unknown-variant",
-            f"expected one of the bundle's variants ({known}), got {target!r}",
-            hint=_advice(manifest, host, target),
-        )
-    return wanted
+        return Target.named(text)
+    except InputError:  # it may be the id of a variant that another compiler made
+        return ()

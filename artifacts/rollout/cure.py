@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aotc.artifacts.compat import RUNTIME_CODES, USABLE
 from aotc.artifacts.rollout.candidates import candidate_targets
 from aotc.artifacts.rollout.cover import Need, smallest_cover
-from aotc.artifacts.rollout.matrix import Cell
+from aotc.artifacts.rollout.matrix import Cell, Matrix
 from aotc.artifacts.rollout.policy import Policy
 from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.target import TARGETS
@@ -31,16 +31,30 @@ class Cure:
     other_runtime_classes: tuple[int, ...]
 
 
-def find_cure(row: Sequence[Cell], policy: Policy) -> Cure:
-    """The cure for the artifact of a row of the matrix, as `policy` asks."""
-    artifact = row[0].artifact
-    needs = [_need(cell, policy) for cell in row]
-    present = [str(v.target.get("name")) for v in artifact.manifest.variants.values()]
+def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
+    """The cure of each artifact by its number; under None one for all together.
+
+    All together they are cured if the policy asks for any of them on each device.
+    """
+    if policy.any_artifact:
+        return {None: _cure(matrix.cells, policy)}
+    return {number: _cure([row], policy) for number, row in enumerate(matrix.cells)}
+
+
+def _cure(rows: Sequence[Sequence[Cell]], policy: Policy) -> Cure:
+    """The cure of artifacts of which a device needs any."""
+    needs = [_need(cell, policy) for cell in rows[0]]
+    present = {
+        str(variant.target.get("name"))
+        for row in rows
+        for variant in row[0].artifact.manifest.variants.values()
+    }
+    columns = enumerate(zip(*rows, strict=True))
     return Cure(
         smallest_cover(needs),
         smallest_cover(needs, present),
         tuple(number for number, need in enumerate(needs) if not need.targets),
-        tuple(number for number, cell in enumerate(row) if _has_other_runtime(cell)),
+        tuple(n for n, cells in columns if all(map(_has_other_runtime, cells))),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aotc.artifacts.rollout.advice import advice
-from aotc.artifacts.rollout.cure import find_cure
+from aotc.artifacts.rollout.cure import find_cures
 from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.matrix import Artifact, Cell, Matrix, entry_names
 from aotc.artifacts.rollout.policy import Policy, coverages
@@ -37,12 +37,7 @@ def report(matrix: Matrix, policy: Policy, *, cure: bool = False) -> dict[str, A
             for column, cell in enumerate(cells)
         ],
         "coverage": [asdict(coverage) for coverage in covered],
-        "cure": [
-            {"artifact": row, **_cure(cells, policy)}
-            for row, cells in enumerate(matrix.cells)
-        ]
-        if cure
-        else None,
+        "cure": _cures(matrix, policy) if cure else None,
     }
 
 
@@ -59,8 +54,9 @@ def _policy(policy: Policy) -> dict[str, Any]:
 def _artifact(artifact: Artifact, others: Sequence[Artifact]) -> dict[str, Any]:
     manifest = artifact.manifest
     alone = [str(other) for other in others].count(str(artifact)) == 1
+    path = artifact.path.encode(errors="replace").decode()
     return {
-        "title": str(artifact) if alone else f"{artifact} ({artifact.path})",
+        "title": str(artifact) if alone else f"{artifact} ({path})",
         "path": artifact.path,
         "identity": manifest.identity,
         "channel": manifest.channel,
@@ -129,5 +125,11 @@ def _reasons(judgement: Judgement) -> list[dict[str, str]]:
     ]
 
 
-def _cure(row: Sequence[Cell], policy: Policy) -> dict[str, list[Any]]:
-    return {name: list(found) for name, found in asdict(find_cure(row, policy)).items()}
+def _cures(matrix: Matrix, policy: Policy) -> list[dict[str, Any]]:
+    return [
+        {
+            "artifact": number,
+            **{name: list(found) for name, found in asdict(cure).items()},
+        }
+        for number, cure in find_cures(matrix, policy).items()
+    ]

@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from aotc.cli.compat_forms.wording import Document, device_of, lines_of, summary_of
+from aotc.cli.compat_forms.wording import (
+    Document,
+    cure_lines,
+    device_of,
+    lines_of,
+    summary_of,
+)
 
 
 def render(document: Document) -> str:
@@ -45,6 +51,9 @@ def render(document: Document) -> str:
                     message=_printable(summary_of(cell)),
                 )
                 failure.text = _printable("\n".join([*lines_of(cell), *help_lines]))
+        cure = "\n".join(cure_lines(document, number))
+        if cure:
+            ElementTree.SubElement(suite, "system-out").text = _printable(cure)
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, "unicode", xml_declaration=True)
 

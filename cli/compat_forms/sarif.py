@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from aotc.cli.compat_forms.wording import Cell, Document, device_of, summary_of
+from aotc.cli.compat_forms.wording import (
+    Cell,
+    Document,
+    cure_lines,
+    device_of,
+    summary_of,
+)
 from aotc.cli.sarif import log
 
 
@@ -19,7 +26,29 @@ def render(document: Document) -> str:
         if not cell["accepted"]
         for result in _results(document, cell)
     ]
+    results += [_cure(document, number) for number in _artifacts_of_cures(document)]
     return json.dumps(log(results), indent=2)
+
+
+def _artifacts_of_cures(document: Document) -> Iterator[int]:
+    """The artifacts that a cure was found for; one of all together is at the first."""
+    for cure in document["cure"] or ():
+        yield cure["artifact"] or 0
+
+
+def _cure(document: Document, number: int) -> dict[str, Any]:
+    artifact = document["artifacts"][number]
+    lines = "\n".join(cure_lines(document, number))
+    return {
+        "ruleId": "cure",
+        "level": "note",
+        "message": {"text": f"the fewest targets for this fleet: {lines}"},
+        "locations": [{"physicalLocation": _file(artifact)}],
+    }
+
+
+def _file(artifact: Mapping[str, Any]) -> dict[str, Any]:
+    return {"artifactLocation": {"uri": quote(os.fsencode(artifact["path"]))}}
 
 
 def _results(document: Document, cell: Cell) -> Iterator[dict[str, Any]]:
@@ -42,9 +71,7 @@ def _results(document: Document, cell: Cell) -> Iterator[dict[str, Any]]:
             "message": {"text": f"{artifact['title']} on {device}: {words}"},
             "locations": [
                 {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": quote(artifact["path"])}
-                    },
+                    "physicalLocation": _file(artifact),
                     "logicalLocations": [{"fullyQualifiedName": device}],
                 }
             ],

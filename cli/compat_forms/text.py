@@ -59,11 +59,15 @@ def _mark(cell: Cell) -> str:
 
 
 def _colour(line: str) -> str:
-    if not (sys.stdout.isatty() and "NO_COLOR" not in os.environ):
+    if not _is_terminal():
         return line
     return line.replace("✓", click.style("✓", fg="green")).replace(
         "✗", click.style("✗", fg="red")
     )
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def _reasons(document: Document) -> Iterator[str]:

@@ -81,8 +81,7 @@ def _memory(memory: Mapping[str, Any], entry: str) -> str:
 
 def coverage_of(document: Document, coverage: Mapping[str, Any]) -> str:
     """`digits 1.0.0 on site=ulm: 1200 of 1300 devices (92.31 %)`."""
-    number = coverage["artifact"]
-    title = "any bundle" if number is None else document["artifacts"][number]["title"]
+    title = _title_of(document, coverage["artifact"])
     place = f" on {coverage['label']}" if coverage["label"] else ""
     # rounded down: what is not all is not 100 %
     share = 10_000 * coverage["covered"] // coverage["total"] / 100
@@ -92,23 +91,32 @@ def coverage_of(document: Document, coverage: Mapping[str, Any]) -> str:
     )
 
 
+def _title_of(document: Document, number: int | None) -> str:
+    title: str = document["artifacts"][number]["title"] if number is not None else ""
+    return title or "any bundle"
+
+
 def policy_of(document: Document) -> str:
     """What the policy asks, in words."""
     policy = document["policy"]
-    parts = [f"{100 * policy['min_coverage']:.4g} % of the devices", policy["require"]]
+    parts = [f"{100 * policy['min_coverage']:.10g} % of the devices", policy["require"]]
     if policy["per_label"]:
         parts.append(f"for each {', '.join(policy['per_label'])}")
     if not policy["fallback"]:
         parts.append("no fallback to the processor")
+    if policy["any_artifact"]:
+        parts.append("any of the bundles is enough")
     return ", ".join(parts)
 
 
-def cure_lines(document: Document) -> Iterator[str]:
-    """The smallest set of targets for each artifact, if it was asked for."""
+def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]:
+    """The fewest targets for each artifact or for one, if `--cure` asked for them."""
     for cure in document["cure"] or ():
-        title = document["artifacts"][cure["artifact"]]["title"]
+        if artifact is not None and cure["artifact"] not in (None, artifact):
+            continue
+        title = _title_of(document, cure["artifact"])
         targets = " ".join(f"--target {target}" for target in cure["targets"])
-        yield f"{title}: {targets or 'no target covers a device'}"
+        yield f"{title}: {targets or 'no target (vmvx apart) covers a device'}"
         if cure["add"]:
             added = " ".join(f"--target {target}" for target in cure["add"])
             yield f"  beside its variants: {added}"
@@ -117,4 +125,4 @@ def cure_lines(document: Document) -> Iterator[str]:
             yield f"  first, the IREE runtime must be another on {device}"
         for number in cure["uncovered_classes"]:
             device = device_of(document["classes"][number])
-            yield f"  no target runs on {device}"
+            yield f"  no target (vmvx apart) runs on {device}"

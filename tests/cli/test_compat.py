@@ -56,7 +56,7 @@ def test_every_form_names_devices_reasons_and_no_markup_of_theirs(
         assert json.loads(printed.out)["schema"] == "aotc.compat/1"
     if form == "sarif":
         (run,) = json.loads(printed.out)["runs"]
-        assert {result["ruleId"] for result in run["results"]} == {"runtime"}
+        assert {result["ruleId"] for result in run["results"]} == {"runtime", "cure"}
     if form == "junit":
         (suite,) = ElementTree.fromstring(printed.out)
         assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
