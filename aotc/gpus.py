@@ -15,10 +15,14 @@ _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 # Kinds of memory banks of an AMD GPU: its own, visible to the CPU or not.
 _KFD_GPU_MEMORY = (1, 2)
 
+# What IREE's driver `hip` loads.
+_HIP = "amdhip64.dll" if sys.platform == "win32" else "libamdhip64.so"
+
 # On Android the library's name has no version.
 _VULKAN = {"win32": ("vulkan-1.dll",), "darwin": ("libvulkan.dylib",)}
 _VULKAN_1_1, _VULKAN_1_3 = 1 << 22 | 1 << 12, 1 << 22 | 3 << 12
 _VULKAN_MAX_DEVICES = 64
+_VULKAN_DEVICE_LOCAL = 1  # of a heap of memory: the device's own
 # Feature that IREE's driver wants → VkStructureType of the structure that tells it.
 _VULKAN_FEATURES = {
     "scalarBlockLayout": 1000221000,
@@ -135,6 +139,25 @@ class _Features(ctypes.Structure):
     ]
 
 
+class _MemoryType(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint32), ("heap", ctypes.c_uint32)]
+
+
+class _MemoryHeap(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint64), ("flags", ctypes.c_uint32)]
+
+
+class _MemoryProperties(ctypes.Structure):
+    """VkPhysicalDeviceMemoryProperties."""
+
+    _fields_ = [
+        ("type_count", ctypes.c_uint32),
+        ("types", _MemoryType * 32),
+        ("heap_count", ctypes.c_uint32),
+        ("heaps", _MemoryHeap * 16),
+    ]
+
+
 def _vulkan() -> dict[str, Any] | None:
     """The loader's version, and what each device offers of what IREE's driver wants."""
     vulkan = _library(*_VULKAN.get(sys.platform, ("libvulkan.so.1", "libvulkan.so")))
@@ -176,7 +199,19 @@ def _vulkan_device(vulkan: Any, handle: ctypes.c_void_p) -> dict[str, Any]:
         "name": properties.name.decode(),
         "api": _vulkan_version(api),
         "features": _vulkan_features(vulkan, handle) if api >= _VULKAN_1_1 else [],
+        "memory_bytes": _vulkan_memory(vulkan, handle) or None,
     }
+
+
+def _vulkan_memory(vulkan: Any, handle: ctypes.c_void_p) -> int:
+    """The device's own memory; of a GPU that shares the computer's, its part of that."""
+    memory = _MemoryProperties()
+    vulkan.vkGetPhysicalDeviceMemoryProperties(handle, ctypes.byref(memory))
+    return sum(
+        int(heap.size)
+        for heap in memory.heaps[: memory.heap_count]
+        if heap.flags & _VULKAN_DEVICE_LOCAL
+    )
 
 
 def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
@@ -197,6 +232,7 @@ def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
 def _rocm() -> dict[str, Any] | None:
     """The AMD GPUs that the kernel's compute driver (KFD) knows; None without it.
 
+    `hip` says whether the library is here too that runs programs on them.
     The driver numbers processors as major, minor and stepping: 90402 is gfx942, and
     90010 is gfx90a. A node with the number 0 is a CPU.
     """
@@ -205,8 +241,8 @@ def _rocm() -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     folders = [_KFD_NODES / str(node) for node in nodes]
-    found = [_rocm_device(folder) for folder in folders]
-    return {"devices": [device for device in found if device]}
+    found = [device for device in map(_rocm_device, folders) if device]
+    return {"hip": bool(found) and _library(_HIP) is not None, "devices": found}
 
 
 def _rocm_device(folder: Path) -> dict[str, Any] | None:

@@ -63,6 +63,7 @@ class Host:
         vulkan_api: of the best device, such as `1.3.280`.
         vulkan_features: those of it that IREE's driver may want, under Vulkan's names.
         gfx: processor of the first ROCm device, such as `gfx942`.
+        unknown_drivers: those of which nobody knows whether they work.
     """
 
     arch: str
@@ -74,10 +75,15 @@ class Host:
     vulkan_api: str | None = None
     vulkan_features: frozenset[str] | None = None
     gfx: str | None = None
+    unknown_drivers: frozenset[str] = frozenset()
 
     @classmethod
     def from_device(
-        cls, device: Mapping[str, Any], runtime_version: str, drivers: Iterable[str]
+        cls,
+        device: Mapping[str, Any],
+        runtime_version: str,
+        drivers: Iterable[str],
+        unknown_drivers: Iterable[str] = (),
     ) -> Host:
         """From what `aotc.device.probe` (or a saved device profile) says."""
         cuda, rocm = device.get("cuda") or {}, device.get("rocm") or {}
@@ -87,6 +93,7 @@ class Host:
             cpu_features=frozenset((device.get("cpu") or {}).get("features", ())),
             runtime_version=runtime_version,
             drivers=frozenset(drivers),
+            unknown_drivers=frozenset(unknown_drivers),
             sm=_first(cuda).get("sm"),
             cuda_driver_api=cuda.get("driver_api"),
             vulkan_api=vulkan_api,
@@ -103,21 +110,24 @@ def _first(driver: Mapping[str, Any]) -> Mapping[str, Any]:
 def _best_vulkan(
     vulkan: Mapping[str, Any],
 ) -> tuple[str | None, frozenset[str] | None]:
-    """Version and features of the best device: IREE takes the first that suffices.
+    """Version and features of the best device.
 
     Neither a device nor the system's loader can do more than the other allows.
     """
-    loader = vulkan.get("api")
-    if "devices" not in vulkan:
-        return loader, None
-    found = [
-        (frozenset(each["features"]), min(each["api"], loader or "0", key=_numbers))
-        for each in vulkan["devices"]
-    ]
-    if not found:
-        return None, None
-    features, api = max(found, key=lambda each: (len(each[0]), _numbers(each[1])))
-    return (api if loader else None), features
+    loader, best = vulkan.get("api"), best_vulkan_device(vulkan)
+    if best is None:
+        return (None if "devices" in vulkan else loader), None
+    api = min(best["api"], loader, key=_numbers) if loader else None
+    return api, frozenset(best["features"])
+
+
+def best_vulkan_device(vulkan: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The device of a profile's Vulkan that IREE takes: the first that suffices."""
+    return max(
+        vulkan.get("devices", ()),
+        key=lambda each: (len(set(each["features"])), _numbers(each["api"])),
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -225,6 +235,9 @@ def _check_driver(variant: Variant, host: Host) -> list[Mismatch]:
     wanted = DRIVERS[variant.backend]
     if host.drivers.intersection(wanted):
         return []
+    if host.unknown_drivers.intersection(wanted):
+        message = f"whether the driver {wanted[0]} works is unknown"
+        return [_unknown("driver", message, _STATE_FACT)]
     return [_no("no-driver", f"expected the driver {wanted[0]}, which is not here")]
 
 

@@ -414,6 +414,20 @@ typedef struct {
 } Properties;
 
 typedef struct {
+  uint32_t type_count;
+  struct {
+    uint32_t flags, heap;
+  } types[32];
+  uint32_t heap_count;
+  struct {
+    uint64_t size;
+    uint32_t flags;
+  } heaps[16];
+} MemoryProperties;
+
+enum { DEVICE_LOCAL = 1 }; /* of a heap of memory: the device's own */
+
+typedef struct {
   uint32_t type;
   void *next;
   uint32_t offered;
@@ -456,6 +470,18 @@ static void put_vulkan_features(void *vulkan, void *device) {
       printf("%s\"%s\"", count++ ? ", " : "", VULKAN_FEATURES[i].name);
 }
 
+/* The device's own memory; of a GPU that shares the computer's, its part of that. */
+static unsigned long long vulkan_memory(void *vulkan, void *device) {
+  void (*vkGetPhysicalDeviceMemoryProperties)(void *, MemoryProperties *) = NULL;
+  MemoryProperties memory = {0};
+  unsigned long long bytes = 0;
+  if (!LOAD(vulkan, vkGetPhysicalDeviceMemoryProperties)) return 0;
+  vkGetPhysicalDeviceMemoryProperties(device, &memory);
+  for (uint32_t i = 0; i < memory.heap_count; ++i)
+    if (memory.heaps[i].flags & DEVICE_LOCAL) bytes += memory.heaps[i].size;
+  return bytes;
+}
+
 /* In the order of the loader, which is the order that IREE chooses in. */
 static void put_vulkan_devices(void *vulkan) {
   int (*vkCreateInstance)(const InstanceInfo *, const void *, void **) = NULL;
@@ -482,7 +508,8 @@ static void put_vulkan_devices(void *vulkan) {
     put_vulkan_version(properties.api);
     printf(", \"features\": [");
     if (properties.api >= VULKAN_1_1) put_vulkan_features(vulkan, devices[i]);
-    printf("]}");
+    printf("], ");
+    put_bytes("memory_bytes", vulkan_memory(vulkan, devices[i]), "}");
   }
   vkDestroyInstance(instance, NULL);
 }
@@ -535,12 +562,13 @@ static unsigned long long kfd_memory(int node) {
  * 90010 is gfx90a. A node with the number 0 is a CPU. */
 static void put_rocm(void) {
   char path[MAX_TEXT], name[MAX_TEXT];
+  int count = 0;
   if (access(KFD_NODES, R_OK) != 0) {
     printf("null");
     return;
   }
   printf("{\"devices\": [");
-  for (int node = 0, count = 0; node < MAX_NODES; ++node) {
+  for (int node = 0; node < MAX_NODES; ++node) {
     snprintf(path, sizeof path, KFD_NODES "/%d/properties", node);
     const unsigned gfx = (unsigned)property(path, "gfx_target_version");
     if (!gfx) continue;
@@ -551,7 +579,9 @@ static void put_rocm(void) {
     printf(", \"gfx\": \"gfx%u%x%x\", ", gfx / 10000, gfx / 100 % 100, gfx % 100);
     put_bytes("memory_bytes", kfd_memory(node), "}");
   }
-  printf("]}");
+  /* What IREE's driver `hip` loads, without which it runs nothing on them. */
+  const bool hip = count && dlopen("libamdhip64.so", RTLD_NOW);
+  printf("], \"hip\": %s}", hip ? "true" : "false");
 }
 
 /* ---- The object ------------------------------------------------------------------ */

@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.artifacts.compat import Host, arch_of, release_of
+from aotc.artifacts.compat import Host, arch_of, best_vulkan_device, release_of
 from aotc.artifacts.fields import (
     Invalid,
+    boolean,
     fail,
     integer,
     listing,
@@ -37,10 +38,11 @@ _gpu = record(
     {"name": text(), "memory_bytes": nullable(integer(0))},
 )
 _amd_gpu = record({"gfx": _word}, {"memory_bytes": nullable(integer(0))})
-_vulkan = record(
-    {"api": nullable(_version)},
-    {"devices": listing(record({"api": _version, "features": listing(_word)}))},
+_vulkan_gpu = record(
+    {"api": _version, "features": listing(_word)},
+    {"memory_bytes": nullable(integer(0))},
 )
+_vulkan = record({"api": nullable(_version)}, {"devices": listing(_vulkan_gpu)})
 _REQUIRED_OF_DEVICE = {
     "schema": text(DEVICE_SCHEMA, DEVICE_SCHEMA),
     "arch": nullable(_word),
@@ -52,7 +54,7 @@ _OPTIONAL_OF_DEVICE = {
         record({"devices": listing(_gpu)}, {"driver_api": nullable(integer(0))})
     ),
     "vulkan": nullable(_vulkan),
-    "rocm": nullable(record({"devices": listing(_amd_gpu)})),
+    "rocm": nullable(record({"devices": listing(_amd_gpu)}, {"hip": boolean})),
 }
 _device = record(_REQUIRED_OF_DEVICE, _OPTIONAL_OF_DEVICE)
 _REQUIRED_OF_DOCTOR = {"schema": text(DOCTOR_SCHEMA, DOCTOR_SCHEMA), "device": _device}
@@ -198,18 +200,26 @@ def _profile(
         facts,
         runtime,
         _drivers(facts) if drivers is None else drivers,
+        _unknown_drivers(facts) if drivers is None else (),
     )
-    gpus = [
-        gpu
-        for driver in ("cuda", "rocm")
-        for gpu in (facts.get(driver) or {}).get("devices", ())
-    ]
     return Profile(
         host,
         (facts.get("memory") or {}).get("total_bytes"),
-        gpus[0].get("memory_bytes") if gpus else None,
+        _gpu_memory(facts),
         tuple(assumed),
     )
+
+
+def _gpu_memory(device: Mapping[str, Any]) -> int | None:
+    """Of the first GPU of CUDA or ROCm, else of that which IREE takes with Vulkan."""
+    gpus = [
+        gpu
+        for driver in ("cuda", "rocm")
+        for gpu in (device.get(driver) or {}).get("devices", ())
+    ]
+    found = gpus[0] if gpus else best_vulkan_device(device.get("vulkan") or {})
+    memory: int | None = (found or {}).get("memory_bytes")
+    return memory
 
 
 def _vulkan_of(api: str, runtime: str) -> dict[str, Any]:
@@ -236,12 +246,22 @@ def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Pro
 
 
 def _drivers(device: Mapping[str, Any]) -> set[str]:
-    """The IREE drivers of a device that was probed without IREE's runtime."""
+    """The IREE drivers of a device that was probed without IREE's runtime.
+
+    A runtime is taken to have all drivers that the device can have.
+    """
     found = {"local-sync", "local-task"}
     if (device.get("cuda") or {}).get("devices"):
         found.add("cuda")
-    if (device.get("rocm") or {}).get("devices"):
+    if (device.get("rocm") or {}).get("hip"):
         found.add("hip")
-    if device.get("vulkan"):
+    # a loader of Vulkan may be there and no device; a profile may name none
+    if (device.get("vulkan") or {"devices": ()}).get("devices", True):
         found.add("vulkan")
     return found
+
+
+def _unknown_drivers(device: Mapping[str, Any]) -> set[str]:
+    """Those of a device for which its profile does not say whether they work."""
+    rocm = device.get("rocm") or {}
+    return {"hip"} if rocm.get("devices") and "hip" not in rocm else set()

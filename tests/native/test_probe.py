@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,43 @@ import pytest
 
 from aotc import device, gpus
 from aotc.artifacts import tables
+from aotc.artifacts.compat import check
+from aotc.artifacts.manifest import Manifest
+from aotc.artifacts.rollout.profiles import Assumptions, read_profile
 from aotc.runtime import engine
 from aotc.target import TARGETS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "aotc/native/probe.c"
+
+GOLDEN = ROOT / "tests/golden/format-1/bundle/manifest.json"
+# Vulkan as far as the probes ask it; the offsets are those of Vulkan's structures.
+VULKAN = """
+#include <stdint.h>
+#include <string.h>
+typedef struct Feature { uint32_t type; struct Feature *next; uint32_t offered; } Feature;
+int vkEnumerateInstanceVersion(uint32_t *v) { *v = 1u << 22 | 3u << 12; return 0; }
+int vkCreateInstance(void *c, void *a, void **i) { *i = i; return 0; }
+void vkDestroyInstance(void *i, void *a) {}
+int vkEnumeratePhysicalDevices(void *i, uint32_t *n, void **d) {
+  *n = 1, *d = d;
+  return 0;
+}
+void vkGetPhysicalDeviceProperties(void *d, uint32_t *p) {
+  p[0] = 1u << 22 | 3u << 12;
+  strcpy((char *)(p + 5), "card");
+}
+void vkGetPhysicalDeviceFeatures2(void *d, Feature *f) {
+  for (; f; f = f->next) if (f->type == 1000314007) f->offered = 1;
+}
+void vkGetPhysicalDeviceMemoryProperties(void *d, char *m) {
+  struct { uint64_t size; uint32_t flags; } heaps[] = {
+      {4ull << 30, 1}, {16ull << 30, 0}, {2ull << 30, 1}};
+  const uint32_t count = 3;
+  memcpy(m + 260, &count, 4);
+  memcpy(m + 264, heaps, sizeof heaps);
+}
+"""
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="the probe reads Linux interfaces"
@@ -87,6 +120,79 @@ def test_lists_features_in_the_order_of_their_names(probe: str) -> None:
     assert features == sorted(features)
 
 
+def library(folder: Path, name: str, source: str) -> None:
+    """A library of this name and source, in place of a driver's."""
+    compiler = shutil.which("cc")
+    assert compiler
+    command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", folder / name]
+    subprocess.run(command, input=source, text=True, check=True)
+
+
+def gpus_of_both(
+    program: str, libraries: Path, nodes: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the C probe and the Python one say of GPUs with these drivers."""
+    code = (
+        "import json, pathlib, sys; from aotc import gpus;"
+        "gpus._KFD_NODES = pathlib.Path(sys.argv[1]);"
+        "print(json.dumps(gpus.probe()))"
+    )
+    environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
+    commands = [program], [sys.executable, "-c", code, str(nodes)]
+    found = []
+    for command in commands:
+        done = subprocess.run(command, env=environment, capture_output=True, check=True)
+        document = json.loads(done.stdout)
+        found.append({key: document[key] for key in ("cuda", "vulkan", "rocm")})
+    return found[0], found[1]
+
+
+def test_both_probes_say_whether_the_library_of_hip_is_there(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes"
+    (nodes / "0/mem_banks").mkdir(parents=True)
+    (nodes / "0/properties").write_text("gfx_target_version 90402\n")
+    program = compiled(tmp_path, f'-DKFD_NODES="{nodes}"')
+    for is_there in (False, True):
+        if is_there:
+            library(tmp_path, "libamdhip64.so", "")
+        ours, other = gpus_of_both(program, tmp_path, nodes)
+        assert ours == other
+        assert ours["rocm"]["hip"] is is_there
+
+
+def test_both_probes_add_up_the_memory_of_a_vulkan_device(
+    probe: str, tmp_path: Path
+) -> None:
+    """A driver of one device, whose second heap is the computer's."""
+    library(tmp_path, "libvulkan.so.1", VULKAN)
+    ours, other = gpus_of_both(probe, tmp_path, tmp_path)
+    assert ours == other
+    (device_,) = ours["vulkan"]["devices"]
+    assert device_["memory_bytes"] == 6 << 30
+    assert device_["features"] == ["synchronization2"]
+
+
+def test_both_profiles_of_a_machine_get_the_same_verdicts(probe: str) -> None:
+    doctor = answer(sys.executable, "-m", "aotc.cli.main", "doctor", "--format=json")
+    release = Assumptions(engine.iree_version())
+    of_doctor = read_profile(doctor, Assumptions(), "doctor").host
+    of_probe = read_profile(answer(probe), release, "probe").host
+    manifest = Manifest(json.loads(GOLDEN.read_bytes()))
+    for target in TARGETS.values():
+        variant = replace(
+            manifest.variants["vmvx"],
+            id=target.id,
+            backend=target.backend,
+            target=target.to_json(),
+        )
+        verdicts = [check(manifest, variant, host) for host in (of_doctor, of_probe)]
+        assert verdicts[0] == verdicts[1], target
+    # the probe knows no runtime, and nobody guesses one
+    unknown = read_profile(answer(probe), Assumptions(), "probe").host
+    reasons = check(manifest, manifest.variants["vmvx"], unknown)
+    assert [reason.code for reason in reasons] == ["runtime"]
+
+
 def test_describes_amd_gpus_as_the_other_probe_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -104,10 +210,11 @@ def test_describes_amd_gpus_as_the_other_probe_does(
     monkeypatch.setattr(gpus, "_KFD_NODES", nodes)
     program = compiled(tmp_path, f'-DKFD_NODES="{nodes}"')
     expected = {
+        "hip": False,
         "devices": [
             {"name": "chip1", "gfx": "gfx90a", "memory_bytes": 64 << 30},
             {"name": "chip2", "gfx": "gfx1101", "memory_bytes": None},
-        ]
+        ],
     }
     assert answer(program)["rocm"] == expected
     assert gpus.probe()["rocm"] == expected

@@ -9,7 +9,12 @@ from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.rollout.device_classes import Device, classes
 from aotc.artifacts.rollout.matrix import Artifact, matrix
 from aotc.artifacts.rollout.policy import Policy, coverages
-from aotc.artifacts.rollout.profiles import Assumptions, Profile, named_profile
+from aotc.artifacts.rollout.profiles import (
+    Assumptions,
+    Profile,
+    named_profile,
+    read_profile,
+)
 from aotc.artifacts.rollout.report import report
 from aotc.errors import InputError
 from aotc.target import TARGETS
@@ -30,6 +35,12 @@ def gpu(sm="sm_89", driver=12040, level="x86_64-v3"):
     drivers = CPU | {"cuda"}
     host = Host("x86_64", features(level), "3.13.0", drivers, sm, driver)
     return Profile(host, 2 * GIB, GIB)
+
+
+def device(**drivers):
+    """The document of a probe, with what it says of drivers."""
+    cpu = {"features": sorted(features("x86_64-v3"))}
+    return {"schema": "aotc.device/1", "arch": "x86_64", "cpu": cpu} | drivers
 
 
 ARM = Profile(Host("aarch64", features("aarch64"), "3.13.0", CPU), GIB)
@@ -164,3 +175,39 @@ def test_what_nothing_covers_is_said(bundle):
     found = judge(bundle("x86_64-v2"), unknown, cure=True)
     assert found["cells"][0]["verdict"] == "not_applicable"
     assert found["cure"][0]["uncovered_classes"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("drivers", "target", "verdict", "code"),
+    [
+        ({"rocm": {"hip": True}}, "rocm:gfx942", "optimal", None),
+        ({"rocm": {"hip": False}}, "rocm:gfx942", "unsupported", "no-driver"),
+        ({"rocm": {}}, "rocm:gfx942", "not_applicable", "driver"),
+        ({"vulkan": {"devices": []}}, "vulkan", "unsupported", "no-driver"),
+        ({"vulkan": {}}, "vulkan", "not_applicable", "vulkan-features"),
+    ],
+)
+def test_what_a_probe_does_not_say_of_a_driver_is_unknown(
+    bundle, drivers, target, verdict, code
+):
+    for name, facts in drivers.items():
+        stated = {"devices": [{"gfx": "gfx942"}]} if name == "rocm" else {"api": "1.3"}
+        drivers = {name: stated | facts}
+    profile = read_profile(device(**drivers), Assumptions("3.13.0"), "probe")
+    found = judge(bundle(target), profile)
+    assert found["cells"][0]["verdict"] == verdict
+    reasons = [reason["code"] for reason in found["cells"][0]["reasons"]]
+    assert reasons == ([code] if code else [])
+
+
+def test_an_entry_has_to_fit_the_memory_of_a_vulkan_device(bundle):
+    needed = {"predict": {"sizes": {}, "resident_bytes": 0, "peak_bytes": 3 * GIB}}
+    wanted = ["scalarBlockLayout", "synchronization2", "timelineSemaphore"]
+    gpu = {"api": "1.3.0", "features": wanted}
+    for there, said in ((2 * GIB, "exceed"), (4 * GIB, "fit"), (None, "unknown")):
+        weak = {"api": "1.3.0", "features": [], "memory_bytes": 64 * GIB}
+        devices = [weak, gpu | {"memory_bytes": there}]
+        document = device(vulkan={"api": "1.3.0", "devices": devices})
+        profile = read_profile(document, Assumptions("3.13.0"), "probe")
+        found = judge(bundle("vulkan", memory=needed), profile)
+        assert found["cells"][0]["memory"][said] == ["predict"]
