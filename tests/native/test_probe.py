@@ -30,9 +30,19 @@ GOLDEN = ROOT / "tests/golden/format-1/bundle/manifest.json"
 VULKAN = """
 #include <stdint.h>
 #include <string.h>
-typedef struct Feature { uint32_t type; struct Feature *next; uint32_t offered; } Feature;
-int vkEnumerateInstanceVersion(uint32_t *v) { *v = 1u << 22 | 3u << 12; return 0; }
-int vkCreateInstance(void *c, void *a, void **i) { *i = i; return 0; }
+typedef struct Feature {
+  uint32_t type;
+  struct Feature *next;
+  uint32_t offered;
+} Feature;
+int vkEnumerateInstanceVersion(uint32_t *v) {
+  *v = 1u << 22 | 3u << 12;
+  return 0;
+}
+int vkCreateInstance(void *c, void *a, void **i) {
+  *i = i;
+  return 0;
+}
 void vkDestroyInstance(void *i, void *a) {}
 int vkEnumeratePhysicalDevices(void *i, uint32_t *n, void **d) {
   *n = 1, *d = d;
