@@ -204,7 +204,7 @@ def _vulkan_device(vulkan: Any, handle: ctypes.c_void_p) -> dict[str, Any]:
 
 
 def _vulkan_memory(vulkan: Any, handle: ctypes.c_void_p) -> int:
-    """The device's own memory; of a GPU that shares the computer's, its part of that."""
+    """The device's own memory; of one that shares the computer's, its part."""
     memory = _MemoryProperties()
     vulkan.vkGetPhysicalDeviceMemoryProperties(handle, ctypes.byref(memory))
     return sum(
