@@ -119,10 +119,14 @@ def printable(text: str) -> str:
 
     Text from a stranger's bundle could otherwise command the terminal.
     """
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1]
-        for char in text
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_spell_out, line))
+        for line in text.split("\n")
     )
+
+
+def _spell_out(char: str) -> str:
+    return char if char.isprintable() or char == "\t" else ascii(char)[1:-1]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

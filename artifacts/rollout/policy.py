@@ -80,6 +80,8 @@ def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
 
 
 def _require_labels(matrix: Matrix, labels: Sequence[str]) -> None:
+    if not labels:
+        return
     devices = [device for each in matrix.classes for device in each.devices]
     known = {label for device in devices for label in device.labels}
     for label in labels:

@@ -34,6 +34,7 @@ class IreeRuntime:
     vulkan_features: frozenset[str] = frozenset()
 
 
+@cache
 def iree_runtime(release: str) -> IreeRuntime | None:
     """The row of a release; for an unknown patch release the newest of its X.Y line."""
     known = _runtimes()

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from aotc.cli.compat_forms.wording import (
     Document,
     cure_lines,
-    device_of,
+    devices_of,
     lines_of,
     summary_of,
 )
@@ -20,6 +20,7 @@ from aotc.cli.compat_forms.wording import (
 def render(document: Document) -> str:
     """The whole answer as XML."""
     suites = ElementTree.Element("testsuites", name="aotc compat")
+    devices = devices_of(document)
     for number, artifact in enumerate(document["artifacts"]):
         cells = [cell for cell in document["cells"] if cell["artifact"] == number]
         refused = [cell for cell in cells if not cell["accepted"]]
@@ -34,7 +35,7 @@ def render(document: Document) -> str:
             skipped=str(len(refused) - len(failures)),
         )
         for cell in cells:
-            device = device_of(document["classes"][cell["class"]])
+            device = devices[cell["class"]]
             case = ElementTree.SubElement(
                 suite,
                 "testcase",

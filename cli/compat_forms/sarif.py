@@ -12,7 +12,7 @@ from aotc.cli.compat_forms.wording import (
     Cell,
     Document,
     cure_lines,
-    device_of,
+    devices_of,
     summary_of,
 )
 from aotc.cli.sarif import log
@@ -20,11 +20,12 @@ from aotc.cli.sarif import log
 
 def render(document: Document) -> str:
     """The whole answer as a SARIF log."""
+    devices = devices_of(document)
     results = [
         result
         for cell in document["cells"]
         if not cell["accepted"]
-        for result in _results(document, cell)
+        for result in _results(document, cell, devices[cell["class"]])
     ]
     results += [_cure(document, number) for number in _artifacts_of_cures(document)]
     return json.dumps(log(results), indent=2)
@@ -51,10 +52,9 @@ def _file(artifact: Mapping[str, Any]) -> dict[str, Any]:
     return {"artifactLocation": {"uri": quote(os.fsencode(artifact["path"]))}}
 
 
-def _results(document: Document, cell: Cell) -> Iterator[dict[str, Any]]:
+def _results(document: Document, cell: Cell, device: str) -> Iterator[dict[str, Any]]:
     """One for each code; the policy itself where no variant has a reason."""
     artifact = document["artifacts"][cell["artifact"]]
-    device = device_of(document["classes"][cell["class"]])
     reasons: dict[str, list[str]] = {}
     for reason in cell["reasons"]:
         text = f"{reason['variant']}: {reason['message']}"

@@ -35,6 +35,11 @@ def device_of(each: Mapping[str, Any]) -> str:
     return name if each["count"] == len(names) else f"{name} ×{each['count']}"
 
 
+def devices_of(document: Document) -> list[str]:
+    """All classes, for forms that name the class of each cell."""
+    return [device_of(each) for each in document["classes"]]
+
+
 def members_of(each: Mapping[str, Any]) -> str:
     """The names of the devices of a class, if there are several; the first of many."""
     names = list(dict.fromkeys(device["name"] for device in each["devices"]))
@@ -58,10 +63,11 @@ def summary_of(cell: Cell) -> str:
 
 def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
     """The cells that need words, with the names of their artifact and devices."""
+    devices = devices_of(document)
     for cell in document["cells"]:
         if not cell["accepted"] or cell["fallback"] or cell["verdict"] != "optimal":
             artifact = document["artifacts"][cell["artifact"]]["title"]
-            yield artifact, device_of(document["classes"][cell["class"]]), cell
+            yield artifact, devices[cell["class"]], cell
 
 
 def lines_of(cell: Cell) -> Iterator[str]:
