@@ -211,3 +211,13 @@ def test_an_entry_has_to_fit_the_memory_of_a_vulkan_device(bundle):
         profile = read_profile(document, Assumptions("3.13.0"), "probe")
         found = judge(bundle("vulkan", memory=needed), profile)
         assert found["cells"][0]["memory"][said] == ["predict"]
+
+
+@pytest.mark.parametrize(
+    "name", ["jetson-nano", "jetson-tx2", "raspberry-pi-4", "intel-haswell"]
+)
+def test_no_driver_is_assumed_that_there_is_none_of(bundle, name):
+    """The newest driver for these has Vulkan 1.2, or lacks a feature IREE wants."""
+    assumed = Assumptions("3.13.0", vulkan_api="1.3.0")
+    cell = judge(bundle("vulkan"), named_profile(name, assumed, None))["cells"][0]
+    assert (cell["variant"], cell["reasons"][0]["code"]) == (None, "no-driver")
