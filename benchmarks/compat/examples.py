@@ -1,0 +1,136 @@
+"""Which example runs on which shipped device: builds the examples, writes the page.
+
+    python -m benchmarks.compat.examples [--build [EXAMPLE …]] [--write]
+
+`--build` compiles the examples (or those named) for `TARGETS`, one module at a time,
+and keeps what their manifests say of compatibility in examples.json, beside this file.
+From it and from the table of devices `--write` makes docs/examples-on-devices.md, for
+which nothing is compiled; without `--write` the page is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aotc import options
+from aotc.errors import CompileError
+from aotc.pipeline import build
+from aotc.target import Target
+from benchmarks.compat.examples_page import page
+from benchmarks.compat.runtimes import as_lines
+
+ROOT = Path(__file__).parents[2]
+FACTS = Path(__file__).with_name("examples.json")
+PAGE = ROOT / "docs" / "examples-on-devices.md"
+# One for each of the largest families of devices; the page names what others need.
+TARGETS = ("x86_64-v3", "aarch64", "cuda:sm_80", "vulkan")
+_VARIANT_FACTS = ("id", "file", "backend", "target", "runtime_abi", "memory")
+
+
+def examples() -> list[str]:
+    """The folders of `examples/` that have a model."""
+    return sorted(file.parent.name for file in ROOT.glob("examples/*/model.py"))
+
+
+def facts() -> list[dict[str, Any]]:
+    """The rows of examples.json: of each example the manifest, and what failed."""
+    found: list[dict[str, Any]] = json.loads(FACTS.read_text(encoding="utf-8"))["rows"]
+    return found
+
+
+def built(example: str, targets: Sequence[str]) -> dict[str, Any]:
+    """Compile an example for the targets that can have it: a row of examples.json."""
+    chosen = [Target.parse(name) for name in targets]
+    refused: dict[str, str] = {}
+    while True:
+        try:
+            data = _manifest(example, chosen)
+        except CompileError as error:
+            failed = [each for each in chosen if f"'{each}'" in error.message]
+            if not failed:
+                raise
+            refused[str(failed[0])] = f"{error.message} [{error.code}]"
+            chosen.remove(failed[0])
+        else:
+            return {"example": example, "refused": refused, "manifest": reduced(data)}
+
+
+def _manifest(example: str, targets: Sequence[Target]) -> dict[str, Any]:
+    """The manifest of a bundle of these targets, which is not kept."""
+    model = ROOT / "examples" / example / "model.py"
+    one_at_a_time = options.override("AOTC_JOBS", "1")
+    with tempfile.TemporaryDirectory() as folder, one_at_a_time:
+        report = build(
+            model, targets=targets, output=Path(folder), sign=False, self_check="off"
+        )
+        text = (Path(str(report.bundle)) / "manifest.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def reduced(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest with nothing but what compatibility depends on; a valid one still."""
+    nothing = {
+        "inputs": [], "outputs": [], "reads": [], "updates": [],
+        "arguments": {"dict": {}}, "result": {"tuple": []},
+    }  # fmt: skip
+    variants = [{key: v[key] for key in _VARIANT_FACTS} for v in manifest["variants"]]
+    files = {variant["file"] for variant in variants}
+    release = manifest["toolchain"]["iree_compiler"]["version"]
+    return {
+        **{key: manifest[key] for key in ("schema", "name", "version", "channel")},
+        "requires_features": manifest["requires_features"],
+        "toolchain": {"iree_compiler": {"version": release}},
+        "symbols": {},
+        "entry_points": [
+            {"name": each["name"], "kind": each["kind"], **nothing}
+            for each in manifest["entry_points"]
+        ],
+        "states": [],
+        "weights": [],
+        "variants": variants,
+        "files": [file for file in manifest["files"] if file["path"] in files],
+    }
+
+
+def keep(row: Mapping[str, Any]) -> None:
+    """Put a row into examples.json, in the place of one of the same example."""
+    rows = {each["example"]: each for each in facts()} if FACTS.exists() else {}
+    rows[row["example"]] = dict(row)
+    command = "python -m benchmarks.compat.examples --build --write"
+    header = {"schema": "aotc.table.examples/1", "command": command}
+    FACTS.write_text(as_lines(header, [rows[name] for name in sorted(rows)]))
+
+
+def current_page() -> str:
+    """The page as examples.json and the tables have it now."""
+    rows = facts()
+    known = {row["example"] for row in rows}
+    return page(rows, [name for name in examples() if name not in known])
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Build examples if asked to; print or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", nargs="*", metavar="EXAMPLE")
+    parser.add_argument("--write", action="store_true")
+    chosen = parser.parse_args(None if arguments is None else list(arguments))
+    if chosen.build is not None:
+        for example in chosen.build or examples():
+            keep(built(example, TARGETS))
+            print(example, file=sys.stderr, flush=True)
+    text = current_page()
+    if chosen.write:
+        PAGE.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()
