@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import shorten
 from typing import Any
 
 from aotc.artifacts import tables
@@ -176,6 +177,7 @@ A cell names the variant that the loader takes:
     yield r"""
 The profile of a device of yours, by `aotc doctor --format json`, states its drivers,
 so that the answer for it has no \*. A column is for all examples that fare alike.
+Entries are held to the memory there at their largest sizes, if those have limits.
 """
 
 
@@ -298,7 +300,7 @@ def _reasons(it: Matrix) -> Iterator[str]:
 def _refusals(it: Matrix, missing: Sequence[str]) -> Iterator[str]:
     """The targets that an example cannot be compiled for, and what was not tried."""
     rows = [
-        (row["example"], f"`{target}`", f"`{why}`")
+        (row["example"], f"`{target}`", _shortened(why))
         for row in it.rows
         for target, why in row["refused"].items()
     ]
@@ -307,6 +309,12 @@ def _refusals(it: Matrix, missing: Sequence[str]) -> Iterator[str]:
         yield from ("## Not compiled", "")
         yield from _table(("example", "target", "why"), rows)
         yield ""
+
+
+def _shortened(why: str) -> str:
+    """The beginning of a compiler's message, and its code."""
+    words, _, code = why.rpartition(" [")
+    return f"`{shorten(words, 120, placeholder=' …')}` (`{code.rstrip(']')}`)"
 
 
 def _cures(it: Matrix) -> Iterator[str]:
