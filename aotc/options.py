@@ -1,7 +1,8 @@
 """Every `AOTC_*` environment variable, in one table.
 
-Read a knob with `options.get("AOTC_DUMP")`; `aotc doctor` prints the table. An unknown
-name or an unreadable value is an error, never silently ignored.
+Read a knob with `options.get("AOTC_DUMP")`; `aotc doctor` prints the table, with what
+cannot be read of it and with names that are unknown. To every other verb a value that
+cannot be read is an error, also if the verb would not read it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from aotc.errors import InputError
@@ -43,17 +45,22 @@ def bytes_of(text: str) -> int:
     Raises:
         ValueError: it is none.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([a-z]*)", text.strip().lower())
+    found = re.fullmatch(
+        r"([0-9]{1,20}(?:\.[0-9]{1,20})?) *([a-z]*)", text.strip().lower()
+    )
     if not found or found[2] not in _UNITS:
-        raise ValueError(f"expected a size such as 512MB or 1.5GiB, got {text!r}")
-    return int(float(found[1]) * _UNITS[found[2]])
+        raise ValueError(f"expected a size such as 512MB or 1.5GiB, got {text[:60]!r}")
+    return int(Fraction(found[1]) * _UNITS[found[2]])
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text.strip()):
         raise ValueError
-    return count
+    return int(text)
+
+
+def _self_check(text: str) -> str:
+    return {mode: mode for mode in ("auto", "full", "off")}[text]
 
 
 _TABLE = [
@@ -62,7 +69,12 @@ _TABLE = [
     Option("AOTC_DEBUG", _flag, False, "show Python tracebacks with every error"),
     Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
     Option("AOTC_HOME", str, None, "folder for the development key and trust store"),
-    Option("AOTC_SELF_CHECK", str, "auto", "self-check of builds: auto, full or off"),
+    Option(
+        "AOTC_SELF_CHECK",
+        _self_check,
+        "auto",
+        "self-check of builds: auto, full or off",
+    ),
     Option("AOTC_TARGETS", str, "cpu", "what builds are for that name no --target"),
     Option("AOTC_CACHE", str, None, "folder that builds keep results in, or off"),
     Option("AOTC_CACHE_SIZE", bytes_of, 4 << 30, "bytes that are kept there at most"),
@@ -87,8 +99,18 @@ def get(name: str) -> Any:
         return option.parse(text)
     except (ValueError, KeyError):
         raise InputError(
-            "bad-option", f"{name}={text!r} cannot be read", hint=option.help
+            "bad-option", f"{name}={text[:60]!r} cannot be read", hint=option.help
         ) from None
+
+
+def require_readable() -> None:
+    """Refuse settings of the environment that cannot be read, whoever reads them.
+
+    Raises:
+        InputError: `bad-option`.
+    """
+    for name in OPTIONS:
+        get(name)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import click
 from aotc import __version__, device, options
 from aotc.cli import output
 from aotc.cli.verb import FilePath, OutputFile, format_option, verb
-from aotc.errors import AotcError
+from aotc.errors import AotcError, InputError
 from aotc.target import TARGETS
 
 
@@ -22,6 +22,7 @@ from aotc.target import TARGETS
     "aotc doctor",
     "aotc doctor --format json > device.json",
     "aotc doctor --format json -o device.json --sign device.key",
+    needs_settings=False,
 )
 @click.option("-o", "--output", "file", type=OutputFile(), help="Write to this file.")
 @click.option(
@@ -75,7 +76,8 @@ def profile() -> dict[str, Any]:
         "extras": {extra: _packages(extra) for extra in _extras()},
         "device": device.probe(),
         "drivers": _drivers(),
-        "options": {name: options.get(name) for name in options.OPTIONS},
+        "options": {name: _setting(name) for name in options.OPTIONS},
+        "unreadable_options": _unreadable_options(),
         "unknown_options": _unknown_options(),
         "development_key": _development_key(),
     }
@@ -102,6 +104,21 @@ def _packages(extra: str) -> dict[str, str | None]:
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         if (needed_by.group(1) if needed_by else "") == extra and name != "aotc":
             found[name] = package_version(name)
+    return found
+
+
+def _setting(name: str) -> Any:
+    return None if name in _unreadable_options() else options.get(name)
+
+
+def _unreadable_options() -> dict[str, str]:
+    """Settings that every other verb refuses, and why."""
+    found = {}
+    for name in options.OPTIONS:
+        try:
+            options.get(name)
+        except InputError as error:
+            found[name] = error.message
     return found
 
 
@@ -134,16 +151,26 @@ def _render(document: dict[str, Any]) -> str:
         ("key", document["development_key"] or "none yet"),
     ]
     settings = [
-        (name, "unset" if value is None else value, options.OPTIONS[name].help)
-        for name, value in document["options"].items()
+        (name, _value(document, name), options.OPTIONS[name].help)
+        for name in document["options"]
     ]
     parts = [
         _columns(rows),
         output.table(("SETTING", "VALUE", "WHAT IT DOES"), settings),
     ]
+    unreadable = document["unreadable_options"]
+    if unreadable:
+        parts.append("\n".join(f"error: {reason}" for reason in unreadable.values()))
     if document["unknown_options"]:
         parts.append(f"unknown settings: {', '.join(document['unknown_options'])}")
     return "\n\n".join(parts)
+
+
+def _value(document: dict[str, Any], name: str) -> object:
+    if name in document["unreadable_options"]:
+        return "unreadable"
+    value = document["options"][name]
+    return "unset" if value is None else value
 
 
 def _columns(rows: list[tuple[str, str]]) -> str:

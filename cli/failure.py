@@ -174,8 +174,8 @@ def _wants(form: str, arguments: Sequence[str]) -> bool:
 def _debug() -> bool:
     try:
         return bool(options.get("AOTC_DEBUG"))
-    except InputError:
-        return True
+    except InputError:  # which is what the error is about
+        return False
 
 
 def _label() -> str:

@@ -28,9 +28,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Verb(click.Command):
     """A command whose help ends with examples, and whose output is its answer."""
 
-    def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        examples: tuple[str, ...],
+        needs_settings: bool,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
+        self.needs_settings = needs_settings
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse an option of one value that is given twice: one would be ignored."""
@@ -45,6 +52,8 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Do the work; what is printed meanwhile is not taken for the answer."""
+        if self.needs_settings:
+            options.require_readable()
         with output.reserved_for_answers():
             return super().invoke(ctx)
 
@@ -106,9 +115,16 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
-def verb(*examples: str) -> Callable[[Callable[..., None]], Verb]:
-    """Make a function the verb of its name; its docstring is the help."""
-    return click.command(cls=Verb, examples=examples)
+def verb(
+    *examples: str, needs_settings: bool = True
+) -> Callable[[Callable[..., None]], Verb]:
+    """Make a function the verb of its name; its docstring is the help.
+
+    Args:
+        examples: commands, shown at the end of the help.
+        needs_settings: refuse to run while a setting of the environment is unreadable.
+    """
+    return click.command(cls=Verb, examples=examples, needs_settings=needs_settings)
 
 
 def format_option(*names: str) -> Callable[[_Function], _Function]:

@@ -6,6 +6,7 @@ a failure into one message that names the pass, those before it and the user's l
 beside a reproducer.
 """
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -52,7 +53,7 @@ def load(name: str) -> Callable[[Any], bool]:
     """The pass called `name`.
 
     Raises:
-        InputError: there is none.
+        InputError: `unknown-pass`.
     """
     if name not in PASSES:
         raise InputError(
@@ -76,10 +77,12 @@ def run_passes(
         first: number of the first pass, in the names of these files.
 
     Raises:
+        InputError: `unknown-pass`, also for what AOTC_PRINT_AFTER names.
         CompileError: a pass failed or left invalid IR.
     """
     folder = dump or options.get("AOTC_DUMP")
     passes = [(name, load(name)) for name in names]
+    printed = _printed_pass()
     records: list[PassRecord] = []
     for name, run in passes:
         before = _text(module)
@@ -93,7 +96,22 @@ def run_passes(
             raise _failure(name, [r.name for r in records], before, error) from error
         records.append(PassRecord(name, time.perf_counter() - start, changed))
         _show(module, name, first + len(records) - 1, folder)
+        if printed in (name, "all"):
+            print(f"// IR after {name}\n{module}", file=sys.stderr)
     return records
+
+
+def _printed_pass() -> str | None:
+    """The pass after which the IR is printed, or `all`; None for none."""
+    name: str | None = options.get("AOTC_PRINT_AFTER") or None
+    if name not in (None, "all", *PASSES):
+        raise InputError(
+            "unknown-pass",
+            f"there is no pass '{name}'",
+            where="AOTC_PRINT_AFTER",
+            hint=f"passes: all, {', '.join(PASSES)}",
+        )
+    return name
 
 
 def _text(module: Any) -> str:
@@ -132,7 +150,3 @@ def _show(module: Any, name: str, number: int, folder: Any) -> None:
     if folder is not None:
         file = make_folder(Path(folder)) / f"{number:02d}-{name}.mlir"
         write_text(file, f"{module}\n")
-    if options.get("AOTC_PRINT_AFTER") in (name, "all"):
-        import sys
-
-        print(f"// IR after {name}\n{module}", file=sys.stderr)
