@@ -1,5 +1,8 @@
 """Which variant runs on which machine."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from aotc.artifacts import compat
@@ -213,3 +216,15 @@ def test_knows_the_installed_runtime():
     from aotc.runtime import engine
 
     assert iree_runtime(engine.iree_version())
+
+
+def test_the_page_on_rollouts_lists_every_code_of_a_reason():
+    source = Path(compat.__file__).read_text(encoding="utf-8")
+    page = Path(__file__).parents[2] / "docs/rollout.md"
+    verdicts = page.read_text(encoding="utf-8").split("## ")[3]
+    assert verdicts.startswith("Verdicts")
+    table = verdicts.split("| code |")[1]
+    rows = re.findall(r"^\| (`[a-z-]+`(?:, `[a-z-]+`)*) \|", table, re.M)
+    listed = {code for row in rows for code in re.findall("[a-z-]+", row)}
+    codes = re.findall(r'(?:_no|_unknown|Mismatch)\(\s*"([a-z-]+)"', source)
+    assert listed == {*codes, "memory"}
