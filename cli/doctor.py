@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from aotc.cli import output
 from aotc.cli.verb import FilePath, OutputFile, format_option, verb
 from aotc.errors import AotcError, InputError
 from aotc.target import TARGETS
+
+_RUNTIME = "iree-base-runtime"
 
 
 @verb(
@@ -72,7 +75,7 @@ def profile() -> dict[str, Any]:
         "schema": "aotc.doctor/1",
         "aotc": __version__,
         "python": sys.version.split()[0],
-        "packages": _packages(""),
+        "packages": _base_packages(),
         "extras": {extra: _packages(extra) for extra in _extras()},
         "device": device.probe(),
         "drivers": _drivers(),
@@ -109,6 +112,17 @@ def _packages(extra: str) -> dict[str, str | None]:
 
 def _setting(name: str) -> Any:
     return None if name in _unreadable_options() else options.get(name)
+
+
+def _base_packages() -> dict[str, str | None]:
+    """What every installation has; IREE's runtime also where it is no package."""
+    found = _packages("")
+    if found.get(_RUNTIME) is None:
+        with suppress(ModuleNotFoundError):
+            from aotc.runtime import engine
+
+            found[_RUNTIME] = engine.iree_version()
+    return found
 
 
 def _unreadable_options() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,20 +66,24 @@ ENTRIES = [
 
 
 @pytest.fixture(scope="session")
-def module() -> bytes:
-    """The code of a bundle with the two entries, for any CPU."""
+def compile_module() -> Callable[[str], bytes]:
+    """A function: the code of a bundle with the two entries, for a target."""
     compiler = pytest.importorskip("iree.compiler")
-    done = subprocess.run(
-        [
-            Path(compiler.__path__[0], "_mlir_libs/iree-compile"),
-            "-",
-            *Target.parse("vmvx").flags,
-        ],
-        input=MODULE.encode(),
-        capture_output=True,
-        check=True,
-    )
-    return done.stdout
+    tool = Path(compiler.__path__[0], "_mlir_libs/iree-compile")
+
+    def compile_for(target: str) -> bytes:
+        command = [tool, "-", *Target.parse(target).flags]
+        return subprocess.run(
+            command, input=MODULE.encode(), capture_output=True, check=True
+        ).stdout
+
+    return compile_for
+
+
+@pytest.fixture(scope="session")
+def module(compile_module: Callable[[str], bytes]) -> bytes:
+    """The code of a bundle with the two entries, for any CPU."""
+    return compile_module("vmvx")
 
 
 class Shelf:
