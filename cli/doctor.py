@@ -245,5 +245,5 @@ def _development_key() -> str | None:
 
     try:
         return next(iter(Trust.default().keys), None)
-    except AotcError as error:
+    except (AotcError, OSError) as error:
         return str(error)

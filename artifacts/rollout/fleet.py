@@ -13,11 +13,9 @@ and `.jsonl` files and of those in the folders below.
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,7 @@ from aotc.artifacts.rollout.profiles import (
     profile_key,
     read_profile,
 )
+from aotc.artifacts.rollout.regular_files import read_regular
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError
 from aotc.system_errors import cannot_read
@@ -136,6 +135,7 @@ class _Profiles:
         self._assumptions = assumptions
         self._trust = trust
         self._known: dict[bytes, Profile] = {}
+        self._named: dict[str, Profile] = {}
 
     def of_document(self, document: Any, where: str) -> Profile:
         """The profile that a JSON document states."""
@@ -154,7 +154,9 @@ class _Profiles:
 
     def of_name(self, name: str, where: str) -> Profile:
         """The profile of a device of the shipped table."""
-        return named_profile(name, self._assumptions, where)
+        if name not in self._named:
+            self._named[name] = named_profile(name, self._assumptions, where)
+        return self._named[name]
 
     def read(self, file: Path) -> bytes:
         """The content of a file, which is signed if that was asked for."""
@@ -276,13 +278,7 @@ def _resolve(file: Path) -> Path:
 
 def _read_bytes(file: Path) -> bytes:
     try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        with file.open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise OSError(errno.EFBIG, f"it has more than {_LARGEST} bytes")
-        return data
+        return read_regular(file, _LARGEST)
     except OSError as error:
         raise InputError(
             "no-such-file" if isinstance(error, FileNotFoundError) else "bad-file",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from aotc.artifacts import sign
+from aotc.artifacts import sign, strict_json
 from aotc.artifacts.keys import Signer
+from aotc.artifacts.rollout.regular_files import read_regular
 from aotc.artifacts.trust import Trust
 from aotc.errors import VerificationError
 
@@ -33,7 +34,7 @@ def verify(file: Path, data: bytes, trust: Trust) -> None:
     """
     signature = file.with_name(file.name + SUFFIX)
     try:
-        content = signature.read_bytes()
+        content = read_regular(signature, strict_json.SIZE_LIMIT)
     except OSError as error:
         raise VerificationError(
             "profile-unsigned",

@@ -1,6 +1,8 @@
 """`aotc compat`: the answer in each of its forms, and its exit codes."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -151,3 +153,54 @@ def test_what_cannot_be_written_is_said_before_the_work(shelf, tmp_path, capsys)
     gone = tmp_path / "gone" / "m.html"
     code, _ = ask(capsys, shelf.bundle(), "--self", "-o", gone)
     assert code == 2
+
+
+def leave_out_code(bundle):
+    (bundle / "variants/vmvx.vmfb").unlink()
+
+
+def cut_manifest(bundle):
+    manifest = bundle / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:500])
+
+
+def take_from_the_future(bundle):
+    (bundle / "signature.json").unlink()
+    manifest = bundle / "manifest.json"
+    text = manifest.read_text().replace("aotc.manifest/1", "aotc.manifest/2")
+    manifest.write_text(text)
+
+
+def empty(bundle):
+    shutil.rmtree(bundle)
+    bundle.mkdir()
+
+
+def make_pipe(bundle):
+    shutil.rmtree(bundle)
+    os.mkfifo(bundle)
+
+
+def make_circle(bundle):
+    shutil.rmtree(bundle)
+    bundle.symlink_to(bundle)
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "exit_code"),
+    [
+        (leave_out_code, "file-missing", 4),
+        (cut_manifest, "digest-mismatch", 4),
+        (take_from_the_future, "manifest-version", 4),
+        (empty, "bundle-empty", 2),
+        (make_pipe, "bundle-not-directory", 2),
+        (make_circle, "file-access", 5),
+    ],
+)
+def test_what_is_no_whole_bundle_is_refused(shelf, capsys, damage, code, exit_code):
+    bundle = Path(shelf.bundle())
+    damage(bundle)
+    given = (bundle, "--self", "--trust", shelf.public_key, "--allow-unsigned")
+    status, printed = ask(capsys, *given)
+    assert (status, printed.out) == (exit_code, "")
+    assert f"[{code}]" in printed.err

@@ -177,3 +177,6 @@ def test_a_trusted_signature_can_be_asked_for(tmp_path):
     assert read_fleet([file], NOTHING, trust)
     write(file, profile(arch="aarch64"))
     refused(VerificationError, "profile-changed", file, NOTHING, trust)
+    signature.unlink()
+    os.mkfifo(signature)  # which nobody writes to
+    refused(VerificationError, "profile-unsigned", file, NOTHING, trust)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from aotc.artifacts.rollout import profiles
+from aotc.artifacts.rollout import fleet, profiles
 from aotc.artifacts.rollout.device_classes import Device, classes
 from aotc.artifacts.rollout.fleet import read_fleet
 from aotc.artifacts.rollout.profiles import Assumptions, Profile, read_profile
@@ -78,13 +78,15 @@ def test_no_name_makes_two_classes_alike():
 
 def test_a_file_that_is_named_twice_counts_once(tmp_path):
     press = write(tmp_path / "profiles" / "press.json", facts())
-    fleet = write(tmp_path / "fleet.jsonl", {"file": "profiles/press.json", "count": 7})
+    listed = write(
+        tmp_path / "fleet.jsonl", {"file": "profiles/press.json", "count": 7}
+    )
     (tmp_path / "link.json").symlink_to(press)
     for paths in (
-        [fleet, fleet],
-        [press, fleet],
-        [fleet, tmp_path],
-        [tmp_path / "link.json", fleet],
+        [listed, listed],
+        [press, listed],
+        [listed, tmp_path],
+        [tmp_path / "link.json", listed],
     ):
         assert [each.count for each in read_fleet(paths, NOTHING)] == [7]
     assert names(press, tmp_path / "profiles", tmp_path / "link.json") == ["press"]
@@ -92,19 +94,19 @@ def test_a_file_that_is_named_twice_counts_once(tmp_path):
 
 def test_linked_folders_are_read_and_circles_end(tmp_path):
     write(tmp_path / "sites" / "ulm" / "a.json", facts())
-    fleet = tmp_path / "fleet"
-    fleet.mkdir()
-    (fleet / "ulm").symlink_to(tmp_path / "sites" / "ulm")
-    (fleet / "again").symlink_to(fleet)
-    (fleet / "folder.json").mkdir()
-    assert names(fleet) == ["a"]
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    (folder / "ulm").symlink_to(tmp_path / "sites" / "ulm")
+    (folder / "again").symlink_to(folder)
+    (folder / "folder.json").mkdir()
+    assert names(folder) == ["a"]
 
 
 def test_a_circle_of_links_is_no_file(tmp_path):
     (tmp_path / "a.json").symlink_to(tmp_path / "b.json")
     (tmp_path / "b.json").symlink_to(tmp_path / "a.json")
-    fleet = write(tmp_path / "fleet.jsonl", {"file": "a.json"})
-    refused(InputError, "bad-file", fleet)
+    listed = write(tmp_path / "fleet.jsonl", {"file": "a.json"})
+    refused(InputError, "bad-file", listed)
     refused(InputError, "bad-file", tmp_path)
 
 
@@ -211,6 +213,19 @@ def test_documents_of_one_key_are_one_profile():
         assert {repr(outcome(d)) for d in alike} == {repr(outcome(document))}
     ours = stated(facts(), development_key="ours")
     assert profiles.profile_key(ours) == profiles.profile_key(stated(facts()))
+
+
+def test_a_device_of_the_table_is_looked_up_once(tmp_path, monkeypatch):
+    asked = []
+
+    def look_up(name, *rest):
+        asked.append(name)
+        return profiles.named_profile(name, *rest)
+
+    monkeypatch.setattr(fleet, "named_profile", look_up)
+    rows = [{"device": name} for name in ("a100", "h100", "a100", "a100")]
+    assert len(names(write(tmp_path / "a.jsonl", *rows))) == 4
+    assert asked == ["a100", "h100"]
 
 
 def test_a_profile_of_the_probe_has_no_device_within(tmp_path):
