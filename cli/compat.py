@@ -58,6 +58,10 @@ def compat(
     from aotc.cli.compat_forms import render
     from aotc.writing import written_aside
 
+    if file and any(
+        _is_same(file, given) for given in (*fleet.fleets, *fleet.device_keys)
+    ):
+        raise click.UsageError(f"--output names {file}, which is read here")
     artifacts = [
         _artifact(bundle, keys, allow_unsigned) for bundle in _distinct(bundles)
     ]
@@ -72,6 +76,10 @@ def compat(
         output.answer(text)
     if not document["passed"]:
         raise click.exceptions.Exit(1)
+
+
+def _is_same(file: Path, given: Path | str) -> bool:
+    return file.exists() and Path(given).exists() and file.samefile(given)
 
 
 def _distinct(bundles: Sequence[str]) -> list[str]:

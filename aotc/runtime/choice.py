@@ -126,8 +126,8 @@ def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
     usable = [each.variant.id for each in judgements if each.usable]
     lines = []
     if usable:
-        ids = ", ".join(usable)
-        lines.append(f"this machine runs {ids}: name one of them, or no target")
+        which = "it" if len(usable) == 1 else "one of them"
+        lines.append(f"this machine runs {', '.join(usable)}: name {which}, or none")
     if targets and TARGETS[targets[0]].id not in manifest.variants:
         lines.append(f"build it with `--target {targets[0]}`")
     if not usable:

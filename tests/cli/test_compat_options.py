@@ -54,6 +54,7 @@ FLEET = ("--devices", "device.json", "--assume-runtime", "3.13.0")
         ((*FLEET, "--per-label", "site"), "no device has the label"),
         ((*FLEET, "--per-label", "site=ulm"), "no device has the label"),
         ((*FLEET, "--assume-cuda", "12.100"), "a version of CUDA"),
+        ((*FLEET, "-o", "./device.json"), "which is read here"),
     ],
 )
 def test_options_that_would_do_nothing_together_are_refused(ask, options, words):

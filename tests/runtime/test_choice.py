@@ -58,7 +58,7 @@ def test_native_without_a_variant_for_this_level_says_what_there_is(choose):
     assert "x86_64-v2, x86_64-v3, cuda-sm_89; got 'native' (x86_64-v4 here)" in str(
         error
     )
-    assert "runs x86_64-v2, x86_64-v3: name one of them, or no target" in error.hint
+    assert "runs x86_64-v2, x86_64-v3: name one of them, or none" in error.hint
     assert "build it with `--target x86_64-v4`" in error.hint
     assert choose(targets, machine("x86_64-v3"), "native")[1].id == "x86_64-v3"
 
@@ -76,9 +76,9 @@ def test_native_on_a_machine_of_no_known_level_says_so(choose):
             ("x86_64-v4", "x86_64-v3"),
             machine(),
             "x86_64-v4",
-            "this machine runs x86_64-v3: name one of them, or no target",
+            "this machine runs x86_64-v3: name it, or none",
         ),
-        (("x86_64-v3",), machine(), "warp", "this machine runs x86_64-v3: name one of"),
+        (("x86_64-v3",), machine(), "warp", "this machine runs x86_64-v3: name it"),
         (("aarch64",), machine(), "x86_64-v2", "build it with `--target x86_64-v2`"),
         (
             ("x86_64-v3",),
