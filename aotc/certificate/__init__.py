@@ -25,7 +25,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.backend import compile_targets
 from aotc.certificate.blame import wrong_op
-from aotc.certificate.check import Arrays, Check, Run
+from aotc.certificate.check import DIFFERENCE, Arrays, Check, Run
 from aotc.certificate.modules import (
     Modes,
     has_checkpoints,
@@ -44,7 +44,6 @@ from aotc.passes.inline import reached
 from aotc.target import Target
 
 DOT_PRODUCT = 1e-9  # the largest difference that is rounding
-DIFFERENCE = 1e-5
 
 _LOWERING = (
     "inline",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -75,14 +75,16 @@ class Difference(Distance):
 
     Args:
         tolerance: what `error` may be.
+        by_rounding: whether a larger one is what rounding does to the results.
     """
 
     tolerance: float
+    by_rounding: bool = False
 
     @property
     def passed(self) -> bool:
-        """Whether the error is within the tolerance."""
-        return self.error <= self.tolerance
+        """Whether the error is within the tolerance, or explained by rounding."""
+        return self.error <= self.tolerance or self.by_rounding
 
     def to_json(self) -> dict[str, Any]:
         """A row of `aotc.parity/1`; a figure that is not finite is null."""
@@ -91,11 +93,16 @@ class Difference(Distance):
     def __str__(self) -> str:
         verdict = "ok  " if self.passed else "FAIL"
         figures = self._describe(f"{self.error:.1e} of {self.tolerance:.0e}")
-        return f"{verdict} {figures}"
+        return f"{verdict} {figures}{', by rounding' if self.by_rounding else ''}"
 
     def worst_of(self, other: Distance) -> Difference:
         """The largest figures of two calls."""
-        return Difference(**asdict(super().worst_of(other)), tolerance=self.tolerance)
+        far = asdict(super().worst_of(other))
+        worst = Difference(**far, tolerance=self.tolerance)
+        both = (self, other) if isinstance(other, Difference) else (self,)
+        if worst.passed or not all(each.passed for each in both):
+            return worst
+        return replace(worst, by_rounding=True)
 
 
 def compare(

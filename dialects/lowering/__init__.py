@@ -17,7 +17,8 @@ from aotc.dialects.attributes import Array
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.slices import element_position, element_slice
-from aotc.dialects.lowering.sources import Sources, filled_with, leaves_gaps
+from aotc.dialects.lowering.sources import filled_with, leaves_gaps
+from aotc.dialects.lowering.variation import Variation
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -43,7 +44,7 @@ class Lowering:
 
     def __init__(self, symbols: list[Any]) -> None:
         self.symbols = symbols
-        self._sources = Sources()
+        self._variation = Variation()
 
     # ---- sizes and scalars ----------------------------------------------------------
 
@@ -138,7 +139,8 @@ class Lowering:
         kinds = ir.ArrayAttr.get(
             [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
         )
-        inputs = self._sized(inputs, maps, iterators)
+        if "reduction" in iterators:
+            inputs = self._reducible(inputs, maps, iterators)
         op = linalg.GenericOp(
             [init.type],
             inputs,
@@ -152,13 +154,13 @@ class Lowering:
             linalg.YieldOp([body(*block.arguments)])
         return op.results[0]
 
-    def _sized(
+    def _reducible(
         self,
         inputs: Sequence[Any],
         maps: Sequence[AffineMap],
         iterators: Sequence[str],
     ) -> list[Any]:
-        """The inputs, of which one in memory goes along with each reduction loop."""
+        """The inputs, of which one varies along each reduction loop."""
         inputs = list(inputs)
         for loop, kind in enumerate(iterators):
             if kind == "reduction":
@@ -167,18 +169,17 @@ class Lowering:
                     for number in range(len(inputs))
                     if ir.AffineDimExpr.get(loop) in maps[number].results
                 ]
-                reads = [self._sources.reads_memory(inputs[n]) for n in along]
-                if along and not any(reads):
-                    inputs[along[0]] = foreign.apart(inputs[along[0]])
+                if along and not any(self._variation.varies(inputs[n]) for n in along):
+                    inputs[along[0]] = self.varied(inputs[along[0]])
         return inputs
 
-    def in_memory(self, x: Any) -> Any:
-        """`x`, so that any op can reduce it: see Note [reductions of nothing]."""
-        return x if self._sources.reads_memory(x) else foreign.apart(x)
+    def varied(self, x: Any) -> Any:
+        """`x`, so that any op can reduce it; Note [sums of what does not vary]."""
+        return self._variation.varied(x)
 
-    def one_in_memory(self, lhs: Any, rhs: Any) -> tuple[Any, Any]:
-        """The factors of a product, of which one in memory has the summed axis."""
-        return lhs, rhs if self._sources.reads_memory(lhs) else self.in_memory(rhs)
+    def one_varied(self, lhs: Any, rhs: Any) -> tuple[Any, Any]:
+        """The factors of a product, of which one varies along the summed axis."""
+        return lhs, rhs if self._variation.varies(lhs) else self.varied(rhs)
 
     def pointwise(self, inputs: Sequence[Any], result: Tensor, body: Body) -> Any:
         """One element of each input → one element of the result; equal shapes."""

@@ -1,21 +1,8 @@
-"""Where the elements of a tensor come from: neighbours in memory, others, or none."""
+"""Where the elements of a tensor come from: one number, other ops, or memory."""
 
 from typing import Any
 
 from aotc.mlir import ir
-
-# ops whose results have elements of no more than their operands
-_PLAIN = (
-    "linalg.",
-    "tensor.cast",
-    "tensor.collapse_shape",
-    "tensor.expand_shape",
-    "tensor.extract_slice",
-    "tensor.pad",
-)
-
-# ops whose results are repeated scalars, or nothing yet
-_COMPUTED = ("linalg.fill", "tensor.empty", "tensor.from_elements", "tensor.splat")
 
 
 def filled_with(value: Any) -> Any:
@@ -29,58 +16,6 @@ def filled_with(value: Any) -> Any:
     op = value.owner
     is_fill = not isinstance(op, ir.Block) and op.name == "linalg.fill"
     return op.operands[0] if is_fill else None
-
-
-class Sources:
-    """Which lowered tensors read memory: an input, or an array that is stored.
-
-    Note [reductions of nothing]: a reduction takes the sizes of its loops from its
-    operands. IREE 3.13 folds a repeated scalar into the reduction, and computes a
-    counter where it is needed, so that no operand is left that says how long a loop is,
-    and too few elements are added up: 25 of 125 ones, one of `ones((batch, 4))`. Such
-    an operand is put into memory first.
-
-    Every tensor is looked at once, however many reductions follow it.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[Any, bool] = {}
-
-    def reads_memory(self, value: Any) -> bool:
-        """Whether the elements of a lowered tensor come from memory, in part at least.
-
-        (What sizes are computed from does not count.)
-        """
-        rest = [value]
-        while rest:
-            last = rest[-1]
-            if last in self._known:
-                rest.pop()
-                continue
-            sources = _sources(last)
-            if sources is None or any(map(self._known.get, sources)):
-                self._known[last] = True
-                continue
-            unknown = [each for each in sources if each not in self._known]
-            rest += unknown
-            if not unknown:
-                self._known[last] = False
-        return self._known[value]
-
-
-def _sources(value: Any) -> list[Any] | None:
-    """The tensors that the elements of `value` are computed from; None for memory."""
-    op = value.owner
-    if isinstance(op, ir.Block):
-        return None
-    if op.name == "arith.constant":
-        return [] if _is_one_number(op) else None
-    if op.name in _COMPUTED:
-        return []
-    if not op.name.startswith(_PLAIN):
-        return None
-    read = operands_of(op) if len(op.operands) == len(op.results) else op.operands
-    return [each for each in read if isinstance(each.type, ir.ShapedType)]
 
 
 def operands_of(op: Any) -> list[Any]:
@@ -133,8 +68,3 @@ def _has_gaps(slice_op: Any) -> bool:
     strides = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_strides"]))
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last >= 0 and (strides[last] != 1 or any(n != 1 for n in source[last + 1 :]))
-
-
-def _is_one_number(constant: Any) -> bool:
-    value = constant.attributes["value"]
-    return not isinstance(value, ir.DenseElementsAttr) or value.is_splat

@@ -82,10 +82,10 @@ class Pool(GraphOp, traits=[Pure]):
         padded = _padded(source, op.padding)
         wide = accumulator(source.dtype)
         x = low.pad(x, padded, before, after, cls.start)
-        reached = _reached(padded, result, op)
-        if reached != padded:
+        x = low.varied(low.convert(x, padded, wide))
+        reached = _reached(padded, result, op).with_dtype(wide)
+        if reached.shape != padded.shape:
             x = low.slice(x, reached, (0,) * padded.rank, (1,) * padded.rank)
-        x = low.in_memory(low.convert(x, reached, wide))
         window = low.empty(Tensor(op.window, wide))
         total = cls.named[len(op.window)](
             x,

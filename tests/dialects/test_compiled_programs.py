@@ -22,7 +22,7 @@ from aotc.target import Target
 rng = np.random.default_rng(0)
 b = aotc.Dim("b", min=1)
 
-TOLERANCE = {"f32": 1e-5, "f16": 2e-3}
+TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "i32": 0.0, "bool": 0.0}
 
 Program = tuple[Callable[..., Any], aotc.Spec]
 PROGRAMS: dict[str, Program] = {}
@@ -80,7 +80,7 @@ def strided_slice_of_symbolic_rows(x):
     return anp.sin(h[:, ::2]), h
 
 
-# ---- Note [reductions of nothing]: no operand in memory has the reduced axis --------
+# ---- Note [sums of what does not vary]: nothing in memory has the reduced axis ------
 
 
 @program(b, 4)
@@ -171,6 +171,39 @@ def scan_that_joins_single_elements(x):
 def column_of_single_elements(x):
     column = anp.reshape(anp.concatenate([x[:1], x[3:4]]), (2, 1))
     return anp.exp(column) @ anp.ones((1, 3)), x[1:]
+
+
+@program(b, "m", dtype="i32")
+def reductions_of_integers_that_are_constants(x):
+    ones = x * 0 + 1
+    return ones.sum(1), (x == x).sum(1), (x - x + 1).sum(0), ones.sum(), (x ^ x).max(1)
+
+
+@program(b, "m", dtype="bool")
+def reductions_of_masks_that_are_constants(x):
+    kept, none = anp.astype(x | True, "f32"), anp.astype(x & False, "f32")
+    return kept.sum(1), (none + 1.0).mean(0), anp.all(x | True, 1)
+
+
+@program(b, "m")
+def reductions_of_choices_of_one_number(x):
+    ones = anp.ones_like(x)
+    chosen = anp.where(x > 0, ones, ones)
+    branch = control.cond(x[0, 0] > 0, lambda: ones, lambda: ones)
+    return chosen.sum(1), chosen.sum(0), (chosen * 2).sum(), branch.sum(1)
+
+
+@program(b, "m")
+def reductions_of_moved_ones(x):
+    ones = anp.ones_like(x)
+    rolled, stacked = anp.roll(ones, 1, 1), anp.stack([ones] * 3)
+    return rolled.mean(1), anp.sort(ones).sum(1), stacked.sum((0, 2)), stacked.sum()
+
+
+@program(b)
+def reductions_of_positions_compared(x):
+    i = anp.arange(x.shape[0])
+    return (i >= 0).sum(), anp.astype(i < x.shape[0], "f32").sum(), anp.roll(i, 1).sum()
 
 
 # ---- Note [parts of fills]: a slice of zeros that is joined with others --------------

@@ -1,0 +1,250 @@
+"""Which lowered tensors IREE cannot find to be one number, repeated.
+
+Note [sums of what does not vary]: IREE 3.13 folds what is computed into the body of a
+reduction, down to a constant where it can: `total + 1` is left of `sum(x == x)`. Its
+vectoriser then adds the number once for each vector of elements (MLIR reduces an
+operand that has the axis, and a number has none), so that the sum of 25 ones is 4. What
+a reduction reads is therefore proved to vary here, or varied, by an operand of its own
+that is in memory: a zero that the compiler does not know.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aotc.dialects.functions import current_module, functions_of
+from aotc.dialects.lowering.foreign import body_of, number_apart
+from aotc.dialects.lowering.sources import filled_with
+from aotc.mlir import arith, ir, linalg, tensor
+
+# ops whose results have the elements of their operands
+_MOVING = (
+    "linalg.transpose",
+    "linalg.broadcast",
+    "tensor.cast",
+    "tensor.collapse_shape",
+    "tensor.concat",
+    "tensor.expand_shape",
+    "tensor.extract_slice",
+    "tensor.insert_slice",
+    "tensor.pad",
+)
+_JOINING = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
+_REPEATED = ("linalg.fill", "tensor.empty", "tensor.from_elements", "tensor.splat")
+
+# Scalar ops of which no constant is left if one operand varies.
+_KEEPING = (
+    "arith.addf",
+    "arith.bitcast",
+    "arith.divf",
+    "arith.extf",
+    "arith.extsi",
+    "arith.extui",
+    "arith.fptosi",
+    "arith.fptoui",
+    "arith.maximumf",
+    "arith.maxnumf",
+    "arith.minimumf",
+    "arith.minnumf",
+    "arith.mulf",
+    "arith.negf",
+    "arith.remf",
+    "arith.sitofp",
+    "arith.subf",
+    "arith.truncf",
+    "arith.uitofp",
+    "math.",
+)
+_POWERS = ("math.powf", "math.fpowi", "math.ipowi")  # x**0 is 1
+_COMPARISON = "arith.cmpf"
+_SELECTION = "arith.select"
+
+
+class Variation:
+    """Answers whether the elements of lowered tensors vary, each tensor once.
+
+    One is for one function.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, bool] = {}
+        self._zeros: dict[str, Any] = {}
+
+    def varied(self, x: Any) -> Any:
+        """The same elements, with a zero that the compiler does not know if need be."""
+        if self.varies(x):
+            return x
+        element = ir.RankedTensorType(x.type).element_type
+        is_integer = isinstance(element, ir.IntegerType)
+        bits = element if is_integer else ir.IntegerType.get_signless(element.width)
+        return _with_bits(x, self._unknown_zero(bits))
+
+    def _unknown_zero(self, bits: Any) -> Any:
+        """A tensor of rank 0."""
+        if str(bits) not in self._zeros:
+            zero = arith.ConstantOp(bits, 0).result
+            self._zeros[str(bits)] = number_apart(zero)
+        whole = ir.RankedTensorType.get([], bits)
+        return tensor.from_elements(whole, [self._zeros[str(bits)]])
+
+    def varies(self, value: Any) -> bool:
+        """Whether IREE cannot find the elements of a tensor to be one number.
+
+        (That it says no means only that nothing proves it.)
+        """
+        rest = [value]
+        while rest:
+            last = rest[-1]
+            if last in self._known:
+                rest.pop()
+                continue
+            unknown = [each for each in _read_by(last) if each not in self._known]
+            rest += unknown
+            if not unknown:
+                self._known[last] = _varies(last, self._known.__getitem__)
+        return self._known[value]
+
+
+def _with_bits(x: Any, some: Any) -> Any:
+    """The elements of a tensor, `or` the integer in one of rank 0."""
+    kind, bits = ir.RankedTensorType(x.type), some.type.element_type
+    same = ir.AffineMap.get_identity(kind.rank)
+    maps = [same, ir.AffineMap.get(kind.rank, 0, []), same]
+    iterator = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    op = linalg.GenericOp(
+        [kind],
+        [x, some],
+        [_empty_like(x, kind)],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps]),
+        ir.ArrayAttr.get([iterator] * kind.rank),
+    )
+    block = op.regions[0].blocks.append(kind.element_type, bits, kind.element_type)
+    with ir.InsertionPoint(block):
+        element, more, _ = block.arguments
+        if bits == kind.element_type:
+            mixed = arith.ori(element, more)
+        else:
+            mixed = arith.ori(arith.bitcast(bits, element), more)
+            mixed = arith.bitcast(kind.element_type, mixed)
+        linalg.YieldOp([mixed])
+    return op.results[0]
+
+
+def _empty_like(x: Any, kind: Any) -> Any:
+    dynamic = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
+    places = [arith.ConstantOp(ir.IndexType.get(), axis).result for axis in dynamic]
+    sizes = iter([tensor.dim(x, place) for place in places])
+    shape = [next(sizes) if axis in dynamic else n for axis, n in enumerate(kind.shape)]
+    return tensor.EmptyOp(shape, kind.element_type).result
+
+
+def _read_by(value: Any) -> list[Any]:
+    """The tensors whose elements decide whether those of `value` vary."""
+    op = value.owner
+    if isinstance(op, ir.Block) or op.name.startswith("scf."):
+        return []
+    read = [*op.operands, *_read_inside(op)]
+    return [each for each in read if isinstance(each.type, ir.RankedTensorType)]
+
+
+def _read_inside(op: Any) -> list[Any]:
+    """The tensors of which single elements are read in the body of an op."""
+    return [
+        each.operands[0]
+        for region in op.regions
+        for block in region
+        for each in block.operations
+        if each.name == "tensor.extract"
+    ]
+
+
+def _varies(value: Any, known: Callable[[Any], bool]) -> bool:
+    """Whether a tensor varies, where that is known of what it is computed from."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return True  # an argument, or what a loop starts from, behind a barrier
+    if op.name == "arith.constant":
+        return not _is_one_number(op)
+    if op.name in _REPEATED:
+        return False
+    if op.name == "linalg.generic":
+        return _body_varies(op, known)
+    if op.name in _MOVING:
+        return all(map(known, _read_by(value))) and not _cuts_out(op)
+    if op.name == "func.call":
+        return _call_varies(op, known)
+    # What reduces has been given what varies; control flow may be decided.
+    return bool(op.name.startswith(("linalg.", "scf.for", "scf.while")))
+
+
+def _cuts_out(op: Any) -> bool:
+    """Whether an op takes a part, perhaps without any element of a source's."""
+    source = op.operands[0].owner
+    is_slice = op.name == "tensor.extract_slice"
+    return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
+
+
+def _call_varies(op: Any, known: Callable[[Any], bool]) -> bool:
+    """Whether the results of what IREE's side defines vary."""
+    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    body = body_of(functions_of(current_module())[callee]) or ""
+    return "optimization_barrier" in body or all(map(known, _read_by(op.results[0])))
+
+
+def _is_one_number(constant: Any) -> bool:
+    value = constant.attributes["value"]
+    return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
+
+
+# ---- bodies -------------------------------------------------------------------------
+
+
+def _body_varies(op: Any, known: Callable[[Any], bool]) -> bool:
+    """Whether the result of a linalg.generic varies."""
+    if "reduction" in str(op.attributes["iterator_types"]):
+        return True  # it has been given what varies
+    block = op.regions[0].blocks[0]
+    inputs = dict(zip(block.arguments, op.operands, strict=True))
+    varying = {argument for argument, operand in inputs.items() if known(operand)}
+    for each in block.operations:
+        if each.name == "linalg.yield":
+            return each.operands[0] in varying
+        if _element_varies(each, varying, inputs, known):
+            varying.update(each.results)
+    raise AssertionError("a body ends in a yield")
+
+
+def _element_varies(
+    op: Any,
+    varying: set[Any],
+    inputs: Mapping[Any, Any],
+    known: Callable[[Any], bool],
+) -> bool:
+    """Whether no constant can be left of a scalar op."""
+    has = [operand in varying for operand in op.operands]
+    if op.name == _SELECTION:
+        condition, one, other = has
+        either = one or other or _are_two_numbers(op.operands, inputs)
+        return (one and other) or (condition and either)
+    if op.name == _COMPARISON:
+        return any(has) and bool(op.operands[0] != op.operands[1])
+    if op.name == "tensor.extract":
+        return known(op.operands[0])
+    if op.name in _POWERS:
+        return all(has)
+    return any(has) and bool(op.name.startswith(_KEEPING))
+
+
+def _are_two_numbers(selected: Sequence[Any], inputs: Mapping[Any, Any]) -> bool:
+    """Whether a selection is from two different constants."""
+    one, other = (_number(value, inputs) for value in list(selected)[1:])
+    return one is not None and other is not None and bool(one != other)
+
+
+def _number(value: Any, inputs: Mapping[Any, Any]) -> Any:
+    """The constant that a scalar in a body always is, or None."""
+    if isinstance(value.owner, ir.Block):
+        value = filled_with(inputs[value]) if value in inputs else None
+    is_constant = value is not None and not isinstance(value.owner, ir.Block)
+    if is_constant and value.owner.name == "arith.constant":
+        return value.owner.attributes["value"]
+    return None
