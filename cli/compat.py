@@ -58,10 +58,8 @@ def compat(
     from aotc.cli.compat_forms import render
     from aotc.writing import written_aside
 
-    if file and any(
-        _is_same(file, given) for given in (*fleet.fleets, *fleet.device_keys)
-    ):
-        raise click.UsageError(f"--output names {file}, which is read here")
+    if file:
+        _require_other(file, [*map(str, fleet.fleets), *fleet.device_keys])
     artifacts = [
         _artifact(bundle, keys, allow_unsigned) for bundle in _distinct(bundles)
     ]
@@ -78,8 +76,11 @@ def compat(
         raise click.exceptions.Exit(1)
 
 
-def _is_same(file: Path, given: Path | str) -> bool:
-    return file.exists() and Path(given).exists() and file.samefile(given)
+def _require_other(file: Path, inputs: Sequence[str]) -> None:
+    """Refuse to write over what is read."""
+    for given in inputs:
+        if file.exists() and os.path.exists(given) and file.samefile(given):
+            raise click.UsageError(f"--output names {file}, which is read here")
 
 
 def _distinct(bundles: Sequence[str]) -> list[str]:

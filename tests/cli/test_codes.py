@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotc import device, runtime
+from aotc import runtime
 from aotc.cli.main import main
 from aotc.errors import AotcError
 
@@ -111,5 +111,5 @@ def test_a_target_that_the_bundle_lacks_is_told_what_runs_here(
     arguments = ["run", shelf.bundle(), "--trust", shelf.public_key]
     assert main([*arguments, "--target", "aarch64"]) == 2
     said = capsys.readouterr().err
-    assert "expected one of the bundle's variants (vmvx), got 'aarch64'" in said
-    assert f"this machine ({device.arch()}) runs the variant vmvx" in said
+    assert "expected one of the bundle's variants, vmvx; got 'aarch64'" in said
+    assert "this machine runs vmvx: name it, or none" in said
