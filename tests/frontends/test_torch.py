@@ -561,6 +561,8 @@ MODULES = {
     "softmax over channels": torch.nn.Softmax2d(),
     "reflected padding": torch.nn.ReflectionPad2d(2),
     "padding that goes round": torch.nn.CircularPad2d((1, 2, 3, 0)),
+    "padding that goes round what is left": torch.nn.CircularPad2d((3, -1, -2, 4)),
+    "mirrored padding that cuts": torch.nn.ReflectionPad2d((3, -1, -2, 4)),
     "padding with a number": torch.nn.ConstantPad2d((1, -2, 0, 3), 0.5),
     "parts": Call(lambda x: x.chunk(3, -1)),
 }

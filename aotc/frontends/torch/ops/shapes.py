@@ -244,12 +244,18 @@ def constant_pad(x: Array, pad: Sequence[Size], value: Any = 0) -> Array:
 
 
 def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
-    """Elements of `x` itself around it; negative widths cut elements off."""
+    """Elements of `x` itself around it; negative widths cut elements off.
+
+    What is cut off is still mirrored or repeated, but not what starts again ("wrap").
+    """
 
     def call(x: Array, pad: Sequence[Size]) -> Array:
         widths = _widths(x, pad)
-        y = np.pad(x, [(max(a, 0), max(b, 0)) for a, b in widths], mode)
-        return np.pad(y, [(min(a, 0), min(b, 0)) for a, b in widths])
+        more = [(max(a, 0), max(b, 0)) for a, b in widths]
+        less = [(min(a, 0), min(b, 0)) for a, b in widths]
+        if mode == "wrap":
+            return np.pad(np.pad(x, less), more, mode)
+        return np.pad(np.pad(x, more, mode), less)
 
     return call
 
