@@ -6,9 +6,10 @@ passes on IR in text form, such as a dumped and edited stage.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.cache import Cache
 from aotc.certificate import Certificate, certify
+from aotc.checks.reuse import found_or_made, recipe_of
 from aotc.checks.self_check import MODES, SelfCheck, check_entries
 from aotc.dialects import context, control
 from aotc.dialects.functions import copied
@@ -102,6 +104,7 @@ class BuildReport:
         fits: what was done for a budget of memory.
         parities: how entries compare with their source, if that was asked for.
         self_checks: how compiled entries compare with the reference evaluator.
+        self_check_reuse: whether the cache had that: `off`, `hit`, or `miss` and why.
         signer: id of the key that signed, or None.
         channel: development, release or unsigned.
     """
@@ -115,6 +118,7 @@ class BuildReport:
     fits: list[budget.Fit] = field(default_factory=list)
     parities: list[Parity] = field(default_factory=list)
     self_checks: list[SelfCheck] = field(default_factory=list)
+    self_check_reuse: str = "off"
     signer: str | None = None
     channel: str | None = None
 
@@ -133,6 +137,7 @@ class BuildReport:
             "memory_fits": [each.to_json() for each in self.fits],
             "parity": [each.to_json() for each in self.parities],
             "self_check": [each.to_json() for each in self.self_checks],
+            "self_check_cache": self.self_check_reuse,
         }
 
     def to_text(self) -> str:
@@ -264,6 +269,7 @@ def build(
         peak_memory,
         parity,
         _self_check_mode(self_check) if stop_after in (None, "bundle") else "off",
+        Cache.of_user() if cache else None,
     )
     require_compiler()
     packs = stop_after in (None, "bundle")
@@ -282,7 +288,7 @@ def build(
             targets,
             dump=run.dump,
             finished=run.tell,
-            cache=Cache.of_user() if cache else None,
+            cache=run.cache,
         )
     if packs:
         run.check(program, title)
@@ -302,6 +308,7 @@ class _Run:
     peak_memory: int | None
     parity: Plan | None
     self_check: str
+    cache: Cache | None
     graph: Any = None
 
     @contextmanager
@@ -314,8 +321,12 @@ class _Run:
 
     def tell(self, variant: Compiled) -> None:
         """Tell that a target is compiled."""
-        reuse = "" if variant.reuse == "off" else f", cache: {variant.reuse}"
-        self.reporter.finished(f"{variant.target}{reuse}", variant.seconds)
+        self._tell(str(variant.target), variant.reuse, variant.seconds)
+
+    def _tell(self, part: str, reuse: str, seconds: float) -> None:
+        """Tell that a part is done, and whether the cache had it."""
+        known = "" if reuse == "off" else f", cache: {reuse}"
+        self.reporter.finished(f"{part}{known}", seconds)
 
     def load(self, path: Path, entries: tuple[str, ...]) -> Program:
         """Import the source."""
@@ -385,20 +396,41 @@ class _Run:
 
     def check(self, program: Program, title: tuple[str, str]) -> None:
         """Compare the compiled entries, in a bundle that is only written to run it."""
-        if not self._compares:
-            return
         with temporary_folder() as work:
-            bundle = self._write(program, work, title, None, force=False)
-            given = program, self.graph, bundle, self.targets
+
+            @functools.cache
+            def bundle() -> Path:
+                return self._write(program, work, title, None, force=False)
+
             if self.parity is not None:
                 with self.stage("parity"):
-                    self.report.parities = measure(*given, self.parity, PASS_NAMES)
+                    self.report.parities = measure(
+                        program,
+                        self.graph,
+                        bundle(),
+                        self.targets,
+                        self.parity,
+                        PASS_NAMES,
+                    )
                 require(self.report.parities)
             if self.self_check != "off":
                 with self.stage("self-check"):
-                    self.report.self_checks = check_entries(
-                        *given, PASS_NAMES, full=self.self_check == "full"
-                    )
+                    self._check_itself(program, bundle)
+
+    def _check_itself(self, program: Program, bundle: Callable[[], Path]) -> None:
+        """Compare the compiled entries with the reference, unless that was done."""
+        full, report = self.self_check == "full", self.report
+        recipe = recipe_of(program, self.graph, report.variants, full=full)
+        start = time.perf_counter()
+        report.self_checks, report.self_check_reuse = found_or_made(
+            self.cache,
+            recipe,
+            lambda: check_entries(
+                program, self.graph, bundle(), self.targets, PASS_NAMES, full=full
+            ),
+        )
+        seconds = time.perf_counter() - start
+        self._tell("compared", report.self_check_reuse, seconds)
 
     def _write(
         self,

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from aotc import dtypes
@@ -292,20 +293,7 @@ class Tensor:
     @staticmethod
     def of(value: Any) -> "Tensor":
         """The type of an MLIR value (or the meaning of an MLIR type)."""
-        mlir_type = value if isinstance(value, ir.Type) else value.type
-        if not isinstance(mlir_type, ir.RankedTensorType):
-            raise InputError("bad-type", f"expected a ranked tensor; got {mlir_type}")
-        encoding = mlir_type.encoding
-        if encoding is None and not mlir_type.has_static_shape:
-            raise InputError(
-                "bad-type", f"expected {mlir_type} to say what its sizes are; see Dim"
-            )
-        shape = (
-            tuple(mlir_type.shape)
-            if encoding is None
-            else shape_of_map(ir.AffineMapAttr(encoding).value)
-        )
-        return Tensor(shape, element_name(mlir_type.element_type))
+        return _meaning(value if isinstance(value, ir.Type) else value.type)
 
     def to_mlir(self) -> Any:
         """The MLIR type `tensor<…>`, with an encoding if a size is symbolic."""
@@ -327,6 +315,23 @@ class Tensor:
 
     def __str__(self) -> str:
         return f"{self.dtype}{format_shape(self.shape)}"
+
+
+@lru_cache(maxsize=2**16)  # types are unique in the context, and asked for by every op
+def _meaning(mlir_type: Any) -> Tensor:
+    if not isinstance(mlir_type, ir.RankedTensorType):
+        raise InputError("bad-type", f"expected a ranked tensor; got {mlir_type}")
+    encoding = mlir_type.encoding
+    if encoding is None and not mlir_type.has_static_shape:
+        raise InputError(
+            "bad-type", f"expected {mlir_type} to say what its sizes are; see Dim"
+        )
+    shape = (
+        tuple(mlir_type.shape)
+        if encoding is None
+        else shape_of_map(ir.AffineMapAttr(encoding).value)
+    )
+    return Tensor(shape, element_name(mlir_type.element_type))
 
 
 def element_type(dtype: str) -> Any:

@@ -32,6 +32,8 @@ DIED = "compiled-code-died"
 class DidNotEnd(Exception):
     """A call took longer than it may."""
 
+    is_lasting = False  # whether another run on this machine would find the same
+
 
 class CompiledProcess:
     """Code that is loaded in another process, as a context manager.

@@ -21,6 +21,8 @@ class SelfCheck:
         checked: the sizes of the symbols in the calls that were compared.
         unchecked: what was not compared: sizes, or nothing for all, and why.
         results: the verdict on each output and updated state, over all calls.
+        is_lasting: whether another run here would find the same: neither time nor
+            memory ran out.
     """
 
     entry: str
@@ -28,15 +30,22 @@ class SelfCheck:
     checked: tuple[Mapping[str, int], ...] = ()
     unchecked: tuple[tuple[Mapping[str, int], str], ...] = ()
     results: tuple[Verdict, ...] = ()
+    is_lasting: bool = True
 
     @property
     def error(self) -> float:
         """The largest error of any result, relative to its largest value."""
         return max((each.distance.error for each in self.results), default=0.0)
 
-    def skip(self, sizes: Mapping[str, int], why: str) -> SelfCheck:
+    def skip(
+        self, sizes: Mapping[str, int], why: str, *, is_lasting: bool = True
+    ) -> SelfCheck:
         """The same with sizes that were not compared."""
-        return replace(self, unchecked=(*self.unchecked, (sizes, why)))
+        return replace(
+            self,
+            unchecked=(*self.unchecked, (sizes, why)),
+            is_lasting=self.is_lasting and is_lasting,
+        )
 
     def extend(self, sizes: Mapping[str, int], results: Sequence[Verdict]) -> SelfCheck:
         """The same with sizes that were compared, and the verdicts there."""

@@ -27,7 +27,7 @@ from aotc.checks.report import SelfCheck, sizes_text
 from aotc.checks.rounding import Noise, is_float
 from aotc.checks.samples import Calls, Item, calls_of, input_elements, items_of
 from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import NothingToCompare, Work
+from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
 from aotc.dialects import context
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.frontends.program import Program
@@ -78,8 +78,10 @@ def check_entries(
     with context(), ir.Location.unknown(), ExitStack() as stack:
         running, found = _start(stack, bundle, targets, full)
         rows = [
-            SelfCheck(entry.name, target, (), (({}, why),))
-            for target, why in found.items()
+            SelfCheck(entry.name, str(target)).skip(
+                {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
+            )
+            for target, code in found.items()
             for entry in program.entries
         ]
         if not running:
@@ -113,23 +115,25 @@ def _check(
         limit = 2 * work.left / (len(jobs) - done + 1)
         if item.is_extra and limit < inf:
             limit = min(limit, _EXTRA_WORK)
-        trial = _trial(subject, item, work.part(limit))
+        try:
+            trial = _trial(subject, item, work.part(limit))
+        except NothingToCompare as reason:
+            for target in running:
+                key = subject.entry.name, target
+                rows[key] = _skip(rows[key], item, reason)
+            continue
         for target, process in running.items():
             key = subject.entry.name, target
-            rows[key] = (
-                rows[key].skip(item.sizes, trial)
-                if isinstance(trial, str)
-                else _extend(rows[key], trial, target, process)
-            )
+            rows[key] = _extend(rows[key], trial, target, process)
     return list(rows.values())
 
 
 def _start(
     stack: ExitStack, bundle: Path, targets: Sequence[Target], full: bool
-) -> tuple[dict[Target, CompiledProcess], dict[str, str]]:
-    """The targets that run here, and why others do not."""
+) -> tuple[dict[Target, CompiledProcess], dict[Target, str]]:
+    """The targets that run here, and the code of the error why others do not."""
     running: dict[Target, CompiledProcess] = {}
-    refused: dict[str, str] = {}
+    refused: dict[Target, str] = {}
     for target in targets:
         try:
             code = Bundle(str(bundle), target.id)
@@ -137,7 +141,7 @@ def _start(
         except AotcError as error:
             if error.code not in _NOT_HERE:
                 raise _not_loaded(target, error) from error
-            refused[str(target)] = _NOT_HERE[error.code]
+            refused[target] = error.code
         else:
             running[target] = stack.enter_context(process)
     return running, refused
@@ -169,24 +173,25 @@ class _Trial:
     rounding: Rounding
 
 
-def _trial(subject: Subject, item: Item, work: Work) -> _Trial | str:
+def _trial(subject: Subject, item: Item, work: Work) -> _Trial:
     """The calls of an item, with what the reference evaluator makes of them.
 
-    Or why there is nothing to compare.
+    Raises:
+        NothingToCompare: it makes nothing of them.
     """
     try:
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
         expected = list(subject.reference_results(calls, work))
-    except NothingToCompare as reason:
-        return f"{item}{reason}"
     except MemoryError:
-        return f"{item}the reference evaluator ran out of memory"
+        raise NoMemoryToCompare from None
     except InputError as error:
-        return f"{item}the model refuses the random inputs: {error.message}"
+        raise NothingToCompare(
+            f"the model refuses the random inputs: {error.message}"
+        ) from None
     results = _all_results(expected)
     if _says_nothing(results):
-        return f"{item}no result is finite on the random inputs"
+        raise NothingToCompare("no result is finite on the random inputs")
 
     def with_noise(noise: Noise) -> Arrays:
         return _all_results(subject.reference_results(calls, noise))
@@ -202,10 +207,18 @@ def _extend(
     try:
         results = _verdicts(trial, target, process)
     except (DidNotEnd, NothingToCompare) as reason:
-        return row.skip(sizes, f"{trial.item}{reason}")
+        return _skip(row, trial.item, reason)
     except SetupError:  # `_guard` lets no other through
-        return row.skip(sizes, "this machine has not the memory for a call")
+        why = "this machine has not the memory for a call"
+        return row.skip(sizes, why, is_lasting=False)
     return row.extend(sizes, results)
+
+
+def _skip(
+    row: SelfCheck, item: Item, reason: DidNotEnd | NothingToCompare
+) -> SelfCheck:
+    """The same with an item that was not compared."""
+    return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
 
 
 def _all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
@@ -241,7 +254,7 @@ def _verdicts(trial: _Trial, target: Target, process: CompiledProcess) -> list[V
             f"rounding decides a check of the model: {error.message}"
         ) from None
     except MemoryError:
-        raise NothingToCompare("the reference evaluator ran out of memory") from None
+        raise NoMemoryToCompare from None
     if trial.rounding.is_all:
         raise NothingToCompare("rounding alone decides what is finite")
     rows = [

@@ -17,7 +17,18 @@ _PRODUCTS = 8  # that NumPy computes in the time of one element
 
 
 class NothingToCompare(Exception):
-    """The reference evaluator gives no results for an item; the text says why."""
+    """There are no results to compare for an item; the text says why."""
+
+    is_lasting = True  # whether another run on this machine would find the same
+
+
+class NoMemoryToCompare(NothingToCompare):
+    """The same, because the reference evaluator ran out of memory."""
+
+    is_lasting = False
+
+    def __init__(self) -> None:
+        super().__init__("the reference evaluator ran out of memory")
 
 
 @dataclass

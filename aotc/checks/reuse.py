@@ -1,0 +1,150 @@
+"""Self-checks in the cache: what was found of the same code, on a machine like this.
+
+What is found depends on the compiled code, on the graph and the reference evaluator
+that say what it should compute, and on the arrays that it is called with. So a check
+is made again when any of them changes, aotc included. That memory or time ran out is
+not kept, for another run may get further.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import aotc
+from aotc import artifacts, device, dialects, gpus, passes
+from aotc.backend import Compiled
+from aotc.cache import Cache, Recipe, digest, sources_digest
+from aotc.checks.differences import Distance
+from aotc.checks.judging import Verdict
+from aotc.checks.report import SelfCheck
+from aotc.frontends.program import Program
+from aotc.pytree import flatten
+
+_PACKAGES = (aotc, artifacts, dialects, passes)
+
+
+def recipe_of(
+    program: Program,
+    graph: Any,
+    variants: Sequence[Compiled],
+    *,
+    full: bool,
+) -> Recipe:
+    """All that a self-check depends on.
+
+    Args:
+        program: what was compiled.
+        graph: a copy of its module in which all derivatives are written.
+        variants: the compiled code.
+        full: whether the check has no limit of work.
+    """
+    entries = ", ".join(entry.name for entry in program.entries)
+    targets = ", ".join(str(variant.target) for variant in variants)
+    return Recipe(
+        "self-check",
+        f"{targets}: {entries}",
+        {
+            "code": digest(*_code(variants)),
+            "graph": digest(_text(graph)),
+            "entries": digest(repr(program.entries), repr(program.states)),
+            "weights and states": digest(*_arrays(program.parameters)),
+            "examples": digest(*_examples(program)),
+            "mode": "full" if full else "auto",
+            "aotc": digest(*(sources_digest(_folder(each)) for each in _PACKAGES)),
+            "packages": digest(
+                platform.python_version(),
+                *(version(name) for name in ("numpy", "iree-base-runtime")),
+            ),
+            "machine": digest(_machine(variants)),
+        },
+    )
+
+
+def found_or_made(
+    cache: Cache | None, recipe: Recipe, check: Callable[[], list[SelfCheck]]
+) -> tuple[list[SelfCheck], str]:
+    """What a self-check finds, and whether the cache had it: `off`, `hit` or `miss`.
+
+    Args:
+        cache: where such findings are kept; None for nowhere.
+        recipe: all that they depend on.
+        check: makes them.
+    """
+    if cache is None:
+        return check(), "off"
+    value = cache.find(recipe)
+    if value is not None:
+        return [_row(each) for each in json.loads(value)], "hit"
+    reuse = f"miss ({cache.why_missing(recipe)})"
+    rows = check()
+    if all(row.is_lasting for row in rows):
+        failure = cache.keep(recipe, json.dumps([asdict(row) for row in rows]).encode())
+        reuse += f", not kept: {failure}" if failure else ""
+    return rows, reuse
+
+
+def _row(stored: Mapping[str, Any]) -> SelfCheck:
+    """What was found of an entry, as it was before it was kept."""
+    results = (
+        Verdict(Distance(**each["distance"]), each["error_ratio"], each["wrong"])
+        for each in stored["results"]
+    )
+    return SelfCheck(
+        stored["entry"],
+        stored["target"],
+        tuple(stored["checked"]),
+        tuple((sizes, why) for sizes, why in stored["unchecked"]),
+        tuple(results),
+    )
+
+
+# ---- what it depends on -------------------------------------------------------------
+
+
+def _code(variants: Sequence[Compiled]) -> Iterator[str | bytes]:
+    for variant in variants:
+        yield str(variant.target)
+        yield variant.vmfb
+
+
+def _text(graph: Any) -> str:
+    """The graph without the places in the user's source."""
+    with graph.context:
+        return str(graph.operation.get_asm(enable_debug_info=False))
+
+
+def _arrays(named: Mapping[str, Any]) -> Iterator[str | bytes]:
+    for name, array in named.items():
+        whole = np.asarray(array)
+        yield f"{name}: {whole.dtype} {whole.shape}"
+        yield whole.tobytes()
+
+
+def _examples(program: Program) -> Iterator[str | bytes]:
+    """The inputs that the sources of entries bring along."""
+    for name, network in program.networks.items():
+        example = network.original.example if network.original else None
+        leaves, structure = flatten(example or {})
+        yield f"{name}: {structure}"
+        yield from _arrays({str(i): leaf for i, leaf in enumerate(leaves)})
+
+
+def _folder(package: Any) -> Path:
+    return Path(package.__file__).parent
+
+
+def _machine(variants: Sequence[Compiled]) -> str:
+    """What decides which of the targets run here, and how."""
+    facts: dict[str, Any] = {"arch": device.arch(), "features": device.cpu_features()}
+    drivers = {driver for variant in variants for driver in variant.target.drivers}
+    if not all(driver.startswith("local-") for driver in drivers):
+        facts |= gpus.probe()
+    return json.dumps(facts, sort_keys=True)
