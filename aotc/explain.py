@@ -21,7 +21,7 @@ from aotc.errors import AotcError, SetupError
 from aotc.frontends.findings import Finding
 from aotc.frontends.program import Program
 from aotc.frontends.survey import Survey, surveyed
-from aotc.passes import run_passes
+from aotc.passes import printed_pass, run_passes
 from aotc.pipeline import STAGES
 from aotc.target import Target
 
@@ -75,12 +75,15 @@ def explain(
         targets: what to look at it for; by default `Target.default()`.
 
     Raises:
-        InputError: there is no such file, or nothing imports its kind.
-        SetupError: a package that this kind of file needs is not installed.
+        InputError: there is no such file, or nothing imports its kind; or a setting
+            of the environment is wrong.
+        SetupError: a package that this kind of file needs is not installed; or a folder
+            that a setting names cannot be written.
     """
     path, targets = Path(source), tuple(targets) or Target.default()
     frontends.require_known(path)
     require_compiler()
+    printed_pass()  # a wrong setting is no fault of the model
     with surveyed(tolerant=True) as survey:
         program = _imported(path, tuple(entries), survey)
         if program is not None and program.entries:
@@ -110,6 +113,8 @@ def _lowered(program: Program, targets: Sequence[Target], survey: Survey) -> Non
             _note_ops(module, survey)
         try:
             run_passes(module, stage.passes)
+        except SetupError:  # such as a folder of AOTC_DUMP that cannot be written
+            raise
         except AotcError as error:
             survey.refuse(f"the stage '{stage.name}'", error)
             return

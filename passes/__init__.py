@@ -82,7 +82,7 @@ def run_passes(
     """
     folder = dump or options.get("AOTC_DUMP")
     passes = [(name, load(name)) for name in names]
-    printed = _printed_pass()
+    printed = printed_pass()
     records: list[PassRecord] = []
     for name, run in passes:
         before = _text(module)
@@ -101,8 +101,12 @@ def run_passes(
     return records
 
 
-def _printed_pass() -> str | None:
-    """The pass after which the IR is printed, or `all`; None for none."""
+def printed_pass() -> str | None:
+    """The pass after which the IR is printed, or `all`; None for none.
+
+    Raises:
+        InputError: `unknown-pass`: AOTC_PRINT_AFTER names one that there is not.
+    """
     name: str | None = options.get("AOTC_PRINT_AFTER") or None
     if name not in (None, "all", *PASSES):
         raise InputError(

@@ -14,6 +14,13 @@ UNREADABLE = {
     "AOTC_DEBUG": ["2", "x", "yes"],
 }  # fmt: skip
 PAIRS = [(name, value) for name, values in UNREADABLE.items() for value in values]
+MODEL = """
+import aotc
+
+@aotc.entry(x=aotc.Spec((2,)))
+def double(x):
+    return x + x
+"""
 # enough to be asked to work, where the work would fail later
 ARGUMENTS = {
     "build": ["m.py"],
@@ -86,9 +93,7 @@ def test_help_needs_no_settings(monkeypatch, capsys):
 def test_settings_that_name_what_is_not_there_are_refused_by_who_needs_it(
     name, value, folder, monkeypatch, capsys
 ):
-    (folder / "m.py").write_text(
-        "import aotc\n\n@aotc.entry(x=aotc.Spec((2,)))\ndef f(x):\n    return x + x\n"
-    )
+    (folder / "m.py").write_text(MODEL)
     monkeypatch.setattr("aotc.pipeline.compile_targets", None)  # not reached
     monkeypatch.setenv(name, value)
     assert main(["build", "m.py"]) in (2, 5)
@@ -96,3 +101,20 @@ def test_settings_that_name_what_is_not_there_are_refused_by_who_needs_it(
     assert "error: " in said
     assert "[internal]" not in said
     assert not list(folder.glob("*.aotc"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("AOTC_DUMP", "/dev/null/x", "cannot-write"),
+        ("AOTC_PRINT_AFTER", "no-such-pass", "unknown-pass"),
+        ("AOTC_TARGETS", "warp", "unknown-target"),
+    ],
+)
+def test_explain_does_not_blame_the_model_for_a_setting(
+    name, value, code, folder, monkeypatch, capsys
+):
+    (folder / "m.py").write_text(MODEL)
+    monkeypatch.setenv(name, value)
+    assert main(["explain", "m.py"]) in (2, 5)
+    assert f"[{code}]" in capsys.readouterr().err
