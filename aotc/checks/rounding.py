@@ -23,9 +23,11 @@ import numpy as np
 from aotc import dtypes
 from aotc.checks.comparisons import Comparisons, compares_floats
 from aotc.dialects.graph import LOW, Evaluator
+from aotc.dialects.lowering.summation import LONGEST
 from aotc.dialects.ops.creation import Constant
 
 _ULPS = 4.0  # at most, of each operand and result
+_LANES = 8  # at least, that sums are made in at once
 _FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
@@ -89,6 +91,11 @@ class Noise:
         errors = (errors - wide(0.5)) * wide(2 * _ULPS * float(facts.eps))
         if terms > 1:
             errors += self._walk(x.shape, terms) * wide(facts.eps)
+            if _is_repetitive(x):
+                drift = (
+                    self._rng.uniform(-1.0, 1.0) * min(terms, LONGEST) / (2 * _LANES)
+                )
+                errors += wide(drift * float(facts.eps))
         if array.dtype == np.float16:  # below the normal ones the last place is theirs
             least = wide(facts.smallest_normal)
             errors *= np.where(x != 0, np.maximum(np.abs(x), least), wide(0))
@@ -123,6 +130,12 @@ def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
     if type(op).precision == LOW and len(sizes) > 1:  # products, as of matrices
         return float(np.sqrt(sizes[0] * sizes[1] / made))
     return max(sizes, default=1.0) / made
+
+
+def _is_repetitive(x: Any) -> bool:
+    """Whether most numbers equal the one before: all their sums are rounded one way."""
+    flat = x.ravel()
+    return bool(2 * np.count_nonzero(flat[1:] == flat[:-1]) > flat.size)
 
 
 def _flush(array: Any) -> Any:
