@@ -53,7 +53,7 @@ ALLOWED = {
     "worker": set(),
     "certificate": MODEL | {"frontends", "passes", "reference", "backend", "checks"},
     "checks": MODEL
-    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime"}
+    | {"frontends", "passes", "reference", "backend", "artifacts", "runtime", "cache"}
     | {"worker"},
     "parity": MODEL | {"frontends", "checks"},
     "intermediates": MODEL | {"frontends", "artifacts"},
