@@ -396,6 +396,8 @@ class _Run:
 
     def check(self, program: Program, title: tuple[str, str]) -> None:
         """Compare the compiled entries, in a bundle that is only written to run it."""
+        if not self._compares:
+            return
         with temporary_folder() as work:
 
             @functools.cache
@@ -420,14 +422,18 @@ class _Run:
     def _check_itself(self, program: Program, bundle: Callable[[], Path]) -> None:
         """Compare the compiled entries with the reference, unless that was done."""
         full, report = self.self_check == "full", self.report
-        recipe = recipe_of(program, self.graph, report.variants, full=full)
+
+        def check() -> list[SelfCheck]:
+            given = program, self.graph, bundle(), self.targets
+            return check_entries(*given, PASS_NAMES, full=full)
+
+        if self.cache is None:
+            report.self_checks = check()
+            return
         start = time.perf_counter()
+        recipe = recipe_of(program, self.graph, report.variants, full=full)
         report.self_checks, report.self_check_reuse = found_or_made(
-            self.cache,
-            recipe,
-            lambda: check_entries(
-                program, self.graph, bundle(), self.targets, PASS_NAMES, full=full
-            ),
+            self.cache, recipe, check
         )
         seconds = time.perf_counter() - start
         self._tell("compared", report.self_check_reuse, seconds)

@@ -101,7 +101,7 @@ def _model_digest(
 def _toolchain() -> dict[str, str]:
     """IREE's compiler, and the code of aotc around it."""
     return {
-        "IREE": digest(_compiler_version()),
+        "IREE": digest(stated_version("iree.compiler")),
         "aotc": digest(
             sources_digest(Path(worker.__file__).parent),
             sources_digest(Path(__file__).parent),
@@ -109,12 +109,12 @@ def _toolchain() -> dict[str, str]:
     }
 
 
-def _compiler_version() -> bytes:
-    """The file in which IREE's compiler states its release and revision.
+def stated_version(package: str) -> bytes:
+    """The file in which a package of IREE's states its release and revision.
 
-    Read and not imported: the package brings the whole compiler into this process.
+    Read and not imported: the compiler's brings all of it into this process.
     """
-    spec = find_spec("iree.compiler")
+    spec = find_spec(package)
     assert spec is not None
     assert spec.submodule_search_locations is not None
     (folder,) = spec.submodule_search_locations

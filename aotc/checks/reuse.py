@@ -12,7 +12,6 @@ import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 import aotc
 from aotc import artifacts, device, dialects, gpus, passes
 from aotc.backend import Compiled
+from aotc.backend.reuse import stated_version
 from aotc.cache import Cache, Recipe, digest, sources_digest
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
@@ -61,7 +61,8 @@ def recipe_of(
             "aotc": digest(*(sources_digest(_folder(each)) for each in _PACKAGES)),
             "packages": digest(
                 platform.python_version(),
-                *(version(name) for name in ("numpy", "iree-base-runtime")),
+                np.__version__,
+                stated_version("iree.runtime"),
             ),
             "machine": digest(_machine(variants)),
         },
@@ -69,17 +70,15 @@ def recipe_of(
 
 
 def found_or_made(
-    cache: Cache | None, recipe: Recipe, check: Callable[[], list[SelfCheck]]
+    cache: Cache, recipe: Recipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
-    """What a self-check finds, and whether the cache had it: `off`, `hit` or `miss`.
+    """What a self-check finds, and whether the cache had it: `hit`, or `miss` and why.
 
     Args:
-        cache: where such findings are kept; None for nowhere.
+        cache: where such findings are kept.
         recipe: all that they depend on.
         check: makes them.
     """
-    if cache is None:
-        return check(), "off"
     value = cache.find(recipe)
     if value is not None:
         return [_row(each) for each in json.loads(value)], "hit"
