@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 @fleet_options()
 @policy_options()
 @click.option(
-    "--cure", is_flag=True, help="Name the fewest targets that would cover the fleet."
+    "--cure",
+    is_flag=True,
+    help="Name the fewest targets that would cover the fleet as asked.",
 )
 @click.option("-o", "--output", "file", type=OutputFile(), help="Write to this file.")
 @trust_option()

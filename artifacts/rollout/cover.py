@@ -1,70 +1,124 @@
-"""The smallest set of targets that a fleet needs: an exact minimum set cover.
+"""The smallest set of targets that a fleet needs: an exact minimum partial set cover.
 
-Targets are few (some twenty), devices that differ in which targets run on them are
-few too, so all sets of a size are tried, from the smallest on. What only one target
-covers is taken first, which leaves little to try.
+Targets are few, so all sets of a size are tried, from the smallest on: with the 14 of
+today at most 16,384 sets, however large the fleet is. What no cover can do without is
+taken first, which leaves little to try.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
+Targets = tuple[str, ...]
+
 
 @dataclass(frozen=True)
-class Need:
-    """Devices that any of these targets would serve.
+class Demand:
+    """Devices, of which enough have to be served.
 
     Args:
-        targets: that run on the devices, the fastest first.
-        count: how many devices.
+        devices: how many there are by the targets that run on them, the fastest first.
+        spare: how many of them may be left out.
     """
 
-    targets: tuple[str, ...]
-    count: int = 1
+    devices: Mapping[Targets, int]
+    spare: int = 0
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether all targets together would serve enough of the devices."""
+        return self.devices.get((), 0) <= self.spare
 
 
 def smallest_cover(
-    needs: Sequence[Need], given: Collection[str] = ()
-) -> tuple[str, ...]:
-    """The fewest targets that, with those `given`, serve every need.
+    fleet: Demand, parts: Iterable[Demand] = (), given: Collection[str] = ()
+) -> Targets:
+    """The fewest targets that, with those `given`, meet all demands.
 
-    Of several such sets it is the one whose targets are fastest where they run: with
-    the least sum over devices of the place of the first target in `Need.targets`.
-    Needs without a target cannot be served, and are left out.
+    Of several such sets it is the one that serves most devices of the fleet, and of
+    those the one whose targets are fastest where they run: with the least sum over
+    devices of the place of the first target in their targets.
+
+    A demand that is not feasible asks for all devices that have a target.
+
+    Args:
+        fleet: all devices.
+        parts: of the fleet, each of which is a demand of its own.
+        given: targets that are there already.
     """
-    merged = _counts_by_targets(needs)
-    open_needs = [targets for targets in merged if not set(targets) & set(given)]
-    forced = {targets[0] for targets in open_needs if len(targets) == 1}
-    open_needs = [targets for targets in open_needs if not set(targets) & forced]
-    useful = sorted({target for targets in open_needs for target in targets})
-    for size in range(len(useful) + 1):
-        covers = [
-            chosen
-            for chosen in combinations(useful, size)
-            if all(not set(targets).isdisjoint(chosen) for targets in open_needs)
-        ]
+    conditions = _Conditions.of((fleet, *parts), given)
+    useful = conditions.targets
+    forced = {each for each in useful if not conditions.hold(useful - {each})}
+    free = sorted(useful - forced)
+    for size in range(len(free) + 1):
+        chosen = (forced.union(each) for each in combinations(free, size))
+        covers = [cover for cover in chosen if conditions.hold(cover)]
         if covers:
-            taken = forced | set(given)
-            best = min(
-                covers, key=lambda chosen: _slowness(merged, taken | set(chosen))
-            )
-            return tuple(sorted(forced.union(best)))
-    raise AssertionError("all useful targets together serve every need")
+            best = min(covers, key=lambda cover: _cost(fleet, cover.union(given)))
+            return tuple(sorted(best))
+    raise AssertionError("all useful targets together meet every demand")
 
 
-def _counts_by_targets(needs: Sequence[Need]) -> dict[tuple[str, ...], int]:
-    """How many devices have the same targets."""
-    merged: dict[tuple[str, ...], int] = {}
-    for need in needs:
-        if need.targets:
-            merged[need.targets] = merged.get(need.targets, 0) + need.count
-    return merged
+@dataclass(frozen=True)
+class _Conditions:
+    """Demands, less what given targets serve.
+
+    Args:
+        needs: sets of targets, one of each of which has to be chosen, as more devices
+            have these targets alone than may be left out.
+        limits: counts of devices by targets, with how many of them may be left out.
+    """
+
+    needs: frozenset[frozenset[str]]
+    limits: frozenset[tuple[frozenset[tuple[frozenset[str], int]], int]]
+
+    @classmethod
+    def of(cls, demands: Iterable[Demand], given: Collection[str]) -> _Conditions:
+        """Equal conditions of many demands, as of the values of a label, are one."""
+        needs, limits = set(), set()
+        for demand in demands:
+            spare = max(0, demand.spare - demand.devices.get((), 0))
+            counts = _counts_by_set(demand, given)
+            needs |= {targets for targets, count in counts.items() if count > spare}
+            few = {each: count for each, count in counts.items() if count <= spare}
+            if sum(few.values()) > spare:
+                limits.add((frozenset(few.items()), spare))
+        return cls(frozenset(needs), frozenset(limits))
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """All targets that could help."""
+        limited = (targets for counts, _ in self.limits for targets, _ in counts)
+        return frozenset().union(*self.needs, *limited)
+
+    def hold(self, chosen: Collection[str]) -> bool:
+        """Whether these targets meet every demand."""
+        return not any(need.isdisjoint(chosen) for need in self.needs) and all(
+            sum(n for targets, n in counts if targets.isdisjoint(chosen)) <= spare
+            for counts, spare in self.limits
+        )
 
 
-def _slowness(merged: Mapping[tuple[str, ...], int], chosen: set[str]) -> int:
-    return sum(
-        count * next(place for place, target in enumerate(targets) if target in chosen)
-        for targets, count in merged.items()
-    )
+def _counts_by_set(demand: Demand, given: Collection[str]) -> dict[frozenset[str], int]:
+    """How many devices have the same targets, in any order, none of them given."""
+    counts: dict[frozenset[str], int] = {}
+    for targets, count in demand.devices.items():
+        if targets and set(targets).isdisjoint(given):
+            key = frozenset(targets)
+            counts[key] = counts.get(key, 0) + count
+    return counts
+
+
+def _cost(fleet: Demand, chosen: Collection[str]) -> tuple[int, int]:
+    """How many devices are left out, and how slow the code for the others is."""
+    left_out = slowness = 0
+    for targets, count in fleet.devices.items():
+        places = (place for place, target in enumerate(targets) if target in chosen)
+        place = next(places, None)
+        if place is None:
+            left_out += count
+        else:
+            slowness += count * place
+    return left_out, slowness

@@ -1,32 +1,41 @@
-"""The cure of a fleet: the fewest targets that would make an artifact run on it."""
+"""The cure of a fleet: the fewest targets that would cover it as the policy asks."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.artifacts.compat import RUNTIME_CODES, USABLE
 from aotc.artifacts.rollout.candidates import candidate_targets
-from aotc.artifacts.rollout.cover import Need, smallest_cover
+from aotc.artifacts.rollout.cover import Demand, Targets, smallest_cover
+from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.matrix import Cell, Matrix
-from aotc.artifacts.rollout.policy import Policy
+from aotc.artifacts.rollout.policy import Policy, device_groups
 from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.target import TARGETS
 
 
 @dataclass(frozen=True)
 class Cure:
-    """The fewest targets that cover a fleet.
+    """The fewest targets that cover as many devices of a fleet as the policy asks.
 
     Args:
         targets: from nothing.
         add: beside the variants that the artifact has.
-        uncovered_classes: the numbers of the classes that no target covers.
+        reaches_coverage: whether any targets could; if not, these cover whatever device
+            has a target.
+        left_out_classes: the numbers of the classes that have a target and that
+            `targets` do not cover, as the policy does not ask for all devices.
+        uncovered_classes: of those that no target covers.
         other_runtime_classes: of those whose IREE runtime has to be another first.
     """
 
-    targets: tuple[str, ...]
-    add: tuple[str, ...]
+    targets: Targets
+    add: Targets
+    reaches_coverage: bool
+    left_out_classes: tuple[int, ...]
     uncovered_classes: tuple[int, ...]
     other_runtime_classes: tuple[int, ...]
 
@@ -36,26 +45,71 @@ def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
 
     All together they are cured if the policy asks for any of them on each device.
     """
-    if policy.any_artifact:
-        return {None: _cure(matrix.cells, policy)}
-    return {number: _cure([row], policy) for number, row in enumerate(matrix.cells)}
+    candidates = [_candidates(each, policy) for each in matrix.classes]
+    demands = _demands(matrix, policy, candidates)
+    rows = enumerate(matrix.cells)
+    groups: dict[int | None, Sequence[Sequence[Cell]]] = (
+        {None: matrix.cells} if policy.any_artifact else {n: [row] for n, row in rows}
+    )
+    given = {number: _targets_of(group) for number, group in groups.items()}
+    covers = {
+        present: smallest_cover(demands[0], demands[1:], present)
+        for present in {frozenset[str](), *given.values()}
+    }
+    targets = covers[frozenset()]
+    left_out = [bool(has) and set(has).isdisjoint(targets) for has in candidates]
+    return {
+        number: Cure(
+            targets,
+            covers[given[number]],
+            all(demand.is_feasible for demand in demands),
+            tuple(number for number, is_left in enumerate(left_out) if is_left),
+            tuple(number for number, has in enumerate(candidates) if not has),
+            _classes_of_other_runtimes(group),
+        )
+        for number, group in groups.items()
+    }
 
 
-def _cure(rows: Sequence[Sequence[Cell]], policy: Policy) -> Cure:
-    """The cure of artifacts of which a device needs any."""
-    needs = [_need(cell, policy) for cell in rows[0]]
-    present = {
+def _candidates(devices: DeviceClass, policy: Policy) -> Targets:
+    """The targets that would cover these devices, the fastest first."""
+    targets = candidate_targets(devices.profile.host)
+    if not policy.fallback:
+        targets = _on_accelerators(targets) or targets
+    return targets
+
+
+def _on_accelerators(targets: Targets) -> Targets:
+    return tuple(t for t in targets if TARGETS[t].backend not in CPU_BACKENDS)
+
+
+def _demands(
+    matrix: Matrix, policy: Policy, candidates: Sequence[Targets]
+) -> list[Demand]:
+    """What the policy asks of the whole fleet, then of each value of its labels."""
+    found = []
+    for _, counts in device_groups(matrix, policy.per_label):
+        devices: Counter[Targets] = Counter()
+        for number, count in counts.items():
+            devices[candidates[number]] += count
+        total = devices.total()
+        spare = total - math.ceil(policy.min_coverage * total)
+        found.append(Demand(devices, spare))
+    return found
+
+
+def _targets_of(rows: Sequence[Sequence[Cell]]) -> frozenset[str]:
+    """The targets that artifacts were built for."""
+    return frozenset(
         str(variant.target.get("name"))
         for row in rows
         for variant in row[0].artifact.manifest.variants.values()
-    }
-    columns = enumerate(zip(*rows, strict=True))
-    return Cure(
-        smallest_cover(needs),
-        smallest_cover(needs, present),
-        tuple(number for number, need in enumerate(needs) if not need.targets),
-        tuple(n for n, cells in columns if all(map(_has_other_runtime, cells))),
     )
+
+
+def _classes_of_other_runtimes(rows: Sequence[Sequence[Cell]]) -> tuple[int, ...]:
+    columns = enumerate(zip(*rows, strict=True))
+    return tuple(n for n, cells in columns if all(map(_has_other_runtime, cells)))
 
 
 def _has_other_runtime(cell: Cell) -> bool:
@@ -64,14 +118,3 @@ def _has_other_runtime(cell: Cell) -> bool:
         any(m.code in RUNTIME_CODES and m.verdict not in USABLE for m in j.mismatches)
         for j in cell.judgements
     )
-
-
-def _need(cell: Cell, policy: Policy) -> Need:
-    targets = candidate_targets(cell.devices.profile.host)
-    if not policy.fallback:
-        targets = _on_accelerators(targets) or targets
-    return Need(targets, cell.devices.count)
-
-
-def _on_accelerators(targets: Sequence[str]) -> tuple[str, ...]:
-    return tuple(t for t in targets if TARGETS[t].backend not in CPU_BACKENDS)

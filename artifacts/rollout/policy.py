@@ -68,7 +68,7 @@ def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
         InputError: `unknown-label`, for one that no device has.
     """
     _require_labels(matrix, policy.per_label)
-    groups = _groups(matrix, policy.per_label)
+    groups = device_groups(matrix, policy.per_label)
     found = []
     for artifact, accepted in _rows(matrix, policy):
         for label, counts in groups:
@@ -101,7 +101,7 @@ def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]
     return list(enumerate(accepted))
 
 
-def _groups(
+def device_groups(
     matrix: Matrix, labels: Sequence[str]
 ) -> list[tuple[str | None, dict[int, int]]]:
     """How many devices there are of each class: of all, then by value of a label."""

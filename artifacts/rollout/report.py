@@ -22,7 +22,7 @@ def report(matrix: Matrix, policy: Policy, *, cure: bool = False) -> dict[str, A
     Args:
         matrix: what was judged.
         policy: what is asked for.
-        cure: also the smallest set of targets that would cover the fleet.
+        cure: also the smallest set of targets that would cover as much as is asked.
     """
     covered = coverages(matrix, policy)
     return {
@@ -129,7 +129,10 @@ def _cures(matrix: Matrix, policy: Policy) -> list[dict[str, Any]]:
     return [
         {
             "artifact": number,
-            **{name: list(found) for name, found in asdict(cure).items()},
+            **{
+                k: list(v) if isinstance(v, tuple) else v
+                for k, v in asdict(cure).items()
+            },
         }
         for number, cure in find_cures(matrix, policy).items()
     ]

@@ -121,8 +121,12 @@ def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]
         if artifact is not None and cure["artifact"] not in (None, artifact):
             continue
         title = _title_of(document, cure["artifact"])
-        targets = " ".join(f"--target {target}" for target in cure["targets"])
-        yield f"{title}: {targets or 'no target (vmvx apart) covers a device'}"
+        yield f"{title}: {_targets_of(cure)}"
+        if not cure["reaches_coverage"]:
+            yield "  no targets reach the coverage that is asked for"
+        for number in cure["left_out_classes"]:
+            device = device_of(document["classes"][number])
+            yield f"  left out, as the coverage is reached without: {device}"
         if cure["add"]:
             added = " ".join(f"--target {target}" for target in cure["add"])
             yield f"  beside its variants: {added}"
@@ -132,3 +136,11 @@ def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]
         for number in cure["uncovered_classes"]:
             device = device_of(document["classes"][number])
             yield f"  no target (vmvx apart) runs on {device}"
+
+
+def _targets_of(cure: Mapping[str, Any]) -> str:
+    if cure["targets"]:
+        return " ".join(f"--target {target}" for target in cure["targets"])
+    if cure["left_out_classes"]:
+        return "no target is needed for the coverage that is asked for"
+    return "no target (vmvx apart) covers a device"

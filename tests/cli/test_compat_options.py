@@ -73,6 +73,12 @@ def test_options_that_would_do_nothing_together_are_refused(ask, options, words)
         ((*FLEET, "--any", "--cure"), "any bundle: --target"),
         ((*FLEET, "--cure", "--cure"), "the fewest targets"),
         ((*FLEET, "--cure", "--no-fallback"), "no fallback"),
+        ((*FLEET, "--cure", "--min-coverage", "0"), "no target is needed"),
+        (
+            (*FLEET, "--device", "raspberry-pi-5", "--cure", "--min-coverage", "50%"),
+            "left out, as the coverage is reached without",
+        ),
+        ((*FLEET, "--device", "a100", "--cure"), "no targets reach the coverage"),
         ((*FLEET, "--require", "optimal", "--min-coverage", "99.999%"), "99.999 % of"),
         ((*FLEET, "--devices", "device.json"), "1 of 1"),
         ((*FLEET, "--device", "a100", "--device", "a100", "--min-coverage", "0"), "2"),

@@ -170,6 +170,40 @@ def test_the_cure_is_the_smallest_set_of_targets(bundle):
     assert any(target.startswith("cuda") for target in cure["add"])
 
 
+def test_the_cure_reaches_the_coverage_that_is_asked_for_and_no_more(bundle):
+    fleet = [
+        Device("a", cpu("x86_64-v2"), 96, {"site": "ulm"}),
+        Device("b", ARM, 3, {"site": "ulm"}),
+        Device("c", ARM, 1, {"site": "bonn"}),
+    ]
+
+    portable = bundle("vmvx")
+
+    def cure(policy, artifact=portable):
+        (found,) = judge(artifact, *fleet, policy=policy, cure=True)["cure"]
+        return found
+
+    partial = cure(Policy(min_coverage=Fraction("0.96")))
+    assert partial["targets"] == partial["add"] == ["x86_64-v2"]
+    assert (partial["left_out_classes"], partial["uncovered_classes"]) == ([1], [])
+    assert partial["reaches_coverage"]
+    whole = cure(Policy(min_coverage=Fraction("0.961")))
+    assert whole["targets"] == ["aarch64", "x86_64-v2"]
+    by_site = cure(Policy(min_coverage=Fraction("0.96"), per_label=("site",)))
+    assert by_site["targets"] == ["aarch64", "x86_64-v2"]
+    half = Policy(min_coverage=Fraction("0.5"), per_label=("site",))
+    assert cure(half, bundle("aarch64"))["add"] == ["x86_64-v2"]
+    assert cure(Policy(min_coverage=Fraction(0)))["targets"] == []
+
+
+def test_where_the_coverage_is_out_of_reach_the_cure_covers_what_it_can(bundle):
+    fleet = [Device("a", Profile(Host("", frozenset(), "", CPU)), 5), Device("b", ARM)]
+    policy = Policy(min_coverage=Fraction("0.5"))
+    (cure,) = judge(bundle("x86_64-v2"), *fleet, policy=policy, cure=True)["cure"]
+    assert not cure["reaches_coverage"]
+    assert (cure["targets"], cure["uncovered_classes"]) == (["aarch64"], [0])
+
+
 def test_what_nothing_covers_is_said(bundle):
     unknown = Profile(Host("", frozenset(), "", CPU))
     found = judge(bundle("x86_64-v2"), unknown, cure=True)
