@@ -12,6 +12,7 @@ from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
 from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_option, verb
 from aotc.errors import InputError
+from aotc.options import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,11 @@ if TYPE_CHECKING:
     default=True,
     help="Fail where the processor would run what has code for an accelerator too.",
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Threads to compute with.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    help="Threads to compute with.",
+)
 @format_option()
 def run(
     bundle: str,
@@ -101,6 +106,11 @@ def run(
     of the data after the other. An entry that updates no state takes the rows once and
     in their order, and --output gets its results for all of them.
     """
+    if target and not choices["fallback"]:
+        raise click.UsageError(
+            "--target and --no-fallback exclude each other: nothing falls back where "
+            "the variant is named"
+        )
     if loop and loop.resume and load_state:
         raise click.UsageError("--resume and --load-state exclude each other")
     if loop and loop.allow_nan and find_nan:
