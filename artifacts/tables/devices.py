@@ -65,7 +65,7 @@ def find_device(name: str) -> Device:
     """The device of a name or an alias, in whatever case.
 
     Raises:
-        InputError: `unknown-device`; the hint names those that begin so or are spelled alike.
+        InputError: `unknown-device`; the hint names those that begin so or are alike.
     """
     known = devices()
     names = {alias: each.id for each in known.values() for alias in each.aliases}
