@@ -20,4 +20,4 @@ from aotc.training.interrupts import Interrupted
 from aotc.training.loop import fit
 from aotc.training.mapping import map_batches
 
-__all__ = ["History", "Interrupted", "Step", "fit", "map_batches"]
+__all__ = ["fit", "map_batches", "History", "Step", "Interrupted"]

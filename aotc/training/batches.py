@@ -22,6 +22,7 @@ from aotc.artifacts.manifest import Leaf
 from aotc.errors import InputError
 from aotc.training import inputs, wording
 from aotc.training.entries import Array
+from aotc.training.inputs import Data
 
 
 class Batches(Protocol):
@@ -168,7 +169,7 @@ class OwnBatches:
 
 
 def shuffled_batches(
-    data: Any, leaves: Sequence[Leaf], size: int | None, seed: int | None
+    data: Data, leaves: Sequence[Leaf], size: int | None, seed: int | None
 ) -> Batches:
     """The batches of data for these inputs, in an order drawn for every epoch.
 
@@ -197,7 +198,7 @@ def shuffled_batches(
     return RowBatches(arrays, rows, seed or 0)
 
 
-def batches_in_order(data: Any, leaves: Sequence[Leaf], size: int | None) -> Batches:
+def batches_in_order(data: Data, leaves: Sequence[Leaf], size: int | None) -> Batches:
     """The batches of data for these inputs: each row once, and in the order there.
 
     Raises:

@@ -8,7 +8,7 @@ and `{"batch.x": x}` mean one thing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,22 @@ from aotc.system_errors import raise_system_error
 from aotc.training import wording
 from aotc.training.entries import Array
 
+# a file of arrays, arrays by name, the array of the only input, or batches
+Data = str | os.PathLike[str] | Mapping[str, Any] | Array | Iterable[Any]
 
-def is_arrays(data: Any) -> bool:
+
+def is_arrays(data: Data) -> bool:
     """Whether data are whole arrays, or a file of them, and not batches."""
     kinds = (str, os.PathLike, Mapping)
     return isinstance(data, kinds) or hasattr(data, "__array__")
 
 
-def place_of(data: Any) -> str | None:
+def place_of(data: Data) -> str | None:
     """Where errors say that data are; None for those in memory."""
     return os.fspath(data) if isinstance(data, str | os.PathLike) else None
 
 
-def arrays_for(data: Any, leaves: Sequence[Leaf]) -> dict[str, Array]:
+def arrays_for(data: Data, leaves: Sequence[Leaf]) -> dict[str, Array]:
     """The array of each input by name, with the same number of rows in all of them.
 
     Args:
@@ -72,7 +75,7 @@ def values_for(data: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
     """
     if len(leaves) == 1 and hasattr(data, "__array__"):
         return {leaves[0].name: data}
-    found, others = _named(data, [leaf.name for leaf in leaves])
+    found, others = _pick_by_name(data, [leaf.name for leaf in leaves])
     _require_all(found, [*found, *others], leaves, None)
     return found
 
@@ -83,7 +86,7 @@ def constants_for(constants: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
     Raises:
         InputError: `unknown-input`, or `input-structure` if they have no names.
     """
-    found, others = _named(constants, [leaf.name for leaf in leaves])
+    found, others = _pick_by_name(constants, [leaf.name for leaf in leaves])
     if others:
         inputs = ", ".join(f"{leaf.name}: {leaf}" for leaf in leaves)
         raise InputError(
@@ -97,7 +100,9 @@ def constants_for(constants: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
 # ---- names --------------------------------------------------------------------------
 
 
-def _named(given: Any, wanted: Collection[str]) -> tuple[dict[str, Any], Sequence[str]]:
+def _pick_by_name(
+    given: Any, wanted: Collection[str]
+) -> tuple[dict[str, Any], Sequence[str]]:
     """The values with the names that are wanted, and the names of others."""
     if not isinstance(given, Mapping):
         raise InputError(

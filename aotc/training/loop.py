@@ -12,19 +12,25 @@ from typing import Any
 from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.errors import InputError
 from aotc.runtime import Model
-from aotc.training import checkpoints, entries, inputs, wording
+from aotc.training import entries, inputs, wording
 from aotc.training.batches import Batches, shuffled_batches
-from aotc.training.checkpoints import Checkpoints, Position
+from aotc.training.checkpoints import (
+    Checkpoints,
+    Position,
+    load_states,
+    read_position,
+)
 from aotc.training.history import History
+from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
 from aotc.training.metrics import Log, opened
 from aotc.training.numbers import require_whole
-from aotc.training.steps import OnStep, Steps
+from aotc.training.steps import OnStep, StepRunner
 
 
 def fit(
     model: Model,
-    data: Any,
+    data: Data,
     *,
     entry: str | None = None,
     constants: Mapping[str, Any] | None = None,
@@ -53,13 +59,14 @@ def fit(
     loop after the step that runs, with its checkpoint, and raises `Interrupted`.
 
     Args:
-        model: of `aotc.load`.
-        data: by input name, an array of shape [rows, …] and the input's dtype (nested
-            mappings stand for inputs in containers, others are left alone); the path of
-            an .npz or .safetensors file of such arrays; or an iterable of batches, each
-            a mapping of the arrays of one call. A list of batches, or what else has a
-            length, is passed over in every epoch in its own order; anything else, such
-            as a generator, is a stream of one epoch.
+        model: what `aotc.load` returned.
+        data: a mapping from the names of inputs to arrays of shape [rows, …], of the
+            dtypes that the inputs have; nested mappings are for inputs in containers,
+            and names that no input has are left alone. Or the path of an .npz or
+            .safetensors file of such arrays. Or an iterable of batches, each a mapping
+            of the arrays of one call: a list, or what else has a length, is passed over
+            in every epoch, in its own order; a generator is a stream of one epoch.
+            Where one input is left, its array needs no name.
         entry: which entry to call; by default the only one that trains.
         constants: inputs that are the same in every step, by name: arrays or numbers.
         epochs: passes over the data, from the very start; by default 1 without `steps`.
@@ -75,7 +82,7 @@ def fit(
             never stopped. Batches of your own must come again, in the same order and
             from the start: those before the checkpoint are drawn and dropped.
         allow_nan: go on when a metric, or a state that is to be kept, is not finite.
-        on_step: is called with each `Step` when it is recorded, before its checkpoint.
+        on_step: called with each `Step` when it is recorded, before its checkpoint.
 
     Returns:
         How far the loop is, and what each step measured.
@@ -94,19 +101,19 @@ def fit(
     kept_in, resumed = _folders(checkpoint, resume, checkpoint_every)
     given = inputs.constants_for(constants or {}, point.inputs)
     leaves = [leaf for leaf in point.inputs if leaf.name not in given]
-    before = checkpoints.read_position(resumed) if resumed else None
+    before = read_position(resumed) if resumed else None
     batches = _batches(data, leaves, batch_size, seed, before)
     total = _last_step(batches, epochs, steps)
     start = _start(point, batches, before, resumed, kept=kept_in is not None)
     every = checkpoint_every or batches.per_epoch
-    keeper = _keeper(model, kept_in, resumed, every, allow_nan)
+    checkpoints = _make_checkpoints(model, kept_in, resumed, every, allow_nan)
     if resumed:
-        checkpoints.load_states(model, resumed)
+        load_states(model, resumed)
     with (
         opened(metrics, start.step if resumed else None) as log,
         Interrupts() as signals,
     ):
-        runner = Steps(
+        runner = StepRunner(
             model,
             point,
             given,
@@ -115,7 +122,7 @@ def fit(
             allow_nan=allow_nan,
             on_step=on_step,
         )
-        loop = _Loop(runner, batches, total, keeper, log, signals)
+        loop = _Loop(runner, batches, total, checkpoints, log, signals)
         end = loop.run(start)
         history = History(
             entry=point.name,
@@ -126,7 +133,7 @@ def fit(
             seed=end.seed,
             seconds=runner.seconds,
             metrics=runner.measured(),
-            checkpoint=keeper.path if keeper else None,
+            checkpoint=checkpoints.path if checkpoints else None,
         )
     if signals.received:
         raise Interrupted(signals.received, history)
@@ -138,7 +145,7 @@ class _Loop:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: StepRunner,
         batches: Batches,
         total: int | None,
         checkpoints: Checkpoints | None,
@@ -212,7 +219,7 @@ def _folders(
 
 
 def _batches(
-    data: Any,
+    data: Data,
     leaves: Sequence[Leaf],
     batch_size: int | None,
     seed: int | None,
@@ -275,7 +282,7 @@ def _shown(field: str, value: Any) -> Any:
     return "batches of your own" if own else value
 
 
-def _keeper(
+def _make_checkpoints(
     model: Model,
     kept_in: Path | None,
     resumed: Path | None,

@@ -17,15 +17,16 @@ from aotc.training import entries, inputs, wording
 from aotc.training.batches import RowBatches, batches_in_order
 from aotc.training.entries import Array
 from aotc.training.history import History
+from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
 from aotc.training.metrics import opened
 from aotc.training.numbers import require_whole
-from aotc.training.steps import OnStep, Steps
+from aotc.training.steps import OnStep, StepRunner
 
 
 def map_batches(
     model: Model,
-    data: Any,
+    data: Data,
     *,
     entry: str | None = None,
     constants: Mapping[str, Any] | None = None,
@@ -44,7 +45,7 @@ def map_batches(
     entry takes any number of rows.
 
     Args:
-        model: of `aotc.load`.
+        model: what `aotc.load` returned.
         data: as for `fit`: arrays of shape [rows, …] by input name, the path of a file
             of them, or an iterable of batches.
         entry: which entry to call; by default the only one that updates no state.
@@ -54,7 +55,7 @@ def map_batches(
         metrics: a .jsonl file for the outputs without dimensions of each step.
         allow_nan: go on when such an output is NaN or infinite.
         collect: False keeps no results; `on_step` gets those of each step.
-        on_step: is called with each `Step` when it is recorded.
+        on_step: called with each `Step` when it is recorded.
 
     Returns:
         The result in the structure that the entry returns, of the declared dtypes. An
@@ -85,7 +86,7 @@ def map_batches(
 
 def map_with_history(
     model: Model,
-    data: Any,
+    data: Data,
     *,
     entry: str | None,
     constants: Mapping[str, Any] | None,
@@ -111,7 +112,7 @@ def map_with_history(
     kept: list[list[Array]] = []
     done = 0
     with opened(metrics, None) as log, Interrupts() as signals:
-        runner = Steps(
+        runner = StepRunner(
             model,
             point,
             given,

@@ -22,7 +22,7 @@ from aotc.training.history import Step
 OnStep = Callable[[Step], object]
 
 
-class Steps:
+class StepRunner:
     """Runs the steps of a loop, one after the other.
 
     Args:
@@ -82,7 +82,7 @@ class Steps:
                 NaN or infinite.
             SetupError: `cannot-write`, of the metrics.
         """
-        with _found_in(step):
+        with _finding_in(step):
             outputs = entries.call(
                 self._model, self._point, {**self._constants, **batch}
             )
@@ -101,10 +101,10 @@ class Steps:
 
     def measured(self) -> dict[str, Array]:
         """The metrics of all steps so far: an array for each, of its output's dtype."""
-        types = {leaf.name: dtypes.to_numpy(leaf.dtype) for leaf in self._point.outputs}
         return {
-            name: np.array(values, types[name])
-            for name, values in self._measured.items()
+            leaf.name: np.array(self._measured[leaf.name], dtypes.to_numpy(leaf.dtype))
+            for leaf in self._point.outputs
+            if leaf.name in self._measured
         }
 
     def _require_finite(
@@ -125,7 +125,7 @@ class Steps:
 
 
 @contextmanager
-def _found_in(step: int) -> Iterator[None]:
+def _finding_in(step: int) -> Iterator[None]:
     """What is found within this block is found in this step, counted from 1."""
     try:
         yield
