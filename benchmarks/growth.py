@@ -1,0 +1,209 @@
+"""How aotc's own stages grow with the graph: all that is done before IREE's compiler.
+
+    pip install -e '.[compiler]' && python benchmarks/growth.py [--json FILE] [--write]
+
+Graphs of `growth_model.py` with 500 to 50,000 ops, of fixed and of symbolic batch, each
+in a process of its own. Ops are those of the graph dialect when calls are inlined and
+derivatives written, which is when a module has most of them. For each stage: wall time,
+the least of three runs where they are short, per op, and the exponent by which it grows
+(1 is linear). Memory is the most that the process held above what it started with.
+
+What a pass has changed is verified, and `verification` says how much of all passes that
+is. `--write` puts the tables into docs/growth.md.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MODEL = Path(__file__).with_name("growth_model.py")
+PAGE = Path(__file__).parent.parent / "docs" / "growth.md"
+MARK = "<!-- written by benchmarks/growth.py -->"
+
+# kind → ops that a step adds to the graph
+OPS_OF_STEP = {
+    "chain": 17,
+    "residual": 16,
+    "branching": 10,
+    "differentiated": 65,
+    "looping": 6,
+    "training": 44,
+}
+SIZES = (500, 2_000, 8_000, 20_000, 50_000)
+BATCHES = ("4", "batch")
+VERIFICATION = "verification"  # a part of the passes
+SHORT = 5.0  # seconds; a run that takes less is repeated
+RUNS = 3
+
+
+# ---- one graph, in a process of its own ---------------------------------------------
+
+
+@dataclass
+class Stages:
+    """Wall time in seconds and peak memory in bytes of each stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    peaks: dict[str, int] = field(default_factory=dict)
+
+    @contextmanager
+    def measured(self, name: str) -> Iterator[None]:
+        """Measure a stage; another part of one adds to it."""
+        Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak
+        start = time.process_time()
+        yield
+        seconds = time.process_time() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.peaks[name] = max(self.peaks.get(name, 0), _resident("VmHWM"))
+
+
+def _resident(what: str) -> int:
+    """The resident set of this process in bytes: `VmRSS` now, `VmHWM` its peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024
+
+
+def measure_one(kind: str, steps: int, batch: str) -> dict[str, Any]:
+    """Build a model up to IREE; what each stage took."""
+    os.environ.update(GROWTH_KIND=kind, GROWTH_BATCH=batch)
+    measure_stages(1)  # imports are no part of any stage
+    return measure_stages(steps)
+
+
+def measure_stages(steps: int) -> dict[str, Any]:
+    """The same of the kind and the batch that the environment says."""
+    from aotc import frontends, intermediates
+    from aotc.backend.crossing import crossing, require_upstream_only
+    from aotc.dialects import control
+    from aotc.dialects.functions import copied
+    from aotc.dialects.limits import graph_ops, require_supported
+    from aotc.mlir import bytecode
+    from aotc.passes import run_passes
+    from aotc.pipeline import PASS_NAMES
+    from aotc.target import Target
+
+    os.environ["GROWTH_STEPS"] = str(steps)
+    stages, ops, before = Stages(), 0, _resident("VmRSS")
+    with stages.measured("tracing"):
+        program = frontends.load(MODEL, ())
+    for name in PASS_NAMES:
+        if name == "lower-to-linalg":
+            with stages.measured("limits"):
+                require_supported(program.module, Target.default())
+            with stages.measured("intermediates"):
+                intermediates.record(program)
+        given = bytecode(program.module)
+        with stages.measured(name):
+            run_passes(program.module, [name])
+        if name == "autodiff":
+            with stages.measured("copy"), program.module.context:
+                copied(program.module)
+        if bytecode(program.module) != given:
+            with stages.measured(VERIFICATION), program.module.context:
+                program.module.operation.verify()
+                control.verify(program.module)
+        ops = max(ops, len(graph_ops(program.module)))
+    with stages.measured("crossing"):
+        require_upstream_only(program.module)
+        crossing(program)
+    peaks = {name: peak - before for name, peak in stages.peaks.items()}
+    return {"ops": ops, "seconds": stages.seconds, "bytes": peaks}
+
+
+# ---- all of them --------------------------------------------------------------------
+
+
+def measure(kind: str, size: int, batch: str) -> dict[str, Any]:
+    """The stages of one graph, each the fastest of the runs."""
+    steps = max(1, round(size / OPS_OF_STEP[kind]))
+    command = [sys.executable, __file__, "--one", kind, str(steps), batch]
+    found: list[dict[str, Any]] = []
+    while not found or (len(found) < RUNS and _total(found[0]["seconds"]) < SHORT):
+        answer = subprocess.run(command, check=True, capture_output=True, text=True)
+        found.append(json.loads(answer.stdout))
+    merged = {"kind": kind, "batch": batch, "ops": found[0]["ops"]}
+    for what in ("seconds", "bytes"):
+        merged[what] = {
+            name: min(each[what][name] for each in found) for name in found[0][what]
+        }
+    return merged
+
+
+def _total(seconds: dict[str, float]) -> float:
+    return sum(value for name, value in seconds.items() if name != VERIFICATION)
+
+
+def growth(rows: list[dict[str, Any]], stage: str | None = None) -> float:
+    """The exponent of the time (of a stage) over the ops, 1 where it is linear."""
+    times = [
+        _total(r["seconds"]) if stage is None else r["seconds"][stage] for r in rows
+    ]
+    first, last = rows[0]["ops"], rows[-1]["ops"]
+    return math.log(times[-1] / times[0]) / math.log(last / first)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The stages of one kind of graph: ms an op by size, and how they grow."""
+    sizes = " | ".join(f"{row['ops']:,} ops" for row in rows)
+    lines = [f"| stage | {sizes} | growth |", "|---" * (len(rows) + 2) + "|"]
+    for stage in (*rows[0]["seconds"], None):
+        each = [
+            _total(r["seconds"]) if stage is None else r["seconds"][stage] for r in rows
+        ]
+        cells = [f"{t * 1e3 / r['ops']:.4f}" for t, r in zip(each, rows, strict=True)]
+        name = stage or "**all, ms an op**"
+        exponent = f"{growth(rows, stage):.2f}" if len(rows) > 1 else ""
+        lines.append(f"| {name} | {' | '.join(cells)} | {exponent} |")
+    peaks = [max(row["bytes"].values()) / row["ops"] / 1024 for row in rows]
+    lines.append(
+        f"| peak memory, KiB an op | {' | '.join(f'{p:.1f}' for p in peaks)} | |"
+    )
+    return "\n".join(lines)
+
+
+def write(text: str) -> None:
+    """Put the tables into the page, behind the mark."""
+    before, _, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
+    PAGE.write_text(f"{before}{MARK}\n\n{text}\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure every kind of graph in every size, and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--kinds", nargs="+", choices=OPS_OF_STEP, default=[*OPS_OF_STEP]
+    )
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    parser.add_argument("--batches", nargs="+", default=BATCHES)
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--write", action="store_true", help="renew docs/growth.md")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        kind, steps, batch = asked.one
+        print(json.dumps(measure_one(kind, int(steps), batch)))
+        return
+    rows, tables = [], []
+    for kind in asked.kinds:
+        for batch in asked.batches:
+            found = [measure(kind, size, batch) for size in asked.sizes]
+            rows += found
+            tables.append(f"## {kind}, batch {batch}\n\n{table(found)}\n")
+            print(tables[-1], flush=True)
+    if asked.json:
+        asked.json.write_text(f"{json.dumps(rows, indent=1)}\n", encoding="utf-8")
+    if asked.write:
+        write("\n".join(tables))
+
+
+if __name__ == "__main__":
+    main()
