@@ -8,6 +8,7 @@ dialect is loaded into a context by `aotc.dialects.context()`, its one owner.
 
 from __future__ import annotations
 
+import io
 import sys
 from functools import cache
 from importlib import import_module
@@ -85,6 +86,13 @@ def in_generic_form(text: str) -> str:
             print_generic_op_form=True, enable_debug_info=True
         )
     return str(printed)
+
+
+def bytecode(module: Any) -> bytes:
+    """The module in a form that is quick to make and to compare; lines included."""
+    file = io.BytesIO()
+    module.operation.write_bytecode(file)
+    return file.getvalue()
 
 
 def source_of(location: Any) -> str | None:

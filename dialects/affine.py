@@ -19,6 +19,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from aotc.dialects.symbols import contract_of
@@ -36,6 +37,7 @@ def constant(value: int) -> Expr:
     return ir.AffineConstantExpr.get(value)
 
 
+@lru_cache(maxsize=2**16)
 def simplified(expr: Expr) -> Expr:
     """The expression as MLIR spells it; one simplification may allow another.
 

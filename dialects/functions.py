@@ -66,7 +66,14 @@ def unique_name(module: Any, name: str) -> str:
 
 def copied(module: Any) -> Any:
     """Another module of the same text, lines included."""
-    return ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+    with module.context:
+        other = ir.Module.create(module.operation.location)
+        for name in module.operation.attributes:
+            other.operation.attributes[name] = module.operation.attributes[name]
+        end = ir.InsertionPoint(other.body)
+        for op in module.body.operations:
+            op.operation.clone(end)
+    return other
 
 
 def keep_only(module: Any, names: Sequence[str]) -> None:

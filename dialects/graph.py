@@ -29,12 +29,14 @@ evaluate annotations, so modules of this package must not postpone them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Attribute, Sizes, read_attribute
+from aotc.dialects.symbols import Contract, current_contracts
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import ext, ir, source_of
@@ -143,32 +145,25 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
     @classmethod
     def verify_invariants(cls, op: Any) -> bool:
         """An op is valid when it infers the result type that it has."""
+        stored = op.attributes
+        kind: Any = cls  # a class counts as hashable only so
         with op.context:
-            return cls._infers_its_type(op)
-
-    @classmethod
-    def _infers_its_type(cls, op: Any) -> bool:
-        try:
-            cls._require_operands(op)
-            operands = map(Tensor.of, op.operands)
-            expected = cls.infer(*operands, **cls.attributes_of(op))
-        except AotcError as error:
-            op.location.emit_error(f"graph.{cls._op_name}: {error.message}")
-            return False
-        expected, actual = several(expected), tuple(map(Tensor.of, op.results))
-        if expected != actual:
-            op.location.emit_error(
-                f"graph.{cls._op_name}: the operands give {_listed(expected)}, "
-                f"but the result type is {_listed(actual)}"
+            flaw = _flaw(
+                kind,
+                tuple([value.type for value in op.operands]),
+                tuple([value.type for value in op.results]),
+                tuple([stored.get(n, None) for n in cls.codecs]),
+                current_contracts(),
             )
-        return bool(expected == actual)
+        if flaw is not None:
+            op.location.emit_error(f"graph.{cls._op_name}: {flaw}")
+        return flaw is None
 
     @classmethod
-    def _require_operands(cls, op: Any) -> None:
+    def _require_operands(cls, count: int) -> None:
         """Refuse another number of operands than declared; the bindings do so later."""
         fields = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
         single = [f for f in fields if f.variadicity == ext.Variadicity.single]
-        count = len(op.operands)
         if count < len(single) or (count > len(single) and single == fields):
             raise InputError(
                 "malformed-op", f"expected {len(fields)} operands; got {count}"
@@ -202,6 +197,36 @@ def several(found: Any) -> tuple[Any, ...]:
 def has_effect(op: Any) -> bool:
     """Whether `op` does more than compute its results, and must be kept."""
     return Pure not in type(op)._traits
+
+
+@lru_cache(maxsize=2**16)  # most ops of a large graph are like one before, or the same
+def _flaw(
+    cls: type[GraphOp],
+    operands: tuple[Any, ...],
+    results: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+    _: tuple[Contract, ...],
+) -> str | None:
+    """What is wrong with an op of these types and attributes; None if it is valid.
+
+    Rules may ask for the contracts that are known.
+    """
+    stored = {
+        n: a for n, a in zip(cls.codecs, attributes, strict=True) if a is not None
+    }
+    try:
+        cls._require_operands(len(operands))
+        values = {n: read_attribute(stored, n, c) for n, c in cls.codecs.items()}
+        expected = several(cls.infer(*map(Tensor.of, operands), **values))
+    except AotcError as error:
+        return error.message
+    actual = tuple(map(Tensor.of, results))
+    if expected != actual:
+        return (
+            f"the operands give {_listed(expected)}, "
+            f"but the result type is {_listed(actual)}"
+        )
+    return None
 
 
 def _listed(types: Sequence[Tensor]) -> str:

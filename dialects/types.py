@@ -22,6 +22,10 @@ from aotc.dialects import affine, intervals
 from aotc.errors import InputError
 from aotc.mlir import ir
 
+# Types, maps and shapes are unique in the one context of the process, they are few, and
+# every op asks for those of its operands, in every pass.
+_remembered = lru_cache(maxsize=2**16)
+
 
 def _on_sizes(
     method: Callable[["Dim", "Size"], "Size"],
@@ -245,12 +249,14 @@ def factors(shape: Shape) -> tuple[int, Counter[Any]]:
     return number * count, symbolic
 
 
+@_remembered
 def shape_map(shape: Shape) -> Any:
     """`affine_map<()[s0, …] -> (sizes)>`: a shape as an MLIR affine map."""
     exprs = [_expr(size) for size in shape]
     return ir.AffineMap.get(0, affine.symbol_count(exprs), exprs)
 
 
+@_remembered
 def shape_of_map(affine_map: Any) -> Shape:
     """The inverse of `shape_map`."""
     return tuple(size_of(expr) for expr in affine_map.results)
@@ -297,13 +303,7 @@ class Tensor:
 
     def to_mlir(self) -> Any:
         """The MLIR type `tensor<…>`, with an encoding if a size is symbolic."""
-        element = element_type(self.dtype)
-        if self.is_static:
-            return ir.RankedTensorType.get(self.shape, element)
-        dynamic = ir.ShapedType.get_dynamic_size()
-        sizes = [size if isinstance(size, int) else dynamic for size in self.shape]
-        encoding = ir.AffineMapAttr.get(shape_map(self.shape))
-        return ir.RankedTensorType.get(sizes, element, encoding)
+        return _spelling(self)
 
     def with_shape(self, shape: Sequence[Size]) -> "Tensor":
         """The same element type with another shape."""
@@ -317,7 +317,7 @@ class Tensor:
         return f"{self.dtype}{format_shape(self.shape)}"
 
 
-@lru_cache(maxsize=2**16)  # types are unique in the context, and asked for by every op
+@_remembered
 def _meaning(mlir_type: Any) -> Tensor:
     if not isinstance(mlir_type, ir.RankedTensorType):
         raise InputError("bad-type", f"expected a ranked tensor; got {mlir_type}")
@@ -332,6 +332,17 @@ def _meaning(mlir_type: Any) -> Tensor:
         else shape_of_map(ir.AffineMapAttr(encoding).value)
     )
     return Tensor(shape, element_name(mlir_type.element_type))
+
+
+@_remembered
+def _spelling(kind: Tensor) -> Any:
+    element = element_type(kind.dtype)
+    if kind.is_static:
+        return ir.RankedTensorType.get(kind.shape, element)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sizes = [size if isinstance(size, int) else dynamic for size in kind.shape]
+    encoding = ir.AffineMapAttr.get(shape_map(kind.shape))
+    return ir.RankedTensorType.get(sizes, element, encoding)
 
 
 def element_type(dtype: str) -> Any:
@@ -390,6 +401,7 @@ def lowered_element(dtype: str) -> Any:
     return ir.IntegerType.get_signless(1 if dtype == "bool" else dtypes.bits(dtype))
 
 
+@_remembered
 def lowered_type(graph_type: Tensor) -> Any:
     """The tensor type below the graph: no encoding, signless integers."""
     dynamic = ir.ShapedType.get_dynamic_size()

@@ -1,11 +1,12 @@
 """Passes over a module, and the runner that every pass goes through.
 
 A pass is a file with `run(module) -> bool` (whether it changed anything), which runs
-within the module's MLIR context. The runner verifies after each, measures it, and turns
-a failure into one message that names the pass, those before it and the user's line,
-beside a reproducer.
+within the module's MLIR context. The runner verifies what each has changed, measures
+it, and turns a failure into one message that names the pass, those before it and the
+user's line, beside a reproducer.
 """
 
+import functools
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from typing import Any
 from aotc import options
 from aotc.dialects import control
 from aotc.errors import AotcError, CompileError, InputError, SetupError
-from aotc.mlir import ir
+from aotc.mlir import bytecode, ir
 from aotc.system_errors import system_error
 from aotc.writing import make_folder, write_text
 
@@ -84,16 +85,20 @@ def run_passes(
     passes = [(name, load(name)) for name in names]
     printed = printed_pass()
     records: list[PassRecord] = []
+    after = bytecode(module)
     for name, run in passes:
-        before = _text(module)
+        before = after
         start = time.perf_counter()
         try:
             with module.context, ir.Location.unknown():
                 changed = run(module)
-                module.operation.verify()
-                control.verify(module)
+                after = bytecode(module)
+                if after != before:  # whatever the pass says
+                    module.operation.verify()
+                    control.verify(module)
         except Exception as error:
-            raise _failure(name, [r.name for r in records], before, error) from error
+            text = functools.partial(_text, before, module.context)
+            raise _failure(name, [r.name for r in records], text, error) from error
         records.append(PassRecord(name, time.perf_counter() - start, changed))
         _show(module, name, first + len(records) - 1, folder)
         if printed in (name, "all"):
@@ -118,11 +123,14 @@ def printed_pass() -> str | None:
     return name
 
 
-def _text(module: Any) -> str:
-    return str(module.operation.get_asm(enable_debug_info=True, assume_verified=True))
+def _text(written: bytes, context: Any) -> str:
+    module = ir.Module.parse(written, context)
+    return str(module.operation.get_asm(enable_debug_info=True))
 
 
-def _failure(name: str, earlier: list[str], before: str, error: Exception) -> AotcError:
+def _failure(
+    name: str, earlier: list[str], before: Callable[[], str], error: Exception
+) -> AotcError:
     """One message for a failed pass; a reproducer is left beside it."""
     after = f" after {', '.join(earlier)}" if earlier else ""
     if (refused := system_error(error)) is not None:
@@ -140,12 +148,12 @@ def _failure(name: str, earlier: list[str], before: str, error: Exception) -> Ao
     )
 
 
-def _write_reproducer(name: str, before: str) -> str:
+def _write_reproducer(name: str, before: Callable[[], str]) -> str:
     try:
         file = Path(tempfile.mkdtemp(prefix="aotc-repro-")) / f"before-{name}.mlir"
         command = f"aotc opt {file} --passes {name}"
-        write_text(file, f"// {command}\n{before}\n")
-    except (OSError, SetupError):  # what failed is to be told, not this
+        write_text(file, f"// {command}\n{before()}\n")
+    except (OSError, SetupError, ir.MLIRError):  # what failed is to be told, not this
         return f"aotc opt IR --passes {name}, where the IR can be written (--dump)"
     return command
 

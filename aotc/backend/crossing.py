@@ -6,7 +6,6 @@ globals for weights and state, and the exported functions around the graph funct
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from aotc.dialects.lowering.blocks import to_blocks
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError
 from aotc.frontends.program import Entry, Program, StateSpec
-from aotc.mlir import func, ir
+from aotc.mlir import bytecode, func, ir
 
 SCOPE = "model"  # of the parameters in the weights archive
 
@@ -54,6 +53,8 @@ def require_upstream_only(module: Any) -> None:
 def crossing(program: Program) -> tuple[bytes, str]:
     """The graph functions as bytecode (made private), and IREE's frame around them."""
     with program.module.context, ir.Location.unknown():
+        # By way of text: bytecode also tells in which order values came to be used, by
+        # which IREE might go, and which no reader of a dump could know.
         copy = ir.Module.parse(program.module.operation.get_asm(enable_debug_info=True))
         to_blocks(copy)
         for function in copy.body.operations:
@@ -61,9 +62,7 @@ def crossing(program: Program) -> tuple[bytes, str]:
                 name = ir.StringAttr(function.attributes["sym_name"]).value
                 function.attributes["sym_name"] = ir.StringAttr.get(inner_name(name))
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-        buffer = io.BytesIO()
-        copy.operation.write_bytecode(buffer)
-        return buffer.getvalue(), frame_text(program)
+        return bytecode(copy), frame_text(program)
 
 
 def inner_name(entry: str) -> str:

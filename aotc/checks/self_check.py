@@ -34,7 +34,9 @@ from aotc.frontends.program import Program
 from aotc.mlir import ir
 from aotc.target import Target
 
-__all__ = ["SelfCheck", "check_entries"]
+__all__ = ["MODES", "SelfCheck", "check_entries"]
+
+MODES = ("auto", "full", "off")
 
 _SEED = 20
 _SECONDS = 300  # for one compiled call

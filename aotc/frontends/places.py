@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -82,7 +83,12 @@ def user_line() -> str | None:
 
 def relative(filename: str) -> str:
     """A file's name as the user knows it: relative to the model, never a machine's."""
-    root, path = _root.get(), Path(filename)
+    return _relative_to(_root.get(), filename)
+
+
+@cache  # every op asks
+def _relative_to(root: Path | None, filename: str) -> str:
+    path = Path(filename)
     if root is not None and path.is_absolute() and path.is_relative_to(root):
         return path.relative_to(root).as_posix()
     return path.name
@@ -124,12 +130,18 @@ def is_in_model(filename: str) -> bool:
 
     A library in a virtual environment in that folder does not.
     """
-    root, path = _root.get(), Path(filename)
+    return _is_within(_root.get(), filename)
+
+
+@cache
+def _is_within(root: Path | None, filename: str) -> bool:
+    path = Path(filename)
     if root is None:
         return True
     return path.is_relative_to(root) and "site-packages" not in path.parts
 
 
+@cache
 def is_own(module: str) -> bool:
     """Whether the frames of a Python module are aotc's."""
     return module == "aotc" or module.startswith(("aotc.", "contextlib"))

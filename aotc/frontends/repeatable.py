@@ -22,7 +22,7 @@ from aotc.dialects.functions import functions_of
 from aotc.errors import AotcError, InputError
 from aotc.frontends.program import Program
 from aotc.frontends.survey import unsurveyed
-from aotc.mlir import func, source_of
+from aotc.mlir import bytecode, func, source_of
 
 _HINT = (
     "what Python computes here would be the same in every call: draw random numbers "
@@ -48,7 +48,7 @@ def require_repeatable(program: Program, trace_again: Callable[[], Program]) -> 
             "not-repeatable", said, where=error.where, hint=_HINT
         ) from error
     first, second = functions_of(program.module), functions_of(other.module)
-    if _bytecode(program.module) == _bytecode(other.module):
+    if bytecode(program.module) == bytecode(other.module):
         return
     for name, function in first.items():
         if name not in second:
@@ -79,13 +79,6 @@ def _silence() -> Iterator[None]:
         warnings.catch_warnings(action="ignore"),
     ):
         yield
-
-
-def _bytecode(module: Any) -> bytes:
-    """The module in a form that is quick to make and to compare."""
-    file = io.BytesIO()
-    module.operation.write_bytecode(file)
-    return file.getvalue()
 
 
 def _rows(function: Any) -> Iterator[tuple[Any, Any]]:

@@ -9,11 +9,10 @@ import pytest
 
 from aotc import backend, frontends, system_errors, writing
 from aotc.checks import messages, serve
-from aotc.cli import arrays, main
+from aotc.cli import arrays, batches, main
 from aotc.errors import AotcError, CompileError, SetupError
 from aotc.frontends.archives import load_arrays
 from aotc.target import Target
-from aotc.training import inputs
 
 
 def failing(error):
@@ -81,7 +80,7 @@ def _read_weights(folder, patch, error):
 
 def _read_batches(folder, patch, error):
     patch.setattr(np, "load", failing(error))
-    inputs._read(folder / "a.npz", [])
+    batches._read(folder / "a.npz", [])
 
 
 def _read_input(folder, patch, error):

@@ -46,12 +46,13 @@ def test_an_unknown_pass_is_refused_before_anything_runs(small):
     assert str(small.module) == before
 
 
-def test_a_pass_that_breaks_the_ir_is_named(small, register):
+@pytest.mark.parametrize("said", [True, False])
+def test_a_pass_that_breaks_the_ir_is_named_whatever_it_says(small, register, said):
     def break_it(module):
         op = module.body.operations[0].entry_block.operations[0]
         wrong = ir.RankedTensorType.get([7], ir.F32Type.get())
         op.results[0].set_type(wrong)
-        return True
+        return said
 
     register("breaks", break_it)
     with pytest.raises(CompileError) as failure:

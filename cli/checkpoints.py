@@ -8,17 +8,16 @@ one step.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aotc.artifacts import trees
+from aotc.cli.entries import flat
 from aotc.errors import InputError
-from aotc.runtime import Model, state_files
+from aotc.runtime import state_files
 from aotc.system_errors import cannot_write
-from aotc.training import entries, wording
 from aotc.writing import make_folder, unwritable
 
 _FILE = "checkpoint.safetensors"
@@ -30,8 +29,7 @@ class Position:
     """How far a loop is, and what its order of batches depends on.
 
     Args:
-        batch_size: rows in a batch; 0 if the batches are the caller's own.
-        data: digest of the data; empty for batches of the caller's own.
+        data: digest of the data.
         step: steps that are done; `epoch` is the one that the next step is in, from 0.
 
     It holds nothing that differs between equal runs, so that these leave equal files.
@@ -49,7 +47,7 @@ class Checkpoints:
     """The checkpoint in a folder, which is made if it is not there.
 
     Args:
-        every: after how many steps to write; None writes when the loop ends only.
+        every: after how many steps to write.
         allow_nan: write states that hold NaN, too.
 
     Raises:
@@ -58,26 +56,19 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        model: Model,
-        folder: Path,
-        every: int | None,
-        *,
-        replace: bool,
-        allow_nan: bool,
+        self, model: Any, folder: Path, every: int, *, replace: bool, allow_nan: bool
     ) -> None:
         self.path = folder / _FILE
         self._model = model
         self._every = every
         self._allow_nan = allow_nan
-        require_states(model)
+        check_states(model)
         if self.path.exists() and not replace:
             raise InputError(
                 "checkpoint-exists",
                 "there is a checkpoint of another run",
                 where=str(self.path),
-                hint=f"go on with it: {wording.current().option('resume', str(folder))}"
-                ", or choose another folder",
+                hint=f"go on with it: --resume {folder}, or choose another folder",
             )
         make_folder(folder)
         # Better to learn now that nothing can be written than after hours.
@@ -86,7 +77,7 @@ class Checkpoints:
 
     def due(self, step: int) -> bool:
         """Whether one is to be written after so many steps."""
-        return self._every is not None and step % self._every == 0
+        return step % self._every == 0
 
     def save(self, position: Position) -> None:
         """Write the states as they are, and the position.
@@ -102,11 +93,8 @@ class Checkpoints:
 
     def _check(self, position: Position) -> None:
         """A state with NaN must not take the place of one that can be trained on."""
-        words = wording.current()
-        search = words.find_nan(entries.source_file(self._model), None)
-        go_on = words.option("allow_nan", True)
         for state in self._model.manifest.states.values():
-            leaves = trees.flatten(state.tree, self._model.read_state(state.name))
+            leaves = flat(state.tree, self._model.read_state(state.name))
             for index, leaf in enumerate(state.leaves):
                 if leaves[index].dtype.kind in "fV" and np.isnan(leaves[index]).any():
                     raise InputError(
@@ -114,35 +102,36 @@ class Checkpoints:
                         f"{state_files.key(state, leaf)} holds NaN after step "
                         f"{position.step}; the checkpoint before it is kept",
                         where=str(self.path),
-                        hint=f"{search} names the op at fault; {go_on} goes on and "
-                        "keeps such states",
+                        hint="--find-nan names the op at fault; --allow-nan goes on "
+                        "and keeps such states",
                     )
 
 
-def require_states(model: Model) -> None:
+def check_states(model: Any) -> None:
     """Raise `no-states` unless the model has something to keep."""
     if not model.manifest.states:
         raise InputError("no-states", f"{model.manifest.name} keeps no states")
 
 
-def read_position(folder: Path) -> Position:
-    """Where the loop is whose checkpoint is in `folder`.
+def restore(model: Any, folder: Path) -> Position:
+    """Put the states of the checkpoint in `folder` into the model.
 
     Raises:
-        InputError: `no-checkpoint`, `bad-checkpoint` or `bad-state-file`.
+        InputError: there is none, it is damaged, or it is of another model.
     """
     path = folder / _FILE
     if not path.exists():
         raise InputError(
             "no-checkpoint", f"expected {_FILE} in the folder", where=str(folder)
         )
-    note = state_files.notes(path).get(_NOTE)
+    model.load_state(path)  # first, as this checks the digest of the position, too
+    return _position(state_files.notes(path).get(_NOTE), path)
+
+
+def _position(note: str | None, path: Path) -> Position:
     try:
         said = json.loads(note or "")
-        found = {name: said[name] for name in _FIELDS}
-        if any(not _has_type(found[name], kind) for name, kind in _FIELDS.items()):
-            raise TypeError
-        return Position(**found)
+        return Position(**{field.name: said[field.name] for field in fields(Position)})
     except (ValueError, TypeError, KeyError):
         raise InputError(
             "bad-checkpoint",
@@ -150,30 +139,5 @@ def read_position(folder: Path) -> Position:
             if note is None
             else "the position of the loop cannot be read",
             where=str(path),
-            hint=f"{wording.current().load_state()} begins a loop with the states of a "
-            "file",
+            hint="--load-state begins a loop with the states of a file",
         ) from None
-
-
-def load_states(model: Model, folder: Path) -> None:
-    """Put the states of the checkpoint in `folder` into the model.
-
-    Raises:
-        InputError: the file, its position included, is not what was written, or it is
-            of another model; no state has changed then.
-    """
-    model.load_state(folder / _FILE)
-
-
-def _has_type(value: Any, kind: type) -> bool:
-    return type(value) is kind and (not isinstance(value, int) or value >= 0)
-
-
-_FIELDS: dict[str, type] = {
-    "entry": str,
-    "seed": int,
-    "batch_size": int,
-    "data": str,
-    "step": int,
-    "epoch": int,
-}

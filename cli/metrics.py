@@ -17,20 +17,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from aotc.cli.arrays import Array, numbers, spelled
 from aotc.errors import InputError
-from aotc.json_values import json_value, python_numbers
 from aotc.system_errors import cannot_write
-from aotc.training import wording
-from aotc.training.entries import Array
 
 
 def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
     """What an entry measures: its outputs without dimensions, as Python numbers."""
-    return {
-        name: python_numbers(array)
-        for name, array in outputs.items()
-        if not array.shape
-    }
+    return {name: numbers(array) for name, array in outputs.items() if not array.shape}
 
 
 def not_finite(metrics: Mapping[str, Any]) -> str | None:
@@ -61,7 +55,7 @@ class Log:
             SetupError: `cannot-write`.
         """
         if self._file:
-            left = memoryview(json.dumps(json_value(record)).encode() + b"\n")
+            left = memoryview(json.dumps(spelled(record)).encode() + b"\n")
             with _writing(str(self._file.name)):
                 while left:
                     left = left[self._file.write(left) :]
@@ -87,23 +81,16 @@ class Log:
 
 
 @contextmanager
-def opened(
-    file: str | os.PathLike[str] | None, resumed_at: int | None
-) -> Iterator[Log]:
-    """The log in `file`: a new one, or what a resumed run has of it up to its step.
-
-    Args:
-        file: None for a log that writes nothing.
-        resumed_at: the step that a resumed run goes on after; None for a new run.
+def opened(path: Path | None, resumed_at: int | None) -> Iterator[Log]:
+    """The log at `path`: a new one, or what a resumed run has of it up to its step.
 
     Raises:
         InputError: `output-exists` or `bad-metrics`.
         SetupError: `cannot-write`.
     """
-    if file is None:
+    if path is None:
         yield Log(None)
         return
-    path = Path(file)
     # A device may have no end to read to, a pipe waits for another process.
     if path.exists() and not path.is_file():
         raise InputError(
@@ -114,8 +101,8 @@ def opened(
             with open(path, "a+b") as earlier:
                 size, seconds = _kept(earlier, path, resumed_at)
                 earlier.truncate(size)
-            stream = stack.enter_context(FileIO(path, "a"))
-        yield Log(stream, seconds)
+            file = stack.enter_context(FileIO(path, "a"))
+        yield Log(file, seconds)
 
 
 @contextmanager
@@ -136,8 +123,7 @@ def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> tuple[int, floa
                 "output-exists",
                 "the metrics of another run are here",
                 where=str(path),
-                hint="choose another file, remove it, or go on with "
-                + wording.current().option("resume"),
+                hint="choose another file, remove it, or go on with --resume",
             )
         found = _time(line)
         if found is None and line.endswith(b"\n"):
