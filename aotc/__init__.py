@@ -7,6 +7,7 @@ A map of the pipeline, in processing order:
     backend     linalg → .vmfb through IREE        (aotc.backend, aotc.pipeline)
     artifacts   .vmfb + weights + manifest → signed bundle     (aotc.artifacts)
     runtime     bundle → verified, callable model  (aotc.runtime; needs no compiler)
+    training    model + data → a model that has learned  (aotc.training; likewise)
 
 Importing this package imports none of them: names are resolved on first use, so that
 the command line starts quickly and a device needs only what the runtime needs.

@@ -58,6 +58,16 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
     return bfloat16
 
 
+def restore(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """An array of a file in the dtype that it was written in.
+
+    NumPy files keep the bytes of a bf16 array but forget its type.
+    """
+    wanted = to_numpy(dtype)
+    opaque = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
+    return array.view(wanted) if opaque else array
+
+
 def canonical(dtype: Any) -> str:
     """The aotc name of a dtype given as `"f32"`, `"float32"`, `np.float32` or `float`.
 

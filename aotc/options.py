@@ -17,6 +17,11 @@ from typing import Any
 
 from aotc.errors import InputError
 
+SELF_CHECK_MODES = ("auto", "full", "off")
+# IREE_TASK_TOPOLOGY_MAX_GROUP_COUNT in iree/task/topology.h: of a larger number IREE
+# makes this one without a word.
+MAX_THREADS = 256
+
 
 @dataclass(frozen=True)
 class Option:
@@ -59,8 +64,15 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _thread_count(text: str) -> int:
+    count = _count(text)
+    if count > MAX_THREADS:
+        raise ValueError
+    return count
+
+
 def _self_check(text: str) -> str:
-    return {mode: mode for mode in ("auto", "full", "off")}[text]
+    return {mode: mode for mode in SELF_CHECK_MODES}[text]
 
 
 _TABLE = [
@@ -73,12 +85,17 @@ _TABLE = [
         "AOTC_SELF_CHECK",
         _self_check,
         "auto",
-        "self-check of builds: auto, full or off",
+        f"self-check of builds: {', '.join(SELF_CHECK_MODES)}",
     ),
     Option("AOTC_TARGETS", str, "cpu", "what builds are for that name no --target"),
     Option("AOTC_CACHE", str, None, "folder that builds keep results in, or off"),
     Option("AOTC_CACHE_SIZE", bytes_of, 4 << 30, "bytes that are kept there at most"),
-    Option("AOTC_THREADS", _count, None, "threads that a loaded model computes with"),
+    Option(
+        "AOTC_THREADS",
+        _thread_count,
+        None,
+        f"threads that a loaded model computes with, 1 to {MAX_THREADS}",
+    ),
     Option("AOTC_JOBS", _count, None, "compiler worker processes that run at a time"),
 ]
 

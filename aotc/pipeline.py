@@ -22,7 +22,7 @@ from aotc.backend import Compiled, compile_targets, require_compiler
 from aotc.cache import Cache
 from aotc.certificate import Certificate, certify
 from aotc.checks.reuse import found_or_made, recipe_of
-from aotc.checks.self_check import MODES, SelfCheck, check_entries
+from aotc.checks.self_check import SelfCheck, check_entries
 from aotc.dialects import context, control
 from aotc.dialects.functions import copied
 from aotc.dialects.limits import require_supported
@@ -522,10 +522,11 @@ def default_name(path: Path) -> str:
 
 def _self_check_mode(given: str | None) -> str:
     mode: str = given or options.get("AOTC_SELF_CHECK")
-    if mode not in MODES:
+    if mode not in options.SELF_CHECK_MODES:
         raise InputError(
             "bad-option",
-            f"expected a self-check of {', '.join(MODES)}; got {mode!r}",
+            f"expected a self-check of {', '.join(options.SELF_CHECK_MODES)}; "
+            f"got {mode!r}",
             where=None if given else "AOTC_SELF_CHECK",
             hint="see docs/self-check.md",
         )

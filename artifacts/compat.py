@@ -27,6 +27,7 @@ from aotc.artifacts.tables import (
     ptx_driver_api,
     ptx_runs_on,
     run_outcome,
+    vulkan_driver_api,
 )
 
 Verdict = Literal[
@@ -292,8 +293,16 @@ def _check_vulkan(variant: Variant, host: Host) -> list[Mismatch]:
     least = max(runtime.vulkan_api, module, key=_numbers)
     if _numbers(got) < _numbers(least):
         message = f"expected Vulkan {least} or newer, got {got}"
-        return [_no("vulkan-api", message, f"install a driver with Vulkan {least}")]
+        return [_no("vulkan-api", message, _newer_vulkan(least, host))]
     return _check_vulkan_features(runtime, host)
+
+
+def _newer_vulkan(least: str, host: Host) -> str:
+    """Which driver to install; not all GPUs have one."""
+    there = [vulkan_driver_api(chip) for chip in (host.sm, host.gfx) if chip]
+    if any(api and _numbers(api) >= _numbers(least) for api in there):
+        return f"install a driver with Vulkan {least}"
+    return f"find out whether there is a driver with Vulkan {least} for its GPU"
 
 
 def _check_vulkan_features(runtime: IreeRuntime, host: Host) -> list[Mismatch]:

@@ -63,3 +63,22 @@ def builder(tree: Tree) -> Callable[[Sequence[Any]], Any]:
     if kind == "list":
         return lambda leaves: [build(leaves) for build in parts]
     return lambda leaves: tuple(build(leaves) for build in parts)
+
+
+def flatten(tree: Tree, value: Any) -> dict[int, Any]:
+    """The leaves of `value`, which has the form of `tree`, by their index.
+
+    ``builder(tree)(flatten(tree, value)) == value``
+    """
+    leaves: dict[int, Any] = {}
+    _flatten(tree, value, leaves)
+    return leaves
+
+
+def _flatten(tree: Tree, value: Any, into: dict[int, Any]) -> None:
+    if isinstance(tree, int):
+        into[tree] = value
+    elif tree is not None:
+        kind, body = _split(tree)
+        for key, child in body.items() if kind == "dict" else enumerate(body):
+            _flatten(child, value[key], into)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.errors import InputError
+from aotc.json_values import json_value, python_numbers
 from aotc.system_errors import raise_system_error
 from aotc.writing import written_aside
 
@@ -74,7 +74,7 @@ def _unknown(name: str, known: Mapping[str, Leaf]) -> InputError:
 
 def _read(value: str, leaf: Leaf) -> Array:
     if value.startswith("@"):
-        return as_stored(load_array(value[1:]), leaf)
+        return dtypes.restore(load_array(value[1:]), leaf.dtype)
     return _literal(value, leaf)
 
 
@@ -107,16 +107,6 @@ def _key(keys: Sequence[str], key: str, path: str) -> str:
         where=path,
         hint=f"@{path}:NAME with NAME one of {', '.join(keys)}",
     )
-
-
-def as_stored(array: Array, leaf: Leaf) -> Array:
-    """An array of a file in the dtype that it was written in.
-
-    NumPy files keep the bytes of a bf16 array but forget its type.
-    """
-    wanted = dtypes.to_numpy(leaf.dtype)
-    opaque = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
-    return array.view(wanted) if opaque else array
 
 
 def _literal(text: str, leaf: Leaf) -> Array:
@@ -178,25 +168,7 @@ def to_json(
             "name": leaf.name,
             "dtype": leaf.dtype,
             "shape": list(arrays[leaf.name].shape),
-            "values": spelled(numbers(arrays[leaf.name])),
+            "values": json_value(python_numbers(arrays[leaf.name])),
         }
         for leaf in leaves
     ]
-
-
-def numbers(array: Array) -> Any:
-    """The elements as Python's own numbers, in nested lists."""
-    # `tolist` of bf16 gives objects that JSON does not know.
-    own = array if array.dtype.kind in "biuf" else array.astype(np.float64)
-    return own.tolist()
-
-
-def spelled(value: Any) -> Any:
-    """`value` for JSON, which has no NaN and no infinity: those become strings."""
-    if isinstance(value, list):
-        return [spelled(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: spelled(item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

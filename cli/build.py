@@ -19,6 +19,7 @@ from aotc.cli.verb import (
     quiet_option,
     verb,
 )
+from aotc.options import SELF_CHECK_MODES
 from aotc.target import TARGETS, Target
 from aotc.writing import write_text
 
@@ -115,7 +116,7 @@ def _targets(
 )
 @click.option(
     "--self-check",
-    type=click.Choice(["auto", "full", "off"]),
+    type=click.Choice(SELF_CHECK_MODES),
     help="Compare the compiled entries with the reference evaluator before signing: "
     "for some 20 s, at all sizes, or not; by default AOTC_SELF_CHECK, else auto.",
 )

@@ -30,6 +30,29 @@ class Settings:
     allow_nan: bool
 
 
+class OptionWording:
+    """Options of `aotc run`, for messages of `aotc.training`."""
+
+    def option(self, name: str, *values: object) -> str:
+        """As it is typed: `--seed 0`, `--entry a | b`."""
+        shown = " | ".join(str(value) for value in values if value is not True)
+        words = "every" if name == "checkpoint_every" else name.replace("_", "-")
+        return f"--{words} {shown}".rstrip()
+
+    def constant(self, name: str) -> str:
+        """An `--input`."""
+        return f"--input {name}=VALUE"
+
+    def load_state(self) -> str:
+        """The option that begins with a file of states."""
+        return "--load-state"
+
+    def find_nan(self, source: str, folder: Path | None) -> str:
+        """The option that searches, after the one that resumes."""
+        resume = f"--resume {folder} " if folder else ""
+        return f"{resume}--find-nan {source}"
+
+
 _COUNT = click.IntRange(min=1)
 _FOLDER = FilePath(path_type=Path, file_okay=False)
 _OPTIONS = (

@@ -2,69 +2,79 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.cli.entries import Array, DirectCall, flat
+from aotc.artifacts import trees
+from aotc.artifacts.manifest import Leaf
 from aotc.errors import Finding, InputError
-from aotc.runtime import state_files
+from aotc.runtime import Model, state_files
+from aotc.runtime.model import Entry
 
-if TYPE_CHECKING:
-    from aotc.artifacts.manifest import EntryPoint
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class FiniteCall:
-    """Calls an entry as `DirectCall` does, and looks at outputs and states afterwards.
+def require_finite_calls(model: Model, source: Path) -> Model:
+    """The same model, whose calls end with an error if they make a NaN or an infinity.
 
     Args:
-        model: the loaded model.
-        point: the entry.
-        source: the file that the model was built from.
+        model: the loaded model, whose states both share.
+        source: the file that it was built from.
 
     Raises:
         InputError: `other-source`: it was built from something else.
     """
+    _check_source(model, source)
+    watched = copy.copy(model)
+    watched.entries = {
+        name: _FiniteEntry(entry, model, source)
+        for name, entry in model.entries.items()
+    }
+    return watched
 
-    def __init__(self, model: Any, point: EntryPoint, source: Path) -> None:
-        _check_source(model, source)
+
+class _FiniteEntry(Entry):
+    """The same entry, with a look at outputs and states after each call."""
+
+    def __init__(self, entry: Entry, model: Model, source: Path) -> None:
+        vars(self).update(vars(entry))
         self._model = model
-        self._point = point
         self._source = source
-        self._call = DirectCall(model, point)
 
-    def __call__(self, inputs: Sequence[Array]) -> dict[str, Array]:
-        """The outputs by name.
+    def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
+        """The outputs, as of the entry.
 
         Raises:
             Finding: `made-not-finite`, with the op that made the first such number.
         """
         before = dict(self._states())
-        outputs = self._call(inputs)
-        for name, array in (*outputs.items(), *self._states()):
+        results = super().call_flat(leaves)
+        outputs = zip(_names(self.spec.outputs), results, strict=True)
+        for name, array in (*outputs, *self._states()):
             if not _is_finite(array):
-                names = [leaf.name for leaf in self._point.inputs]
-                given = zip(names, inputs, strict=True)
+                given = zip(_names(self.spec.inputs), leaves, strict=True)
                 raise self._finding(name, {**before, **dict(given)})
-        return outputs
+        return results
 
     def _states(self) -> Iterator[tuple[str, Array]]:
         """The leaves of all states that the entry sees, as they are now."""
         states = self._model.manifest.states
-        for name in filter(states.__contains__, self._point.reads):
+        for name in filter(states.__contains__, self.spec.reads):
             state = states[name]
-            leaves = flat(state.tree, self._model.read_state(name))
+            leaves = trees.flatten(state.tree, self._model.read_state(name))
             for number, leaf in enumerate(state.leaves):
                 yield state_files.key(state, leaf), leaves[number]
 
     def _finding(self, name: str, values: Mapping[str, Array]) -> Finding:
         from aotc import nonfinite
 
-        said = f"{self._point.name}: '{name}' is not finite"
+        said = f"{self.name}: '{name}' is not finite"
         given = next((key for key, x in values.items() if not _is_finite(x)), None)
         if given is not None:
             return Finding(
@@ -72,7 +82,7 @@ class FiniteCall:
                 f"{said}, because '{given}' is not when the call begins",
                 hint="look for it in the data, or begin with earlier states",
             )
-        makers = nonfinite.find(self._source, self._point.name, values)
+        makers = nonfinite.find(self._source, self.name, values)
         if not makers.found:
             return Finding(
                 "made-not-finite",
@@ -91,12 +101,16 @@ class FiniteCall:
         return found
 
 
+def _names(leaves: Sequence[Leaf]) -> list[str]:
+    return [leaf.name for leaf in leaves]
+
+
 def _is_finite(array: Array) -> bool:
     is_float = dtypes.is_float(dtypes.canonical(array.dtype))
     return not is_float or bool(np.isfinite(array).all())
 
 
-def _check_source(model: Any, source: Path) -> None:
+def _check_source(model: Model, source: Path) -> None:
     """Another model would have other ops and lines."""
     if not source.is_file():
         raise InputError("no-such-file", "there is no model", where=str(source))

@@ -12,6 +12,7 @@ from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
 from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_option, verb
 from aotc.errors import InputError
+from aotc.options import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from aotc.artifacts.manifest import EntryPoint
     from aotc.cli.arrays import Array
-    from aotc.cli.entries import Call
     from aotc.cli.loop_options import Settings
     from aotc.runtime import Model
 
@@ -78,7 +78,11 @@ if TYPE_CHECKING:
     default=True,
     help="Fail where the processor would run what has code for an accelerator too.",
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Threads to compute with.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    help="Threads to compute with.",
+)
 @format_option()
 def run(
     bundle: str,
@@ -101,25 +105,31 @@ def run(
     of the data after the other. An entry that updates no state takes the rows once and
     in their order, and --output gets its results for all of them.
     """
+    if target and not choices["fallback"]:
+        raise click.UsageError(
+            "--target and --no-fallback exclude each other: nothing falls back where "
+            "the variant is named"
+        )
     if loop and loop.resume and load_state:
         raise click.UsageError("--resume and --load-state exclude each other")
     if loop and loop.allow_nan and find_nan:
         raise click.UsageError("--find-nan and --allow-nan exclude each other")
     from aotc import runtime
-    from aotc.cli import entries
-    from aotc.cli.checkpoints import check_states
+    from aotc.cli.nan_search import require_finite_calls
+    from aotc.training.checkpoints import require_states
 
     model = runtime.load(bundle, trust=trust(keys), target=target, **choices)
-    point = entries.choose(model.manifest, entry, training=bool(loop))
+    point = _choose(model, entry, loop)
     if save_state:
-        check_states(model)
+        require_states(model)
     if load_state:
         model.load_state(load_state)
-    call = _call(model, point, find_nan)
+    if find_nan:
+        model = require_finite_calls(model, find_nan)
     if loop:
-        document, text, stopped = _loop(model, call, point, inputs, loop, file)
+        document, text, stopped = _loop(model, point, inputs, loop, file)
     else:
-        document, text, stopped = *_once(model, call, point, inputs, file), None
+        document, text, stopped = *_once(model, point, inputs, file), None
     if find_nan:
         text += "\nall outputs and states are finite"
     if save_state:
@@ -148,12 +158,14 @@ def _variant(model: Model) -> dict[str, Any]:
     }
 
 
-def _call(model: Model, point: EntryPoint, find_nan: Path | None) -> Call:
-    """What calls the entry, and whether it looks at what comes back."""
-    from aotc.cli.entries import DirectCall
-    from aotc.cli.nan_search import FiniteCall
+def _choose(model: Model, entry: str | None, loop: Settings | None) -> EntryPoint:
+    """The entry that was asked for, or the only one; in a loop, the one that trains."""
+    from aotc.cli.loop_options import OptionWording
+    from aotc.training.entries import choose
+    from aotc.training.wording import use_wording
 
-    return FiniteCall(model, point, find_nan) if find_nan else DirectCall(model, point)
+    with use_wording(OptionWording()):
+        return choose(model.manifest, entry, "train-step" if loop else None)
 
 
 def _in_batches(
@@ -176,7 +188,6 @@ def _in_batches(
 
 def _once(
     model: Model,
-    call: Call,
     point: EntryPoint,
     inputs: tuple[str, ...],
     file: Path | None,
@@ -186,10 +197,12 @@ def _once(
 
     given = arrays.read_inputs(inputs, point.inputs)
     try:
-        outputs = call(given)
+        leaves = model.entry(point.name).call_flat(given)
     except InputError as error:
         error.hint = _in_batches(error, model, point, given) or error.hint
         raise
+    names = [leaf.name for leaf in point.outputs]
+    outputs = dict(zip(names, leaves, strict=True))
     if file:
         arrays.write_npz(file, outputs)
         text = f"wrote {', '.join(outputs)} to {file}"
@@ -206,26 +219,15 @@ def _once(
 
 def _loop(
     model: Model,
-    call: Call,
     point: EntryPoint,
     inputs: tuple[str, ...],
     settings: Settings,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
     """Call the entry over data; the answer, and the signal that ended it early."""
-    from aotc.cli import arrays, loop, sweep
+    from aotc.cli import arrays, loop
 
     constants = arrays.read_some_inputs(inputs, point.inputs)
-    if not point.updates:
-        result = sweep.run(call, point, constants, settings, file)
-    elif file:
-        raise InputError(
-            "usage",
-            f"--output takes the results of an entry that updates no state; the entry "
-            f"{point.name!r} trains",
-            hint="--metrics keeps what it measures, --save-state what it learns",
-        )
-    else:
-        result = loop.run(model, call, point, constants, settings)
+    result = loop.run(model, point, constants, settings, file)
     document = {"schema": "aotc.loop/1", **result.to_json()}
     return document, result.to_text(), result.stopped

@@ -164,6 +164,31 @@ def gpus() -> Iterator[str]:
     yield from sources("gfx.json")
 
 
+def vulkan() -> Iterator[str]:
+    """The Vulkan version that drivers have, by chip."""
+    yield from (
+        "",
+        "## Vulkan",
+        "",
+        "For these GPUs there is a driver with Vulkan of that version, so that a newer",
+        "driver is a cure; for others nobody knows.",
+        "",
+    )
+    yield from table(
+        "GPUs|Vulkan",
+        ((chip_range(row), row["api"]) for row in reading.rows("vulkan_drivers.json")),
+    )
+    yield from sources("vulkan_drivers.json")
+
+
+def chip_range(row: dict[str, Any]) -> str:
+    """The chips of a row, in words."""
+    kind = {"sm_": "compute capability `sm_{}`", "gfx": "GFX{}"}[row["chips"]]
+    last = f" to {row['last']}" if row["last"] else " and newer"
+    without = f", without {', '.join(row['except'])}" if row["except"] else ""
+    return kind.format(row["first"]) + last + without
+
+
 def levels() -> Iterator[str]:
     """The levels of CPU architectures."""
     yield from ("", "## Levels of CPUs", "")
@@ -229,7 +254,7 @@ def memory(profile: dict[str, Any]) -> str:
 
 def page() -> str:
     """The whole page."""
-    parts = (runtimes(), trials(), gpus(), levels(), devices())
+    parts = (runtimes(), trials(), gpus(), vulkan(), levels(), devices())
     lines = [line for part in parts for line in part]
     return INTRODUCTION + "\n".join(lines) + "\n"
 

@@ -28,7 +28,7 @@ MODULES = (
     "aotc", "aotc.numpy", "aotc.nn", "aotc.linalg", "aotc.fft", "aotc.random",
     "aotc.special", "aotc.optim", "aotc.control", "aotc.transforms", "aotc.solvers",
     "aotc.debug", "aotc.collectives", "aotc.nn.initializers", "aotc.runtime",
-    "aotc.errors",
+    "aotc.training", "aotc.errors",
 )  # fmt: skip
 
 

@@ -42,11 +42,11 @@ def _edge(code: str) -> str:
 _EDGE = """
 import sys, time
 start = time.perf_counter()
-import aotc, aotc.artifacts, aotc.runtime
+import aotc, aotc.artifacts, aotc.runtime, aotc.training
 seconds = time.perf_counter() - start
-layers = {"artifacts", "runtime"}
+layers = {"artifacts", "runtime", "training"}
 leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
-leaves |= {"printing", "system_errors", "writing"}
+leaves |= {"json_values", "printing", "system_errors", "writing"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")
@@ -63,7 +63,7 @@ def test_the_edge_imports_nothing_of_the_compiler():
         [sys.executable, "-I", "-c", _EDGE], capture_output=True, text=True, check=True
     )
     assert run.stdout == ""
-    folders = ("aotc/runtime", "artifacts")
+    folders = ("aotc/runtime", "aotc/training", "artifacts")
     files = [file for folder in folders for file in (ROOT / folder).glob("*.py")]
     size = sum(file.stat().st_size for file in files) / 1024
     print(f"edge: {size:.0f} KiB of source, import {run.stderr.strip()} s")

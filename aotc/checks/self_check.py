@@ -34,9 +34,7 @@ from aotc.frontends.program import Program
 from aotc.mlir import ir
 from aotc.target import Target
 
-__all__ = ["MODES", "SelfCheck", "check_entries"]
-
-MODES = ("auto", "full", "off")
+__all__ = ["SelfCheck", "check_entries"]
 
 _SEED = 20
 _SECONDS = 300  # for one compiled call

@@ -27,6 +27,7 @@ from aotc import options
 from aotc.artifacts.compat import Host, release_of
 from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.errors import InputError, SetupError
+from aotc.options import MAX_THREADS
 from aotc.runtime import lifetime
 from aotc.system_errors import raise_system_error
 
@@ -128,9 +129,13 @@ def _siblings(cpu: int) -> str:
 def _cpu_device(threads: int | None) -> Any:
     global _pool_size
     chosen = threads if threads is not None else options.get("AOTC_THREADS")
-    wanted = chosen if chosen is not None else _pool_size or physical_cores()
-    if wanted < 1:
-        raise InputError("bad-threads", f"expected at least 1 thread, got {wanted}")
+    by_default = _pool_size or min(physical_cores(), MAX_THREADS)
+    wanted = chosen if chosen is not None else by_default
+    if not 1 <= wanted <= MAX_THREADS:
+        raise InputError(
+            "bad-threads",
+            f"expected 1 to {MAX_THREADS} threads, which IREE can use; got {wanted}",
+        )
     if wanted == 1:
         return _open("local-sync")
     lifetime.require_pool()

@@ -47,8 +47,8 @@ def load(
             by default the user's own development key.
         allow_unsigned: accept a bundle without a signature. It is native code.
         threads: how many threads compute, by default `AOTC_THREADS` or the number of
-            physical cores; 1 computes in the calling thread. One process has one number
-            (besides 1).
+            physical cores; 1 computes in the calling thread, 256 are the most. One
+            process has one number (besides 1).
         target: the variant to use, by its id or as a target such as `cpu` or
             `cuda:sm_89`; by default the best for this machine.
         fallback: whether a processor may run what has code for an accelerator too, if

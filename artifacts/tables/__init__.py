@@ -10,6 +10,7 @@ from aotc.artifacts.tables.gpus import (
     linux_driver,
     ptx_driver_api,
     ptx_runs_on,
+    vulkan_driver_api,
 )
 from aotc.artifacts.tables.levels import Level, highest_level, levels
 from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, run_outcome
@@ -33,4 +34,5 @@ __all__ = [
     "ptx_driver_api",
     "ptx_runs_on",
     "run_outcome",
+    "vulkan_driver_api",
 ]

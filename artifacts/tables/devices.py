@@ -65,7 +65,7 @@ def find_device(name: str) -> Device:
     """The device of a name or an alias, in whatever case.
 
     Raises:
-        InputError: `unknown-device`; the hint names those that are spelled alike.
+        InputError: `unknown-device`; the hint names those that begin so or are alike.
     """
     known = devices()
     names = {alias: each.id for each in known.values() for alias in each.aliases}
@@ -75,7 +75,8 @@ def find_device(name: str) -> Device:
         return known[names[wanted]]
     from difflib import get_close_matches
 
-    close = get_close_matches(wanted, names, n=3, cutoff=0.6)
+    longer = [each for each in names if wanted and each.startswith(wanted)]
+    close = longer[:3] or get_close_matches(wanted, names, n=3, cutoff=0.6)
     raise InputError(
         "unknown-device",
         f"no device {name!r} is in the table of {len(known)} common devices",

@@ -7,6 +7,8 @@ import re
 from aotc.artifacts.tables.reading import rows
 
 _SM = re.compile(r"sm_(\d+)([af]?)")
+# of AMD's chips the last two digits are no part of it
+_GENERATION = re.compile(r"(sm_(\d+)|gfx(\d+)[0-9a-f]{2})(?![0-9a-z])")
 
 
 def ptx_driver_api(ptx_isa: str) -> int | None:
@@ -55,6 +57,27 @@ def gfx_runs_on(built: str, device: str) -> bool:
     if not set(features) <= set(offered):
         return False
     return present in _processors(needed)
+
+
+def vulkan_driver_api(chip: str) -> str | None:
+    """The Vulkan version of a driver that there is for a GPU; None if none is known.
+
+    Args:
+        chip: such as `sm_89` or `gfx1100`.
+    """
+    found = _GENERATION.match(chip)
+    if not found:
+        return None
+    generation = int(found[2] or found[3])
+    for row in rows("vulkan_drivers.json"):
+        last = row["last"] or generation
+        if (
+            found[0].startswith(row["chips"])
+            and row["first"] <= generation <= last
+            and found[0] not in row["except"]
+        ):
+            return str(row["api"])
+    return None
 
 
 def _processors(name: str) -> tuple[str, ...]:

@@ -9,10 +9,11 @@ import pytest
 
 from aotc import backend, frontends, system_errors, writing
 from aotc.checks import messages, serve
-from aotc.cli import arrays, batches, main
+from aotc.cli import arrays, main
 from aotc.errors import AotcError, CompileError, SetupError
 from aotc.frontends.archives import load_arrays
 from aotc.target import Target
+from aotc.training import inputs
 
 
 def failing(error):
@@ -80,7 +81,7 @@ def _read_weights(folder, patch, error):
 
 def _read_batches(folder, patch, error):
     patch.setattr(np, "load", failing(error))
-    batches._read(folder / "a.npz", [])
+    inputs._read(folder / "a.npz", [])
 
 
 def _read_input(folder, patch, error):

@@ -162,6 +162,31 @@ def test_judges_other_devices(manifest_data, target, where, expected):
 
 
 @pytest.mark.parametrize(
+    ("gpu", "there_is_one"),
+    [
+        ({"sm": "sm_75"}, True),
+        ({"gfx": "gfx1100"}, True),
+        ({"gfx": "gfx90c:xnack-"}, True),
+        ({"sm": "sm_53"}, False),  # Jetson Nano
+        ({"sm": "sm_35"}, False),
+        ({"gfx": "gfx90a"}, False),
+        ({}, False),
+    ],
+)
+def test_a_newer_vulkan_driver_is_advised_only_where_there_is_one(
+    manifest_data, gpu, there_is_one
+):
+    row = TARGETS["vulkan"]
+    change = {"backend": row.backend, "target": row.to_json()}
+    manifest_data["variants"][0] |= change
+    manifest = Manifest(manifest_data)
+    where = host(**vars(vulkan_host("1.2.255")) | gpu)
+    (found,) = compat.check(manifest, manifest.variants["a"], where)
+    assert found.advice.startswith("install a driver") == there_is_one
+    assert "Vulkan 1.3" in found.advice
+
+
+@pytest.mark.parametrize(
     ("built", "device", "runs"),
     [
         ("sm_80", "sm_90", True),

@@ -7,6 +7,7 @@ import pytest
 from aotc import device
 from aotc.artifacts import tables
 from aotc.artifacts.compat import Host
+from aotc.artifacts.tables import reading
 from aotc.errors import InputError
 from aotc.target import TARGETS
 
@@ -94,3 +95,15 @@ def test_finds_a_device_by_alias_and_case_and_says_what_is_alike():
         tables.find_device("rasberry-pi-5")
     assert caught.value.code == "unknown-device"
     assert "raspberry-pi-5" in caught.value.hint
+
+
+def test_a_name_of_several_generations_is_none_of_them():
+    """A Ryzen 7000 in a laptop can be a Zen 3, which has no AVX-512."""
+    with pytest.raises(InputError) as caught:
+        tables.find_device("ryzen-7000")
+    assert "ryzen-7000-desktop" in caught.value.hint
+
+
+def test_every_source_that_is_named_is_one_of_a_row():
+    cited = {source for each in DEVICES.values() for source in each.sources}
+    assert cited == set(reading.document("devices.json")["sources"].values())

@@ -16,8 +16,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from aotc.cli import checkpoints, metrics
 from aotc.cli.main import main
+from aotc.training import checkpoints, metrics
 
 MODEL = Path(__file__).with_name("loop_model.py")
 ROWS = 22  # five batches of four, and two rows over

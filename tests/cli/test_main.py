@@ -99,6 +99,8 @@ def test_unknown_verb_suggests_a_close_one(capsys: pytest.CaptureFixture[str]) -
         (["build", "model.py", "--format", "yaml"], "yaml"),
         (["build", "model.py", "--sign", "k", "--no-sign"], "exclude each other"),
         (["build", "model.py", "--target", "cuda:sm_90"], "cuda:sm_89"),
+        (["run", "b.aotc", "--target", "cpu", "--no-fallback"], "exclude each other"),
+        (["run", "b.aotc", "--threads", "257"], "1<=x<=256"),
     ],
 )
 def test_usage_errors_exit_with_2_and_say_what_is_wrong(

@@ -75,8 +75,8 @@ def test_half_a_pair_of_keys_is_not_left(
 def test_metrics_on_a_full_disk_say_so_and_end_where_the_disk_does(
     tmp_path: Path,
 ) -> None:
-    from aotc.cli import metrics
     from aotc.errors import SetupError
+    from aotc.training import metrics
 
     class Full:
         """A file with room for ten bytes, which a write finds out piece by piece."""
@@ -96,7 +96,7 @@ def test_metrics_on_a_full_disk_say_so_and_end_where_the_disk_does(
 
 
 def test_an_error_of_the_loop_is_not_laid_on_its_metrics(tmp_path: Path) -> None:
-    from aotc.cli import metrics
+    from aotc.training import metrics
 
     with (
         pytest.raises(OSError, match="elsewhere"),

@@ -7,7 +7,8 @@ import pytest
 from aotc.cli.main import VERBS, main
 
 UNREADABLE = {
-    "AOTC_THREADS": ["", "abc", "0", "-1", "1.5", "1e3", "nan", "1_0", "٣", "9" * 5000],
+    "AOTC_THREADS": ["", "abc", "0", "-1", "1.5", "1e3", "nan", "1_0", "٣", "9" * 5000,
+                     "257", "9999999"],
     "AOTC_JOBS": ["", "abc", "0", "-1"],
     "AOTC_CACHE_SIZE": ["", "abc", "-1", "nan", "1e400", "9" * 400 + "GB", "٣GB"],
     "AOTC_SELF_CHECK": ["", "x", "FULL"],

@@ -355,13 +355,17 @@ b = runtime.load({str(bundle)!r}, trust=pem)
 c = runtime.load({str(bundle)!r}, trust=pem, threads=1)
 for model in (a, b, c):
     print(model.predict(x=np.ones((2, 4), np.float32))[0, 0])
-for wrong in (3, 0):
+for wrong in (3, 0, 257):
     try:
         runtime.load({str(bundle)!r}, trust=pem, threads=wrong)
     except InputError as error:
         print(error.code)
 """
-    assert run_python(code).split() == ["18.0"] * 3 + ["threads-fixed", "bad-threads"]
+    assert run_python(code).split() == ["18.0"] * 3 + [
+        "threads-fixed",
+        "bad-threads",
+        "bad-threads",
+    ]
 
 
 def test_the_edge_loads_nothing_of_the_compiler():

@@ -1,0 +1,27 @@
+"""Arrays and numbers as JSON has them. Edge-safe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def python_numbers(array: np.ndarray[Any, np.dtype[Any]]) -> Any:
+    """The elements as Python's own numbers, in nested lists."""
+    # `tolist` of bf16 gives objects that JSON does not know.
+    own = array if array.dtype.kind in "biuf" else array.astype(np.float64)
+    return own.tolist()
+
+
+def json_value(value: Any) -> Any:
+    """`value` for JSON, which has no NaN and no infinity: those become strings."""
+    if isinstance(value, list):
+        return [json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: json_value(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,279 @@
+"""Batches for the inputs of an entry: rows of arrays, or what the caller has made.
+
+An input of shape (64, 8, 8, 1) takes its batches from the array of its name, of shape
+(N, 8, 8, 1): all rows are shuffled and cut into batches of 64, and the N % 64 rows
+that are left over wait for the order of the next epoch. The order depends on the seed
+and the number of the epoch alone, so a run can go on anywhere.
+
+Batches of the caller's own are taken as they come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from aotc.artifacts.manifest import Leaf
+from aotc.errors import InputError
+from aotc.training import inputs, wording
+from aotc.training.entries import Array
+from aotc.training.inputs import Data
+
+
+class Batches(Protocol):
+    """A sequence of batches that a run can enter after any of its steps.
+
+    `size` is the number of rows in a batch, 0 if each has its own, and `seed` that of
+    the order, 0 if there is none.
+    """
+
+    size: int
+    seed: int
+
+    @property
+    def per_epoch(self) -> int | None:
+        """Batches in an epoch; None for a stream, which is one of unknown length."""
+
+    def epoch(self, step: int) -> int:
+        """The epoch that a step is in; both count from 0."""
+
+    def after(self, steps: int) -> Iterator[dict[str, Any]]:
+        """The batches after so many, by name of the input: without end, or a stream."""
+
+    def digest(self) -> str:
+        """What tells these batches from others; empty if nothing does."""
+
+
+class RowBatches:
+    """Rows of arrays of one length, `size` at a time.
+
+    Args:
+        arrays: by name of the input.
+        size: rows in a batch.
+        seed: of the orders; None takes the rows as they come and, if some are left
+            over, a smaller batch of them at the end.
+    """
+
+    def __init__(
+        self, arrays: Mapping[str, Array], size: int, seed: int | None
+    ) -> None:
+        self.size = int(size)
+        self.seed = int(seed or 0)
+        self._arrays = arrays
+        self._in_order = seed is None
+        self.rows = len(next(iter(arrays.values())))
+        left_over = seed is None and self.rows % size > 0
+        self.per_epoch = self.rows // size + left_over
+
+    def epoch(self, step: int) -> int:
+        """The epoch that a step is in; both count from 0."""
+        return step // self.per_epoch
+
+    def after(self, steps: int) -> Iterator[dict[str, Any]]:
+        """The batches after so many, epoch after epoch without end."""
+        first, begin = divmod(steps, self.per_epoch)
+        for epoch in itertools.count(first):
+            order = self._order_of(epoch)
+            for index in range(begin, self.per_epoch):
+                rows = order[index * self.size : (index + 1) * self.size]
+                yield {n: array.take(rows, axis=0) for n, array in self._arrays.items()}
+            begin = 0
+
+    def _order_of(self, epoch: int) -> Array:
+        if self._in_order:
+            return np.arange(self.rows)
+        return np.random.default_rng((self.seed, epoch)).permutation(self.rows)
+
+    def digest(self) -> str:
+        """The SHA-256 of the arrays with their names, dtypes and shapes."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._arrays.items()):
+            head = json.dumps([name, str(array.dtype), array.shape])
+            digest.update(head.encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+class OwnBatches:
+    """Batches that the caller has made, in the caller's order.
+
+    Args:
+        batches: mappings of arrays. What has a length is passed over again in every
+            epoch; anything else, such as a generator, is a stream.
+        leaves: the inputs that they are for.
+    """
+
+    size = seed = 0
+
+    def __init__(self, batches: Iterable[Any], leaves: Sequence[Leaf]) -> None:
+        self._batches = batches
+        self._leaves = leaves
+        self.per_epoch: int | None = _length(batches)
+        if self.per_epoch == 0:
+            raise InputError("too-few-batches", "there are no batches")
+
+    def epoch(self, step: int) -> int:
+        """The epoch that a step is in; both count from 0."""
+        return step // self.per_epoch if self.per_epoch else 0
+
+    def after(self, steps: int) -> Iterator[dict[str, Any]]:
+        """The batches after so many, which are drawn and dropped."""
+        skipped = steps % self.per_epoch if self.per_epoch else steps
+        while True:
+            count = 0
+            for count, batch in enumerate(self._pass(), 1):
+                if count > skipped:
+                    yield self._named(batch, count)
+            self._require_enough(count, skipped)
+            if self.per_epoch is None:
+                return
+            skipped = 0
+
+    def _pass(self) -> Iterator[Any]:
+        return itertools.islice(iter(self._batches), self.per_epoch)
+
+    def _named(self, batch: Any, number: int) -> dict[str, Any]:
+        try:
+            return inputs.values_for(batch, self._leaves)
+        except InputError as error:
+            error.message = f"batch {number}: {error.message}"
+            raise
+
+    def _require_enough(self, count: int, skipped: int) -> None:
+        """Refuse a pass that gave fewer batches than it has to."""
+        if self.per_epoch is not None and count < self.per_epoch:
+            raise InputError(
+                "too-few-batches",
+                f"expected {self.per_epoch} batches, as their length says, got {count}",
+                hint="every epoch passes over them: what can be passed over only once "
+                "must not have a length",
+            )
+        if not count:
+            raise InputError("too-few-batches", "there are no batches")
+        if count < skipped:
+            raise InputError(
+                "too-few-batches",
+                f"expected a stream with the {skipped} batches before the checkpoint, "
+                f"got {count}",
+                hint="give the stream from its start, as the first run got it",
+            )
+
+    def digest(self) -> str:
+        """Nothing: batches that are still to be made cannot be compared."""
+        return ""
+
+
+def shuffled_batches(
+    data: Data, leaves: Sequence[Leaf], size: int | None, seed: int | None
+) -> Batches:
+    """The batches of data for these inputs, in an order drawn for every epoch.
+
+    Args:
+        data: whole arrays, as `arrays_for` takes them, or an iterable of batches,
+            which stay in their order.
+        leaves: the inputs.
+        size: rows in a batch, if the inputs do not say it.
+        seed: of the orders, by default 0.
+
+    Raises:
+        InputError: the data do not fit the inputs.
+        SetupError: the machine does not let them be read.
+    """
+    if not inputs.is_arrays(data):
+        return _own_batches(data, leaves, {"batch_size": size, "seed": seed})
+    rows = _batch_size(leaves, size)
+    arrays = inputs.arrays_for(data, leaves)
+    count = len(next(iter(arrays.values())))
+    if count < rows:
+        raise InputError(
+            "too-few-rows",
+            f"expected at least one batch of {rows} rows, got {count}",
+            where=inputs.place_of(data),
+        )
+    return RowBatches(arrays, rows, seed or 0)
+
+
+def batches_in_order(data: Data, leaves: Sequence[Leaf], size: int | None) -> Batches:
+    """The batches of data for these inputs: each row once, and in the order there.
+
+    Raises:
+        InputError, SetupError: as for `shuffled_batches`.
+    """
+    if not inputs.is_arrays(data):
+        return _own_batches(data, leaves, {"batch_size": size})
+    rows = _batch_size(leaves, size)
+    arrays = inputs.arrays_for(data, leaves)
+    if not len(next(iter(arrays.values()))):
+        where = inputs.place_of(data)
+        raise InputError("too-few-rows", "there are no rows", where=where)
+    return RowBatches(arrays, rows, None)
+
+
+def _own_batches(
+    data: Any, leaves: Sequence[Leaf], options: Mapping[str, int | None]
+) -> OwnBatches:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                "usage",
+                f"{wording.current().option(name)} belongs to arrays; batches of your "
+                "own are taken as they come",
+                hint="pass whole arrays by name, or leave it out",
+            )
+    if not hasattr(data, "__iter__"):
+        raise InputError(
+            "input-type",
+            "expected a mapping of arrays, the path of a file of arrays, or an "
+            f"iterable of batches, got {type(data).__name__}",
+        )
+    _require_leaves(leaves)
+    return OwnBatches(data, leaves)
+
+
+def _length(batches: Any) -> int | None:
+    try:
+        return len(batches)
+    except TypeError:
+        return None
+
+
+def _require_leaves(leaves: Sequence[Leaf]) -> None:
+    if not leaves:
+        raise InputError(
+            "no-batches", "the entry has no input that batches could be taken for"
+        )
+
+
+def _batch_size(leaves: Sequence[Leaf], size: int | None) -> int:
+    """How many rows a step takes: what the inputs say, or what was asked for."""
+    _require_leaves(leaves)
+    words = wording.current()
+    for leaf in leaves:
+        if not leaf.shape:
+            raise InputError(
+                "no-batches",
+                f"the input {leaf.name!r} is a scalar, which has no rows",
+                hint=f"the same value for all steps: {words.constant(leaf.name)}",
+            )
+    fixed = {leaf.name: leaf.shape[0] for leaf in leaves if type(leaf.shape[0]) is int}
+    sizes = set(fixed.values())
+    if size is not None:
+        sizes.add(size)
+    if not sizes:
+        raise InputError(
+            "batch-size",
+            "the entry takes batches of any size, and none is given",
+            hint=words.option("batch_size", 32),
+        )
+    if len(sizes) > 1 or min(sizes) < 1:
+        found = [f"{rows} for {name!r}" for name, rows in fixed.items()]
+        found += [f"{size} by {words.option('batch_size')}"] if size is not None else []
+        raise InputError(
+            "batch-size", f"expected one size for all batches, got {', '.join(found)}"
+        )
+    return sizes.pop()

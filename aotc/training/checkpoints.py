@@ -1,0 +1,179 @@
+"""Checkpoints of a loop: all states and the position, in one file.
+
+`checkpoint.safetensors` is a file of `Model.save_state` whose metadata holds the
+position too, so the two cannot come apart. A new one takes the place of the old one in
+one step.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts import trees
+from aotc.errors import InputError
+from aotc.runtime import Model, state_files
+from aotc.system_errors import cannot_write
+from aotc.training import entries, wording
+from aotc.writing import make_folder, unwritable
+
+_FILE = "checkpoint.safetensors"
+_NOTE = "loop"
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a loop is, and what its order of batches depends on.
+
+    Args:
+        batch_size: rows in a batch; 0 if the batches are the caller's own.
+        data: digest of the data; empty for batches of the caller's own.
+        step: steps that are done; `epoch` is the one that the next step is in, from 0.
+
+    It holds nothing that differs between equal runs, so that these leave equal files.
+    """
+
+    entry: str
+    seed: int
+    batch_size: int
+    data: str
+    step: int
+    epoch: int
+
+
+class Checkpoints:
+    """The checkpoint in a folder, which is made if it is not there.
+
+    Args:
+        every: after how many steps to write; None writes when the loop ends only.
+        allow_nan: write states that hold NaN, too.
+
+    Raises:
+        InputError: `no-states` or `checkpoint-exists`.
+        SetupError: `cannot-write`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        folder: Path,
+        every: int | None,
+        *,
+        replace: bool,
+        allow_nan: bool,
+    ) -> None:
+        self.path = folder / _FILE
+        self._model = model
+        self._every = every
+        self._allow_nan = allow_nan
+        require_states(model)
+        if self.path.exists() and not replace:
+            raise InputError(
+                "checkpoint-exists",
+                "there is a checkpoint of another run",
+                where=str(self.path),
+                hint=f"go on with it: {wording.current().option('resume', str(folder))}"
+                ", or choose another folder",
+            )
+        make_folder(folder)
+        # Better to learn now that nothing can be written than after hours.
+        if (reason := unwritable(folder)) is not None:
+            raise cannot_write(self.path, reason)
+
+    def due(self, step: int) -> bool:
+        """Whether one is to be written after so many steps."""
+        return self._every is not None and step % self._every == 0
+
+    def save(self, position: Position) -> None:
+        """Write the states as they are, and the position.
+
+        Raises:
+            InputError: `not-finite`; the old one is kept then.
+            SetupError: `cannot-write`, likewise.
+        """
+        if not self._allow_nan:
+            self._check(position)
+        note = json.dumps(asdict(position))
+        self._model.save_state(self.path, notes={_NOTE: note})
+
+    def _check(self, position: Position) -> None:
+        """A state with NaN must not take the place of one that can be trained on."""
+        words = wording.current()
+        search = words.find_nan(entries.source_file(self._model), None)
+        go_on = words.option("allow_nan", True)
+        for state in self._model.manifest.states.values():
+            leaves = trees.flatten(state.tree, self._model.read_state(state.name))
+            for index, leaf in enumerate(state.leaves):
+                if leaves[index].dtype.kind in "fV" and np.isnan(leaves[index]).any():
+                    raise InputError(
+                        "not-finite",
+                        f"{state_files.key(state, leaf)} holds NaN after step "
+                        f"{position.step}; the checkpoint before it is kept",
+                        where=str(self.path),
+                        hint=f"{search} names the op at fault; {go_on} goes on and "
+                        "keeps such states",
+                    )
+
+
+def require_states(model: Model) -> None:
+    """Raise `no-states` unless the model has something to keep."""
+    if not model.manifest.states:
+        raise InputError("no-states", f"{model.manifest.name} keeps no states")
+
+
+def read_position(folder: Path) -> Position:
+    """Where the loop is whose checkpoint is in `folder`.
+
+    Raises:
+        InputError: `no-checkpoint`, `bad-checkpoint` or `bad-state-file`.
+    """
+    path = folder / _FILE
+    if not path.exists():
+        raise InputError(
+            "no-checkpoint", f"expected {_FILE} in the folder", where=str(folder)
+        )
+    note = state_files.notes(path).get(_NOTE)
+    try:
+        said = json.loads(note or "")
+        found = {name: said[name] for name in _FIELDS}
+        if any(not _has_type(found[name], kind) for name, kind in _FIELDS.items()):
+            raise TypeError
+        return Position(**found)
+    except (ValueError, TypeError, KeyError):
+        raise InputError(
+            "bad-checkpoint",
+            "expected states with the position of a loop, got states alone"
+            if note is None
+            else "the position of the loop cannot be read",
+            where=str(path),
+            hint=f"{wording.current().load_state()} begins a loop with the states of a "
+            "file",
+        ) from None
+
+
+def load_states(model: Model, folder: Path) -> None:
+    """Put the states of the checkpoint in `folder` into the model.
+
+    Raises:
+        InputError: the file, its position included, is not what was written, or it is
+            of another model; no state has changed then.
+    """
+    model.load_state(folder / _FILE)
+
+
+def _has_type(value: Any, kind: type) -> bool:
+    return type(value) is kind and (not isinstance(value, int) or value >= 0)
+
+
+_FIELDS: dict[str, type] = {
+    "entry": str,
+    "seed": int,
+    "batch_size": int,
+    "data": str,
+    "step": int,
+    "epoch": int,
+}

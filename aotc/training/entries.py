@@ -1,0 +1,61 @@
+"""One entry of a model: chosen by name, called with inputs and outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from aotc.artifacts.manifest import EntryPoint, Manifest
+from aotc.errors import InputError
+from aotc.runtime import Model
+from aotc.training import wording
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Kind = Literal["train-step", "infer"]
+
+
+def choose(manifest: Manifest, name: str | None, kind: Kind | None) -> EntryPoint:
+    """The entry `name`, or the only one there is (of this kind, if any is).
+
+    Args:
+        manifest: of the bundle.
+        name: of the entry; None if none was named.
+        kind: `train-step` updates a state, `infer` does not; None prefers neither.
+
+    Raises:
+        InputError: `unknown-entry`.
+    """
+    entries = manifest.entry_points
+    if name in entries:
+        return entries[name]
+    of_kind = [entry for entry in entries.values() if entry.kind == kind]
+    fitting = of_kind or list(entries.values())
+    if name is None and len(fitting) == 1:
+        return fitting[0]
+    said = f"there is no entry {name!r}" if name else "the bundle has several entries"
+    if of_kind and kind == "train-step" and not name:
+        said += " to train with"
+    hint = wording.current().option("entry", *entries)
+    raise InputError("unknown-entry", said, hint=hint)
+
+
+def call(model: Model, point: EntryPoint, inputs: Mapping[str, Any]) -> list[Array]:
+    """The outputs of an entry, in the order of the manifest.
+
+    Args:
+        model: the loaded model.
+        point: the entry.
+        inputs: arrays or numbers by name, one for each input.
+
+    Raises:
+        InputError: the inputs break the contract or an assertion of the model.
+    """
+    leaves = [inputs[leaf.name] for leaf in point.inputs]
+    return model.entry(point.name).call_flat(leaves)
+
+
+def source_file(model: Model) -> str:
+    """The name of the file that the model was built from."""
+    return str(model.manifest.data.get("source", {}).get("file", "MODEL"))

@@ -1,0 +1,55 @@
+"""Ctrl-C and SIGTERM as a wish to stop soon, for a loop that must end in order."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aotc.training.history import History
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended a loop in order: after a whole step, checkpoint written.
+
+    Args:
+        signal: which of the two.
+        history: of the steps that are done.
+    """
+
+    def __init__(self, signal: signal.Signals, history: History) -> None:
+        super().__init__(f"stopped by {signal.name} after step {history.steps}")
+        self.signal = signal
+        self.history = history
+
+
+class Interrupts:
+    """While the block lasts, the first signal is noted; the second one ends the work.
+
+    A signal that is ignored from the start, as under nohup, stays ignored. Outside of
+    the main thread, where Python delivers no signals, nothing is noted.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if handler not in (signal.SIG_IGN, None):  # None: not Python's
+                self._before[number] = handler
+                signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number)
+        self.__exit__()

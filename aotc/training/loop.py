@@ -1,0 +1,295 @@
+"""Training: an entry over batches, measured and kept safe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from aotc.artifacts.manifest import EntryPoint, Leaf
+from aotc.errors import InputError
+from aotc.runtime import Model
+from aotc.training import entries, inputs, wording
+from aotc.training.batches import Batches, shuffled_batches
+from aotc.training.checkpoints import (
+    Checkpoints,
+    Position,
+    load_states,
+    read_position,
+)
+from aotc.training.history import History
+from aotc.training.inputs import Data
+from aotc.training.interrupts import Interrupted, Interrupts
+from aotc.training.metrics import Log, opened
+from aotc.training.numbers import require_whole
+from aotc.training.steps import OnStep, StepRunner
+
+
+def fit(
+    model: Model,
+    data: Data,
+    *,
+    entry: str | None = None,
+    constants: Mapping[str, Any] | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    seed: int | None = None,
+    metrics: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    allow_nan: bool = False,
+    on_step: OnStep | None = None,
+) -> History:
+    """Train a model: call its training step with one batch of the data after the other.
+
+        model = aotc.load("digits-1.0.0.aotc")
+        history = training.fit(model, {"images": x, "labels": y}, epochs=5)
+        model.save_state("trained.safetensors")
+
+    The model's states hold what it learns. In every epoch all rows of the data are
+    shuffled, together for all inputs, and cut into batches; those left over wait for
+    the next epoch. The loop ends after `epochs` or `steps`, whichever comes first.
+
+    Ctrl-C and SIGTERM are taken over meanwhile, in the main thread: the first ends the
+    loop after the step that runs, with its checkpoint, and raises `Interrupted`.
+
+    Args:
+        model: what `aotc.load` returned.
+        data: a mapping from the names of inputs to arrays of shape [rows, …], of the
+            dtypes that the inputs have; nested mappings are for inputs in containers,
+            and names that no input has are left alone. Or the path of an .npz or
+            .safetensors file of such arrays. Or an iterable of batches, each a mapping
+            of the arrays of one call: a list, or what else has a length, is passed over
+            in every epoch, in its own order; a generator is a stream of one epoch.
+            Where one input is left, its array needs no name.
+        entry: which entry to call; by default the only one that trains.
+        constants: inputs that are the same in every step, by name: arrays or numbers.
+        epochs: passes over the data, from the very start; by default 1 without `steps`.
+        steps: the number of the last step, from the very start.
+        batch_size: rows in a step, if the entry takes any number.
+        seed: of the order of the rows, which is new in each epoch; by default 0.
+        metrics: a .jsonl file for what each step measures.
+        checkpoint: a folder to keep states and position in.
+        checkpoint_every: steps between checkpoints, by default an epoch; the end of the
+            loop is kept as well.
+        resume: a folder with a checkpoint to go on from, where the next ones are kept
+            unless `checkpoint` names another. It leads to the same bits as a run that
+            never stopped. Batches of your own must come again, in the same order and
+            from the start: those before the checkpoint are drawn and dropped.
+        allow_nan: go on when a metric, or a state that is to be kept, is not finite.
+        on_step: called with each `Step` when it is recorded, before its checkpoint.
+
+    Returns:
+        How far the loop is, and what each step measured.
+
+    Raises:
+        InputError: an argument, the data or the checkpoint do not fit, and no step has
+            run; or an input of a step does not; or `not-finite`.
+        SetupError: `cannot-write`, `file-access`, `out-of-memory` or `run-failed`.
+        Interrupted: a signal ended the loop in order.
+    """
+    require_whole(1, epochs=epochs, steps=steps, batch_size=batch_size)
+    require_whole(1, checkpoint_every=checkpoint_every)
+    require_whole(0, seed=seed)
+    point = entries.choose(model.manifest, entry, "train-step")
+    _require_training(point)
+    kept_in, resumed = _folders(checkpoint, resume, checkpoint_every)
+    given = inputs.constants_for(constants or {}, point.inputs)
+    leaves = [leaf for leaf in point.inputs if leaf.name not in given]
+    before = read_position(resumed) if resumed else None
+    batches = _batches(data, leaves, batch_size, seed, before)
+    total = _last_step(batches, epochs, steps)
+    start = _start(point, batches, before, resumed, kept=kept_in is not None)
+    every = checkpoint_every or batches.per_epoch
+    checkpoints = _make_checkpoints(model, kept_in, resumed, every, allow_nan)
+    if resumed:
+        load_states(model, resumed)
+    with (
+        opened(metrics, start.step if resumed else None) as log,
+        Interrupts() as signals,
+    ):
+        runner = StepRunner(
+            model,
+            point,
+            given,
+            log,
+            total=total,
+            allow_nan=allow_nan,
+            on_step=on_step,
+        )
+        loop = _Loop(runner, batches, total, checkpoints, log, signals)
+        end = loop.run(start)
+        history = History(
+            entry=point.name,
+            steps=end.step,
+            began_at=start.step,
+            steps_per_epoch=batches.per_epoch,
+            batch_size=batches.size or None,
+            seed=end.seed,
+            seconds=runner.seconds,
+            metrics=runner.measured(),
+            checkpoint=checkpoints.path if checkpoints else None,
+        )
+    if signals.received:
+        raise Interrupted(signals.received, history)
+    return history
+
+
+class _Loop:
+    """The steps of a run and what is kept of them."""
+
+    def __init__(
+        self,
+        steps: StepRunner,
+        batches: Batches,
+        total: int | None,
+        checkpoints: Checkpoints | None,
+        log: Log,
+        signals: Interrupts,
+    ) -> None:
+        self._steps = steps
+        self._batches = batches
+        self._total = total
+        self._checkpoints = checkpoints
+        self._log = log
+        self._signals = signals
+
+    def run(self, start: Position) -> Position:
+        """All steps from `start` on, or those until a signal; where that is."""
+        at = start
+        count = None if self._total is None else max(self._total - at.step, 0)
+        for batch in islice(self._batches.after(at.step), count):
+            at = self._step(at, batch)
+            # Asked once: a signal from here on ends the next step, with its own.
+            if at.step == self._total or self._signals.received is not None:
+                break
+            if self._checkpoints and self._checkpoints.due(at.step):
+                self._save(at)
+        if at.step > start.step:
+            self._save(at)
+        return at
+
+    def _step(self, at: Position, batch: Mapping[str, Any]) -> Position:
+        number, epoch = at.step + 1, self._batches.epoch(at.step) + 1
+        self._steps.run(number, epoch, batch, self._search_from())
+        return replace(at, step=number, epoch=self._batches.epoch(number))
+
+    def _save(self, at: Position) -> None:
+        if self._checkpoints:
+            self._log.sync()
+            self._checkpoints.save(at)
+
+    def _search_from(self) -> Path | None:
+        """The folder of a checkpoint to search for the origin of a NaN from."""
+        if self._checkpoints and self._checkpoints.path.exists():
+            return self._checkpoints.path.parent
+        return None
+
+
+# ---- what the arguments say together ------------------------------------------------
+
+
+def _require_training(point: EntryPoint) -> None:
+    if not point.updates:
+        raise InputError(
+            "usage",
+            f"expected an entry that trains, and {point.name!r} updates no state",
+            hint="training.map_batches gives its results for all rows",
+        )
+
+
+def _folders(
+    checkpoint: str | os.PathLike[str] | None,
+    resume: str | os.PathLike[str] | None,
+    every: int | None,
+) -> tuple[Path | None, Path | None]:
+    """The folder to keep checkpoints in, and the one to go on from."""
+    words = wording.current()
+    resumed = None if resume is None else Path(resume)
+    kept_in = resumed if checkpoint is None else Path(checkpoint)
+    if every is not None and kept_in is None:
+        needs = f"{words.option('checkpoint_every')} needs {words.option('checkpoint')}"
+        raise InputError("usage", needs)
+    return kept_in, resumed
+
+
+def _batches(
+    data: Data,
+    leaves: Sequence[Leaf],
+    batch_size: int | None,
+    seed: int | None,
+    before: Position | None,
+) -> Batches:
+    """The batches of the data, as those before the checkpoint unless it is said."""
+    if before and inputs.is_arrays(data):
+        batch_size = before.batch_size or None if batch_size is None else batch_size
+        seed = before.seed if seed is None else seed
+    return shuffled_batches(data, leaves, batch_size, seed)
+
+
+def _last_step(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
+    """The step to end after: one epoch if nothing is said, None for all of a stream."""
+    if batches.per_epoch is None:
+        if epochs not in (None, 1):
+            raise InputError(
+                "usage",
+                "expected one epoch of a stream, which can be passed over only once, "
+                f"got {wording.current().option('epochs', epochs)}",
+                hint="pass a list of batches, or what else has a length",
+            )
+        return steps
+    limits = [] if steps is None else [steps]
+    if epochs or not steps:
+        limits.append((epochs or 1) * batches.per_epoch)
+    return min(limits)
+
+
+def _start(
+    point: EntryPoint,
+    batches: Batches,
+    before: Position | None,
+    resumed: Path | None,
+    *,
+    kept: bool,
+) -> Position:
+    """Where the loop begins: at the first step, or where the checkpoint is."""
+    digest = batches.digest() if kept else ""
+    fresh = Position(point.name, batches.seed, batches.size, digest, 0, 0)
+    if before is None:
+        return fresh
+    for field in ("entry", "batch_size", "seed", "data"):
+        wanted, got = getattr(before, field), getattr(fresh, field)
+        if wanted != got:
+            name = field.replace("_", " ")
+            raise InputError(
+                "other-loop",
+                f"expected the {name} that the checkpoint was made with "
+                f"({_shown(field, wanted)}), got {_shown(field, got)}",
+                where=str(resumed),
+                hint=f"{wording.current().load_state()} begins a new loop with the "
+                "states of a file",
+            )
+    return before
+
+
+def _shown(field: str, value: Any) -> Any:
+    own = field == "batch_size" and value == 0
+    return "batches of your own" if own else value
+
+
+def _make_checkpoints(
+    model: Model,
+    kept_in: Path | None,
+    resumed: Path | None,
+    every: int | None,
+    allow_nan: bool,
+) -> Checkpoints | None:
+    if kept_in is None:
+        return None
+    own = resumed is not None and kept_in.resolve() == resumed.resolve()
+    return Checkpoints(model, kept_in, every, replace=own, allow_nan=allow_nan)

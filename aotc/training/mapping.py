@@ -1,0 +1,208 @@
+"""Results for all rows: an entry that updates no state, over batches in their order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts import trees
+from aotc.artifacts.manifest import EntryPoint, Leaf
+from aotc.errors import InputError
+from aotc.runtime import Model
+from aotc.training import entries, inputs, wording
+from aotc.training.batches import RowBatches, batches_in_order
+from aotc.training.entries import Array
+from aotc.training.history import History
+from aotc.training.inputs import Data
+from aotc.training.interrupts import Interrupted, Interrupts
+from aotc.training.metrics import opened
+from aotc.training.numbers import require_whole
+from aotc.training.steps import OnStep, StepRunner
+
+
+def map_batches(
+    model: Model,
+    data: Data,
+    *,
+    entry: str | None = None,
+    constants: Mapping[str, Any] | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    metrics: str | os.PathLike[str] | None = None,
+    allow_nan: bool = False,
+    collect: bool = True,
+    on_step: OnStep | None = None,
+) -> Any:
+    """Call an entry that updates no state with all rows, and put its results together.
+
+        probabilities = training.map_batches(model, {"x": images}, batch_size=64)
+
+    The rows are taken once and in their order. The last batch may be smaller, if the
+    entry takes any number of rows.
+
+    Args:
+        model: what `aotc.load` returned.
+        data: as for `fit`: arrays of shape [rows, …] by input name, the path of a file
+            of them, or an iterable of batches.
+        entry: which entry to call; by default the only one that updates no state.
+        constants: inputs that are the same in every step, by name: arrays or numbers.
+        steps: end after so many batches, and leave the other rows out.
+        batch_size: rows in a step, if the entry takes any number.
+        metrics: a .jsonl file for the outputs without dimensions of each step.
+        allow_nan: go on when such an output is NaN or infinite.
+        collect: False keeps no results; `on_step` gets those of each step.
+        on_step: called with each `Step` when it is recorded.
+
+    Returns:
+        The result in the structure that the entry returns, of the declared dtypes. An
+        array whose first size is that of a batch has a row for each row of the data:
+        [rows, …]; any other one has an element for each step: [steps, …]. None if
+        `collect` is False.
+
+    Raises:
+        InputError: an argument or the data do not fit, and no step has run; or an input
+            of a step does not; or `not-finite`.
+        SetupError: `cannot-write`, `file-access`, `out-of-memory` or `run-failed`.
+        Interrupted: Ctrl-C or SIGTERM ended the loop, after the step that ran.
+    """
+    result, _ = map_with_history(
+        model,
+        data,
+        entry=entry,
+        constants=constants,
+        steps=steps,
+        batch_size=batch_size,
+        metrics=metrics,
+        allow_nan=allow_nan,
+        collect=collect,
+        on_step=on_step,
+    )
+    return result
+
+
+def map_with_history(
+    model: Model,
+    data: Data,
+    *,
+    entry: str | None,
+    constants: Mapping[str, Any] | None,
+    steps: int | None,
+    batch_size: int | None,
+    metrics: str | os.PathLike[str] | None,
+    allow_nan: bool,
+    collect: bool,
+    on_step: OnStep | None,
+) -> tuple[Any, History]:
+    """What `map_batches` returns, and what its steps measured."""
+    require_whole(1, steps=steps, batch_size=batch_size)
+    point = entries.choose(model.manifest, entry, "infer")
+    _require_inference(point)
+    given = inputs.constants_for(constants or {}, point.inputs)
+    leaves = [leaf for leaf in point.inputs if leaf.name not in given]
+    batches = batches_in_order(data, leaves, batch_size)
+    limits = [limit for limit in (steps, batches.per_epoch) if limit is not None]
+    total = min(limits, default=None)
+    sizes = {leaf.shape[0] for leaf in leaves if leaf.shape}
+    if isinstance(batches, RowBatches):
+        _require_even(point, batches, total, sizes)
+    kept: list[list[Array]] = []
+    done = 0
+    with opened(metrics, None) as log, Interrupts() as signals:
+        runner = StepRunner(
+            model,
+            point,
+            given,
+            log,
+            total=total,
+            allow_nan=allow_nan,
+            on_step=on_step,
+        )
+        for done, batch in enumerate(islice(batches.after(0), total), 1):
+            outputs = runner.run(done, 1, batch)
+            if collect:
+                kept.append(outputs)
+            if signals.received:
+                break
+        history = History(
+            entry=point.name,
+            steps=done,
+            began_at=0,
+            steps_per_epoch=batches.per_epoch,
+            batch_size=batches.size or None,
+            seed=0,
+            seconds=runner.seconds,
+            metrics=runner.measured(),
+            checkpoint=None,
+        )
+    if signals.received:
+        raise Interrupted(signals.received, history)
+    return _joined_result(point, kept, sizes) if collect else None, history
+
+
+def _require_inference(point: EntryPoint) -> None:
+    if point.updates:
+        raise InputError(
+            "usage",
+            f"expected an entry that updates no state, and {point.name!r} trains",
+            hint="training.fit trains, and keeps what each step measures",
+        )
+
+
+def _require_even(
+    point: EntryPoint, batches: RowBatches, total: int | None, sizes: set[int | str]
+) -> None:
+    """Refuse a smaller last batch where the entry, or an output, does not take one."""
+    short = batches.rows % batches.size
+    if not short or total != batches.per_epoch:
+        return
+    words = wording.current()
+    left = (
+        f"{batches.rows} rows are no multiple of {batches.size}: {short} are left over"
+    )
+    if not all(isinstance(size, str) for size in sizes):
+        raise InputError(
+            "batch-size",
+            f"{left}, and the entry {point.name!r} takes {batches.size} at a time",
+            hint=f"{words.option('steps', batches.per_epoch - 1)} leaves them out",
+        )
+    for leaf in point.outputs:
+        if not _is_by_row(leaf, sizes) and any(isinstance(n, str) for n in leaf.shape):
+            raise InputError(
+                "batch-size",
+                f"{left}, and results of two sizes of {leaf.name!r} cannot be put "
+                "together",
+                hint=f"choose a {words.option('batch_size')} that {batches.rows} is a "
+                "multiple of",
+            )
+
+
+def _is_by_row(leaf: Leaf, sizes: set[int | str]) -> bool:
+    """Whether an output has a row for each row of a batch."""
+    return bool(leaf.shape) and leaf.shape[0] in sizes
+
+
+def _joined_result(
+    point: EntryPoint, steps: Sequence[Sequence[Array]], sizes: set[int | str]
+) -> Any:
+    """The outputs of all steps, put together in the structure of the result."""
+    columns = zip(point.outputs, zip(*steps, strict=True), strict=True)
+    joined = [_joined(leaf, arrays, sizes) for leaf, arrays in columns]
+    return trees.builder(point.result)(joined)
+
+
+def _joined(leaf: Leaf, arrays: Sequence[Array], sizes: set[int | str]) -> Array:
+    if _is_by_row(leaf, sizes):
+        return np.concatenate(arrays)
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        raise InputError(
+            "batch-size",
+            f"results of two sizes of {leaf.name!r} cannot be put together: "
+            f"{', '.join(map(str, sorted(shapes)))}",
+            hint="give batches of one size, or collect the results yourself",
+        )
+    return np.stack(arrays)

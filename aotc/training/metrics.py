@@ -1,0 +1,159 @@
+"""Metrics of a loop: one JSON object a step, in a file that a resumed run goes on with.
+
+    {"step": 1, "epoch": 1, "seconds": 0.01, "metrics": {"loss": 2.33}}
+
+Steps and epochs count from 1; seconds from the start, breaks of resumed runs left out.
+A run that is resumed without the file counts its own seconds only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from aotc.errors import InputError
+from aotc.json_values import json_value, python_numbers
+from aotc.system_errors import cannot_write
+from aotc.training import wording
+from aotc.training.entries import Array
+
+
+def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
+    """What an entry measures: its outputs without dimensions, as Python numbers."""
+    return {
+        name: python_numbers(array)
+        for name, array in outputs.items()
+        if not array.shape
+    }
+
+
+def not_finite(metrics: Mapping[str, Any]) -> str | None:
+    """The first of the metrics that is not a number or infinite."""
+    for name, value in metrics.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            return name
+    return None
+
+
+class Log:
+    """Writes records; without a file it does nothing.
+
+    Args:
+        file: to add the records to, without a buffer: each is there at once, for
+            whoever follows the file, and none is left to write when the file is closed.
+        seconds: what the steps took whose records are there already.
+    """
+
+    def __init__(self, file: FileIO | None, seconds: float = 0.0) -> None:
+        self._file = file
+        self.seconds = seconds
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Add a line.
+
+        Raises:
+            SetupError: `cannot-write`.
+        """
+        if self._file:
+            left = memoryview(json.dumps(json_value(record)).encode() + b"\n")
+            with _writing(str(self._file.name)):
+                while left:
+                    left = left[self._file.write(left) :]
+
+    def step(
+        self, step: int, epoch: int, seconds: float, metrics: Mapping[str, Any]
+    ) -> None:
+        """Add what was measured in a step; steps and epochs count from 1."""
+        self.write(
+            {
+                "step": step,
+                "epoch": epoch,
+                "seconds": round(seconds, 6),
+                "metrics": metrics,
+            }
+        )
+
+    def sync(self) -> None:
+        """Wait until the records are on the disk."""
+        if self._file:
+            with _writing(str(self._file.name)):
+                os.fsync(self._file.fileno())
+
+
+@contextmanager
+def opened(
+    file: str | os.PathLike[str] | None, resumed_at: int | None
+) -> Iterator[Log]:
+    """The log in `file`: a new one, or what a resumed run has of it up to its step.
+
+    Args:
+        file: None for a log that writes nothing.
+        resumed_at: the step that a resumed run goes on after; None for a new run.
+
+    Raises:
+        InputError: `output-exists` or `bad-metrics`.
+        SetupError: `cannot-write`.
+    """
+    if file is None:
+        yield Log(None)
+        return
+    path = Path(file)
+    # A device may have no end to read to, a pipe waits for another process.
+    if path.exists() and not path.is_file():
+        raise InputError(
+            "bad-metrics", "metrics go into a regular file", where=str(path)
+        )
+    with ExitStack() as stack:
+        with _writing(str(path)):
+            with open(path, "a+b") as earlier:
+                size, seconds = _kept(earlier, path, resumed_at)
+                earlier.truncate(size)
+            stream = stack.enter_context(FileIO(path, "a"))
+        yield Log(stream, seconds)
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error, "the metrics") from error
+
+
+def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> tuple[int, float]:
+    """How many bytes of an earlier run's records stay, and what its steps took."""
+    file.seek(0)
+    size, seconds = 0, 0.0
+    for line in file:
+        if resumed_at is None:
+            raise InputError(
+                "output-exists",
+                "the metrics of another run are here",
+                where=str(path),
+                hint="choose another file, remove it, or go on with "
+                + wording.current().option("resume"),
+            )
+        found = _time(line)
+        if found is None and line.endswith(b"\n"):
+            raise InputError(
+                "bad-metrics", "expected the metrics of a loop", where=str(path)
+            )
+        if found is None or found[0] > resumed_at:  # a torn line, or to be done again
+            break
+        size, seconds = size + len(line), found[1]
+    return size, seconds
+
+
+def _time(line: bytes) -> tuple[int, float] | None:
+    """The step of a record, and the seconds until then."""
+    try:
+        record = json.loads(line)
+        return int(record["step"]), float(record["seconds"])
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,134 @@
+"""The steps of a loop: call the entry with a batch, measure, record, and tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.artifacts import trees
+from aotc.artifacts.manifest import EntryPoint
+from aotc.errors import Finding, InputError
+from aotc.runtime import Model
+from aotc.training import entries, metrics, wording
+from aotc.training.entries import Array
+from aotc.training.history import Step
+
+OnStep = Callable[[Step], object]
+
+
+class StepRunner:
+    """Runs the steps of a loop, one after the other.
+
+    Args:
+        model: the loaded model.
+        point: the entry to call.
+        constants: the inputs that are the same in every step, by name.
+        log: where to write what is measured.
+        total: the number of the last step, if it is known.
+        allow_nan: go on after a metric that is NaN or infinite.
+        on_step: is told of each step; what it returns is not looked at.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        point: EntryPoint,
+        constants: Mapping[str, Any],
+        log: metrics.Log,
+        *,
+        total: int | None,
+        allow_nan: bool,
+        on_step: OnStep | None,
+    ) -> None:
+        self._model = model
+        self._point = point
+        self._constants = constants
+        self._log = log
+        self._total = total
+        self._allow_nan = allow_nan
+        self._on_step = on_step
+        self._build_result = trees.builder(point.result)
+        self._measured: dict[str, list[Any]] = {}
+        self._began = perf_counter() - log.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Since the start of the loop, breaks of resumed runs left out."""
+        return perf_counter() - self._began
+
+    def run(
+        self,
+        step: int,
+        epoch: int,
+        batch: Mapping[str, Any],
+        checkpoint: Path | None = None,
+    ) -> list[Array]:
+        """Do one step; the outputs of the entry, in the order of the manifest.
+
+        Args:
+            step: its number, from 1.
+            epoch: from 1.
+            batch: the other inputs, by name.
+            checkpoint: a folder to search for the origin of a NaN from.
+
+        Raises:
+            InputError: the inputs break the contract; or `not-finite`, if a metric is
+                NaN or infinite.
+            SetupError: `cannot-write`, of the metrics.
+        """
+        with _finding_in(step):
+            outputs = entries.call(
+                self._model, self._point, {**self._constants, **batch}
+            )
+        names = [leaf.name for leaf in self._point.outputs]
+        measured = metrics.scalars(dict(zip(names, outputs, strict=True)))
+        seconds = self.seconds
+        self._log.step(step, epoch, seconds, measured)
+        self._require_finite(measured, f"step {step} (epoch {epoch})", checkpoint)
+        for name, value in measured.items():
+            self._measured.setdefault(name, []).append(value)
+        if self._on_step:
+            result = self._build_result(outputs)
+            told = Step(step, self._total, epoch, seconds, measured, result)
+            self._on_step(told)
+        return outputs
+
+    def measured(self) -> dict[str, Array]:
+        """The metrics of all steps so far: an array for each, of its output's dtype."""
+        return {
+            leaf.name: np.array(self._measured[leaf.name], dtypes.to_numpy(leaf.dtype))
+            for leaf in self._point.outputs
+            if leaf.name in self._measured
+        }
+
+    def _require_finite(
+        self, measured: Mapping[str, Any], when: str, checkpoint: Path | None
+    ) -> None:
+        """Refuse to go on after a metric that makes no sense, unless asked for."""
+        name = metrics.not_finite(measured)
+        if name is None or self._allow_nan:
+            return
+        words = wording.current()
+        source = entries.source_file(self._model)
+        raise InputError(
+            "not-finite",
+            f"{self._point.name}: {name} is {measured[name]} in {when}",
+            hint=f"{words.find_nan(source, checkpoint)} names the op at fault; "
+            f"{words.option('allow_nan', True)} goes on anyway",
+        )
+
+
+@contextmanager
+def _finding_in(step: int) -> Iterator[None]:
+    """What is found within this block is found in this step, counted from 1."""
+    try:
+        yield
+    except Finding as found:
+        found.message = f"step {step}: {found.message}"
+        raise

@@ -1,0 +1,70 @@
+"""How messages name an argument: `batch_size=32`, or in a shell `--batch-size 32`.
+
+Hints of this package name other arguments of `fit` and `map_batches`. The command line
+calls the same functions for users who know them as options, and says so with
+`use_wording`; no message is written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Protocol
+
+
+class Wording(Protocol):
+    """The words for what a user can do next."""
+
+    def option(self, name: str, *values: object) -> str:
+        """The argument `name`, with the values to choose from if any are given."""
+
+    def constant(self, name: str) -> str:
+        """To give the input `name` one value for all steps."""
+
+    def load_state(self) -> str:
+        """To put the states of a file into the model."""
+
+    def find_nan(self, source: str, folder: Path | None) -> str:
+        """To search the model `source` for a NaN, from the checkpoint in `folder`."""
+
+
+class PythonWording:
+    """Arguments of `fit` and `map_batches`."""
+
+    def option(self, name: str, *values: object) -> str:
+        """As in a call: `seed=0`, `entry='a' or 'b'`."""
+        return f"{name}={' or '.join(map(repr, values))}" if values else name
+
+    def constant(self, name: str) -> str:
+        """An element of `constants`."""
+        return f"constants={{{name!r}: VALUE}}"
+
+    def load_state(self) -> str:
+        """The model's method."""
+        return "model.load_state(FILE)"
+
+    def find_nan(self, source: str, folder: Path | None) -> str:
+        """The command, as only that searches."""
+        resume = f"--resume {folder} " if folder else ""
+        return f"aotc run BUNDLE --loop DATA {resume}--find-nan {source}"
+
+
+_PYTHON = PythonWording()
+_current: ContextVar[Wording] = ContextVar("wording")
+
+
+def current() -> Wording:
+    """The words of whoever called."""
+    return _current.get(_PYTHON)
+
+
+@contextmanager
+def use_wording(wording: Wording) -> Iterator[None]:
+    """Within this block messages speak in the words of `wording`."""
+    before = _current.set(wording)
+    try:
+        yield
+    finally:
+        _current.reset(before)
