@@ -105,15 +105,7 @@ def run(
     of the data after the other. An entry that updates no state takes the rows once and
     in their order, and --output gets its results for all of them.
     """
-    if target and not choices["fallback"]:
-        raise click.UsageError(
-            "--target and --no-fallback exclude each other: nothing falls back where "
-            "the variant is named"
-        )
-    if loop and loop.resume and load_state:
-        raise click.UsageError("--resume and --load-state exclude each other")
-    if loop and loop.allow_nan and find_nan:
-        raise click.UsageError("--find-nan and --allow-nan exclude each other")
+    _require_together(loop, load_state, find_nan, target, choices["fallback"])
     from aotc import runtime
     from aotc.cli.nan_search import require_finite_calls
     from aotc.training.checkpoints import require_states
@@ -141,6 +133,25 @@ def run(
     if stopped:
         steps = document["steps"]
         raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
+
+
+def _require_together(
+    loop: Settings | None,
+    load_state: Path | None,
+    find_nan: Path | None,
+    target: str | None,
+    fallback: bool,
+) -> None:
+    """Refuse options of which one would do nothing beside another."""
+    if target and not fallback:
+        raise click.UsageError(
+            "--target and --no-fallback exclude each other: nothing falls back where "
+            "the variant is named"
+        )
+    if loop and loop.resume and load_state:
+        raise click.UsageError("--resume and --load-state exclude each other")
+    if loop and loop.allow_nan and find_nan:
+        raise click.UsageError("--find-nan and --allow-nan exclude each other")
 
 
 def _variant(model: Model) -> dict[str, Any]:

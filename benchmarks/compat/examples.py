@@ -1,9 +1,10 @@
 """Which example runs on which shipped device: builds the examples, writes the page.
 
-    python -m benchmarks.compat.examples [--build [EXAMPLE …]] [--write]
+    python -m benchmarks.compat.examples [--build [EXAMPLE …]] [--missing] [--write]
 
 `--build` compiles the examples (or those named) for `TARGETS`, one module at a time,
 and keeps what their manifests say of compatibility in examples.json, beside this file.
+With `--missing` it compiles for those targets alone of which the file says nothing.
 From it and from the table of devices `--write` makes docs/examples-on-devices.md, for
 which nothing is compiled; without `--write` the page is printed.
 """
@@ -29,7 +30,10 @@ ROOT = Path(__file__).parents[2]
 FACTS = Path(__file__).with_name("examples.json")
 PAGE = ROOT / "docs" / "examples-on-devices.md"
 # One for each of the largest families of devices; the page names what others need.
-TARGETS = ("x86_64-v3", "aarch64", "cuda:sm_80", "vulkan")
+TARGETS = (
+    *("x86_64-v3", "x86_64-v2", "aarch64", "riscv64"),
+    *("cuda:sm_80", "rocm:gfx942", "vulkan"),
+)
 _VARIANT_FACTS = ("id", "file", "backend", "target", "runtime_abi", "memory")
 
 
@@ -99,10 +103,53 @@ def reduced(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def missing(example: str) -> list[str]:
+    """The targets of which examples.json says nothing for an example."""
+    told = {
+        target
+        for row in facts()
+        if row["example"] == example
+        for target in (*row["refused"], *(v["target"]["name"] for v in _variants(row)))
+    }
+    return [target for target in TARGETS if target not in told]
+
+
+def _variants(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = row["manifest"]["variants"]
+    return found
+
+
+def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Two rows of one example as one; of a target in both, what the new row says.
+
+    Targets are in the order of `TARGETS`, and what is none of these is left out.
+    """
+    built = {v["target"]["name"]: v for row in (old, new) for v in _variants(row)}
+    refused = {**old["refused"], **new["refused"]}
+    for target in new["refused"]:
+        built.pop(target, None)
+    for variant in _variants(new):
+        refused.pop(variant["target"]["name"], None)
+    variants = [built[target] for target in TARGETS if target in built]
+    files = {
+        file["path"]: file for row in (old, new) for file in row["manifest"]["files"]
+    }
+    return {
+        "example": new["example"],
+        "refused": {target: refused[target] for target in TARGETS if target in refused},
+        "manifest": {
+            **new["manifest"],
+            "variants": variants,
+            "files": [files[path] for path in sorted(v["file"] for v in variants)],
+        },
+    }
+
+
 def keep(row: Mapping[str, Any]) -> None:
-    """Put a row into examples.json, in the place of one of the same example."""
+    """Put a row into examples.json, or join it with the row of the same example."""
     rows = {each["example"]: each for each in facts()} if FACTS.exists() else {}
-    rows[row["example"]] = dict(row)
+    old = rows.get(row["example"])
+    rows[row["example"]] = joined(old, row) if old else dict(row)
     command = "python -m benchmarks.compat.examples --build --write"
     header = {"schema": "aotc.table.examples/1", "command": command}
     FACTS.write_text(as_lines(header, [rows[name] for name in sorted(rows)]))
@@ -119,12 +166,15 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Build examples if asked to; print or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", nargs="*", metavar="EXAMPLE")
+    parser.add_argument("--missing", action="store_true")
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args(None if arguments is None else list(arguments))
     if chosen.build is not None:
         for example in chosen.build or examples():
-            keep(built(example, TARGETS))
-            print(example, file=sys.stderr, flush=True)
+            targets = missing(example) if chosen.missing else TARGETS
+            if targets:
+                keep(built(example, targets))
+                print(example, file=sys.stderr, flush=True)
     text = current_page()
     if chosen.write:
         PAGE.write_text(text, encoding="utf-8")

@@ -314,7 +314,7 @@ def _refusals(it: Matrix, missing: Sequence[str]) -> Iterator[str]:
 def _shortened(why: str) -> str:
     """The beginning of a compiler's message, and its code."""
     words, _, code = why.rpartition(" [")
-    return f"`{shorten(words, 120, placeholder=' …')}` (`{code.rstrip(']')}`)"
+    return f"`{shorten(words, 180, placeholder=' …')}` (`{code.rstrip(']')}`)"
 
 
 def _cures(it: Matrix) -> Iterator[str]:
