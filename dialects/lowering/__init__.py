@@ -7,6 +7,7 @@ are affine expressions over symbols, and the function's inputs say what each sym
 
 import math as pymath
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from aotc.dialects import affine
 from aotc.dialects.attributes import Array
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.slices import element_position, element_slice
 from aotc.dialects.lowering.sources import filled_with, leaves_gaps
 from aotc.dialects.lowering.variation import Variation
@@ -117,7 +119,11 @@ class Lowering:
         """A tensor with every element `value` (an element or a Python number)."""
         if isinstance(value, (bool, int, float)):
             value = self.scalar(of.dtype, value)
-        return linalg.fill(value, outs=[self.empty(of)])
+        init = self.empty(of)
+        # The bindings' own function interprets the definition of the op at every call.
+        op = linalg.FillOp([init.type], [value], [init])
+        linalg.fill_builtin_region(op.operation)
+        return op.results[0]
 
     def generic(
         self,
@@ -136,9 +142,6 @@ class Lowering:
             iterators: `parallel` or `reduction` per loop.
             body: gets the input elements and the accumulator, returns the new element.
         """
-        kinds = ir.ArrayAttr.get(
-            [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
-        )
         if "reduction" in iterators:
             inputs = self._reducible(inputs, maps, iterators)
         op = linalg.GenericOp(
@@ -146,7 +149,7 @@ class Lowering:
             inputs,
             [init],
             ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            kinds,
+            iterator_types(iterators),
         )
         elements = [value.type.element_type for value in [*inputs, init]]
         block = op.regions[0].blocks.append(*elements)
@@ -376,6 +379,7 @@ def _wrapped(dtype: str, value: int) -> int:
 Span = tuple[int, int]
 
 
+@lru_cache(maxsize=2**14)
 def reshape_groups(old: Shape, new: Shape) -> list[tuple[Span, Span]]:
     """The finest split of two shapes into runs of axes with equal products.
 

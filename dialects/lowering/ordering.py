@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.scalars import constant, never
 from aotc.mlir import arith, ir, linalg, tensor
 
@@ -36,13 +37,12 @@ def _elementwise(
     inputs: Sequence[Any], maps: Sequence[Any], like: Any, body: Callable[..., Any]
 ) -> Any:
     """A loop over the elements of a tensor like `like`."""
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
     op = linalg.GenericOp(
         [like.type],
         list(inputs),
         [_empty(like)],
         ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-        ir.ArrayAttr.get([parallel] * like.type.rank),
+        iterator_types(["parallel"] * like.type.rank),
     )
     elements = [value.type.element_type for value in (*inputs, like)]
     block = op.regions[0].blocks.append(*elements)

@@ -13,6 +13,7 @@ from typing import Any
 
 from aotc.dialects.functions import current_module, functions_of
 from aotc.dialects.lowering.foreign import body_of, number_apart
+from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.sources import filled_with
 from aotc.mlir import arith, ir, linalg, tensor
 
@@ -91,16 +92,16 @@ class Variation:
 
         (That it says no means only that nothing proves it.)
         """
-        rest = [value]
+        rest, read = [value], dict[Any, list[Any]]()
         while rest:
             last = rest[-1]
             if last in self._known:
                 rest.pop()
-                continue
-            unknown = [each for each in _read_by(last) if each not in self._known]
-            rest += unknown
-            if not unknown:
-                self._known[last] = _varies(last, self._known.__getitem__)
+            elif last in read:  # all of which is known by now
+                self._known[last] = _varies(last, read[last], self._known.__getitem__)
+            else:
+                read[last] = _read_by(last)
+                rest += read[last]
         return self._known[value]
 
 
@@ -109,13 +110,12 @@ def _with_bits(x: Any, some: Any) -> Any:
     kind, bits = ir.RankedTensorType(x.type), some.type.element_type
     same = ir.AffineMap.get_identity(kind.rank)
     maps = [same, ir.AffineMap.get(kind.rank, 0, []), same]
-    iterator = ir.Attribute.parse("#linalg.iterator_type<parallel>")
     op = linalg.GenericOp(
         [kind],
         [x, some],
         [_empty_like(x, kind)],
         ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps]),
-        ir.ArrayAttr.get([iterator] * kind.rank),
+        iterator_types(["parallel"] * kind.rank),
     )
     block = op.regions[0].blocks.append(kind.element_type, bits, kind.element_type)
     with ir.InsertionPoint(block):
@@ -157,8 +157,8 @@ def _read_inside(op: Any) -> list[Any]:
     ]
 
 
-def _varies(value: Any, known: Callable[[Any], bool]) -> bool:
-    """Whether a tensor varies, where that is known of what it is computed from."""
+def _varies(value: Any, read: Sequence[Any], known: Callable[[Any], bool]) -> bool:
+    """Whether a tensor varies, where that is known of `read`, which decides it."""
     op = value.owner
     if isinstance(op, ir.Block):
         return True  # an argument, or what a loop starts from, behind a barrier
@@ -169,9 +169,9 @@ def _varies(value: Any, known: Callable[[Any], bool]) -> bool:
     if op.name == "linalg.generic":
         return _body_varies(op, known)
     if op.name in _MOVING:
-        return all(map(known, _read_by(value))) and not _cuts_out(op)
+        return all(map(known, read)) and not _cuts_out(op)
     if op.name == "func.call":
-        return _call_varies(op, known)
+        return _call_varies(op, read, known)
     # What reduces has been given what varies; control flow may be decided.
     return bool(op.name.startswith(("linalg.", "scf.for", "scf.while")))
 
@@ -183,11 +183,11 @@ def _cuts_out(op: Any) -> bool:
     return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
 
 
-def _call_varies(op: Any, known: Callable[[Any], bool]) -> bool:
+def _call_varies(op: Any, read: Sequence[Any], known: Callable[[Any], bool]) -> bool:
     """Whether the results of what IREE's side defines vary."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     body = body_of(functions_of(current_module())[callee]) or ""
-    return "optimization_barrier" in body or all(map(known, _read_by(op.results[0])))
+    return "optimization_barrier" in body or all(map(known, read))
 
 
 def _is_one_number(constant: Any) -> bool:
