@@ -24,6 +24,8 @@ from aotc.training import inputs, wording
 from aotc.training.entries import Array
 from aotc.training.inputs import Data
 
+_PART = 2**24  # bytes of rows that are copied at a time
+
 
 class Batches(Protocol):
     """A sequence of batches that a run can enter after any of its steps.
@@ -62,7 +64,7 @@ class RowBatches:
     def __init__(
         self, arrays: Mapping[str, Array], size: int, seed: int | None
     ) -> None:
-        self.size = int(size)
+        self.size = size = int(size)  # also of NumPy's, which JSON does not know
         self.seed = int(seed or 0)
         self._arrays = arrays
         self._in_order = seed is None
@@ -95,8 +97,16 @@ class RowBatches:
         for name, array in sorted(self._arrays.items()):
             head = json.dumps([name, str(array.dtype), array.shape])
             digest.update(head.encode())
-            digest.update(array.reshape(-1).view(np.uint8).data)
+            for part in _contiguous_parts(array):
+                digest.update(part.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
+
+
+def _contiguous_parts(array: Array) -> Iterator[Array]:
+    """The rows in the order of memory, copied bit by bit where they lie otherwise."""
+    count = max(_PART // max(array[:1].nbytes, 1), 1)
+    for start in range(0, len(array), count):
+        yield np.ascontiguousarray(array[start : start + count])
 
 
 class OwnBatches:

@@ -176,7 +176,10 @@ class _Loop:
 
     def _step(self, at: Position, batch: Mapping[str, Any]) -> Position:
         number, epoch = at.step + 1, self._batches.epoch(at.step) + 1
-        self._steps.run(number, epoch, batch, self._search_from())
+        try:
+            self._steps.run(number, epoch, batch, self._search_from())
+        except Interrupted as stop:  # of a loop in `on_step`, such as a validation
+            self._signals.received = stop.signal
         return replace(at, step=number, epoch=self._batches.epoch(number))
 
     def _save(self, at: Position) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from aotc import training
 from aotc.errors import InputError
+from aotc.training import batches as batches_module
 from aotc.training.batches import RowBatches
 
 
@@ -121,6 +122,29 @@ def test_row_batches_begin_anywhere_as_if_they_had_begun_at_the_start(x, seed, s
         np.testing.assert_array_equal(next(batches.after(step))["x"], whole[step])
 
 
+@pytest.mark.parametrize(
+    "lay_out",
+    [
+        np.asfortranarray,
+        lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+        lambda x: x[::-1].copy()[::-1],
+        lambda x: np.broadcast_to(x[:1], x.shape),
+    ],
+)
+def test_a_digest_is_that_of_the_rows_however_they_lie_in_memory(
+    x, lay_out, monkeypatch
+):
+    plain = lay_out(x).copy(order="C")
+    expected = RowBatches({"x": plain}, 4, 0).digest()
+    monkeypatch.setattr(batches_module, "_PART", 3 * plain[:1].nbytes)
+    assert RowBatches({"x": lay_out(x)}, 4, 0).digest() == expected
+    assert RowBatches({"x": plain + 1}, 4, 0).digest() != expected
+
+
+def test_rows_without_elements_have_a_digest():
+    assert RowBatches({"x": np.zeros((3, 0), "f4")}, 1, 0).digest()
+
+
 # ---- steps --------------------------------------------------------------------------
 
 
@@ -182,6 +206,19 @@ def own_stream(x, y):
 
 def arrays(x, y):
     return {"x": x, "y": y}
+
+
+def test_numbers_of_numpy_are_numbers(load, x):
+    one, two = (np.int64(n) for n in (1, 2))
+    training.fit(
+        load(), {"x": x}, entry="train_any", constants={"rate": np.float32(1)},
+        batch_size=two, seed=one, epochs=one, steps=two, checkpoint="ck",
+        checkpoint_every=one,
+    )  # fmt: skip
+    resumed = training.fit(
+        load(), {"x": x}, entry="train_any", constants={"rate": 1}, steps=3, resume="ck"
+    )
+    assert (resumed.began_at, resumed.batch_size, resumed.seed) == (2, 2, 1)
 
 
 @pytest.mark.parametrize("data", [arrays, own_list, own_stream])
@@ -257,6 +294,24 @@ def test_a_signal_ends_the_loop_in_order_and_raises(load, x, y, number):
     resumed = load()
     fit(resumed, data, steps=9, resume="ck")
     assert states(resumed) == states(straight)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_signal_during_validation_ends_the_training_around_it_in_order(load, x, y):
+    model = load()
+
+    def validate(step):
+        stop = step.step == 3
+        training.map_batches(
+            model, x, entry="predict_four", steps=2,
+            on_step=lambda _: os.kill(os.getpid(), signal.SIGINT) if stop else None,
+        )  # fmt: skip
+
+    with pytest.raises(training.Interrupted, match="after step 3") as caught:
+        fit(model, {"x": x, "y": y}, steps=9, checkpoint="ck", on_step=validate)
+    assert caught.value.history.entry == "train"
+    resumed = fit(load(), {"x": x, "y": y}, steps=9, resume="ck")
+    assert (resumed.began_at, resumed.steps) == (3, 9)
 
 
 def test_trains_in_a_thread_too_where_no_signal_can_be_taken_over(model, x, y):
