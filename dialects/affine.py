@@ -20,12 +20,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from aotc.dialects.symbols import contract_of
-from aotc.mlir import ir
+from aotc.mlir import AffineExpr, ir
 
-Expr = Any
+Expr = AffineExpr
 Atoms = dict[Expr, Any]
 
 _HUGE = 2**61 - 1
@@ -51,7 +51,8 @@ def simplified(expr: Expr) -> Expr:
             expr = ir.AffineExpr.simplify_affine_expr(_rounded_up(expr), 0, count)
             if expr == before:
                 break
-        return expr.maybe_downcast()
+        found: Expr = expr.maybe_downcast()
+        return found
 
 
 def _rounded_up(expr: Expr) -> Expr:
@@ -84,11 +85,11 @@ def _negated_quotient(atom: Expr) -> Expr | None:
 
 def _is_huge(expr: Expr) -> bool:
     """Whether an expression is the number `_HUGE`; outside of any context, too."""
-    expr = expr.maybe_downcast()
-    return is_number(expr) and bool(expr.value == _HUGE)
+    number = expr.maybe_downcast()
+    return isinstance(number, ir.AffineConstantExpr) and number.value == _HUGE
 
 
-def is_number(expr: Expr) -> bool:
+def is_number(expr: Expr) -> TypeGuard[ir.AffineConstantExpr]:
     """Whether the expression is a number."""
     return isinstance(expr.maybe_downcast(), ir.AffineConstantExpr)
 
@@ -121,13 +122,13 @@ _BINARY: list[tuple[Any, Callable[[int, int], int]]] = [
 
 def evaluate(expr: Expr, values: Sequence[int]) -> int:
     """The number that `expr` is when symbol i has value `values[i]`."""
-    expr = expr.maybe_downcast()
-    if isinstance(expr, ir.AffineConstantExpr):
-        return int(expr.value)
-    if isinstance(expr, ir.AffineSymbolExpr):
-        return int(values[expr.position])
-    left, right = evaluate(expr.lhs, values), evaluate(expr.rhs, values)
-    return next(rule for kind, rule in _BINARY if isinstance(expr, kind))(left, right)
+    node = expr.maybe_downcast()
+    if isinstance(node, ir.AffineConstantExpr):
+        return node.value
+    if isinstance(node, ir.AffineSymbolExpr):
+        return int(values[node.position])
+    left, right = evaluate(node.lhs, values), evaluate(node.rhs, values)
+    return next(rule for kind, rule in _BINARY if isinstance(node, kind))(left, right)
 
 
 # ---- sums ---------------------------------------------------------------------------
@@ -343,6 +344,7 @@ def _atom(atom: Expr) -> str:
         return f"{_name(atom.position)} // {_step(atom.position)}"
     if above_zero_of(atom) is not None:
         return text(atom)
+    assert isinstance(atom, ir.AffineBinaryExpr)
     left, right = _factor(atom.lhs), _factor(atom.rhs)
     if isinstance(atom, ir.AffineCeilDivExpr):
         return f"({left} + {right} - 1) // {right}"

@@ -1,33 +1,55 @@
 """Attributes of ops: how each kind is written in MLIR and read as a Python value."""
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from aotc import dtypes
-from aotc.dialects.types import Tensor, element_type, shape_map, shape_of_map
+from aotc.dialects.types import (
+    Shape,
+    Size,
+    Tensor,
+    element_type,
+    shape_map,
+    shape_of_map,
+)
 from aotc.errors import InputError
 from aotc.mlir import ir
 
+T = TypeVar("T")
 
-class Attribute:
-    """How a kind of attribute is written in MLIR and read back as a Python value."""
 
-    mlir: Any  # the class of attribute in the bindings
+class Attribute(Generic[T]):
+    """How a kind of attribute is written in MLIR and read back as a Python value, a T.
+
+    It stands as the type of a field of an op, where the op's value is a T.
+    """
+
+    mlir: type[ir.Attribute]  # the class of attribute in the bindings
 
     @staticmethod
-    def encode(value: Any) -> Any:
+    def encode(value: T) -> ir.Attribute:
         """The MLIR attribute of a Python value."""
         raise NotImplementedError
 
     @staticmethod
-    def decode(attr: Any) -> Any:
+    def decode(attr: ir.Attribute) -> T:
         """The Python value of an MLIR attribute; the inverse of `encode`."""
         raise NotImplementedError
 
+    if TYPE_CHECKING:  # `GraphOp` puts a property in the place of the field
 
-def read_attribute(stored: Any, name: str, codec: type[Attribute]) -> Any:
+        def __get__(self, op: object, kind: type) -> T: ...
+
+
+def read_attribute(
+    stored: Mapping[str, ir.Attribute] | ir.DictAttr,
+    name: str,
+    codec: type[Attribute[T]],
+) -> T:
     """The Python value of the attribute `name` of an op, or of a dictionary.
 
     Raises:
@@ -43,7 +65,7 @@ def read_attribute(stored: Any, name: str, codec: type[Attribute]) -> Any:
     return codec.decode(given)
 
 
-class Int(Attribute):
+class Int(Attribute[int]):
     """An integer."""
 
     mlir = ir.IntegerAttr
@@ -53,7 +75,7 @@ class Int(Attribute):
     decode = staticmethod(lambda attr: ir.IntegerAttr(attr).value)
 
 
-class Ints(Attribute):
+class Ints(Attribute[tuple[int, ...]]):
     """A tuple of integers."""
 
     mlir = ir.DenseI64ArrayAttr
@@ -61,7 +83,7 @@ class Ints(Attribute):
     decode = staticmethod(lambda attr: tuple(ir.DenseI64ArrayAttr(attr)))
 
 
-class Float(Attribute):
+class Float(Attribute[float]):
     """A float (f64, so that no digit of the user's is lost)."""
 
     mlir = ir.FloatAttr
@@ -69,7 +91,7 @@ class Float(Attribute):
     decode = staticmethod(lambda attr: ir.FloatAttr(attr).value)
 
 
-class Str(Attribute):
+class Str(Attribute[str]):
     """A word out of a small vocabulary, such as a comparison's direction."""
 
     mlir = ir.StringAttr
@@ -77,7 +99,7 @@ class Str(Attribute):
     decode = staticmethod(lambda attr: ir.StringAttr(attr).value)
 
 
-class Bool(Attribute):
+class Bool(Attribute[bool]):
     """True or False."""
 
     mlir = ir.BoolAttr
@@ -85,7 +107,7 @@ class Bool(Attribute):
     decode = staticmethod(lambda attr: ir.BoolAttr(attr).value)
 
 
-class Sizes(Attribute):
+class Sizes(Attribute[Shape]):
     """A shape whose sizes may be symbolic."""
 
     mlir = ir.AffineMapAttr
@@ -93,7 +115,7 @@ class Sizes(Attribute):
     decode = staticmethod(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
 
 
-class OneSize(Attribute):
+class OneSize(Attribute[Size]):
     """A size that may be symbolic."""
 
     mlir = ir.AffineMapAttr
@@ -101,7 +123,7 @@ class OneSize(Attribute):
     decode = staticmethod(lambda attr: Sizes.decode(attr)[0])
 
 
-class Symbol(Attribute):
+class Symbol(Attribute[str]):
     """The name of a function."""
 
     mlir = ir.FlatSymbolRefAttr
@@ -109,7 +131,7 @@ class Symbol(Attribute):
     decode = staticmethod(lambda attr: ir.FlatSymbolRefAttr(attr).value)
 
 
-class Symbols(Attribute):
+class Symbols(Attribute[tuple[str, ...]]):
     """The names of several functions."""
 
     mlir = ir.ArrayAttr
@@ -118,21 +140,22 @@ class Symbols(Attribute):
     )
 
     @staticmethod
-    def decode(attr: Any) -> tuple[str, ...]:
+    def decode(attr: ir.Attribute) -> tuple[str, ...]:
         """The names, in order."""
-        for name in attr:
+        names = ir.ArrayAttr(attr)
+        for name in names:
             if not isinstance(name, ir.FlatSymbolRefAttr):
                 raise InputError("malformed-op", f"expected function names; got {attr}")
-        return tuple(str(name.value) for name in attr)
+        return tuple(str(name.value) for name in names)
 
 
-class Array(Attribute):
+class Array(Attribute[np.ndarray]):
     """The elements of a constant, as a NumPy array."""
 
     mlir = ir.DenseElementsAttr
 
     @staticmethod
-    def encode(value: Any) -> Any:
+    def encode(value: npt.ArrayLike) -> ir.Attribute:
         """Dense elements of the array's shape and dtype."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         dtype = dtypes.canonical(array.dtype)
@@ -146,7 +169,7 @@ class Array(Attribute):
         return ir.DenseElementsAttr.get(array, type=mlir_type)
 
     @staticmethod
-    def decode(attr: Any) -> Any:
+    def decode(attr: ir.Attribute) -> np.ndarray:
         """The array that `encode` was given."""
         tensor = Tensor.of(attr.type)
         dtype = dtypes.to_numpy(tensor.dtype)
@@ -155,7 +178,7 @@ class Array(Attribute):
         return np.array(attr).astype(dtype, copy=False).reshape(tensor.shape)
 
 
-def _bf16_words(attr: Any) -> Any:
+def _bf16_words(attr: ir.Attribute) -> np.ndarray:
     """The bits of bf16 elements, out of their text: the bindings hand out no buffer."""
     text = str(attr).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
     if text.startswith('"0x'):

@@ -10,15 +10,18 @@ every operand and attributes that make room for it: `leading` makes that rule.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.dialects.graph import Reason
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp, Reason
+from aotc.dialects.types import Shape, Size, Tensor
+from aotc.mlir import Value
 
 NO_OPERANDS = Reason("not-batched", "it has no operands, so it is the same for all")
 
-Change = Callable[[Any, Size], Any]
+Change = Callable[[Any, Size], Any]  # of an attribute, for an axis of this size
+BatchRule = Callable[..., Value | Sequence[Value]]
 
 
-def spread(b: Any, value: Any, size: Size) -> Any:
+def spread(b: Builder, value: Value, size: Size) -> Value:
     """`value` repeated along a new leading axis."""
     shape = Tensor.of(value).shape
     axes = tuple(range(1, len(shape) + 1))
@@ -26,8 +29,8 @@ def spread(b: Any, value: Any, size: Size) -> Any:
 
 
 def all_spread(
-    b: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
-) -> list[Any]:
+    b: Builder, operands: Sequence[Value], batched: Sequence[bool], size: Size
+) -> list[Value]:
     """Every operand with the leading axis."""
     return [
         x if has else spread(b, x, size)
@@ -35,7 +38,7 @@ def all_spread(
     ]
 
 
-def leading(**changes: Change) -> Any:
+def leading(**changes: Change) -> BatchRule:
     """The rule of an op that works along a further axis as along any other.
 
     Args:
@@ -44,7 +47,11 @@ def leading(**changes: Change) -> Any:
     """
 
     def batch(
-        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
+        b: Builder,
+        op: GraphOp,
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Size,
     ) -> Any:
         """The same op, along one more axis."""
         cls = type(op)
@@ -56,7 +63,7 @@ def leading(**changes: Change) -> Any:
     return staticmethod(batch)
 
 
-def moved(axes: Any, _: Size) -> Any:
+def moved(axes: int | Sequence[int], _: Size) -> Any:
     """An axis, or each of several, one place further."""
     return axes + 1 if isinstance(axes, int) else tuple(axis + 1 for axis in axes)
 
@@ -66,7 +73,7 @@ def after_leading(axes: Sequence[int], _: Size) -> tuple[int, ...]:
     return (0, *(axis + 1 for axis in axes))
 
 
-def sized(shape: Any, size: Size) -> Any:
+def sized(shape: Shape, size: Size) -> Shape:
     """A shape with the new axis in front."""
     return (size, *shape)
 
@@ -77,8 +84,12 @@ def before(value: int) -> Change:
 
 
 def folded(
-    b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
-) -> Any:
+    b: Builder,
+    op: GraphOp,
+    operands: Sequence[Value],
+    batched: Sequence[bool],
+    size: Size,
+) -> Value:
     """The rule of an op that treats its first axis as a batch already."""
     (x,) = operands
     shape = Tensor.of(x).shape

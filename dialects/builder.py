@@ -6,33 +6,42 @@ compositions that many derivatives need.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
+from aotc.mlir import Value
 
 
 class Builder:
     """Inserts ops of the dialect; see the module's docstring."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    # The ops that give several results; every other gives one.
+    attention: Callable[..., list[Value]]
+    eigh: Callable[..., list[Value]]
+    fft: Callable[..., list[Value]]
+    lu: Callable[..., list[Value]]
+    normalize: Callable[..., list[Value]]
+    qr: Callable[..., list[Value]]
+    svd: Callable[..., list[Value]]
+
+    def __getattr__(self, name: str) -> Callable[..., Value]:
         from aotc.dialects import OPS
 
         if name not in OPS:
             raise AttributeError(f"the graph dialect has no op '{name}'")
-        build: Callable[..., Any] = OPS[name].build
+        build: Callable[..., Value] = OPS[name].build
         return build
 
-    def full(self, like: Tensor, value: float) -> Any:
+    def full(self, like: Tensor, value: float) -> Value:
         """`value` in every element of a tensor of type `like`."""
         scalar = self.constant(value=np.array(value, dtypes.to_numpy(like.dtype)))
         return (
             self.broadcast(scalar, shape=like.shape, axes=()) if like.rank else scalar
         )
 
-    def number(self, like: Tensor, size: Size) -> Any:
+    def number(self, like: Tensor, size: Size) -> Value:
         """A size, which may be symbolic, in every element of a tensor of type `like`.
 
         Integers wrap around, as sums of so many elements do.
@@ -45,24 +54,24 @@ class Builder:
             value = self.dimension(size=(size,), dtype=like.dtype)
         return self.broadcast(value, shape=like.shape, axes=()) if like.rank else value
 
-    def full_like(self, x: Any, value: float) -> Any:
+    def full_like(self, x: Value, value: float) -> Value:
         """`value` in every element of a tensor like `x`."""
         return self.full(Tensor.of(x), value)
 
-    def scale(self, x: Any, factor: float) -> Any:
+    def scale(self, x: Value, factor: float) -> Value:
         """`x * factor`."""
         return self.multiply(x, self.full_like(x, factor))
 
-    def offset(self, x: Any, term: float) -> Any:
+    def offset(self, x: Value, term: float) -> Value:
         """`x + term`."""
         return self.add(x, self.full_like(x, term))
 
-    def expand(self, x: Any, like: Tensor, axes: Sequence[int]) -> Any:
+    def expand(self, x: Value, like: Tensor, axes: Sequence[int]) -> Value:
         """`x`, reduced over `axes` before, repeated along them again."""
         kept = [axis for axis in range(like.rank) if axis not in axes]
         return self.broadcast(x, shape=like.shape, axes=tuple(kept))
 
-    def mean(self, x: Any, axes: Sequence[int]) -> Any:
+    def mean(self, x: Value, axes: Sequence[int]) -> Value:
         """The mean over `axes`, which disappear; their sizes may be symbolic."""
         like = Tensor.of(x)
         total = self.reduce_sum(x, axes=tuple(axes))
@@ -71,7 +80,7 @@ class Builder:
             return self.scale(total, 1 / count if count else np.nan)
         return self.divide(total, self.number(Tensor.of(total), count))
 
-    def sum_to(self, x: Any, shape: Shape, axes: Sequence[int]) -> Any:
+    def sum_to(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
         """`x` summed back to `shape`, which was broadcast, axis i to `axes[i]`."""
         source = Tensor.of(x).shape
         reduced = [a for a in range(len(source)) if a not in axes]
@@ -87,11 +96,11 @@ class Builder:
             else self.reshape(total, shape=shape)
         )
 
-    def where_true(self, mask: Any, x: Any) -> Any:
+    def where_true(self, mask: Value, x: Value) -> Value:
         """`x` where `mask` holds, zero elsewhere."""
         return self.select(mask, x, self.full_like(x, 0.0))
 
-    def delayed(self, x: Any, axis: int, reverse: bool, first: float = 0.0) -> Any:
+    def delayed(self, x: Value, axis: int, reverse: bool, first: float = 0.0) -> Value:
         """x[i-1] at i, and `first` at the start; x[i+1] if `reverse`."""
         none = [0] * Tensor.of(x).rank
         low, high = list(none), list(none)

@@ -5,18 +5,21 @@ rules of a call: `jvp`, `vjp` and `batch`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.batching import all_spread
+from aotc.dialects.builder import Builder
+from aotc.dialects.control.parts import active, tangent_or_zero
 from aotc.dialects.functions import Values, call
-from aotc.dialects.graph import LOW, NOT_DIFFERENTIABLE
+from aotc.dialects.graph import LOW, NOT_DIFFERENTIABLE, Tangent
 from aotc.dialects.transform import (
     Batch,
     Checkpoint,
     CheckpointProducts,
+    Custom,
     CustomJvp,
     CustomVjp,
     Jvp,
@@ -26,19 +29,19 @@ from aotc.dialects.transform import (
     derive,
 )
 from aotc.dialects.types import Size, Tensor
-from aotc.mlir import func
+from aotc.mlir import Function, Operation, Value, func
 
 
-def rules_of(function: Any) -> Any:
+def rules_of(function: Function) -> "type[_Annotated]":
     """The rules of calls of `function`, which is annotated."""
     return _RULES[type(custom_of(function))]
 
 
-def _custom(op: Any) -> Any:
+def _custom(op: func.CallOp) -> Any:
     return custom_of(functions.find(functions.callee_of(op)))
 
 
-def _floats(values: Sequence[Any]) -> list[int]:
+def _floats(values: Sequence[Value]) -> list[int]:
     return [
         number
         for number, value in enumerate(values)
@@ -46,12 +49,10 @@ def _floats(values: Sequence[Any]) -> list[int]:
     ]
 
 
-def _tangents(b: Any, op: Any, given: Values) -> Values:
+def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
     """A tangent for each float operand."""
-    return [
-        b.full_like(op.operands[i], 0.0) if given[i] is None else given[i]
-        for i in _floats(op.operands)
-    ]
+    smooth = _floats(op.operands)
+    return [tangent_or_zero(b, op.operands[i], given[i]) for i in smooth]
 
 
 class _Annotated:
@@ -59,7 +60,11 @@ class _Annotated:
 
     @staticmethod
     def batch(
-        b: Any, op: Any, operands: Values, batched: Sequence[bool], size: Size
+        b: Builder,
+        op: func.CallOp,
+        operands: Values,
+        batched: Sequence[bool],
+        size: Size,
     ) -> Values:
         """A call of the batched function, annotated with batched rules."""
         name = functions.callee_of(op)
@@ -71,14 +76,14 @@ class _Annotated:
         return call(batch_name, all_spread(b, operands, batched, size))
 
 
-def _batched(custom: Any, size: Size) -> Any:
+def _batched(custom: Custom, size: Size) -> Custom:
     """The annotation with a batched function in the place of each."""
     names = {field.name: getattr(custom, field.name) for field in fields(custom)}
     batched = {
         key: derive(Batch(name, tuple(range(_arity(name))), size))
         for key, name in names.items()
     }
-    return replace(custom, **batched)
+    return type(custom)(**batched)
 
 
 def _arity(name: str) -> int:
@@ -94,7 +99,9 @@ class CustomVjpRules(_Annotated):
     )
 
     @staticmethod
-    def vjp(b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+    def vjp(
+        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
         """`forward` in the place of the call; `backward` on what it left."""
         custom = _custom(op)
         with functions.before(op):
@@ -112,14 +119,16 @@ class CustomJvpRules(_Annotated):
     """Of a function with its own forward mode; reverse mode transposes that."""
 
     @staticmethod
-    def jvp(b: Any, op: Any, tangents: Values) -> Values:
+    def jvp(b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
         """The rule, on zero tangents where there are none."""
         given = _tangents(b, op, tangents)
         results = call(_custom(op).rule, [*op.operands, *given])
         return results[len(op.results) :]
 
     @staticmethod
-    def vjp(b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+    def vjp(
+        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
         """The cotangents of the rule's tangents: it is linear in them."""
         rule, count = _custom(op).rule, len(op.operands)
         smooth = _floats(op.operands)
@@ -136,15 +145,16 @@ class CheckpointRules(_Annotated):
     """Of a function that keeps nothing for its derivative."""
 
     @staticmethod
-    def jvp(b: Any, op: Any, tangents: Values) -> Values:
+    def jvp(b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
         """That of its body."""
-        wrt = tuple(i for i, d in enumerate(tangents) if d is not None)
-        given = [tangents[i] for i in wrt]
+        wrt, given = active(tangents)
         derivative = derive(Jvp(functions.callee_of(op), wrt))
         return call(derivative, [*op.operands, *given])[len(op.results) :]
 
     @staticmethod
-    def vjp(b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+    def vjp(
+        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
         """That of its body, on inputs that wait for a cotangent: nothing is shared."""
         given = [dy for dy in dys if dy is not None]
         inputs = [b.after(value, given[0]) for value in op.operands]
@@ -156,7 +166,9 @@ class CheckpointProductsRules(CheckpointRules):
     """Of a function that keeps its products."""
 
     @staticmethod
-    def vjp(b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+    def vjp(
+        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
         """`saving` in the place of the call; the derivative of `given`."""
         custom, count = _custom(op), len(op.results)
         with functions.before(op):
@@ -170,7 +182,7 @@ class CheckpointProductsRules(CheckpointRules):
         return call(derivative, [*late, *given])[count:]
 
 
-def keeping_products(function: Any) -> CheckpointProducts:
+def keeping_products(function: Function) -> CheckpointProducts:
     """The annotation of a function that has a body, with the functions it names."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
     products = [op.results[0] for op in function.entry_block.operations if _is_dear(op)]
@@ -185,9 +197,10 @@ def keeping_products(function: Any) -> CheckpointProducts:
     def given(arguments: Values) -> Values:
         saved = dict(zip(products, arguments[len(inputs) :], strict=True))
 
-        def kept(old: Any, new: Any) -> Any:
-            pair = [new, saved.get(old)]
-            return call(known[Tensor.of(old)], pair)[0] if old in saved else new
+        def kept(old: Value, new: Value) -> Value:
+            if old not in saved:
+                return new
+            return call(known[Tensor.of(old)], [new, saved[old]])[0]
 
         return _copied(function, arguments, kept).results
 
@@ -205,7 +218,7 @@ def _known(kind: Tensor) -> str:
     return name
 
 
-def _is_dear(op: Any) -> bool:
+def _is_dear(op: Operation) -> bool:
     is_product = getattr(op, "precision", None) == LOW
     return is_product and dtypes.is_float(Tensor.of(op.results[0]).dtype)
 
@@ -216,7 +229,7 @@ class _Copy(NamedTuple):
 
 
 def _copied(
-    function: Any, arguments: Values, replaced: Callable[[Any, Any], Any]
+    function: Function, arguments: Values, replaced: Callable[[Value, Value], Value]
 ) -> _Copy:
     """The ops of a function at the insertion point, with other values for some."""
     known = dict(zip(function.entry_block.arguments, arguments, strict=False))
@@ -232,7 +245,7 @@ def _copied(
     raise AssertionError("a function ends in a return")
 
 
-_RULES: dict[Any, Any] = {
+_RULES: dict[type, type[_Annotated]] = {
     CustomVjp: CustomVjpRules,
     CustomJvp: CustomJvpRules,
     Checkpoint: CheckpointRules,

@@ -9,11 +9,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.dialects.ops.collective import OverDevices
 
 Found = TypeVar("Found")
 
@@ -21,7 +24,9 @@ Found = TypeVar("Found")
 _place: ContextVar[tuple["Group", int] | None] = ContextVar("aotc_device", default=None)
 
 
-def meet(op: Any, x: Any, attributes: dict[str, Any]) -> Any:
+def meet(
+    op: "type[OverDevices]", x: np.ndarray, attributes: dict[str, Any]
+) -> np.ndarray:
     """The part that this device gets of a collective.
 
     Args:
@@ -35,7 +40,8 @@ def meet(op: Any, x: Any, attributes: dict[str, Any]) -> Any:
     name, size, *_ = attributes.values()
     rest = {k: v for k, v in attributes.items() if not k.startswith("axis_")}
     if size == 1:
-        return op.across(x[None], **rest)[0]
+        alone: np.ndarray = op.across(x[None], **rest)[0]
+        return alone
     group, number = _place.get() or (None, 0)
     if group is None or (group.axis_name, group.size) != (name, size):
         raise InputError(
@@ -64,7 +70,7 @@ class Group:
         self.size = size
         self._changed = threading.Condition()
         self._arrived: dict[int, tuple[Any, Any]] = {}
-        self._results: Any = None
+        self._results: np.ndarray | None = None
         self._round = 0
         self._someone_left = False
 
@@ -92,7 +98,7 @@ class Group:
                 self._someone_left = True
                 self._changed.notify_all()
 
-    def meet(self, number: int, what: Any, x: Any) -> Any:
+    def meet(self, number: int, what: Any, x: np.ndarray) -> np.ndarray:
         """The part of device `number` of the collective `what`."""
         with self._changed:
             this_round = self._round
@@ -102,9 +108,10 @@ class Group:
             self._changed.wait_for(
                 lambda: self._round != this_round or self._someone_left
             )
-            if self._round == this_round:
+            if self._round == this_round or self._results is None:
                 raise Diverged
-            return self._results[number]
+            part: np.ndarray = self._results[number]
+            return part
 
     def _compute(self) -> None:
         calls = [self._arrived.pop(number) for number in range(self.size)]

@@ -11,27 +11,27 @@ from typing import Any
 
 from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
-from aotc.mlir import func, ir
+from aotc.mlir import Function, Module, Operation, Value, func, ir
 
 SYMBOLS = "graph.symbols"
 
-Values = list[Any]
-Body = Callable[[Values], Sequence[Any]]
+Values = list[Value]
+Body = Callable[[Values], Sequence[Value]]
 
 
-def functions_of(module: Any) -> dict[str, Any]:
+def functions_of(module: Module) -> dict[str, Function]:
     """The functions of a module by name."""
     return {
         name_of(op): op for op in module.body.operations if isinstance(op, func.FuncOp)
     }
 
 
-def name_of(function: Any) -> str:
+def name_of(function: Function) -> str:
     """The name of a function."""
     return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
-def is_private(function: Any) -> bool:
+def is_private(function: Function) -> bool:
     """Whether a function is only there for others to call."""
     attributes = function.attributes
     if "sym_visibility" not in attributes:
@@ -39,18 +39,18 @@ def is_private(function: Any) -> bool:
     return str(ir.StringAttr(attributes["sym_visibility"]).value) == "private"
 
 
-def signature(function: Any) -> tuple[list[Tensor], list[Tensor]]:
+def signature(function: Function) -> tuple[list[Tensor], list[Tensor]]:
     """The types of what a function takes and returns."""
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return [Tensor.of(t) for t in kind.inputs], [Tensor.of(t) for t in kind.results]
 
 
-def callee_of(call: Any) -> str:
+def callee_of(call: func.CallOp) -> str:
     """The name of the function that a call names."""
     return str(ir.FlatSymbolRefAttr(call.callee).value)
 
 
-def unique_name(module: Any, name: str) -> str:
+def unique_name(module: Module, name: str) -> str:
     """`name`, or with a number if the module has a function of that name."""
     taken = {
         ir.StringAttr(op.attributes["sym_name"]).value
@@ -64,7 +64,7 @@ def unique_name(module: Any, name: str) -> str:
     return candidate
 
 
-def copied(module: Any) -> Any:
+def copied(module: Module) -> Module:
     """Another module of the same text, lines included."""
     with module.context:
         other = ir.Module.create(module.operation.location)
@@ -76,7 +76,7 @@ def copied(module: Any) -> Any:
     return other
 
 
-def keep_only(module: Any, names: Sequence[str]) -> None:
+def keep_only(module: Module, names: Sequence[str]) -> None:
     """Drop the public functions that are not in `names`."""
     for function in functions_of(module).values():
         if not is_private(function) and name_of(function) not in names:
@@ -86,7 +86,7 @@ def keep_only(module: Any, names: Sequence[str]) -> None:
 # ---- at the insertion point ---------------------------------------------------------
 
 
-def current_function() -> Any:
+def current_function() -> Function:
     """The function that the insertion point is in."""
     op = ir.InsertionPoint.current.block.owner
     while not isinstance(op.opview, func.FuncOp):
@@ -94,12 +94,13 @@ def current_function() -> Any:
     return op.opview
 
 
-def current_module() -> Any:
+def current_module() -> Module:
     """The module that the insertion point is in."""
-    return current_function().operation.parent.opview
+    module: Module = current_function().operation.parent.opview
+    return module
 
 
-def find(name: str) -> Any:
+def find(name: str) -> Function:
     """The function of this name, in the module of the insertion point."""
     return functions_of(current_module())[name]
 
@@ -130,7 +131,7 @@ def define(name: str, inputs: Sequence[Tensor], body: Body) -> str:
 
 
 def require_own_values(
-    results: Sequence[Any], writer: str, known: Container[Any] = ()
+    results: Sequence[Value], writer: str, known: Container[Value] = ()
 ) -> None:
     """Refuse results that are made of values of another function than the current one.
 
@@ -167,7 +168,7 @@ def declare(
     name: str,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    attributes: dict[str, Any],
+    attributes: dict[str, ir.Attribute],
 ) -> str:
     """A private function without a body, that `attributes` describe; returns its name.
 
@@ -189,7 +190,7 @@ def declare(
     return name
 
 
-def call(name: str, operands: Sequence[Any]) -> Values:
+def call(name: str, operands: Sequence[Value]) -> Values:
     """Call a function of the module; returns its results."""
     _, outputs = signature(find(name))
     results = [tensor.to_mlir() for tensor in outputs]
@@ -198,12 +199,12 @@ def call(name: str, operands: Sequence[Any]) -> Values:
 
 
 @contextmanager
-def before(op: Any) -> Iterator[None]:
+def before(op: Operation) -> Iterator[None]:
     """Within this block, ops are inserted before `op` and have its location."""
     with ir.InsertionPoint(op), op.location:
         yield
 
 
-def types_of(values: Sequence[Any]) -> list[Tensor]:
+def types_of(values: Sequence[Value]) -> list[Tensor]:
     """The types of graph values."""
     return [Tensor.of(value) for value in values]

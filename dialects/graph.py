@@ -17,6 +17,11 @@ An op with several results has a tuple in each place where others have one thing
 types of `infer`, the arrays of `ref`, the tangents of `jvp` and the cotangents that
 `vjp` gets.
 
+What a rule is given says what it may ask: `infer` gets `Tensor`s, `ref` arrays, and the
+others a `Builder` or a `Lowering` to write with, the op as its own class, and `Value`s.
+A tangent is a `Tangent` where it may be None, for zero. The op is `Self` in a class
+method, and its class's name in quotes in a static one.
+
 A rule that does not apply holds a `Reason`, never nothing. `verify` follows from
 `infer`: an op is valid when its operands and attributes infer its result types.
 In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
@@ -27,10 +32,10 @@ The base of all ops is `GraphOp`; families add their own base classes. The bindi
 evaluate annotations, so modules of this package must not postpone them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -39,27 +44,36 @@ from aotc.dialects.attributes import Attribute, Sizes, read_attribute
 from aotc.dialects.symbols import Contract, current_contracts
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError, InputError
-from aotc.mlir import ext, ir, source_of
+from aotc.mlir import Operation, Type, Value, ext, ir, source_of
 
 Pure = ext.Pure
 
 if TYPE_CHECKING:  # what the bindings evaluate is no type to static tools
     T = TypeVar("T")
 
-    class Operand(Generic[T]):
+    class Operand(Value, Generic[T]):
         """A field that holds an operand."""
 
-    class Result(Generic[T]):
+    class Result(Value, Generic[T]):
         """A field that holds a result."""
 else:
     Operand = ext.Operand
     Result = ext.Result
 
+# A tangent or cotangent, or a factor of one; None where it is zero.
+Tangent = Value | None
+
 RULES = ("verify", "infer", "ref", "jvp", "vjp", "batch", "lower", "samples")
 
 
-class Graph(ext.Dialect, name="graph"):  # type: ignore[call-arg]
+class Graph(ext.Dialect, name="graph"):  # type: ignore[call-arg,misc]
     """Pure dataflow on ranked tensors; closed under differentiation."""
+
+
+if TYPE_CHECKING:
+    _Declared = ir.OpView
+else:
+    _Declared = Graph.Operation
 
 
 @dataclass(frozen=True)
@@ -86,13 +100,28 @@ def NOT_DIFFERENTIABLE(  # noqa: N802 - reads like the constant it is
 LOW, WIDE, FOLLOWS = "low", "f32", "follows"
 
 
-class GraphOp(Graph.Operation):  # type: ignore[name-defined]
+class GraphOp(_Declared):
     """Base of every op: building, typed attributes, and the generic verifier."""
 
     # No annotations here or in subclasses but those of fields: the bindings read them.
     if TYPE_CHECKING:
+        # what the bindings make of the class statement
+        OPERATION_NAME: str
+        _op_name: str
+        _traits: list[Any]
+        _fields: list[Any]
         dtypes: tuple[str, ...]
-        codecs: dict[str, type[Attribute]]
+        codecs: dict[str, type[Attribute[Any]]]
+        # the rules
+        infer: Callable[..., Tensor | tuple[Tensor, ...]]
+        ref: Callable[..., Any]
+        jvp: Callable[..., Tangent | Sequence[Tangent]]
+        vjp: Callable[..., Sequence[Tangent]]
+        batch: Callable[..., Value | Sequence[Value]]
+        lower: Callable[..., Value | Sequence[Value]]
+        decompose: Callable[..., Value | Sequence[Value]]
+        simplify: Callable[..., Value | None]
+        samples: Sequence[Any]
     family = ""
     why = ""
     is_constant = False  # whether differentiation takes the results as constants
@@ -119,13 +148,13 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
                 setattr(cls, name, _attribute_property(name, codec))
 
     @classmethod
-    def attributes_of(cls, op: Any) -> dict[str, Any]:
+    def attributes_of(cls, op: Operation) -> dict[str, Any]:
         """The attributes of `op` as Python values."""
         stored = op.attributes
         return {n: read_attribute(stored, n, codec) for n, codec in cls.codecs.items()}
 
     @classmethod
-    def build(cls, *operands: Any, **attributes: Any) -> Any:
+    def build(cls, *operands: Value, **attributes: Any) -> Any:
         """Insert this op at the current insertion point.
 
         The result types are inferred; all attributes must be given.
@@ -143,7 +172,7 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
         return list(op.results) if isinstance(inferred, tuple) else op.results[0]
 
     @classmethod
-    def verify_invariants(cls, op: Any) -> bool:
+    def verify_invariants(cls, op: Operation) -> bool:
         """An op is valid when it infers the result type that it has."""
         stored = op.attributes
         kind: Any = cls  # a class counts as hashable only so
@@ -170,12 +199,12 @@ class GraphOp(Graph.Operation):  # type: ignore[name-defined]
             )
 
     @classmethod
-    def limit(cls, op: Any) -> str | None:
+    def limit(cls, op: Self) -> str | None:
         """Why no target can run this use of the op, if none can."""
         return None
 
     @classmethod
-    def caveat(cls, op: Any) -> str | None:
+    def caveat(cls, op: Self) -> str | None:
         """In what the compiled op falls short of its formula, if it does."""
         return None
 
@@ -194,7 +223,7 @@ def several(found: Any) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
-def has_effect(op: Any) -> bool:
+def has_effect(op: GraphOp) -> bool:
     """Whether `op` does more than compute its results, and must be kept."""
     return Pure not in type(op)._traits
 
@@ -202,9 +231,9 @@ def has_effect(op: Any) -> bool:
 @lru_cache(maxsize=2**16)  # most ops of a large graph are like one before, or the same
 def _flaw(
     cls: type[GraphOp],
-    operands: tuple[Any, ...],
-    results: tuple[Any, ...],
-    attributes: tuple[Any, ...],
+    operands: tuple[Type, ...],
+    results: tuple[Type, ...],
+    attributes: tuple[ir.Attribute | None, ...],
     _: tuple[Contract, ...],
 ) -> str | None:
     """What is wrong with an op of these types and attributes; None if it is valid.
@@ -233,11 +262,11 @@ def _listed(types: Sequence[Tensor]) -> str:
     return ", ".join(map(str, types))
 
 
-def _is_attribute(kind: Any) -> bool:
+def _is_attribute(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Attribute)
 
 
-def _read_operands_by_place(cls: Any) -> None:
+def _read_operands_by_place(cls: type[GraphOp]) -> None:
     """Operands by name, the last one as a list where there may be several.
 
     The bindings would look for an attribute that counts them.
@@ -254,11 +283,13 @@ def _operand_property(place: int, single: bool) -> property:
     return property(lambda self: list(self.operands)[place:])
 
 
-def _attribute_property(name: str, codec: type[Attribute]) -> property:
+def _attribute_property(name: str, codec: type[Attribute[Any]]) -> property:
     return property(lambda self: codec.decode(self.attributes[name]))
 
 
-def evaluate(op: Any, arrays: Sequence[Any], symbols: Sequence[int]) -> list[Any]:
+def evaluate(
+    op: GraphOp, arrays: Sequence[np.ndarray], symbols: Sequence[int]
+) -> list[np.ndarray]:
     """The results that `op` computes from NumPy `arrays`, by its `ref` rule.
 
     Args:
@@ -276,8 +307,8 @@ class Evaluator:
         self._known: dict[Any, tuple[dict[str, Any], list[Tensor]]] = {}
 
     def __call__(
-        self, op: Any, arrays: Sequence[Any], symbols: Sequence[int]
-    ) -> list[Any]:
+        self, op: GraphOp, arrays: Sequence[np.ndarray], symbols: Sequence[int]
+    ) -> list[np.ndarray]:
         """See `evaluate`."""
         cls = type(op)
         if op not in self._known:
@@ -297,11 +328,11 @@ class Evaluator:
         return [in_dtype(x, kind) for x, kind in zip(results, types, strict=True)]
 
 
-def in_dtype(array: Any, kind: Tensor) -> Any:
+def in_dtype(array: Any, kind: Tensor) -> np.ndarray:
     """An array that a `ref` rule gave, in the dtype that `infer` promised."""
     return np.asarray(array).astype(dt.to_numpy(kind.dtype), copy=False)
 
 
-def where_of(op: Any) -> str | None:
+def where_of(op: Operation) -> str | None:
     """The user's source line of an op."""
     return source_of(op.location)

@@ -7,12 +7,11 @@ manifest take it; the loader holds every call to it before anything runs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aotc.artifacts.conditions import Condition
 from aotc.dialects.symbols import contracts_of
 from aotc.errors import InputError
-from aotc.mlir import ir
+from aotc.mlir import Function, ir
 
 GUARDS = "graph.guards"
 
@@ -41,7 +40,7 @@ class Guard:
         return {**facts, "where": self.where} if self.where else facts
 
 
-def guards_attribute(guards: Sequence[Guard]) -> Any:
+def guards_attribute(guards: Sequence[Guard]) -> ir.ArrayAttr:
     """The guards as the function attribute `graph.guards`."""
     rows = [
         ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in guard.to_json().items()})
@@ -50,7 +49,7 @@ def guards_attribute(guards: Sequence[Guard]) -> Any:
     return ir.ArrayAttr.get(rows)
 
 
-def guards_of(function: Any) -> list[Guard]:
+def guards_of(function: Function) -> list[Guard]:
     """The guards in the attribute `graph.guards` of a function; none without."""
     if GUARDS not in function.attributes:
         return []
@@ -61,7 +60,7 @@ def guards_of(function: Any) -> list[Guard]:
     ]
 
 
-def require_guards(function: Any, symbols: Sequence[int]) -> None:
+def require_guards(function: Function, symbols: Sequence[int]) -> None:
     """Refuse a call that breaks a guard of a function.
 
     Args:

@@ -84,6 +84,7 @@ def _atom_bounds(atom: Expr) -> Bounds:
     if positive is not None:
         low, high = bounds(positive)
         return max(low, 0), max(high, 0)
+    assert isinstance(atom, ir.AffineBinaryExpr)
     left, right = bounds(simplified(atom.lhs)), bounds(simplified(atom.rhs))
     return next(rule for kind, rule in _BOUNDS if isinstance(atom, kind))(left, right)
 

@@ -16,7 +16,7 @@ from typing import Any
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
-from aotc.mlir import ir
+from aotc.mlir import Module, Operation, ir
 from aotc.target import Target
 
 FILE = Path(__file__).with_name("limits.json")
@@ -45,7 +45,7 @@ def limits_of(name: str) -> dict[str, dict[str, str]]:
     return {family: ops[name] for family, ops in table().items() if name in ops}
 
 
-def require_supported(module: Any, targets: Sequence[Target]) -> None:
+def require_supported(module: Module, targets: Sequence[Target]) -> None:
     """Refuse what a target is known not to compile.
 
     Args:
@@ -60,7 +60,7 @@ def require_supported(module: Any, targets: Sequence[Target]) -> None:
 
 
 def refusals(
-    module: Any, targets: Sequence[Target]
+    module: Module, targets: Sequence[Target]
 ) -> Iterator[tuple[str, CompileError]]:
     """All uses of ops that a target is known not to compile: the op and the error."""
     for op in graph_ops(module):
@@ -70,11 +70,11 @@ def refusals(
                 yield f"graph.{type(op)._op_name}", refusal
 
 
-def graph_ops(module: Any) -> list[Any]:
+def graph_ops(module: Module) -> list[GraphOp]:
     """The graph ops of a module, those in loops and branches included."""
     found: list[Any] = []
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: Operation) -> ir.WalkResult:
         if isinstance(operation.opview, GraphOp):
             found.append(operation.opview)
         return ir.WalkResult.ADVANCE
@@ -83,7 +83,7 @@ def graph_ops(module: Any) -> list[Any]:
     return found
 
 
-def _refusal(op: Any, target: Target) -> CompileError | None:
+def _refusal(op: GraphOp, target: Target) -> CompileError | None:
     name = type(op)._op_name
     dtypes = of(list(map(Tensor.of, op.operands)), list(map(Tensor.of, op.results)))
     measured = limits_of(name).get(target.family, {}).get(dtypes)

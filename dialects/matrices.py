@@ -4,14 +4,15 @@ What the rules and the algorithms of the factorizations are written with.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
+from aotc.mlir import Value
 
 DTYPES = ("f32", "f64")
 
@@ -51,7 +52,7 @@ def require_tall(x: Tensor) -> None:
         )
 
 
-def extents(x: Any) -> tuple[int, int]:
+def extents(x: Value) -> tuple[int, int]:
     """The numbers of rows and columns, known by `require_matrices`."""
     rows, columns = Tensor.of(x).shape[-2:]
     assert isinstance(rows, int)
@@ -62,13 +63,13 @@ def extents(x: Any) -> tuple[int, int]:
 # ---- parts --------------------------------------------------------------------------
 
 
-def places(b: Any, x: Any, axis: int) -> Any:
+def places(b: Builder, x: Value, axis: int) -> Value:
     """The position along `axis` (-2 for rows, -1 for columns) of every element."""
     kind = Tensor.of(x)
     return b.iota(shape=kind.shape, axis=kind.rank + axis, dtype="i32")
 
 
-def triangle(b: Any, x: Any, lower: bool, strict: bool = False) -> Any:
+def triangle(b: Builder, x: Value, lower: bool, strict: bool = False) -> Value:
     """`x` on one side of the diagonal, without it if `strict`; zero elsewhere."""
     direction = ("gt" if strict else "ge") if lower else ("lt" if strict else "le")
     return b.where_true(
@@ -76,41 +77,43 @@ def triangle(b: Any, x: Any, lower: bool, strict: bool = False) -> Any:
     )
 
 
-def on_diagonal(b: Any, x: Any) -> Any:
+def on_diagonal(b: Builder, x: Value) -> Value:
     """Which elements are on the diagonal, as bool."""
     return b.compare(places(b, x, -2), places(b, x, -1), direction="eq")
 
 
-def diagonal(b: Any, x: Any) -> Any:
+def diagonal(b: Builder, x: Value) -> Value:
     """The elements on the diagonal, in the last axis; no more columns than rows."""
     kept = b.where_true(on_diagonal(b, x), x)
     return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 2,))
 
 
-def identity(b: Any, like: Tensor) -> Any:
+def identity(b: Builder, like: Tensor) -> Value:
     """Ones on the diagonal, in matrices of type `like`."""
     ones = b.full(like, 1.0)
     return b.where_true(on_diagonal(b, ones), ones)
 
 
-def along_rows(b: Any, v: Any, like: Tensor) -> Any:
+def along_rows(b: Builder, v: Value, like: Tensor) -> Value:
     """[…, rows] → matrices with `v[i]` all along row i."""
     axes = tuple(range(like.rank - 1))
     return b.broadcast(v, shape=like.shape, axes=axes)
 
 
-def along_columns(b: Any, v: Any, like: Tensor) -> Any:
+def along_columns(b: Builder, v: Value, like: Tensor) -> Value:
     """[…, columns] → matrices with `v[k]` all along column k."""
     axes = (*range(like.rank - 2), like.rank - 1)
     return b.broadcast(v, shape=like.shape, axes=axes)
 
 
-def for_each(b: Any, v: Any, shape: Shape) -> Any:
+def for_each(b: Builder, v: Value, shape: Shape) -> Value:
     """One number for each matrix or vector, all over it."""
     return b.broadcast(v, shape=shape, axes=tuple(range(Tensor.of(v).rank)))
 
 
-def block(b: Any, x: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
+def block(
+    b: Builder, x: Value, rows: tuple[int, int], columns: tuple[int, int]
+) -> Value:
     """The elements in rows and columns from a first to before a last one."""
     kind = Tensor.of(x)
     lead = kind.rank - 2
@@ -123,7 +126,7 @@ def block(b: Any, x: Any, rows: tuple[int, int], columns: tuple[int, int]) -> An
     )
 
 
-def padded(b: Any, x: Any, rows: int, columns: int) -> Any:
+def padded(b: Builder, x: Value, rows: int, columns: int) -> Value:
     """Zeros below and to the right of matrices."""
     lead = [0] * (Tensor.of(x).rank - 2)
     zeros = (0,) * Tensor.of(x).rank
@@ -131,7 +134,7 @@ def padded(b: Any, x: Any, rows: int, columns: int) -> Any:
     return b.pad(x, low=zeros, high=high, interior=zeros, value=0.0)
 
 
-def signs(b: Any, x: Any) -> Any:
+def signs(b: Builder, x: Value) -> Value:
     """-1 for negative elements, 1 for the others."""
     negative = b.compare(x, b.full_like(x, 0.0), direction="lt")
     return b.select(negative, b.full_like(x, -1.0), b.full_like(x, 1.0))
@@ -140,13 +143,15 @@ def signs(b: Any, x: Any) -> Any:
 # ---- products -----------------------------------------------------------------------
 
 
-def turned(b: Any, x: Any) -> Any:
+def turned(b: Builder, x: Value) -> Value:
     """The transposed matrices."""
     rank = Tensor.of(x).rank
     return b.transpose(x, permutation=(*range(rank - 2), rank - 1, rank - 2))
 
 
-def product(b: Any, x: Any, y: Any, turn: Sequence[bool] = (False, False)) -> Any:
+def product(
+    b: Builder, x: Value, y: Value, turn: Sequence[bool] = (False, False)
+) -> Value:
     """The matrix product; `turn` says which of the two is transposed first."""
     rank = Tensor.of(x).rank
     batch = tuple(range(rank - 2))
@@ -164,12 +169,12 @@ def product(b: Any, x: Any, y: Any, turn: Sequence[bool] = (False, False)) -> An
 LEFT, RIGHT = (True, False), (False, True)  # which operand of a product is transposed
 
 
-def symmetric(b: Any, x: Any) -> Any:
+def symmetric(b: Builder, x: Value) -> Value:
     """(x + xᵀ) / 2."""
     return b.scale(b.add(x, turned(b, x)), 0.5)
 
 
-def scaled(b: Any, x: Any) -> tuple[Any, Any]:
+def scaled(b: Builder, x: Value) -> tuple[Value, Value]:
     """Matrices whose largest element is ±1, and what they were divided by.
 
     Squares of their elements neither overflow nor vanish.

@@ -1,11 +1,14 @@
 """What `simplify` rules ask about the operands of an op."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aotc.mlir import ir
+from aotc.mlir import Value, ir
+
+if TYPE_CHECKING:
+    from aotc.dialects.ops.binary import Binary
 
 
-def made_by(value: Any, name: str) -> Any:
+def made_by(value: Value, name: str) -> Any:
     """The op that computes `value` if it is a `graph.<name>`, else None."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != f"graph.{name}":
@@ -13,7 +16,7 @@ def made_by(value: Any, name: str) -> Any:
     return owner.opview
 
 
-def splat_of(value: Any) -> float | None:
+def splat_of(value: Value) -> float | None:
     """The number that every element of `value` is known to be, if there is one."""
     repeated = made_by(value, "broadcast")
     if repeated is not None:
@@ -28,7 +31,7 @@ def splat_of(value: Any) -> float | None:
     return float(first) if (array == first).all() else None
 
 
-def neutral(op: Any, value: float, *, both: bool) -> Any:
+def neutral(op: "Binary", value: float, *, both: bool) -> Value | None:
     """The other operand, when one is the neutral element."""
     if splat_of(op.rhs) == value:
         return op.lhs

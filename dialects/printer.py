@@ -20,13 +20,13 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
 from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor
-from aotc.mlir import func, ir, source_of
+from aotc.mlir import Function, Module, Operation, Value, func, ir, source_of
 
 # Constants beyond this many elements are shown by their ends.
 _SHOWN = 6
 
 
-def format_module(module: Any) -> str:
+def format_module(module: Module) -> str:
     """All functions of a graph module, in order."""
     with module.context:
         return "\n".join(
@@ -36,7 +36,7 @@ def format_module(module: Any) -> str:
         )
 
 
-def format_function(function: Any) -> str:
+def format_function(function: Function) -> str:
     """One function: its signature with the contracts of its sizes, then its ops."""
     contracts = contracts_of(function)
     with known_contracts(contracts):
@@ -52,13 +52,13 @@ def format_function(function: Any) -> str:
 class _Names(dict[Any, str]):
     """What values are called: arguments by name, results by number."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Function) -> None:
         super().__init__()
         arguments = function.entry_block.arguments
         self.update(zip(arguments, _argument_names(function), strict=True))
         self._count = 0
 
-    def of(self, value: Any) -> str:
+    def of(self, value: Value) -> str:
         """The name of a value; a new number for one that has none."""
         if value not in self:
             self[value] = f"%{self._count}"
@@ -69,7 +69,7 @@ class _Names(dict[Any, str]):
 # ---- signatures ---------------------------------------------------------------------
 
 
-def _signature(function: Any) -> str:
+def _signature(function: Function) -> str:
     kind = function.type
     pairs = zip(_argument_names(function), kind.inputs, strict=True)
     arguments = ", ".join(f"{name}: {Tensor.of(t)}" for name, t in pairs)
@@ -80,7 +80,7 @@ def _signature(function: Any) -> str:
     return f"func {name}({arguments}) -> {results}"
 
 
-def _declared(function: Any) -> str:
+def _declared(function: Function) -> str:
     """What a function without a body is: control flow, or yet to be written."""
     control, derived = control_of(function), derived_of(function)
     if control is not None:
@@ -95,7 +95,7 @@ def _declared(function: Any) -> str:
     return f" = {type(derived).__name__.lower()}({derived.of}{more})"
 
 
-def _argument_names(function: Any) -> list[str]:
+def _argument_names(function: Function) -> list[str]:
     count = len(function.type.inputs)
     names = [f"%arg{number}" for number in range(count)]
     if "arg_attrs" not in function.attributes:
@@ -114,7 +114,7 @@ def _contracts(contracts: Sequence[Contract]) -> str:
 # ---- operations ---------------------------------------------------------------------
 
 
-def _operation(op: Any, names: _Names) -> str:
+def _operation(op: Operation, names: _Names) -> str:
     operands = ", ".join(names.of(value) for value in op.operands)
     if isinstance(op, func.ReturnOp):
         return f"return {operands}".rstrip()
@@ -129,7 +129,7 @@ def _operation(op: Any, names: _Names) -> str:
     return f"{results} = {name}({operands}){_attributes(op)} : {types}"
 
 
-def _attributes(op: Any) -> str:
+def _attributes(op: GraphOp) -> str:
     """All that are not empty, as most lists of axes are."""
     values = type(op).attributes_of(op)
     parts = [
@@ -140,7 +140,7 @@ def _attributes(op: Any) -> str:
     return f" {{{', '.join(parts)}}}" if parts else ""
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, tuple):
@@ -149,7 +149,7 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def _array(array: Any) -> str:
+def _array(array: np.ndarray) -> str:
     flat = array.ravel().tolist()
     if not array.ndim:
         return str(flat[0])
@@ -160,6 +160,6 @@ def _array(array: Any) -> str:
     return f"[{', '.join(ends)}]"
 
 
-def _place(op: Any) -> str:
+def _place(op: Operation) -> str:
     where = source_of(op.location)
     return f"   # {where}" if where and not isinstance(op, func.ReturnOp) else ""

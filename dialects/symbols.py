@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.mlir import ir
+from aotc.mlir import Function, ir
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def symbol_bounds(position: int) -> tuple[float, float]:
     return -(-contract.min // step), most
 
 
-def contracts_attribute(contracts: Sequence[Contract]) -> Any:
+def contracts_attribute(contracts: Sequence[Contract]) -> ir.ArrayAttr:
     """The contracts as the function attribute `graph.symbols`."""
 
-    def number(value: int) -> Any:
+    def number(value: int) -> ir.Attribute:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
     rows = []
@@ -87,7 +87,7 @@ def contracts_attribute(contracts: Sequence[Contract]) -> Any:
     return ir.ArrayAttr.get(rows)
 
 
-def contracts_of(function: Any) -> list[Contract]:
+def contracts_of(function: Function) -> list[Contract]:
     """The contracts in the attribute `graph.symbols` of a function; none without."""
     if "graph.symbols" not in function.attributes:
         return []
@@ -95,7 +95,7 @@ def contracts_of(function: Any) -> list[Contract]:
     return [Contract(**{entry.name: _plain(entry.attr) for entry in r}) for r in rows]
 
 
-def _plain(attribute: Any) -> Any:
+def _plain(attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.StringAttr):
         return str(attribute.value)
     return int(ir.IntegerAttr(attribute).value)

@@ -28,7 +28,7 @@ from aotc.dialects.attributes import (
     read_attribute,
 )
 from aotc.dialects.types import Size, Tensor
-from aotc.mlir import ir
+from aotc.mlir import Function, ir
 
 Types = list[Tensor]
 
@@ -120,7 +120,7 @@ _KINDS: dict[str, Any] = {
     "graph.precision": Precision,
     "graph.widened": Widened,
 }
-_FACTS: dict[str, type[Attribute]] = {
+_FACTS: dict[str, type[Attribute[Any]]] = {
     "of": Symbol,
     "wrt": Ints,
     "size": OneSize,
@@ -168,12 +168,12 @@ def _kind_of(derived: Derived) -> str:
     return next(kind for kind, cls in _KINDS.items() if isinstance(derived, cls))
 
 
-def derived_of(function: Any) -> Derived | None:
+def derived_of(function: Function) -> Derived | None:
     """What `function` is declared as, if its body is yet to be written."""
     return _facts_of(function) if function.is_external else None
 
 
-def _facts_of(function: Any) -> Derived | None:
+def _facts_of(function: Function) -> Derived | None:
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
             facts = ir.DictAttr(function.attributes[kind])
@@ -234,7 +234,7 @@ class CheckpointProducts(Checkpoint):
 Custom = CustomVjp | CustomJvp | Checkpoint
 
 
-def annotate(function: Any, custom: Custom) -> None:
+def annotate(function: Function, custom: Custom) -> None:
     """Say how a function is differentiated."""
     facts = {field.name: getattr(custom, field.name) for field in fields(custom)}
     function.attributes[custom.key] = ir.DictAttr.get(
@@ -242,7 +242,7 @@ def annotate(function: Any, custom: Custom) -> None:
     )
 
 
-def custom_of(function: Any) -> Custom | None:
+def custom_of(function: Function) -> Custom | None:
     """How a function says that it is differentiated, if it does."""
     kinds: tuple[Any, ...] = (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts)
     for cls in kinds:

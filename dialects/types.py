@@ -20,7 +20,7 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects import affine, intervals
 from aotc.errors import InputError
-from aotc.mlir import ir
+from aotc.mlir import AffineExpr, AffineMap, ElementType, Type, Value, ir
 
 # Types, maps and shapes are unique in the one context of the process, they are few, and
 # every op asks for those of its operands, in every pass.
@@ -48,7 +48,7 @@ class Dim:
 
     __slots__ = ("expr",)
 
-    def __init__(self, expr: Any) -> None:
+    def __init__(self, expr: AffineExpr) -> None:
         self.expr = expr
 
     @staticmethod
@@ -135,7 +135,7 @@ Size = int | Dim
 Shape = tuple[Size, ...]
 
 
-def _expr(size: Size) -> Any:
+def _expr(size: Size) -> AffineExpr:
     if isinstance(size, Dim):
         return size.expr
     if not -(2**63) <= size < 2**63:
@@ -143,7 +143,7 @@ def _expr(size: Size) -> Any:
     return ir.AffineConstantExpr.get(size)
 
 
-def _divided(kind: Any, size: "Size", by: "Size") -> "Size":
+def _divided(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size":
     if bounds(by)[0] < 1:
         raise InputError(
             "symbolic-size",
@@ -176,7 +176,7 @@ def _undecided(what: str, wish: str) -> InputError:
     )
 
 
-def size_of(expr: Any) -> Size:
+def size_of(expr: AffineExpr) -> Size:
     """The simplified size of an affine expression over symbols."""
     expr = affine.simplified(expr)
     if isinstance(expr, ir.AffineConstantExpr):
@@ -250,14 +250,14 @@ def factors(shape: Shape) -> tuple[int, Counter[Any]]:
 
 
 @_remembered
-def shape_map(shape: Shape) -> Any:
+def shape_map(shape: Shape) -> AffineMap:
     """`affine_map<()[s0, …] -> (sizes)>`: a shape as an MLIR affine map."""
     exprs = [_expr(size) for size in shape]
     return ir.AffineMap.get(0, affine.symbol_count(exprs), exprs)
 
 
 @_remembered
-def shape_of_map(affine_map: Any) -> Shape:
+def shape_of_map(affine_map: AffineMap) -> Shape:
     """The inverse of `shape_map`."""
     return tuple(size_of(expr) for expr in affine_map.results)
 
@@ -297,11 +297,11 @@ class Tensor:
         return all(isinstance(size, int) for size in self.shape)
 
     @staticmethod
-    def of(value: Any) -> "Tensor":
+    def of(value: Value | Type) -> "Tensor":
         """The type of an MLIR value (or the meaning of an MLIR type)."""
         return _meaning(value if isinstance(value, ir.Type) else value.type)
 
-    def to_mlir(self) -> Any:
+    def to_mlir(self) -> ir.RankedTensorType:
         """The MLIR type `tensor<…>`, with an encoding if a size is symbolic."""
         return _spelling(self)
 
@@ -318,7 +318,7 @@ class Tensor:
 
 
 @_remembered
-def _meaning(mlir_type: Any) -> Tensor:
+def _meaning(mlir_type: Type) -> Tensor:
     if not isinstance(mlir_type, ir.RankedTensorType):
         raise InputError("bad-type", f"expected a ranked tensor; got {mlir_type}")
     encoding = mlir_type.encoding
@@ -335,23 +335,24 @@ def _meaning(mlir_type: Any) -> Tensor:
 
 
 @_remembered
-def _spelling(kind: Tensor) -> Any:
+def _spelling(kind: Tensor) -> ir.RankedTensorType:
     element = element_type(kind.dtype)
-    if kind.is_static:
-        return ir.RankedTensorType.get(kind.shape, element)
+    static = [size for size in kind.shape if isinstance(size, int)]
+    if len(static) == kind.rank:
+        return ir.RankedTensorType.get(static, element)
     dynamic = ir.ShapedType.get_dynamic_size()
     sizes = [size if isinstance(size, int) else dynamic for size in kind.shape]
     encoding = ir.AffineMapAttr.get(shape_map(kind.shape))
     return ir.RankedTensorType.get(sizes, element, encoding)
 
 
-def element_type(dtype: str) -> Any:
+def element_type(dtype: str) -> Type:
     """The MLIR element type of a dtype: signless for signed, `ui8` for unsigned."""
     if dtype in dtypes.UNSIGNED:
         return ir.IntegerType.get_unsigned(dtypes.bits(dtype))
     if dtype in dtypes.SIGNED:
         return ir.IntegerType.get_signless(dtypes.bits(dtype))
-    simple = {
+    simple: dict[str, Callable[[], Type]] = {
         "bool": lambda: ir.IntegerType.get_signless(1),
         "f16": ir.F16Type.get,
         "bf16": ir.BF16Type.get,
@@ -361,7 +362,7 @@ def element_type(dtype: str) -> Any:
     return simple[dtype]()
 
 
-def element_name(element: Any) -> str:
+def element_name(element: Type) -> str:
     """The dtype of an MLIR element type; the inverse of `element_type`.
 
     The verifier asks for that of every operand and result after every pass, so it is
@@ -380,7 +381,7 @@ def element_name(element: Any) -> str:
     return name
 
 
-_FLOATS = {
+_FLOATS: dict[type[Type], str] = {
     ir.F16Type: "f16",
     ir.BF16Type: "bf16",
     ir.F32Type: "f32",
@@ -388,21 +389,21 @@ _FLOATS = {
 }
 
 
-def lowered_element(dtype: str) -> Any:
+def lowered_element(dtype: str) -> ElementType:
     """The element type of `dtype` below the graph: integers have no sign there."""
-    floats = {
-        "f16": ir.F16Type,
-        "bf16": ir.BF16Type,
-        "f32": ir.F32Type,
-        "f64": ir.F64Type,
+    floats: dict[str, Callable[[], ElementType]] = {
+        "f16": ir.F16Type.get,
+        "bf16": ir.BF16Type.get,
+        "f32": ir.F32Type.get,
+        "f64": ir.F64Type.get,
     }
     if dtype in floats:
-        return floats[dtype].get()
+        return floats[dtype]()
     return ir.IntegerType.get_signless(1 if dtype == "bool" else dtypes.bits(dtype))
 
 
 @_remembered
-def lowered_type(graph_type: Tensor) -> Any:
+def lowered_type(graph_type: Tensor) -> ir.RankedTensorType:
     """The tensor type below the graph: no encoding, signless integers."""
     dynamic = ir.ShapedType.get_dynamic_size()
     sizes = [size if isinstance(size, int) else dynamic for size in graph_type.shape]

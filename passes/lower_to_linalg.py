@@ -56,7 +56,8 @@ def _lower_function(function: Any, functions: dict[str, Any]) -> None:
             if side in function.attributes:
                 lowered.attributes[side] = function.attributes[side]
         with ir.InsertionPoint(lowered.add_entry_block()):
-            lowering = Lowering([None] * len(contracts))
+            unknown: list[Any] = [None] * len(contracts)
+            lowering = Lowering(unknown)
             _read_symbols(lowering, inputs, lowered.arguments)
             _require_bound(lowering, contracts)
             inlined = _Inlined(functions, lowering)

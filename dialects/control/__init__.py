@@ -17,7 +17,6 @@ computed after it of the same values into one dispatch, and then refuses that as
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from aotc.dialects import functions
 from aotc.dialects.attributes import (
@@ -34,7 +33,7 @@ from aotc.dialects.control.scanning import Scan, scan
 from aotc.dialects.control.switching import Switch
 from aotc.dialects.types import Size
 from aotc.errors import InputError
-from aotc.mlir import ir
+from aotc.mlir import Function, Module, ir
 
 __all__ = [
     "Control",
@@ -51,7 +50,7 @@ __all__ = [
 Control = Switch | While | Scan
 
 
-def control_of(function: Any) -> Control | None:
+def control_of(function: Function) -> Control | None:
     """What `function` does with others, if it is control flow."""
     if CONTROL not in function.attributes:
         return None
@@ -87,14 +86,14 @@ def control_of(function: Any) -> Control | None:
 _COUNTS = {"switch": None, "while": 2, "scan": 1}
 
 
-def _read_count(facts: Any, name: str) -> int:
+def _read_count(facts: ir.DictAttr, name: str) -> int:
     count: int = read_attribute(facts, name, Int)
     if count < 0:
         raise InputError("malformed-op", f"expected {name} of 0 or more; got {count}")
     return count
 
 
-def _read_size(facts: Any, name: str) -> Size:
+def _read_size(facts: ir.DictAttr, name: str) -> Size:
     sizes = read_attribute(facts, name, Sizes)
     if len(sizes) != 1:
         raise InputError("malformed-op", f"expected one {name}; got {sizes}")
@@ -102,7 +101,7 @@ def _read_size(facts: Any, name: str) -> Size:
     return size
 
 
-def verify(module: Any) -> None:
+def verify(module: Module) -> None:
     """Refuse control flow whose functions are missing or do not fit.
 
     Raises:
@@ -118,7 +117,9 @@ def verify(module: Any) -> None:
             raise InputError(error.code, f"'{name}': {error.message}") from error
 
 
-def _require_fit(control: Control, function: Any, known: Mapping[str, Any]) -> None:
+def _require_fit(
+    control: Control, function: Function, known: Mapping[str, Function]
+) -> None:
     missing = [other for other in control.functions if other not in known]
     if missing:
         raise InputError(

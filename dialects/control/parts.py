@@ -1,7 +1,9 @@
 """What all control flow is made with: its call, and the parts of its operands."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from aotc import dtypes
 from aotc.dialects import functions
@@ -9,15 +11,20 @@ from aotc.dialects.attributes import (
     Str,
     Symbols,
 )
+from aotc.dialects.builder import Builder
 from aotc.dialects.functions import Values, call, types_of
+from aotc.dialects.graph import Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Shape, Tensor, evaluate_size
 from aotc.errors import InputError
-from aotc.mlir import ir
+from aotc.mlir import Value, ir
 
 CONTROL = "graph.control"
 
-Call = Callable[[str, Values], Values]
+Arrays = list[np.ndarray]
+Run = Callable[[str, Arrays], Arrays]  # evaluates a function by its name
 Types = list[Tensor]
+T = TypeVar("T")
 
 
 class Inline(Protocol):
@@ -26,7 +33,7 @@ class Inline(Protocol):
     def __call__(self, name: str, arguments: Values, /) -> Values:
         """The lowered results of a function of these lowered arguments."""
 
-    def lowered_by(self, lowering: Any, /) -> "Inline":
+    def lowered_by(self, lowering: Lowering, /) -> "Inline":
         """The same by another lowering."""
 
 
@@ -36,7 +43,7 @@ Reads = Callable[[str, set[int]], set[int]]
 Restrict = Callable[[str, list[int], list[int]], str]
 
 
-def invoke(control: Any, operands: Sequence[Any]) -> Values:
+def invoke(control: Any, operands: Sequence[Value]) -> Values:
     """Call `control` at the insertion point; returns its results."""
     known = functions.functions_of(functions.current_module())
     parts = [functions.signature(known[name]) for name in control.functions]
@@ -48,11 +55,13 @@ def invoke(control: Any, operands: Sequence[Any]) -> Values:
         **control.facts(),
     }
     name = f"{functions.name_of(functions.current_function())}.{control.kind}"
-    attributes = {CONTROL: ir.DictAttr.get(facts)}
-    return call(functions.declare(name, inputs, outputs, attributes), operands)
+    declared = functions.declare(
+        name, inputs, outputs, {CONTROL: ir.DictAttr.get(facts)}
+    )
+    return call(declared, operands)
 
 
-def split(values: Sequence[Any], *ends: int) -> list[list[Any]]:
+def split(values: Sequence[T], *ends: int) -> list[list[T]]:
     """`values` cut at `ends`, which rise."""
     bounds = [0, *ends, len(values)]
     return [list(values[a:z]) for a, z in zip(bounds[:-1], bounds[1:], strict=True)]
@@ -68,18 +77,20 @@ def float_positions(kinds: Types) -> list[int]:
     return [i for i, kind in enumerate(kinds) if dtypes.is_float(kind.dtype)]
 
 
-def active(tangents: Values, first: int = 0) -> tuple[tuple[int, ...], Values]:
+def active(
+    tangents: Sequence[Tangent], first: int = 0
+) -> tuple[tuple[int, ...], Values]:
     """The positions of those that are not zero, counted from `first`, and them."""
     wrt = positions([d is not None for d in tangents], first)
     return wrt, [d for d in tangents if d is not None]
 
 
-def tangent_or_zero(b: Any, value: Any, tangent: Any) -> Any:
+def tangent_or_zero(b: Builder, value: Value, tangent: Tangent) -> Value:
     """The tangent of `value`; zeros for None."""
     return b.full_like(value, 0.0) if tangent is None else tangent
 
 
-def select_each(b: Any, mask: Any, taken: Values, other: Values) -> Values:
+def select_each(b: Builder, mask: Value, taken: Values, other: Values) -> Values:
     """Rows of `taken` where the mask of the leading axis holds, else of `other`."""
     chosen = []
     for x, y in zip(taken, other, strict=True):
@@ -89,7 +100,7 @@ def select_each(b: Any, mask: Any, taken: Values, other: Values) -> Values:
     return chosen
 
 
-def swap_axes(b: Any, x: Any) -> Any:
+def swap_axes(b: Builder, x: Value) -> Value:
     """The first two axes in the other order."""
     rank = Tensor.of(x).rank
     return b.transpose(x, permutation=(1, 0, *range(2, rank)))

@@ -10,11 +10,13 @@ from aotc.dialects.attributes import (
     Sizes,
 )
 from aotc.dialects.batching import all_spread
+from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
-    Call,
+    Arrays,
     Inline,
     Reads,
     Restrict,
+    Run,
     Types,
     active,
     float_positions,
@@ -29,12 +31,13 @@ from aotc.dialects.control.parts import (
 from aotc.dialects.control.scanning import Scan
 from aotc.dialects.control.switching import Switch
 from aotc.dialects.functions import Values, call, define, types_of
-from aotc.dialects.graph import NOT_DIFFERENTIABLE
+from aotc.dialects.graph import NOT_DIFFERENTIABLE, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
 from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.transform import Batch, Jvp, derive, with_leading
 from aotc.dialects.types import Size, Tensor
-from aotc.mlir import ir, scf
+from aotc.mlir import Value, func, ir, scf
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class While:
         require_same("the body returns", carried, returned)
         return inputs, carried
 
-    def evaluate(self, run: Call, arrays: Values, *_: Any) -> Values:
+    def evaluate(self, run: Run, arrays: Arrays, *_: object) -> Arrays:
         """A Python loop."""
         condition, body = self.functions
         carried, captures = arrays[: self.carries], arrays[self.carries :]
@@ -69,7 +72,7 @@ class While:
             carried = run(body, [*carried, *captures])
         return carried
 
-    def jvp(self, b: Any, op: Any, tangents: Values) -> Values:
+    def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
         """The tangents are carried beside the values; the condition does not see them.
 
         (Every carried float has one: an inactive one may become active in the loop.)
@@ -113,7 +116,7 @@ class While:
         return _UNBOUNDED if self.max_steps is None else self._bounded_vjp
 
     def _bounded_vjp(
-        self, b: Any, op: Any, dys: Values, wanted: Sequence[int]
+        self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
         """That of a scan over all steps that there may be, in the place of `op`."""
         with functions.before(op):
@@ -123,7 +126,7 @@ class While:
             old.replace_all_uses_with(new)
         return scan.vjp(b, results[0].owner.opview, dys, wanted)
 
-    def _as_scan(self, b: Any, kinds: Types) -> Scan:
+    def _as_scan(self, b: Builder, kinds: Types) -> Scan:
         """The same loop, with steps after its end that change nothing."""
         assert self.max_steps is not None
         condition, body = self.functions
@@ -138,7 +141,12 @@ class While:
         return Scan((name,), self.carries, 0, self.max_steps, False)
 
     def batch(
-        self, b: Any, op: Any, operands: Values, batched: Sequence[bool], size: Size
+        self,
+        b: Builder,
+        op: func.CallOp,
+        operands: Values,
+        batched: Sequence[bool],
+        size: Size,
     ) -> Values:
         """On until all are done; those that are done stay as they are."""
         condition, body = self.functions
@@ -188,12 +196,14 @@ class While:
         names = restrict(condition, operands, [0]), restrict(body, operands, results)
         return While(names, len(results), self.max_steps)
 
-    def lower(self, low: Any, op: Any, operands: Values, inline: Inline) -> Values:
+    def lower(
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
+    ) -> Values:
         """scf.while; the captures are values from outside."""
         if all(map(has_numbers_only, self.functions)):
             numbers = Numbers(low.symbols)
 
-            def whole(*elements: Any) -> Values:
+            def whole(*elements: Value) -> Values:
                 return self._loop(numbers, list(elements), inline.lowered_by(numbers))
 
             return in_one_dispatch(low, operands, types_of(op.results), whole)
@@ -201,7 +211,7 @@ class While:
         start = starts(carried)  # Note [what loops start from]
         return self._loop(low, [*start, *captures], inline)
 
-    def _loop(self, low: Any, operands: Values, inline: Inline) -> Values:
+    def _loop(self, low: Lowering, operands: Values, inline: Inline) -> Values:
         condition, body = self.functions
         carried, captures = split(operands, self.carries)
         types = [value.type for value in carried]
@@ -216,9 +226,9 @@ class While:
             scf.YieldOp(inline(body, [*after.arguments, *captures]))
         return list(loop.results)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, ir.Attribute]:
         """How many of the arguments are carried, and how many steps there may be."""
-        facts = {"carries": Int.encode(self.carries)}
+        facts: dict[str, ir.Attribute] = {"carries": Int.encode(self.carries)}
         if self.max_steps is not None:
             facts["max_steps"] = Sizes.encode((self.max_steps,))
         return facts

@@ -14,11 +14,14 @@ from aotc.dialects.attributes import (
     Sizes,
 )
 from aotc.dialects.batching import all_spread
+from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
-    Call,
+    Arrays,
     Inline,
     Reads,
     Restrict,
+    Run,
+    T,
     Types,
     active,
     float_positions,
@@ -32,12 +35,14 @@ from aotc.dialects.control.parts import (
     tangent_or_zero,
 )
 from aotc.dialects.functions import Values, call, define, types_of
+from aotc.dialects.graph import Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
 from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.lowering.stacks import Stacks
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
 from aotc.dialects.types import Size, evaluate_size
-from aotc.mlir import arith, func, ir, scf
+from aotc.mlir import Value, arith, func, ir, scf
 
 # Steps in one turn of a loop whose body is small: has so many ops, and no other loop. A
 # turn costs some 10 µs beside its kernels, and twice as much with several threads; four
@@ -57,7 +62,7 @@ class Scan:
     """
 
     kind: ClassVar[str] = "scan"
-    functions: tuple[str]
+    functions: tuple[str, ...]
     carries: int
     scanned: int
     length: Size
@@ -75,12 +80,12 @@ class Scan:
         stacks = [with_leading(kind, self.length) for kind in stacked]
         return [*carried, *whole, *captures], [*last, *stacks]
 
-    def _split(self, values: Sequence[Any]) -> list[list[Any]]:
+    def _split(self, values: Sequence[T]) -> list[list[T]]:
         return split(values, self.carries, self.carries + self.scanned)
 
     def evaluate(
-        self, run: Call, arrays: Values, symbols: Sequence[int], results: Types
-    ) -> Values:
+        self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types
+    ) -> Arrays:
         """A Python loop."""
         carried, whole, captures = self._split(arrays)
         count = evaluate_size(self.length, symbols)
@@ -96,7 +101,7 @@ class Scan:
                 stack[number] = element
         return [*carried, *stacks]
 
-    def jvp(self, b: Any, op: Any, tangents: Values) -> Values:
+    def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
         """Tangents are carried, scanned and captured beside their values."""
         body = self.functions[0]
         inputs, outputs = functions.signature(functions.find(body))
@@ -139,7 +144,9 @@ class Scan:
         _, dlast, stacks = split(invoke(loop, operands), self.carries, loop.carries)
         return [*dlast, *stacks[len(outputs) - self.carries :]]
 
-    def vjp(self, b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+    def vjp(
+        self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
         """A scan backwards, over the carried values that each step began with.
 
         They are saved by a scan that takes the place of `op`; each step is computed
@@ -188,7 +195,7 @@ class Scan:
         found = dict(zip([*smooth, *captured, *xs], results, strict=True))
         return [found[i] for i in wanted]
 
-    def _saving(self, op: Any) -> Values:
+    def _saving(self, op: func.CallOp) -> Values:
         """Replace `op` by a scan that also stacks the values each step begins with."""
         body = self.functions[0]
         inputs, outputs = functions.signature(functions.find(body))
@@ -205,7 +212,12 @@ class Scan:
         return results[len(outputs) :]
 
     def batch(
-        self, b: Any, op: Any, operands: Values, batched: Sequence[bool], size: Size
+        self,
+        b: Builder,
+        op: func.CallOp,
+        operands: Values,
+        batched: Sequence[bool],
+        size: Size,
     ) -> Values:
         """Over a batched body; what is scanned keeps its axis in front."""
         body = self.functions[0]
@@ -239,7 +251,9 @@ class Scan:
         body = restrict(self.functions[0], operands, results)
         return Scan((body,), carries, taken - carries, self.length, self.reverse)
 
-    def lower(self, low: Any, op: Any, operands: Values, inline: Inline) -> Values:
+    def lower(
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
+    ) -> Values:
         """scf.for over slices, which writes the stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
         if len(op.results) == self.carries and has_numbers_only(self.functions[0]):
@@ -269,7 +283,7 @@ class Scan:
         return [*values, *stacks.end()]
 
     def _lower_numbers(
-        self, low: Any, op: Any, operands: Values, inline: Inline
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
     ) -> Values:
         """The loop in one dispatch, which reads elements of what is scanned."""
         carried, whole, captures = self._split(operands)
@@ -277,7 +291,7 @@ class Scan:
         numbers = Numbers(low.symbols)
         step = inline.lowered_by(numbers)
 
-        def body(*elements: Any) -> Values:
+        def body(*elements: Value) -> Values:
             start, given = split(list(elements), self.carries)
             end = low.size(self.length)
             loop = scf.ForOp(low.index(0), end, low.index(1), start)
@@ -290,7 +304,7 @@ class Scan:
 
         return in_one_dispatch(low, [*carried, *captures], types_of(op.results), body)
 
-    def _loops(self, low: Any) -> list[tuple[int, Any, int]]:
+    def _loops(self, low: Lowering) -> list[tuple[int, Value, int]]:
         """Start, end and step of the loops, whose bodies are as many steps."""
         if not isinstance(self.length, int):
             return [(0, low.size(self.length), 1)]
@@ -305,12 +319,12 @@ class Scan:
         ops = functions.find(self.functions[0]).entry_block.operations
         return len(ops) <= SMALL and not any(isinstance(x, func.CallOp) for x in ops)
 
-    def _place(self, low: Any, first: Any, number: int) -> Any:
+    def _place(self, low: Lowering, first: Value, number: int) -> Value:
         """The index of the step that comes `number` after `first`."""
         place = arith.addi(first, low.index(number)) if number else first
         return arith.subi(low.size(self.length - 1), place) if self.reverse else place
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, ir.Attribute]:
         """How the arguments are divided, how long it is and in which direction."""
         return {
             "carries": Int.encode(self.carries),

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
-    Call,
+    Arrays,
     Inline,
     Reads,
     Restrict,
+    Run,
     Types,
     active,
     invoke,
@@ -17,9 +19,11 @@ from aotc.dialects.control.parts import (
     select_each,
 )
 from aotc.dialects.functions import Values, call, types_of
+from aotc.dialects.graph import Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.types import Size, Tensor
-from aotc.mlir import arith, ir, scf
+from aotc.mlir import Value, arith, func, ir, scf
 
 
 @dataclass(frozen=True)
@@ -40,19 +44,21 @@ class Switch:
             require_same(f"branch {number} returns", outputs, part[1])
         return [Tensor((), "i32"), *inputs], outputs
 
-    def evaluate(self, run: Call, arrays: Values, *_: Any) -> Values:
+    def evaluate(self, run: Run, arrays: Arrays, *_: object) -> Arrays:
         """One branch."""
         index = min(max(int(arrays[0]), 0), len(self.functions) - 1)
         return run(self.functions[index], arrays[1:])
 
-    def jvp(self, b: Any, op: Any, tangents: Values) -> Values:
+    def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
         """A switch over the tangents of the branches."""
         wrt, given = active(tangents[1:])
         branches = [derive(Jvp(name, wrt)) for name in self.functions]
         results = invoke(Switch(tuple(branches)), [*op.operands, *given])
         return results[len(op.results) :]
 
-    def vjp(self, b: Any, op: Any, dys: Values, wanted: Sequence[int]) -> Values:
+    def vjp(
+        self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
         """A switch over the cotangents of the branches."""
         wrt = tuple(index - 1 for index in wanted)
         branches = tuple(derive(Vjp(name, wrt)) for name in self.functions)
@@ -61,7 +67,12 @@ class Switch:
         return results[len(op.results) :]
 
     def batch(
-        self, b: Any, op: Any, operands: Values, batched: Sequence[bool], size: Size
+        self,
+        b: Builder,
+        op: func.CallOp,
+        operands: Values,
+        batched: Sequence[bool],
+        size: Size,
     ) -> Values:
         """Over batched branches; with an index for each, all branches and a choice."""
         index, *rest = operands
@@ -87,13 +98,21 @@ class Switch:
         inputs = [i - 1 for i in operands[1:]]
         return Switch(tuple(restrict(f, inputs, results) for f in self.functions))
 
-    def lower(self, low: Any, op: Any, operands: Values, inline: Inline) -> Values:
+    def lower(
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
+    ) -> Values:
         """A chain of scf.if, one for each branch but the last."""
         index = low.number(operands[0])
         return self._lower_from(0, low, op, index, operands[1:], inline)
 
     def _lower_from(
-        self, number: int, low: Any, op: Any, index: Any, rest: Values, inline: Inline
+        self,
+        number: int,
+        low: Lowering,
+        op: func.CallOp,
+        index: Value,
+        rest: Values,
+        inline: Inline,
     ) -> Values:
         if number == len(self.functions) - 1:
             return inline(self.functions[number], rest)
@@ -107,6 +126,6 @@ class Switch:
             scf.YieldOp(self._lower_from(number + 1, low, op, index, rest, inline))
         return list(branch.results)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, ir.Attribute]:
         """Attributes beside the functions: none."""
         return {}

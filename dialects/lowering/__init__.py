@@ -15,9 +15,11 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects import affine
 from aotc.dialects.attributes import Array
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.iterators import iterator_types
+from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.slices import element_position, element_slice
 from aotc.dialects.lowering.sources import filled_with, leaves_gaps
 from aotc.dialects.lowering.variation import Variation
@@ -30,11 +32,10 @@ from aotc.dialects.types import (
     lowered_type,
     same_count,
 )
+from aotc.mlir import AffineExpr, AffineMap, Type, Value, arith, ir, linalg, tensor
 from aotc.mlir import affine as affine_ops
-from aotc.mlir import arith, ir, linalg, tensor
 
-AffineMap = Any
-Body = Callable[..., Any]
+LowerRule = Callable[..., Value]
 
 
 class Lowering:
@@ -44,23 +45,23 @@ class Lowering:
         symbols: the index value of every symbol of the function.
     """
 
-    def __init__(self, symbols: list[Any]) -> None:
+    def __init__(self, symbols: list[Value]) -> None:
         self.symbols = symbols
         self._variation = Variation()
 
     # ---- sizes and scalars ----------------------------------------------------------
 
-    def index(self, value: int) -> Any:
+    def index(self, value: int) -> Value:
         """A constant of type index."""
         return arith.ConstantOp(ir.IndexType.get(), value).result
 
-    def size(self, size: Size) -> Any:
+    def size(self, size: Size) -> Value:
         """A size as an index value."""
         if isinstance(size, int):
             return self.index(size)
         return self._index_of(size.expr)
 
-    def _index_of(self, expr: Any) -> Any:
+    def _index_of(self, expr: AffineExpr) -> Value:
         """An expression: affine.apply, and arith where it says min or max."""
         if not affine.has_extremum(expr):
             count = affine.symbol_count([expr])
@@ -71,51 +72,54 @@ class Lowering:
             kind, *both = found
             return _EXTREMA[kind](*map(self._index_of, both))
         pair = [ir.AffineSymbolExpr.get(0), ir.AffineSymbolExpr.get(1)]
-        node = ir.AffineMap.get(0, 2, [type(expr).get(*pair)])
+        assert isinstance(expr, ir.AffineBinaryExpr)
+        operation: Any = type(expr)
+        node = ir.AffineMap.get(0, 2, [operation.get(*pair)])
         sides = [expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast()]
         return apply_map(node, list(map(self._index_of, sides)))
 
-    def dynamic_sizes(self, shape: Shape) -> list[Any]:
+    def dynamic_sizes(self, shape: Shape) -> list[Value]:
         """Index values of the symbolic sizes of `shape`."""
         return [self.size(size) for size in shape if isinstance(size, Dim)]
 
-    def scalar(self, dtype: str, value: float | int | bool) -> Any:
+    def scalar(self, dtype: str, value: float | int | bool) -> Value:
         """A constant of element type `dtype`."""
         element = lowered_element(dtype)
-        if dtypes.is_float(dtype):
-            attr = ir.FloatAttr.get(element, float(value))
-        else:
-            attr = ir.IntegerAttr.get(element, _wrapped(dtype, int(value)))
+        attr = (
+            ir.FloatAttr.get(element, float(value))
+            if dtypes.is_float(dtype)
+            else ir.IntegerAttr.get(element, _wrapped(dtype, int(value)))
+        )
         return arith.ConstantOp(element, attr).result
 
-    def constant(self, array: Any, dtype: str) -> Any:
+    def constant(self, array: np.ndarray, dtype: str) -> Value:
         """A dense constant."""
         mlir_type = lowered_type(Tensor(np.shape(array), dtype))
         if dtype in dtypes.UNSIGNED:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
         return arith.ConstantOp(mlir_type, Array.encode(array)).result
 
-    def number(self, x: Any) -> Any:
+    def number(self, x: Value) -> Value:
         """The element of a tensor of rank 0."""
         return tensor.extract(x, [])
 
-    def from_number(self, element: Any) -> Any:
+    def from_number(self, element: Value) -> Value:
         """A tensor of rank 0 with this element."""
         whole = ir.RankedTensorType.get([], element.type)
         return tensor.from_elements(whole, [element])
 
-    def lowered_type(self, kind: Tensor) -> Any:
+    def lowered_type(self, kind: Tensor) -> Type:
         """The type of a lowered value of type `kind`."""
         return lowered_type(kind)
 
     # ---- tensors --------------------------------------------------------------------
 
-    def empty(self, of: Tensor) -> Any:
+    def empty(self, of: Tensor) -> Value:
         """A tensor without defined elements."""
         sizes = [n if isinstance(n, int) else self.size(n) for n in of.shape]
         return tensor.EmptyOp(sizes, lowered_element(of.dtype)).result
 
-    def full(self, of: Tensor, value: Any) -> Any:
+    def full(self, of: Tensor, value: Value | float) -> Value:
         """A tensor with every element `value` (an element or a Python number)."""
         if isinstance(value, (bool, int, float)):
             value = self.scalar(of.dtype, value)
@@ -127,12 +131,12 @@ class Lowering:
 
     def generic(
         self,
-        inputs: Sequence[Any],
+        inputs: Sequence[Value],
         maps: Sequence[AffineMap],
-        init: Any,
+        init: Value,
         iterators: Sequence[str],
         body: Body,
-    ) -> Any:
+    ) -> Value:
         """One `linalg.generic` with one result.
 
         Args:
@@ -159,10 +163,10 @@ class Lowering:
 
     def _reducible(
         self,
-        inputs: Sequence[Any],
+        inputs: Sequence[Value],
         maps: Sequence[AffineMap],
         iterators: Sequence[str],
-    ) -> list[Any]:
+    ) -> list[Value]:
         """The inputs, of which one varies along each reduction loop."""
         inputs = list(inputs)
         for loop, kind in enumerate(iterators):
@@ -176,15 +180,15 @@ class Lowering:
                     inputs[along[0]] = self.varied(inputs[along[0]])
         return inputs
 
-    def varied(self, x: Any) -> Any:
+    def varied(self, x: Value) -> Value:
         """`x`, so that any op can reduce it; Note [sums of what does not vary]."""
         return self._variation.varied(x)
 
-    def one_varied(self, lhs: Any, rhs: Any) -> tuple[Any, Any]:
+    def one_varied(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:
         """The factors of a product, of which one varies along the summed axis."""
         return lhs, rhs if self._variation.varies(lhs) else self.varied(rhs)
 
-    def pointwise(self, inputs: Sequence[Any], result: Tensor, body: Body) -> Any:
+    def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
         """One element of each input → one element of the result; equal shapes."""
         identity = ir.AffineMap.get_identity(result.rank)
         return self.generic(
@@ -195,7 +199,7 @@ class Lowering:
             lambda *elements: body(*elements[:-1]),
         )
 
-    def convert(self, x: Any, source: Tensor, dtype: str) -> Any:
+    def convert(self, x: Value, source: Tensor, dtype: str) -> Value:
         """`x` as elements of `dtype`; nothing when it has that dtype."""
         if source.dtype == dtype:
             return x
@@ -203,8 +207,13 @@ class Lowering:
         return self.pointwise([x], source.with_dtype(dtype), body)
 
     def reduce(
-        self, x: Any, result: Tensor, axes: Sequence[int], start: Any, body: Body
-    ) -> Any:
+        self,
+        x: Value,
+        result: Tensor,
+        axes: Sequence[int],
+        start: Value | float,
+        body: Body,
+    ) -> Value:
         """Reduce `axes` of x: `body(total, element)`, from `start`.
 
         Args:
@@ -225,7 +234,7 @@ class Lowering:
             lambda element, total: body(total, element),
         )
 
-    def computed(self, result: Tensor, body: Callable[[list[Any]], Any]) -> Any:
+    def computed(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
         """Every element from its own indices: `body(indices)` returns the element."""
         return self.generic(
             [],
@@ -235,30 +244,30 @@ class Lowering:
             lambda _: body([self.loop_index(axis) for axis in range(result.rank)]),
         )
 
-    def readable(self, x: Any) -> Any:
+    def readable(self, x: Value) -> Value:
         """`x`, so that `extract` can read it: see Note [reads with gaps]."""
         return foreign.apart(x) if leaves_gaps(x) else x
 
-    def loop_index(self, axis: int) -> Any:
+    def loop_index(self, axis: int) -> Value:
         """Inside a body: the position along loop `axis`, an index value."""
         return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
 
-    def extract(self, source: Any, indices: Sequence[Any]) -> Any:
+    def extract(self, source: Value, indices: Sequence[Value]) -> Value:
         """Inside a body: one element of what is `readable`; nobody checks bounds."""
         return tensor.extract(source, list(indices))
 
-    def clamp_index(self, index: Any, last: Size) -> Any:
+    def clamp_index(self, index: Value, last: Size) -> Value:
         """The nearest of 0 … last on index values; 0 if there is none."""
         return arith.maxsi(arith.minsi(index, self.size(last)), self.index(0))
 
-    def to_index(self, element: Any, dtype: str) -> Any:
+    def to_index(self, element: Value, dtype: str) -> Value:
         """An integer element as an index value, by its sign."""
         cast = arith.index_castui if dtype in dtypes.UNSIGNED else arith.index_cast
         return cast(ir.IndexType.get(), element)
 
     def slice(
-        self, source: Any, result: Tensor, start: Shape, strides: Sequence[int]
-    ) -> Any:
+        self, source: Value, result: Tensor, start: Shape, strides: Sequence[int]
+    ) -> Value:
         """`source[start::strides]` cut to the result's shape."""
         dynamic = ir.ShapedType.get_dynamic_size()
         return tensor.extract_slice(
@@ -272,7 +281,7 @@ class Lowering:
             list(strides),
         )
 
-    def element(self, source: Any, whole: Tensor, index: Any) -> Any:
+    def element(self, source: Value, whole: Tensor, index: Value) -> Value:
         """`source[index]`: one element along the leading axis, without it.
 
         See Note [parts of fills].
@@ -294,7 +303,7 @@ class Lowering:
             [1] * (result.rank + 1),
         )
 
-    def element_copy(self, x: Any, of: Tensor) -> Any:
+    def element_copy(self, x: Value, of: Tensor) -> Value:
         """`x` as type `of`; a copy if it is a view of a slice of one element.
 
         See Note [slices of one element].
@@ -307,12 +316,12 @@ class Lowering:
 
     def pad(
         self,
-        source: Any,
+        source: Value,
         result: Tensor,
         low: Sequence[Size],
         high: Sequence[Size],
-        value: Any,
-    ) -> Any:
+        value: Value | float,
+    ) -> Value:
         """`source` with `low`/`high` elements `value` before and after each axis."""
         if all(size == 0 for size in (*low, *high)):
             return source
@@ -332,7 +341,7 @@ class Lowering:
             tensor.YieldOp(value)
         return op.result
 
-    def reshape(self, source: Any, old: Tensor, new: Tensor) -> Any:
+    def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
         """The same elements in another shape: a collapse, then an expand."""
         if old.rank < new.rank and element_slice(source) is not None:
             return self.element_copy(source, new)
@@ -360,12 +369,12 @@ _DYNAMIC = -(2**63)  # MLIR's mark for an offset or size that is given as a valu
 _EXTREMA = {"max": arith.maxsi, "min": arith.minsi}
 
 
-def apply_map(affine_map: Any, symbols: Sequence[Any]) -> Any:
+def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
     """An index value from an expression over other index values."""
     return affine_ops.AffineApplyOp(affine_map, symbols).result
 
 
-def _i64() -> Any:
+def _i64() -> ir.IntegerType:
     return ir.IntegerType.get_signless(64)
 
 
@@ -409,7 +418,7 @@ def _matching_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
     return min(ends, key=sum, default=(len(old), len(new)))
 
 
-def by_kind(**ops: Any) -> Callable[..., Any]:
+def by_kind(**ops: Body) -> LowerRule:
     """A `lower` rule: one scalar operation per kind of dtype.
 
     Args:
@@ -417,7 +426,7 @@ def by_kind(**ops: Any) -> Callable[..., Any]:
             maps operand elements to the result element.
     """
 
-    def lower(low: Any, op: Any, *operands: Any) -> Any:
+    def lower(low: Lowering, op: GraphOp, *operands: Value) -> Value:
         dtype = Tensor.of(op.operands[0]).dtype
         kind = "b" if dtype == "bool" else {"u": "u", "i": "i"}.get(dtype[0], "f")
         body = ops.get(dtype) or ops[kind]

@@ -6,7 +6,6 @@ loses all digits of small results (asinh) or misses infinities (atan2, cbrt).
 
 import math as pymath
 from collections.abc import Sequence
-from typing import Any
 
 from aotc.dialects.lowering import coefficients
 from aotc.dialects.lowering.scalars import (
@@ -17,10 +16,10 @@ from aotc.dialects.lowering.scalars import (
     power_of_two,
     with_sign,
 )
-from aotc.mlir import arith, ir, math
+from aotc.mlir import Value, arith, ir, math
 
 
-def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """Horner's scheme, highest power first."""
     value = constant(x.type, coefficients[0])
     for coefficient in coefficients[1:]:
@@ -28,7 +27,7 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return value
 
 
-def chebyshev(t: Any, series: Sequence[float]) -> Any:
+def chebyshev(t: Value, series: Sequence[float]) -> Value:
     """A Chebyshev series at t in [-1, 1] by Clenshaw's recurrence.
 
     f32 gets the coefficients that it can tell from zero.
@@ -43,13 +42,13 @@ def chebyshev(t: Any, series: Sequence[float]) -> Any:
     return arith.subf(math.fma(t, ahead, constant(t.type, terms[0])), behind)
 
 
-def logistic(x: Any) -> Any:
+def logistic(x: Value) -> Value:
     """1 / (1 + e**-x): overflows to the right limit on both sides."""
     one = constant(x.type, 1.0)
     return arith.divf(one, arith.addf(one, math.exp(arith.negf(x))))
 
 
-def gelu_tanh(x: Any) -> Any:
+def gelu_tanh(x: Value) -> Value:
     """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3)))."""
     cube = arith.mulf(arith.mulf(x, x), x)
     inner = arith.addf(x, arith.mulf(constant(x.type, 0.044715), cube))
@@ -60,7 +59,7 @@ def gelu_tanh(x: Any) -> Any:
     )
 
 
-def power(x: Any, y: Any) -> Any:
+def power(x: Value, y: Value) -> Value:
     """x**y with the special cases of C's pow, most of which math.powf leaves out."""
     size = math.absf(x)
     nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
@@ -76,7 +75,7 @@ def power(x: Any, y: Any) -> Any:
     return arith.select(exact, one, value)
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Value) -> Value:
     """Tanh |x| = -m / (m + 2) with m = expm1(-2 |x|); no cancellation, no overflow."""
     if not isinstance(x.type, ir.F64Type):
         return math.tanh(x)
@@ -87,13 +86,13 @@ def tanh(x: Any) -> Any:
 
 
 @in_f32
-def sin(x: Any) -> Any:
+def sin(x: Value) -> Value:
     """The sine; see `_sine_of_quadrant`."""
     return _sine_of_quadrant(x, 0)
 
 
 @in_f32
-def cos(x: Any) -> Any:
+def cos(x: Value) -> Value:
     """The cosine: the sine a quadrant later."""
     return _sine_of_quadrant(x, 1)
 
@@ -106,7 +105,7 @@ _HALF_PI_PARTS = {
 }
 
 
-def _sine_of_quadrant(x: Any, shift: int) -> Any:
+def _sine_of_quadrant(x: Value, shift: int) -> Value:
     """sin(x + shift pi/2): reduction to [-pi/4, pi/4], then Taylor polynomials.
 
     Accurate to rounding for |x| below 1e6 (f32: 1e4); beyond, digits of x are lost,
@@ -131,13 +130,13 @@ def _sine_of_quadrant(x: Any, shift: int) -> Any:
     return arith.select(_is_odd(pairs), arith.negf(value), value)
 
 
-def _is_odd(whole: Any) -> Any:
+def _is_odd(whole: Value) -> Value:
     """Whether a whole number, held in a float, is odd."""
     half = arith.mulf(whole, constant(whole.type, 0.5))
     return float_compare("UNE", math.floor(half), half)
 
 
-def expm1(x: Any) -> Any:
+def expm1(x: Value) -> Value:
     """e**x - 1; in f64 by Taylor's series near 0, where IREE loses half the digits."""
     if not isinstance(x.type, ir.F64Type):
         return math.expm1(x)
@@ -148,7 +147,7 @@ def expm1(x: Any) -> Any:
     return arith.select(is_near, near, far)
 
 
-def log1p(x: Any) -> Any:
+def log1p(x: Value) -> Value:
     """ln(1 + x); in f64, where IREE loses half the digits, by Kahan's formula.
 
     It is ln(u) x / (u - 1) with u = 1 + x, whose rounding errors cancel (Goldberg, What
@@ -166,7 +165,7 @@ def log1p(x: Any) -> Any:
 
 
 @in_f32
-def exp2(x: Any) -> Any:
+def exp2(x: Value) -> Value:
     """2**x by its whole part and e**(ln 2 times the rest): exact for whole x."""
     limit = constant(x.type, 252.0 if x.type.width == 32 else 2044.0)
     whole = math.roundeven(arith.minimumf(x, limit))
@@ -179,7 +178,7 @@ def exp2(x: Any) -> Any:
 
 
 @in_f32
-def cbrt(x: Any) -> Any:
+def cbrt(x: Value) -> Value:
     """The cube root of |x| by logarithms, and one step of Newton's method."""
     size, third = math.absf(x), constant(x.type, 1 / 3)
     root = math.exp(arith.mulf(math.log(size), third))
@@ -193,7 +192,7 @@ def cbrt(x: Any) -> Any:
 
 
 @in_f32
-def hypot(x: Any, y: Any) -> Any:
+def hypot(x: Value, y: Value) -> Value:
     """Sqrt(x**2 + y**2), scaled by the larger; infinite if either is, even by NaN."""
     a, b = math.absf(x), math.absf(y)
     ratio = _smaller_by_larger(a, b)
@@ -207,7 +206,7 @@ def hypot(x: Any, y: Any) -> Any:
 
 
 @in_f32
-def asinh(x: Any) -> Any:
+def asinh(x: Value) -> Value:
     """ln(a + sqrt(a**2 + 1)) of a = |x|, as a log1p that does not cancel near 0."""
     size, one = math.absf(x), constant(x.type, 1.0)
     large = float_compare("OGT", size, constant(x.type, 1e9))
@@ -220,7 +219,7 @@ def asinh(x: Any) -> Any:
 
 
 @in_f32
-def atan2(y: Any, x: Any) -> Any:
+def atan2(y: Value, x: Value) -> Value:
     """The angle of (x, y): arctan on [0, tan(pi/8)], folded out to the whole circle.
 
     Beyond tan(pi/8), arctan(r) = pi/4 + arctan((r - 1) / (r + 1)).
@@ -241,7 +240,7 @@ def atan2(y: Any, x: Any) -> Any:
     return with_sign(arith.select(is_negative(x), behind, angle), y)
 
 
-def _smaller_by_larger(a: Any, b: Any) -> Any:
+def _smaller_by_larger(a: Value, b: Value) -> Value:
     """The ratio of two sizes, in [0, 1]: 0 for two zeros, 1 for two infinities."""
     smaller, larger = arith.minimumf(a, b), arith.maximumf(a, b)
     nothing, one = constant(a.type, 0.0), constant(a.type, 1.0)

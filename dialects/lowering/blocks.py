@@ -6,14 +6,14 @@ for this also rewrites loops within the bodies of linalg ops, which cannot have 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from aotc.mlir import arith, cf, func, ir, scf
+from aotc.mlir import Block, Module, Operation, Type, Value, arith, cf, func, ir, scf
 
-Values = Sequence[Any]
+# gives the blocks that an op becomes, from it, its block and the block behind
+Rewrite = Callable[[Operation, Block, Block], list[Block]]
 
 
-def to_blocks(module: Any) -> None:
+def to_blocks(module: Module) -> None:
     """Rewrite what stands in functions themselves; bodies of other ops keep theirs."""
     for function in module.body.operations:
         if isinstance(function, func.FuncOp) and not function.is_external:
@@ -22,7 +22,7 @@ def to_blocks(module: Any) -> None:
                 rest += _rewritten(rest.pop())
 
 
-def _rewritten(block: Any) -> list[Any]:
+def _rewritten(block: Block) -> list[Block]:
     """Rewrite the first loop or branch of a block; the blocks that came of it."""
     for op in block.operations:
         rewrite = _REWRITES.get(op.name)
@@ -32,11 +32,11 @@ def _rewritten(block: Any) -> list[Any]:
     return []
 
 
-def _apart(block: Any, op: Any, rewrite: Callable[..., list[Any]]) -> list[Any]:
+def _apart(block: Block, op: Operation, rewrite: Rewrite) -> list[Block]:
     """Cut a block behind `op`, which becomes blocks in between."""
     kinds = [value.type for value in op.results]
     behind = _block_after(block, kinds)
-    following = list(block.operations)
+    following: list[Operation] = list(block.operations)
     for other in following[following.index(op) + 1 :]:
         behind.append(other)
     for old, new in zip(op.results, behind.arguments, strict=True):
@@ -46,11 +46,11 @@ def _apart(block: Any, op: Any, rewrite: Callable[..., list[Any]]) -> list[Any]:
     return [*made, behind]
 
 
-def _block_after(block: Any, kinds: Values) -> Any:
+def _block_after(block: Block, kinds: Sequence[Type]) -> Block:
     return block.create_after(*kinds, arg_locs=[ir.Location.current] * len(kinds))
 
 
-def _moved(source: Any, target: Any, arguments: Values) -> list[Any]:
+def _moved(source: Block, target: Block, arguments: Sequence[Value]) -> list[Value]:
     """Move the ops of a block but its end, whose operands are returned."""
     for old, new in zip(source.arguments, arguments, strict=True):
         old.replace_all_uses_with(new)
@@ -62,7 +62,7 @@ def _moved(source: Any, target: Any, arguments: Values) -> list[Any]:
     return returned
 
 
-def _if(op: Any, block: Any, behind: Any) -> list[Any]:
+def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
     """The block jumps to one of two, and both go on behind."""
     made = []
     for region in op.regions:
@@ -76,7 +76,7 @@ def _if(op: Any, block: Any, behind: Any) -> list[Any]:
     return [each for each in made if each is not behind]
 
 
-def _while(op: Any, block: Any, behind: Any) -> list[Any]:
+def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
     """A block that decides, and one that goes on and back to it."""
     before, after = (region.blocks[0] for region in op.regions)
     head = _block_after(block, [value.type for value in before.arguments])
@@ -92,7 +92,7 @@ def _while(op: Any, block: Any, behind: Any) -> list[Any]:
     return [head, body]
 
 
-def _for(op: Any, block: Any, behind: Any) -> list[Any]:
+def _for(op: Operation, block: Block, behind: Block) -> list[Block]:
     """A block that counts, and one that goes on and back to it."""
     start, end, step, *carried = op.operands
     inner = op.regions[0].blocks[0]
@@ -110,7 +110,7 @@ def _for(op: Any, block: Any, behind: Any) -> list[Any]:
     return [head, body]
 
 
-_REWRITES = {
+_REWRITES: dict[str, Rewrite] = {
     scf.IfOp.OPERATION_NAME: _if,
     scf.WhileOp.OPERATION_NAME: _while,
     scf.ForOp.OPERATION_NAME: _for,

@@ -1,7 +1,6 @@
 """From one dtype to another: the scalar bodies, their reference, and accumulators."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from aotc.dialects.lowering.scalars import (
     with_sign,
 )
 from aotc.dialects.types import lowered_element
-from aotc.mlir import arith, ir, math
+from aotc.mlir import ElementType, Value, arith, ir, math
 
 
 def accumulator(dtype: str) -> str:
@@ -22,7 +21,7 @@ def accumulator(dtype: str) -> str:
     return "f32" if dtype in ("f16", "bf16") else dtype
 
 
-def conversion(source: str, target: str) -> Callable[[Any], Any]:
+def conversion(source: str, target: str) -> Callable[[Value], Value]:
     """The body that turns an element of dtype `source` into one of `target`."""
     if target == "bool":
         return _to_bool(source)
@@ -31,11 +30,11 @@ def conversion(source: str, target: str) -> Callable[[Any], Any]:
     return _from_integer(source, target)
 
 
-def _to_bool(source: str) -> Callable[[Any], Any]:
+def _to_bool(source: str) -> Callable[[Value], Value]:
     return lambda x: comparison(source, "ne")(x, constant(x.type, 0))
 
 
-def _from_integer(source: str, target: str) -> Callable[[Any], Any]:
+def _from_integer(source: str, target: str) -> Callable[[Value], Value]:
     signed = source in dtypes.SIGNED
     element = lowered_element(target)
     if dtypes.is_float(target):
@@ -52,7 +51,7 @@ def _from_integer(source: str, target: str) -> Callable[[Any], Any]:
     return lambda x: extend(element, x)
 
 
-def _from_float(source: str, target: str) -> Callable[[Any], Any]:
+def _from_float(source: str, target: str) -> Callable[[Value], Value]:
     element = lowered_element(target)
     if not dtypes.is_float(target):
         return lambda x: _saturating(x, target, element)
@@ -67,7 +66,7 @@ def _not_half(dtype: str) -> str:
     return "f32" if dtypes.bits(dtype) == 16 else dtype
 
 
-def _rounded(x: Any, target: str) -> Any:
+def _rounded(x: Value, target: str) -> Value:
     """A float in a dtype that is not wider; to half precision by way of f32.
 
     A direct conversion from f64 would call `__truncdfhf2`, which IREE's linker lacks.
@@ -78,7 +77,7 @@ def _rounded(x: Any, target: str) -> Any:
     return x
 
 
-def _bf16_bits(x: Any, _: str) -> Any:
+def _bf16_bits(x: Value, _: str) -> Value:
     """An f32 that is not NaN, rounded to even, by its bits.
 
     For integers: LLVM makes one conversion of i32 → f32 → bf16, and that one is a call
@@ -99,7 +98,7 @@ def integer_bounds(target: str) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _saturating(x: Any, target: str, element: Any) -> Any:
+def _saturating(x: Value, target: str, element: ElementType) -> Value:
     """Towards zero, clamped to the range of `target`; NaN gives 0."""
     if x.type.width == 16:
         x = arith.extf(ir.F32Type.get(), x)
@@ -118,7 +117,7 @@ def _saturating(x: Any, target: str, element: Any) -> Any:
     return arith.select(below, constant(element, low), value)
 
 
-def _whole_to_integer(x: Any, target: str) -> Any:
+def _whole_to_integer(x: Value, target: str) -> Value:
     """A whole number in the range of `target`; below 32 bits by way of i32, as VMVX."""
     element = lowered_element(target)
     if dtypes.bits(target) < 32:
@@ -126,7 +125,7 @@ def _whole_to_integer(x: Any, target: str) -> Any:
     return (arith.fptosi if target in dtypes.SIGNED else arith.fptoui)(element, x)
 
 
-def saturate_numpy(x: Any, target: Any) -> Any:
+def saturate_numpy(x: np.ndarray, target: np.dtype) -> np.ndarray:
     """The reference of `_saturating`."""
     info = np.iinfo(target)
     wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0)

@@ -6,12 +6,13 @@ of its own; one that is written down here may say that a result is tied to an op
 
 import re
 from collections.abc import Sequence
-from typing import Any
+
+from aotc.mlir import Operation, Type, ir
 
 _TENSOR = "iree_tensor_ext.dispatch.tensor"
 
 
-def in_place(op: Any, kinds: Sequence[Any]) -> list[str]:
+def in_place(op: Operation, kinds: Sequence[ir.RankedTensorType]) -> list[str]:
     """The body of a function of the operands of a linalg op, tied to its `outs`.
 
     Args:
@@ -54,14 +55,14 @@ def in_place(op: Any, kinds: Sequence[Any]) -> list[str]:
     ]
 
 
-def _part(kind: Any, wanted: Any) -> str:
+def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
     """All of a tensor, or its first element, as loads and stores say it."""
     zeros, ones = [0] * kind.rank, [1] * kind.rank
     sizes = list(kind.shape) if wanted == kind else ones
     return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"
 
 
-def _renamed(op: Any) -> list[str]:
+def _renamed(op: Operation) -> list[str]:
     """The op as text that reads %arg0, … and computes %y#0, …; no other %0, %1, …."""
     text = op.operation.get_asm(use_local_scope=True)
     _, computed = text.split(" = ", 1)

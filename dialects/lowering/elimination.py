@@ -5,8 +5,6 @@ matrices, under masks: its shapes are the same for each column, so that one body
 serves them all.
 """
 
-from typing import Any
-
 import numpy as np
 
 from aotc.dialects import control
@@ -27,21 +25,22 @@ from aotc.dialects.matrices import (
     triangle,
 )
 from aotc.dialects.types import Tensor
+from aotc.mlir import Value
 
 
-def number(b: Any, j: Any, like: Any) -> Any:
+def number(b: Builder, j: Value, like: Value) -> Value:
     """The scalar `j` in the place of every element of `like`."""
     return b.broadcast(j, shape=Tensor.of(like).shape, axes=())
 
 
-def column(b: Any, x: Any, j: Any) -> Any:
+def column(b: Builder, x: Value, j: Value) -> Value:
     """Column `j`, a scalar that the model computes: […, rows]."""
     at = places(b, x, -1)
     kept = b.where_true(b.compare(at, number(b, j, at), direction="eq"), x)
     return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 1,))
 
 
-def element(b: Any, v: Any, j: Any) -> Any:
+def element(b: Builder, v: Value, j: Value) -> Value:
     """Element `j` along the last axis: of all vectors the same, or one for each."""
     kind, at = Tensor.of(v), places(b, v, -1)
     wanted = for_each(b, j, kind.shape) if Tensor.of(j).rank else number(b, j, at)
@@ -49,7 +48,7 @@ def element(b: Any, v: Any, j: Any) -> Any:
     return b.reduce_sum(kept, axes=(kind.rank - 1,))
 
 
-def steps(b: Any, count: int) -> Any:
+def steps(b: Builder, count: int) -> Value:
     """0 … count - 1, which a loop goes through."""
     return b.iota(shape=(count,), axis=0, dtype="i32")
 
@@ -57,7 +56,7 @@ def steps(b: Any, count: int) -> Any:
 # ---- cholesky -----------------------------------------------------------------------
 
 
-def cholesky(b: Any, x: Any) -> Any:
+def cholesky(b: Builder, x: Value) -> Value:
     """The lower factor; NaN all over it where there is none."""
     n, _ = extents(x)
     x = symmetric(b, x)
@@ -69,7 +68,7 @@ def cholesky(b: Any, x: Any) -> Any:
     return triangle(b, b.select(failed, b.full_like(y, np.nan), y), lower=True)
 
 
-def _cholesky_step(values: list[Any]) -> list[Any]:
+def _cholesky_step(values: list[Value]) -> list[Value]:
     """Column j of the factor takes the place of column j; the rest is reduced by it."""
     b, (x, j) = Builder(), values
     kind = Tensor.of(x)
@@ -89,7 +88,7 @@ def _cholesky_step(values: list[Any]) -> list[Any]:
 # ---- lu -----------------------------------------------------------------------------
 
 
-def lu(b: Any, x: Any) -> list[Any]:
+def lu(b: Builder, x: Value) -> list[Value]:
     """Both factors in one matrix, and the rows of x in the order of the pivots.
 
     Rows stay where they are until the end; those that were a pivot are marked.
@@ -100,7 +99,7 @@ def lu(b: Any, x: Any) -> list[Any]:
     return [rows_at(b, packed, order), order]
 
 
-def _lu_step(values: list[Any]) -> list[Any]:
+def _lu_step(values: list[Value]) -> list[Value]:
     b, (x, free, order, j) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, j)
@@ -124,7 +123,7 @@ def _lu_step(values: list[Any]) -> list[Any]:
     return [x, free, b.select(now, pivot_row, order)]
 
 
-def _divisor(b: Any, here: Any, pivot_row: Any) -> Any:
+def _divisor(b: Builder, here: Value, pivot_row: Value) -> Value:
     """The pivot; 1 for a pivot of 0, as then everything it would divide is 0."""
     pivot = element(b, here, pivot_row)
     zero = b.compare(pivot, b.full_like(pivot, 0.0), direction="eq")
@@ -132,7 +131,7 @@ def _divisor(b: Any, here: Any, pivot_row: Any) -> Any:
     return for_each(b, pivot, Tensor.of(here).shape)
 
 
-def rows_at(b: Any, x: Any, order: Any) -> Any:
+def rows_at(b: Builder, x: Value, order: Value) -> Value:
     """The rows of matrices in an order that each has for itself."""
     rank = Tensor.of(x).rank
     lead = tuple(range(rank - 2))
@@ -145,7 +144,7 @@ def rows_at(b: Any, x: Any, order: Any) -> Any:
 BLOCK = 32
 
 
-def triangular_solve(b: Any, a: Any, y: Any, lower: bool) -> Any:
+def triangular_solve(b: Builder, a: Value, y: Value, lower: bool) -> Value:
     """a⁻¹ y for triangular `a`, by the inverses of the blocks on its diagonal.
 
     Multiplying by them is as good as substitution where they are well conditioned: Du
@@ -162,7 +161,7 @@ def triangular_solve(b: Any, a: Any, y: Any, lower: bool) -> Any:
     return block(b, x, (0, n), (0, k))
 
 
-def _inverse(b: Any, a: Any, lower: bool) -> Any:
+def _inverse(b: Builder, a: Value, lower: bool) -> Value:
     """The inverse of a triangle, from those of blocks of 1, 2, 4, … on its diagonal.
 
     Two of them and the block B between them make the next: from A and C come
@@ -182,15 +181,16 @@ def _inverse(b: Any, a: Any, lower: bool) -> Any:
     return inverse
 
 
-def _between(n: int, half: int, lower: bool) -> Any:
+def _between(n: int, half: int, lower: bool) -> np.ndarray:
     """Where the rows of one block of a pair meet the columns of the other."""
     number = np.arange(n) // half
     pair = number[:, None] // 2 == number[None, :] // 2
     after = number[:, None] > number[None, :]
-    return pair & (after if lower else after.T)
+    masked: np.ndarray = pair & (after if lower else after.T)
+    return masked
 
 
-def _with_ones(b: Any, a: Any, size: int) -> Any:
+def _with_ones(b: Builder, a: Value, size: int) -> Value:
     """Square matrices of `size`, with the identity behind `a`."""
     n, _ = extents(a)
     wide = padded(b, a, size - n, size - n)
@@ -200,17 +200,17 @@ def _with_ones(b: Any, a: Any, size: int) -> Any:
     return b.select(added, identity(b, Tensor.of(wide)), wide)
 
 
-def _with_rows(b: Any, y: Any, size: int) -> Any:
+def _with_rows(b: Builder, y: Value, size: int) -> Value:
     return padded(b, y, size - extents(y)[0], 0)
 
 
-def _rows_of_blocks(b: Any, x: Any) -> Any:
+def _rows_of_blocks(b: Builder, x: Value) -> Value:
     """[…, rows, k] as […, blocks, BLOCK, k]."""
     *lead, rows, k = Tensor.of(x).shape
     return b.reshape(x, shape=(*lead, rows // BLOCK, BLOCK, k))
 
 
-def _by_blocks(b: Any, a: Any, y: Any, lower: bool) -> Any:
+def _by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
     """Substitution, a block of rows at a time."""
     lead, count = Tensor.of(y).rank - 3, extents(a)[1] // BLOCK
     blocks = _first(b, _diagonal_blocks(b, a), lead)
@@ -226,13 +226,13 @@ def _by_blocks(b: Any, a: Any, y: Any, lower: bool) -> Any:
     return x
 
 
-def _first(b: Any, x: Any, axis: int) -> Any:
+def _first(b: Builder, x: Value, axis: int) -> Value:
     """`axis` in front of all others."""
     rest = (n for n in range(Tensor.of(x).rank) if n != axis)
     return b.transpose(x, permutation=(axis, *rest))
 
 
-def _diagonal_blocks(b: Any, a: Any) -> Any:
+def _diagonal_blocks(b: Builder, a: Value) -> Value:
     """[…, blocks, BLOCK, n] → […, blocks, BLOCK, BLOCK]."""
     shape = Tensor.of(a).shape
     lead, count = len(shape) - 3, shape[-3]
@@ -245,7 +245,7 @@ def _diagonal_blocks(b: Any, a: Any) -> Any:
     return b.reduce_sum(b.where_true(same, cut), axes=(lead + 2,))
 
 
-def _block_step(values: list[Any]) -> list[Any]:
+def _block_step(values: list[Value]) -> list[Value]:
     """Block i of x, from those that are known; the others are still zero."""
     b, (x, row, inverse, y, i) = Builder(), values
     kind = Tensor.of(x)

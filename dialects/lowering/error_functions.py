@@ -13,20 +13,20 @@ import numpy as np
 from aotc.dialects.lowering import coefficients
 from aotc.dialects.lowering.approximations import chebyshev, polynomial
 from aotc.dialects.lowering.scalars import constant, float_compare, in_f32, with_sign
-from aotc.mlir import arith, ir, math
+from aotc.mlir import Value, arith, ir, math
 
 
-def erf_numpy(x: Any) -> Any:
+def erf_numpy(x: np.ndarray) -> Any:
     """The reference: the C library's erf, one element at a time."""
     return np.vectorize(pymath.erf, otypes=[np.float64])(x).astype(x.dtype)
 
 
-def erfc_numpy(x: Any) -> Any:
+def erfc_numpy(x: np.ndarray) -> Any:
     """The reference: the C library's erfc, one element at a time."""
     return np.vectorize(pymath.erfc, otypes=[np.float64])(x).astype(x.dtype)
 
 
-def erfinv_numpy(x: Any) -> Any:
+def erfinv_numpy(x: np.ndarray) -> Any:
     """The reference: the normal quantile, and one step of Newton's method."""
     return np.vectorize(_erfinv, otypes=[np.float64])(x).astype(x.dtype)
 
@@ -41,7 +41,7 @@ def _erfinv(x: float) -> float:
     return pymath.copysign(y, x)
 
 
-def gelu_exact(x: Any) -> Any:
+def gelu_exact(x: Value) -> Value:
     """x/2 (1 + erf(x / sqrt 2))."""
     scaled = arith.mulf(x, constant(x.type, pymath.sqrt(0.5)))
     value = erf(scaled)
@@ -56,7 +56,7 @@ def _erf_series() -> list[float]:
     return [2 / pymath.sqrt(pymath.pi) * term for term in reversed(terms)]
 
 
-def erf(x: Any) -> Any:
+def erf(x: Value) -> Value:
     """In f64 a Taylor series below 0.5, and 1 - erfc above."""
     if not isinstance(x.type, ir.F64Type):
         return math.erf(x)
@@ -68,7 +68,7 @@ def erf(x: Any) -> Any:
 
 
 @in_f32
-def erfc(x: Any) -> Any:
+def erfc(x: Value) -> Value:
     """1 - erf x, without cancellation for positive x."""
     tail = _erfc_of_size(math.absf(x))
     beyond = arith.subf(constant(x.type, 2.0), tail)
@@ -76,7 +76,7 @@ def erfc(x: Any) -> Any:
     return arith.select(negative, beyond, tail)
 
 
-def _erfc_of_size(size: Any) -> Any:
+def _erfc_of_size(size: Value) -> Value:
     """Erfc for x >= 0: (1 + 2x) exp(x**2) erfc(x) is smooth in (x - 3.75) / (x + 3.75).
 
     The form of Shepherd and Laframboise, Mathematics of Computation 36 (1981) 249.
@@ -94,7 +94,7 @@ def _erfc_of_size(size: Any) -> Any:
 
 
 @in_f32
-def erfinv(x: Any) -> Any:
+def erfinv(x: Value) -> Value:
     """The inverse of erf: its ratio to x is smooth in w = -log(1 - x**2).
 
     The variable of Giles, GPU Computing Gems Jade Edition (2011) chapter 10.
@@ -114,11 +114,11 @@ def erfinv(x: Any) -> Any:
     return arith.mulf(x, arith.select(at_end, infinity, ratio))
 
 
-def _between(x: Any, low: float, high: float, series: tuple[float, ...]) -> Any:
+def _between(x: Value, low: float, high: float, series: tuple[float, ...]) -> Value:
     """A Chebyshev series on [low, high]."""
     offset = arith.subf(x, constant(x.type, (low + high) / 2))
     return chebyshev(arith.mulf(offset, constant(x.type, 2 / (high - low))), series)
 
 
-def _above(x: Any, bound: float) -> Any:
+def _above(x: Value, bound: float) -> Value:
     return float_compare("OGT", x, constant(x.type, bound))

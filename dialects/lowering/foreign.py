@@ -11,7 +11,6 @@ The text calls the arguments %0, %1, … and its last line returns the results.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
 
 from aotc.dialects.functions import (
     current_function,
@@ -19,7 +18,7 @@ from aotc.dialects.functions import (
     functions_of,
     unique_name,
 )
-from aotc.mlir import func, ir
+from aotc.mlir import Function, Module, Type, Value, func, ir
 
 BODY = "graph.iree_body"
 HELD = "graph.iree_global"
@@ -27,13 +26,13 @@ HELD = "graph.iree_global"
 
 def call(
     name: str,
-    operands: Sequence[Any],
-    results: Sequence[Any],
+    operands: Sequence[Value],
+    results: Sequence[Type],
     body: Sequence[str],
     *,
     held: str = "",
     inlined: bool = True,
-) -> list[Any]:
+) -> list[Value]:
     """Call a function with `body` at the insertion point.
 
     Args:
@@ -55,7 +54,7 @@ def call(
     return list(func.CallOp(callee, list(operands)).results)
 
 
-def apart(x: Any) -> Any:
+def apart(x: Value) -> Value:
     """`x` behind a barrier of IREE's, which also forgets the sizes.
 
     IREE ends a submission of work at every barrier: a constant's is put at the start.
@@ -66,13 +65,13 @@ def apart(x: Any) -> Any:
     return _barrier(x, [*lines, kept, tied, f"return %z : {x.type}"])
 
 
-def number_apart(number: Any) -> Any:
+def number_apart(number: Value) -> Value:
     """The same for a scalar, which is no work of the device."""
     kept = f"%y = util.optimization_barrier %0 : {number.type}"
     return _barrier(number, [kept, f"return %y : {number.type}"])
 
 
-def _barrier(x: Any, body: Sequence[str]) -> Any:
+def _barrier(x: Value, body: Sequence[str]) -> Value:
     point = None
     if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant":
         point = ir.InsertionPoint.at_block_begin(current_function().entry_block)
@@ -82,7 +81,7 @@ def _barrier(x: Any, body: Sequence[str]) -> Any:
     return y
 
 
-def _declared(signature: Any, body: str) -> Any:
+def _declared(signature: ir.FunctionType, body: str) -> Function | None:
     """The function of this type and body that the module has, or None."""
     for function in functions_of(current_module()).values():
         if body_of(function) == body and function.type == signature:
@@ -90,7 +89,7 @@ def _declared(signature: Any, body: str) -> Any:
     return None
 
 
-def _declare(name: str, signature: Any, body: str) -> Any:
+def _declare(name: str, signature: ir.FunctionType, body: str) -> Function:
     module = current_module()
     with ir.InsertionPoint(module.body):
         name = unique_name(module, f"iree.{name}")
@@ -99,14 +98,14 @@ def _declare(name: str, signature: Any, body: str) -> Any:
     return function
 
 
-def body_of(function: Any) -> str | None:
+def body_of(function: Function) -> str | None:
     """The text of a function that IREE's side defines; None for any other."""
     if BODY not in function.attributes:
         return None
     return str(ir.StringAttr(function.attributes[BODY]).value)
 
 
-def definition(function: Any) -> list[str]:
+def definition(function: Function) -> list[str]:
     """A declared function with its body, as lines for IREE."""
     name = ir.StringAttr(function.attributes["sym_name"]).value
     inputs = ", ".join(f"%{i}: {t}" for i, t in enumerate(function.type.inputs))
@@ -118,19 +117,19 @@ def definition(function: Any) -> list[str]:
     return [*_held(function), head, *(f"  {line}" for line in body), "}"]
 
 
-def _held(function: Any) -> list[str]:
+def _held(function: Function) -> list[str]:
     if HELD not in function.attributes:
         return []
     return [str(ir.StringAttr(function.attributes[HELD]).value)]
 
 
-def unique_global(module: Any, name: str) -> str:
+def unique_global(module: Module, name: str) -> str:
     """A name for a global that no function of the module holds yet."""
     functions = functions_of(module).values()
     return f"{name}{sum(HELD in function.attributes for function in functions)}"
 
 
-def sizes(value: str, kind: Any) -> tuple[list[str], str]:
+def sizes(value: str, kind: ir.RankedTensorType) -> tuple[list[str], str]:
     """Lines that read the dynamic sizes of `value`, and `{…}` that names them."""
     axes = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
     lines, names = [], []

@@ -15,7 +15,7 @@ import numpy as np
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import coefficients
 from aotc.dialects.lowering.scalars import constant, float_compare, in_f32
-from aotc.mlir import arith, math
+from aotc.mlir import Value, arith, math
 
 
 @cache
@@ -30,10 +30,10 @@ def _bernoulli(n: int) -> Fraction:
 # ---- lgamma -------------------------------------------------------------------------
 
 
-def lgamma_numpy(x: Any) -> Any:
+def lgamma_numpy(x: np.ndarray) -> Any:
     """The reference: the C library's lgamma, one element at a time."""
 
-    def one(value: Any) -> float:
+    def one(value: float) -> float:
         at_pole = value <= 0 and value == np.floor(value)
         return pymath.inf if at_pole else pymath.lgamma(value)
 
@@ -41,7 +41,7 @@ def lgamma_numpy(x: Any) -> Any:
 
 
 @in_f32
-def lgamma(x: Any) -> Any:
+def lgamma(x: Value) -> Value:
     """Ln |gamma(x)|; infinite at the poles 0, -1, -2, …"""
     one, nothing = constant(x.type, 1.0), constant(x.type, 0.0)
     reflected = float_compare("OLE", x, nothing)
@@ -56,13 +56,13 @@ def lgamma(x: Any) -> Any:
     return arith.select(endless, infinity, value)
 
 
-def _phase(x: Any) -> Any:
+def _phase(x: Value) -> Value:
     """Pi times the distance of x from the nearest whole number."""
     distance = arith.subf(x, math.roundeven(x))
     return arith.mulf(constant(x.type, pymath.pi), distance)
 
 
-def _lgamma_of_positive(z: Any) -> Any:
+def _lgamma_of_positive(z: Value) -> Value:
     """A series with the zeros 1 and 2 divided out up to 3, Stirling's from there.
 
     One step of the recurrence leads from below 1 to the former, five to the latter.
@@ -81,7 +81,7 @@ def _lgamma_of_positive(z: Any) -> Any:
     return arith.select(float_compare("OLT", z, constant(z.type, 3.0)), centre, beyond)
 
 
-def _rising(z: Any, count: int) -> Any:
+def _rising(z: Value, count: int) -> Value:
     """Z (z + 1) … (z + count - 1)."""
     product = z
     for k in range(1, count):
@@ -89,7 +89,7 @@ def _rising(z: Any, count: int) -> Any:
     return product
 
 
-def _stirling(z: Any) -> Any:
+def _stirling(z: Value) -> Value:
     """(z - 1/2) (ln z - 1) + (ln 2pi - 1) / 2 + the series in 1/z; 1e-17 from 8."""
     one = constant(z.type, 1.0)
     terms = [_bernoulli(2 * k) / (2 * k * (2 * k - 1)) for k in range(1, 11)]
@@ -144,7 +144,7 @@ def _steps(order: int) -> int:
     return 10 + 2 * order
 
 
-def polygamma_numpy(x: Any, order: int) -> Any:
+def polygamma_numpy(x: np.ndarray, order: int) -> np.ndarray:
     """The reference: the formulas above in f64, from larger arguments on."""
     wide = np.asarray(x, np.float64)
     reflected = wide <= 0
@@ -157,7 +157,7 @@ def polygamma_numpy(x: Any, order: int) -> Any:
     return np.where(reflected, mirrored, value).astype(x.dtype)
 
 
-def _polygamma_numpy_of_positive(z: Any, order: int) -> Any:
+def _polygamma_numpy_of_positive(z: np.ndarray, order: int) -> np.ndarray:
     steps, factorial = _steps(order) + 6, float(pymath.factorial(order))
     near = z < steps
     v = np.where(near, z + steps, z)
@@ -166,15 +166,16 @@ def _polygamma_numpy_of_positive(z: Any, order: int) -> Any:
     for k, factor in enumerate(_tail_factors(order), 1):
         total = total + factor / v ** (order + 2 * k)
     passed = sum(factorial / (z + j) ** (order + 1) for j in range(steps))
-    return (-1) ** (order + 1) * np.where(near, total + passed, total)
+    value = np.where(near, total + passed, total)
+    return value if order % 2 else -value
 
 
-def polygamma(order: int) -> Callable[[Any], Any]:
+def polygamma(order: int) -> Callable[[Value], Value]:
     """The body of the derivative number `order` of digamma."""
     return in_f32(lambda x: _polygamma(x, order))
 
 
-def _polygamma(x: Any, order: int) -> Any:
+def _polygamma(x: Value, order: int) -> Value:
     nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
     reflected = float_compare("OLE", x, nothing)
     z = arith.select(reflected, arith.subf(one, x), x)
@@ -191,7 +192,7 @@ def _polygamma(x: Any, order: int) -> Any:
     return arith.select(reflected, mirrored, value)
 
 
-def _polygamma_of_positive(z: Any, order: int) -> Any:
+def _polygamma_of_positive(z: Value, order: int) -> Value:
     steps, factorial = _steps(order), float(pymath.factorial(order))
     near = float_compare("OLT", z, constant(z.type, float(steps)))
     shift = arith.select(near, constant(z.type, float(steps)), constant(z.type, 0.0))
@@ -211,7 +212,7 @@ def _polygamma_of_positive(z: Any, order: int) -> Any:
     return arith.negf(total) if order % 2 == 0 else total
 
 
-def _passed(z: Any, order: int, steps: int) -> Any:
+def _passed(z: Value, order: int, steps: int) -> Value:
     """Sum of n! / (z+j)**(n+1), from the smallest term on."""
     total = constant(z.type, 0.0)
     for j in reversed(range(steps)):
@@ -222,7 +223,7 @@ def _passed(z: Any, order: int, steps: int) -> Any:
     return arith.mulf(total, constant(z.type, float(pymath.factorial(order))))
 
 
-def _whole_power(x: Any, exponent: int) -> Any:
+def _whole_power(x: Value, exponent: int) -> Value:
     value = x
     for _ in range(exponent - 1):
         value = arith.mulf(value, x)

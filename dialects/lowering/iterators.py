@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from aotc.mlir import ir
 
 
-def iterator_types(kinds: Sequence[str]) -> Any:
+def iterator_types(kinds: Sequence[str]) -> ir.ArrayAttr:
     """The attribute for loops of these kinds, `parallel` or `reduction` each."""
     return _attribute(tuple(kinds))
 
 
 @cache  # of few kinds, and parsed
-def _attribute(kinds: tuple[str, ...]) -> Any:
+def _attribute(kinds: tuple[str, ...]) -> ir.ArrayAttr:
     return ir.ArrayAttr.get(
         [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
     )

@@ -6,15 +6,15 @@ becomes a loop of scalars within the body of one op instead.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from aotc.dialects import functions
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.lowering import AffineMap, Body, Lowering, foreign
+from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.types import Tensor, lowered_element
-from aotc.mlir import ir, linalg
+from aotc.mlir import AffineMap, Operation, Type, Value, func, ir, linalg
 
 
 class Numbers(Lowering):
@@ -22,42 +22,41 @@ class Numbers(Lowering):
 
     def generic(
         self,
-        inputs: Sequence[Any],
+        inputs: Sequence[Value],
         maps: Sequence[AffineMap],
-        init: Any,
+        init: Value,
         iterators: Sequence[str],
         body: Body,
-    ) -> Any:
+    ) -> Value:
         """The body on the elements; there are no loops over axes."""
         assert not iterators
         return body(*inputs, init)
 
-    def empty(self, of: Tensor) -> Any:
+    def empty(self, of: Tensor) -> Value:
         """Any element."""
         return self.scalar(of.dtype, 0)
 
-    def full(self, of: Tensor, value: Any) -> Any:
+    def full(self, of: Tensor, value: Value | float) -> Value:
         """The value."""
-        is_known = isinstance(value, (bool, int, float))
-        return self.scalar(of.dtype, value) if is_known else value
+        return value if isinstance(value, Value) else self.scalar(of.dtype, value)
 
-    def constant(self, array: Any, dtype: str) -> Any:
+    def constant(self, array: np.ndarray, dtype: str) -> Value:
         """A constant of element type `dtype`."""
         return self.scalar(dtype, np.asarray(array).item())
 
-    def reshape(self, source: Any, old: Tensor, new: Tensor) -> Any:
+    def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
         """The same element."""
         return source
 
-    def number(self, x: Any) -> Any:
+    def number(self, x: Value) -> Value:
         """The element."""
         return x
 
-    def from_number(self, element: Any) -> Any:
+    def from_number(self, element: Value) -> Value:
         """The element."""
         return element
 
-    def lowered_type(self, kind: Tensor) -> Any:
+    def lowered_type(self, kind: Tensor) -> Type:
         """The type of the element."""
         return lowered_element(kind.dtype)
 
@@ -76,9 +75,10 @@ def has_numbers_only(name: str) -> bool:
     )
 
 
-def _calls_numbers(call: Any) -> bool:
+def _calls_numbers(call: Operation) -> bool:
     from aotc.dialects.control import control_of
 
+    assert isinstance(call, func.CallOp)  # what else stands in a function
     control = control_of(functions.find(functions.callee_of(call)))
     return control is not None and all(map(has_numbers_only, control.functions))
 
@@ -99,10 +99,10 @@ _OF_SCALARS = {
 
 def in_one_dispatch(
     low: Lowering,
-    numbers: Sequence[Any],
+    numbers: Sequence[Value],
     kinds: Sequence[Tensor],
-    body: Callable[..., Sequence[Any]],
-) -> list[Any]:
+    body: Callable[..., Sequence[Value]],
+) -> list[Value]:
     """Results that a body on scalars makes of lowered tensors of rank 0.
 
     They stand behind a barrier: an op that reads one of them for each of its elements

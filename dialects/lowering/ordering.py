@@ -1,15 +1,14 @@
 """What no data says: that a tensor is read late, or has a buffer of its own."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.iterators import iterator_types
-from aotc.dialects.lowering.scalars import constant, never
-from aotc.mlir import arith, ir, linalg, tensor
+from aotc.dialects.lowering.scalars import Body, constant, never
+from aotc.mlir import AffineMap, Value, arith, ir, linalg, tensor
 
 
-def after(x: Any, event: Any) -> Any:
+def after(x: Value, event: Value) -> Value:
     """`x`, read after `event`; what is computed from either is not merged.
 
     An element of `event` decides between x and zero, and always says x. IREE orders
@@ -29,13 +28,16 @@ def after(x: Any, event: Any) -> Any:
     )
 
 
-def _zero(value: Any) -> Any:
+def _zero(value: Value) -> Value:
     return constant(value.type, 0)
 
 
 def _elementwise(
-    inputs: Sequence[Any], maps: Sequence[Any], like: Any, body: Callable[..., Any]
-) -> Any:
+    inputs: Sequence[Value],
+    maps: Sequence[AffineMap],
+    like: Value,
+    body: Body,
+) -> Value:
     """A loop over the elements of a tensor like `like`."""
     op = linalg.GenericOp(
         [like.type],
@@ -51,12 +53,12 @@ def _elementwise(
     return op.results[0]
 
 
-def starts(values: Sequence[Any]) -> list[Any]:
+def starts(values: Sequence[Value]) -> list[Value]:
     """What a loop starts from: each behind a barrier."""
     return [foreign.apart(x) for x in values]
 
 
-def _first(source: Any) -> Any:
+def _first(source: Value) -> Value:
     """The first element as a tensor of rank 0."""
     kind = source.type
     whole = ir.RankedTensorType.get([], kind.element_type)
@@ -64,7 +66,7 @@ def _first(source: Any) -> Any:
     return tensor.extract_slice(whole, source, [], [], [], *places)
 
 
-def _empty(like: Any) -> Any:
+def _empty(like: Value) -> Value:
     """A tensor of the same type without defined elements."""
     kind = like.type
     sizes = [
@@ -74,6 +76,6 @@ def _empty(like: Any) -> Any:
     return tensor.EmptyOp(sizes, kind.element_type).result
 
 
-def _index(value: int) -> Any:
+def _index(value: int) -> Value:
     """A constant of type index."""
     return arith.ConstantOp(ir.IndexType.get(), value).result

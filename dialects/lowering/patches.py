@@ -15,18 +15,18 @@ import numpy as np
 
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Size, Tensor, lowered_type
-from aotc.mlir import tensor
+from aotc.mlir import Value, tensor
 
 
 def patches(
     low: Lowering,
-    x: Any,
+    x: Value,
     source: Tensor,
     counts: Sequence[Size],
     window: Sequence[int],
     strides: Sequence[int],
     dilation: Sequence[int],
-) -> tuple[Any, Tensor]:
+) -> tuple[Value, Tensor]:
     """All windows of an image as rows; see the note above.
 
     Args:
@@ -55,7 +55,9 @@ def patches(
     return value, rows
 
 
-def insert_last(low: Lowering, part: Any, into: Any, type_: Tensor, first: Size) -> Any:
+def insert_last(
+    low: Lowering, part: Value, into: Value, type_: Tensor, first: Size
+) -> Value:
     """`into` with `part` written from position `first` of the last axis."""
     known = isinstance(first, int)
     offsets = [0] * (type_.rank - 1) + [first if known else _DYNAMIC]

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Tensor, bounds
-from aotc.mlir import arith
+from aotc.mlir import Value, arith
 
 
-def element_reader(low: Any, x: Any, kind: Tensor) -> Callable[[Sequence[Any]], Any]:
+def element_reader(
+    low: Lowering, x: Value, kind: Tensor
+) -> Callable[[Sequence[Value]], Value]:
     """What reads, inside a body, the element of `x` at given positions.
 
     Note [reads of nothing]: where `x` may have no elements at all, it is read as a
@@ -27,7 +29,7 @@ def element_reader(low: Any, x: Any, kind: Tensor) -> Callable[[Sequence[Any]], 
     count = math.prod(kind.shape)
     flat = low.readable(low.reshape(x, kind, kind.with_shape((count,))))
 
-    def element(positions: Sequence[Any]) -> Any:
+    def element(positions: Sequence[Value]) -> Value:
         number = positions[0]
         for at, size in zip(positions[1:], kind.shape[1:], strict=True):
             number = arith.addi(arith.muli(number, low.size(size)), at)

@@ -1,7 +1,6 @@
 """How qr is compiled: one reflection for each column, then their product at once."""
 
 import math
-from typing import Any
 
 from aotc.dialects import control
 from aotc.dialects.builder import Builder
@@ -22,9 +21,10 @@ from aotc.dialects.matrices import (
     turned,
 )
 from aotc.dialects.types import Tensor
+from aotc.mlir import Value
 
 
-def qr(b: Any, x: Any) -> list[Any]:
+def qr(b: Builder, x: Value) -> list[Value]:
     """Orthonormal columns and a triangle with a diagonal of at least 0.
 
     The reflections I - v vᵀ multiply to I - V T Vᵀ with T⁻¹ = I + the part of Vᵀ V
@@ -55,7 +55,7 @@ def qr(b: Any, x: Any) -> list[Any]:
     return [q, b.multiply(r, for_each(b, scale, Tensor.of(r).shape))]
 
 
-def _reflect(values: list[Any]) -> list[Any]:
+def _reflect(values: list[Value]) -> list[Value]:
     """Reflect column k onto axis k; `vectors` gets the vector that it takes."""
     b, (x, vectors, k) = Builder(), values
     kind = Tensor.of(x)
@@ -72,7 +72,7 @@ def _reflect(values: list[Any]) -> list[Any]:
     return [b.subtract(x, rank_one), b.select(now, along_rows(b, v, kind), vectors)]
 
 
-def _mirror(b: Any, here: Any, k: Any) -> Any:
+def _mirror(b: Builder, here: Value, k: Value) -> Value:
     """(x + sign(x[k]) ‖x‖ e[k]), scaled to length sqrt 2; sqrt 2 e[k] for x = 0."""
     shape = Tensor.of(here).shape
     norm = b.sqrt(b.reduce_sum(b.multiply(here, here), axes=(len(shape) - 1,)))

@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 from functools import cmp_to_key
-from typing import Any
+from typing import TypeVar
 
 from aotc.dialects.functions import current_module
 from aotc.dialects.lowering import dispatches, foreign
 from aotc.dialects.lowering.scalars import never
-from aotc.mlir import arith, func, ir, linalg
+from aotc.mlir import AffineMap, Block, Operation, Value, arith, func, ir, linalg
 
-Ties = dict[Any, Any]  # the old state of each new one
+Op = TypeVar("Op", bound=Operation)
+Ties = dict[Value, Value]  # the old state of each new one
+Read = tuple[Value, AffineMap]  # a tensor that a loop reads, and with which map
 
 # ---- elementwise ops ----------------------------------------------------------------
 
 
-def is_loop(op: Any) -> bool:
+def is_loop(op: Operation) -> bool:
     """Whether an op computes each element of its one result on its own."""
     if not isinstance(op, linalg.GenericOp) or len(op.results) != 1:
         return False
@@ -29,11 +31,11 @@ def is_loop(op: Any) -> bool:
     )
 
 
-def is_bool(value: Any) -> bool:
+def is_bool(value: Value) -> bool:
     return bool(value.type.element_type == ir.IntegerType.get_signless(1))
 
 
-def _is_local(value: Any, body: Any) -> bool:
+def _is_local(value: Value, body: Block) -> bool:
     """Whether an operand comes from the body itself, or is a constant."""
     owner = value.owner
     if isinstance(owner, ir.Block):
@@ -41,21 +43,21 @@ def _is_local(value: Any, body: Any) -> bool:
     return bool(owner.operation.block == body or owner.name == "arith.constant")
 
 
-def _maps(op: Any) -> list[Any]:
+def _maps(op: linalg.GenericOp) -> list[AffineMap]:
     return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.indexing_maps)]
 
 
-def _identity(op: Any) -> Any:
+def _identity(op: Operation) -> AffineMap:
     return ir.AffineMap.get_identity(op.results[0].type.rank)
 
 
-def _reads(op: Any) -> list[tuple[Any, Any]]:
+def _reads(op: linalg.GenericOp) -> list[Read]:
     """The tensors that a loop reads, each with its map; not those of one constant."""
     pairs = zip(op.inputs, _maps(op), strict=False)
     return [(value, indexing) for value, indexing in pairs if _splat(value) is None]
 
 
-def _splat(value: Any) -> Any:
+def _splat(value: Value) -> Operation | None:
     """The constant that a tensor is filled with, or None."""
     filled = isinstance(value.owner, linalg.FillOp)
     constant = value.owner.operands[0].owner if filled else None
@@ -73,12 +75,14 @@ class Region:
         after: values, of static shapes, that are computed before the region is run.
     """
 
-    def __init__(self, ties: Ties, after: Sequence[Any] = ()) -> None:
+    def __init__(self, ties: Ties, after: Sequence[Value] = ()) -> None:
         self.ties = ties
         self.after = [value for value in after if value not in ties]
         self._block = next(iter(ties.values())).owner
         self._results = _collected(ties)
-        self._loops = in_order([value.owner for value in self._results])
+        self._loops: list[linalg.GenericOp] = in_order(
+            [value.owner for value in self._results]
+        )
         reads = dict.fromkeys(read for loop in self._loops for read in _reads(loop))
         self._reads = [read for read in reads if read[0] not in self._results]
         self._tensors = {x for x, _ in self._reads if x.type.rank} | set(ties)
@@ -100,7 +104,7 @@ class Region:
         others = [user for user in users if not self._computes(user)]
         return anchor is None or all(map(anchor.operation.is_before_in_block, others))
 
-    def readers(self) -> list[Any]:
+    def readers(self) -> list[Operation]:
         """The other ops of the block that read old states, or may: see Note [fusion].
 
         A return of an old state is one.
@@ -118,22 +122,22 @@ class Region:
         return list(found.values())
 
     @property
-    def computed(self) -> list[Any]:
+    def computed(self) -> list[Value]:
         """What the region reads that ops outside of it compute."""
         reads = dict.fromkeys(value for value, _ in self._reads)
         return [value for value in reads if not isinstance(value.owner, ir.Block)]
 
-    def _computes(self, op: Any) -> bool:
+    def _computes(self, op: Operation) -> bool:
         return any(result in self._results for result in op.results)
 
-    def _anchor(self) -> Any:
+    def _anchor(self) -> Operation | None:
         """The op after which all that the region reads is known; None for the start."""
         made = [value.owner for value in (*self.computed, *self.after)]
         return in_order(made)[-1] if made else None
 
     # ---- what is written in its place -----------------------------------------------
 
-    def outline(self) -> list[Any]:
+    def outline(self) -> list[Value]:
         """Replace the loops by a call of one dispatch, tied to the old states.
 
         Returns:
@@ -152,19 +156,19 @@ class Region:
                 loop.operation.erase()
         return found
 
-    def _point(self) -> Any:
+    def _point(self) -> ir.InsertionPoint:
         """As early as can be: others may need the results."""
         anchor = self._anchor()
         if anchor is None:
             return ir.InsertionPoint.at_block_begin(self._loops[0].operation.block)
         return ir.InsertionPoint.after(anchor)
 
-    def _is_old(self, read: tuple[Any, Any]) -> bool:
+    def _is_old(self, read: Read) -> bool:
         """Whether a loop reads the element of an old state that it writes."""
         value, indexing = read
         return value in self.ties.values() and indexing == _identity(self._loops[0])
 
-    def _text(self, reads: list[tuple[Any, Any]], olds: list[Any]) -> list[str]:
+    def _text(self, reads: list[Read], olds: list[Value]) -> list[str]:
         """The dispatch of one loop that does what all of them did."""
         numbers = [
             ir.RankedTensorType.get([], value.type.element_type) for value in self.after
@@ -180,8 +184,8 @@ class Region:
         return text
 
     def _merged(
-        self, reads: list[tuple[Any, Any]], olds: list[Any], given: Sequence[Any]
-    ) -> Any:
+        self, reads: list[Read], olds: list[Value], given: Sequence[Value]
+    ) -> linalg.GenericOp:
         """One loop over `given`: the tensors of `reads`, numbers, the old states."""
         identity, first = _identity(self._loops[0]), len(given) - len(olds)
         number = ir.AffineMap.get(identity.n_dims, 0, [])
@@ -206,16 +210,16 @@ class Region:
             for loop in self._loops:
                 known[loop.results[0], identity] = _computed(loop, known)
             results = [known[new, identity] for new in self.ties]
-            for number in arguments[len(reads) : first]:  # read, and that is all
+            for merely_read in arguments[len(reads) : first]:
                 results = [
-                    arith.select(never(number), before, result)
+                    arith.select(never(merely_read), before, result)
                     for result, before in zip(results, arguments[first:], strict=True)
                 ]
             linalg.YieldOp(results)
         return whole
 
 
-def _collected(ties: Ties) -> set[Any]:
+def _collected(ties: Ties) -> set[Value]:
     """What the loops of the ties compute, and those whose results only these read."""
     results = set(ties)
     while True:
@@ -231,12 +235,12 @@ def _collected(ties: Ties) -> set[Any]:
         results |= more
 
 
-def _is_spread(value: Any) -> bool:
+def _is_spread(value: Value) -> bool:
     """Whether a tensor is made of numbers only: every region computes it for itself."""
     return all(not read.type.rank for read, _ in _reads(value.owner))
 
 
-def _feeds_only(value: Any, results: set[Any]) -> bool:
+def _feeds_only(value: Value, results: set[Value]) -> bool:
     users = [use.owner for use in value.uses]
     return all(any(y in results for y in user.results) for user in users)
 
@@ -244,7 +248,7 @@ def _feeds_only(value: Any, results: set[Any]) -> bool:
 _COPIES = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.copy")
 
 
-def _is_root(op: Any) -> bool:
+def _is_root(op: Operation) -> bool:
     """Whether an op reads its operands itself, whoever reads its results.
 
     Note [fusion]: IREE computes elementwise ops where they are read, perhaps several
@@ -256,17 +260,17 @@ def _is_root(op: Any) -> bool:
     return name.startswith("linalg.") and name not in _COPIES
 
 
-def in_block(op: Any, block: Any) -> Any:
+def in_block(op: Operation, block: Block) -> Operation:
     """The op of a block that an op is, or stands in."""
     while op.operation.block != block:
         op = op.operation.parent.opview
     return op
 
 
-def in_order(ops: Sequence[Any]) -> list[Any]:
+def in_order(ops: Sequence[Op]) -> list[Op]:
     """Ops of one block as they stand in it."""
 
-    def compared(one: Any, other: Any) -> int:
+    def compared(one: Operation, other: Operation) -> int:
         if one == other:
             return 0
         return -1 if one.operation.is_before_in_block(other.operation) else 1
@@ -274,7 +278,7 @@ def in_order(ops: Sequence[Any]) -> list[Any]:
     return sorted(ops, key=cmp_to_key(compared))
 
 
-def _computed(loop: Any, known: dict[Any, Any]) -> Any:
+def _computed(loop: linalg.GenericOp, known: dict[Read, Value]) -> Value:
     """Copy the body of a loop to the insertion point; returns the element it yields."""
     body, mapping = loop.regions[0].blocks[0], {}
     reads = zip(loop.inputs, _maps(loop), strict=False)
@@ -294,5 +298,6 @@ def _computed(loop: Any, known: dict[Any, Any]) -> Any:
     raise AssertionError("a body ends in a yield")
 
 
-def _copy(constant: Any) -> Any:
-    return constant.operation.clone().results[0]
+def _copy(constant: Operation) -> Value:
+    copy: Operation = constant.operation.clone()
+    return copy.results[0]

@@ -10,7 +10,6 @@ Journal on Scientific and Statistical Computing 6 (1985).
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from aotc.dialects.matrices import (
     turned,
 )
 from aotc.dialects.types import Tensor
+from aotc.mlir import Value
 
 SWEEPS = 30  # far more than are ever needed: NaN must not keep a model running
 
@@ -42,7 +42,7 @@ SWEEPS = 30  # far more than are ever needed: NaN must not keep a model running
 # ---- eigh ---------------------------------------------------------------------------
 
 
-def eigh(b: Any, x: Any) -> list[Any]:
+def eigh(b: Builder, x: Value) -> list[Value]:
     """Eigenvalues in rising order, and unit eigenvectors in columns.
 
     Rotations that make the rows of a positive definite matrix orthogonal give its
@@ -64,7 +64,7 @@ def eigh(b: Any, x: Any) -> list[Any]:
     return [values, turned(b, vectors)]
 
 
-def _largest_row_sum(b: Any, x: Any) -> Any:
+def _largest_row_sum(b: Builder, x: Value) -> Value:
     """At least the largest |eigenvalue|, by Gershgorin."""
     rank = Tensor.of(x).rank
     sums = b.reduce_sum(b.abs(x), axes=(rank - 1,))
@@ -74,7 +74,7 @@ def _largest_row_sum(b: Any, x: Any) -> Any:
 # ---- svd ----------------------------------------------------------------------------
 
 
-def svd(b: Any, x: Any) -> list[Any]:
+def svd(b: Builder, x: Value) -> list[Value]:
     """Rotations that make the columns of x orthogonal give x V = U S.
 
     A QR decomposition makes unit vectors of these columns, those of length 0 included.
@@ -97,19 +97,19 @@ def svd(b: Any, x: Any) -> list[Any]:
 # ---- order and sign -----------------------------------------------------------------
 
 
-def _norms(b: Any, x: Any) -> Any:
+def _norms(b: Builder, x: Value) -> Value:
     """The length of each row."""
     return b.sqrt(b.reduce_sum(b.multiply(x, x), axes=(Tensor.of(x).rank - 1,)))
 
 
-def _order(b: Any, values: Any, descending: bool) -> Any:
+def _order(b: Builder, values: Value, descending: bool) -> Value:
     kind = Tensor.of(values)
     return b.argsort(
         values, axis=kind.rank - 1, descending=descending, count=(kind.shape[-1],)
     )
 
 
-def _elements_at(b: Any, values: Any, order: Any) -> Any:
+def _elements_at(b: Builder, values: Value, order: Value) -> Value:
     lead = tuple(range(Tensor.of(values).rank - 1))
     axes = (len(lead),)
     return b.gather(
@@ -117,7 +117,7 @@ def _elements_at(b: Any, values: Any, order: Any) -> Any:
     )
 
 
-def largest_signs(b: Any, x: Any) -> Any:
+def largest_signs(b: Builder, x: Value) -> Value:
     """The sign of the element of each row that is largest in magnitude."""
     kind = Tensor.of(x)
     at = b.argmax(b.abs(x), axis=kind.rank - 1)
@@ -127,7 +127,7 @@ def largest_signs(b: Any, x: Any) -> Any:
 # ---- rotations ----------------------------------------------------------------------
 
 
-def _orthogonal_rows(b: Any, x: Any) -> tuple[Any, Any]:
+def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
     """W x with orthogonal rows, and the orthogonal W."""
     kind = Tensor.of(x)
     k, n = extents(x)
@@ -142,19 +142,19 @@ def _orthogonal_rows(b: Any, x: Any) -> tuple[Any, Any]:
     return block(b, whole, (0, k), (0, n)), block(b, whole, (0, k), (n, n + k))
 
 
-def _sweeps(b: Any, rows: Any, k: int, n: int) -> Any:
+def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
     """Sweeps until the first `n` elements of all rows are orthogonal; `k` is even."""
     kind = Tensor.of(rows)
     rows = padded(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
 
-    def goes_on(values: list[Any]) -> list[Any]:
+    def goes_on(values: list[Value]) -> list[Value]:
         b, (_, cosine, count) = Builder(), values
         unfinished = b.compare(cosine, b.full_like(cosine, enough), direction="gt")
         left = b.compare(count, b.full_like(count, SWEEPS), direction="lt")
         return [b.bitwise_and(unfinished, left)]
 
-    def sweep(values: list[Any]) -> list[Any]:
+    def sweep(values: list[Value]) -> list[Value]:
         b, (rows, _, count) = Builder(), values
         small = b.full(Tensor(Tensor.of(rows).shape[:-1], kind.dtype), 0.0)
         rows, cosines = control.scan(
@@ -168,7 +168,7 @@ def _sweeps(b: Any, rows: Any, k: int, n: int) -> Any:
     return control.while_loop(goes_on, sweep, [rows, first, zero], [])[0]
 
 
-def _opponents(b: Any, k: int) -> Any:
+def _opponents(b: Builder, k: int) -> Value:
     """[round, row]: the row that each row is paired with, in a tournament of `k`.
 
     In round r rows i and j < k - 1 meet where i + j = 2 r modulo k - 1; the row that
@@ -184,7 +184,7 @@ def _opponents(b: Any, k: int) -> Any:
     return b.select(last, r, other)
 
 
-def _round(n: int, values: list[Any]) -> list[Any]:
+def _round(n: int, values: list[Value]) -> list[Value]:
     """Rotate each row and its opponent; keeps the largest cosine of an angle so far.
 
     Both rows of a pair compute the same rotation, each for itself.
@@ -201,7 +201,7 @@ def _round(n: int, values: list[Any]) -> list[Any]:
     return [turned, b.maximum(cosines, cosine)]
 
 
-def _products(b: Any, rows: Any, others: Any, n: int) -> list[Any]:
+def _products(b: Builder, rows: Value, others: Value, n: int) -> list[Value]:
     """x·x, y·y and x·y for each row x and its opponent y."""
     (k, _), rank = extents(rows), Tensor.of(rows).rank
     x, y = (block(b, part, (0, k), (0, n)) for part in (rows, others))
@@ -211,7 +211,7 @@ def _products(b: Any, rows: Any, others: Any, n: int) -> list[Any]:
     ]
 
 
-def _rotation(b: Any, products: list[Any], pairs: Any) -> list[Any]:
+def _rotation(b: Builder, products: list[Value], pairs: Value) -> list[Value]:
     """|cos| of the angle between x and y; c and s, such that c x - s y is orthogonal
     to the opponent's c y + s x, by the smaller of the two angles that do so.
     """

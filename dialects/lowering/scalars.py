@@ -5,50 +5,52 @@ Each takes elements of operands, inside of a `linalg.generic`, and returns an el
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 from aotc import dtypes
-from aotc.mlir import arith, ir, math, scf
+from aotc.mlir import ElementType, Type, Value, arith, ir, math, scf
+
+# Elements of the operands → the element of the result, written at the insertion point.
+Body = Callable[..., Value]
 
 
-def constant(element: Any, value: float) -> Any:
+def constant(element: Type, value: float) -> Value:
     """`value` as a scalar of MLIR type `element`."""
     if isinstance(element, ir.IntegerType):
         return arith.ConstantOp(element, ir.IntegerAttr.get(element, int(value))).result
     return arith.ConstantOp(element, ir.FloatAttr.get(element, float(value))).result
 
 
-def float_compare(predicate: str, x: Any, y: Any) -> Any:
+def float_compare(predicate: str, x: Value, y: Value) -> Value:
     """Compare floats; "greater" is asked the other way, where VMVX gets NaN right."""
     if predicate in ("OGT", "OGE"):
         predicate, x, y = predicate.replace("G", "L"), y, x
     return arith.cmpf(getattr(arith.CmpFPredicate, predicate), x, y)
 
 
-def int_compare(predicate: str, x: Any, y: Any) -> Any:
+def int_compare(predicate: str, x: Value, y: Value) -> Value:
     """Compare integers: eq, ne, and lt, le, gt, ge after `s` or `u` for the sign."""
     return arith.cmpi(getattr(arith.CmpIPredicate, predicate), x, y)
 
 
-def sign_float(x: Any) -> Any:
+def sign_float(x: Value) -> Value:
     """-1, 0 or 1; zero and NaN stay what they are."""
     unit = with_sign(constant(x.type, 1.0), x)
     nonzero = float_compare("OLT", constant(x.type, 0.0), math.absf(x))
     return arith.select(nonzero, unit, x)
 
 
-def with_sign(size: Any, x: Any) -> Any:
+def with_sign(size: Value, x: Value) -> Value:
     """A `size` that is not negative, with the sign of `x` (VMVX has no copysign)."""
     return arith.select(is_negative(x), arith.negf(size), size)
 
 
-def is_negative(x: Any) -> Any:
+def is_negative(x: Value) -> Value:
     """Whether the sign bit of a float is set."""
     bits = _bits(x)
     return int_compare("slt", bits, constant(bits.type, 0))
 
 
-def never(number: Any) -> Any:
+def never(number: Value) -> Value:
     """False, in a form that depends on a number as far as MLIR can tell.
 
     It is the second bit of a square; LLVM knows that, but only once all has its order.
@@ -59,7 +61,7 @@ def never(number: Any) -> Any:
     return int_compare("ne", second, constant(integer, 0))
 
 
-def power_of_two(exponent: Any, element: Any) -> Any:
+def power_of_two(exponent: Value, element: ElementType) -> Value:
     """2**exponent as a float of the same width, which must be a normal number."""
     fraction = _FRACTION_BITS[str(element)]
     bias = (1 << (element.width - fraction - 2)) - 1
@@ -68,11 +70,11 @@ def power_of_two(exponent: Any, element: Any) -> Any:
     return arith.bitcast(element, bits)
 
 
-def in_f32(body: Callable[..., Any]) -> Callable[..., Any]:
+def in_f32(body: Body) -> Body:
     """`body`, which computes in f32 or f64, for the half-precision dtypes as well."""
 
     @wraps(body)
-    def wide(*elements: Any) -> Any:
+    def wide(*elements: Value) -> Value:
         element = elements[0].type
         if element.width > 16:
             return body(*elements)
@@ -82,14 +84,14 @@ def in_f32(body: Callable[..., Any]) -> Callable[..., Any]:
     return wide
 
 
-def is_nan(x: Any) -> Any:
+def is_nan(x: Value) -> Value:
     """Whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
     bits = _bits(x)
     size = arith.andi(bits, constant(bits.type, (1 << (x.type.width - 1)) - 1))
     return int_compare("sgt", size, constant(bits.type, _infinity_bits(x.type)))
 
 
-def _infinity_bits(element: Any) -> int:
+def _infinity_bits(element: ElementType) -> int:
     fraction, width = _FRACTION_BITS[str(element)], int(element.width)
     return ((1 << (width - 1)) - 1) >> fraction << fraction
 
@@ -97,12 +99,12 @@ def _infinity_bits(element: Any) -> int:
 _FRACTION_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
-def _bits(x: Any) -> Any:
+def _bits(x: Value) -> Value:
     return arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
 
 
 @in_f32
-def remainder(x: Any, y: Any) -> Any:
+def remainder(x: Value, y: Value) -> Value:
     """X less a whole multiple of y, with the sign of x: C's fmod, exact.
 
     A long division of the fractions in integers, as many bits at a time as there is
@@ -128,7 +130,7 @@ def remainder(x: Any, y: Any) -> Any:
     return arith.select(undefined, nan, with_sign(value, x))
 
 
-def _unpacked(bits: Any, fraction: int) -> tuple[Any, Any]:
+def _unpacked(bits: Value, fraction: int) -> tuple[Value, Value]:
     """The biased exponent and the whole fraction of a positive float's bits."""
     one, width = constant(bits.type, 1), constant(bits.type, fraction)
     exponent = arith.shrsi(bits, width)
@@ -137,7 +139,9 @@ def _unpacked(bits: Any, fraction: int) -> tuple[Any, Any]:
     return arith.maxsi(exponent, one), arith.ori(rest, leading)
 
 
-def _long_division(dividend: Any, divisor: Any, places: Any, fraction: int) -> Any:
+def _long_division(
+    dividend: Value, divisor: Value, places: Value, fraction: int
+) -> Value:
     """The remainder of `dividend * 2**places`; all fit into `fraction` + 1 bits."""
     kind = dividend.type
     room = constant(kind, kind.width - fraction - 2)
@@ -156,18 +160,18 @@ def _long_division(dividend: Any, divisor: Any, places: Any, fraction: int) -> A
     return loop.results[0]
 
 
-def sign_int(x: Any) -> Any:
+def sign_int(x: Value) -> Value:
     """-1, 0 or 1: max(min(x, 1), -1)."""
     below = arith.minsi(x, constant(x.type, 1))
     return arith.maxsi(below, constant(x.type, -1))
 
 
-def invert(x: Any) -> Any:
+def invert(x: Value) -> Value:
     """All bits flipped."""
     return arith.xori(x, constant(x.type, -1))
 
 
-def shift(operation: Callable[..., Any], beyond: Callable[..., Any]) -> Any:
+def shift(operation: Body, beyond: Body) -> Body:
     """A shift that is also defined for negative counts and those beyond the width.
 
     Args:
@@ -175,7 +179,7 @@ def shift(operation: Callable[..., Any], beyond: Callable[..., Any]) -> Any:
         beyond: the result for such a count, from the shifted element.
     """
 
-    def body(x: Any, count: Any) -> Any:
+    def body(x: Value, count: Value) -> Value:
         width = constant(x.type, x.type.width)
         defined = int_compare("ult", count, width)
         shifted = operation(x, arith.select(defined, count, constant(x.type, 0)))
@@ -184,10 +188,10 @@ def shift(operation: Callable[..., Any], beyond: Callable[..., Any]) -> Any:
     return body
 
 
-def unsigned(operation: Callable[..., Any]) -> Callable[..., Any]:
+def unsigned(operation: Body) -> Body:
     """`operation` in 32 bits or more: VMVX extends narrow integers by their sign."""
 
-    def body(x: Any, y: Any) -> Any:
+    def body(x: Value, y: Value) -> Value:
         if x.type.width >= 32:
             return operation(x, y)
         i32 = ir.IntegerType.get_signless(32)
@@ -197,17 +201,17 @@ def unsigned(operation: Callable[..., Any]) -> Callable[..., Any]:
     return body
 
 
-def zero(x: Any) -> Any:
+def zero(x: Value) -> Value:
     """0 in the type of `x`."""
     return constant(x.type, 0)
 
 
-def sign_bits(x: Any) -> Any:
+def sign_bits(x: Value) -> Value:
     """The sign bit in every place: 0 or -1."""
     return arith.shrsi(x, constant(x.type, x.type.width - 1))
 
 
-def divide_signed(x: Any, y: Any) -> Any:
+def divide_signed(x: Value, y: Value) -> Value:
     """Towards zero; -1 for y = 0, and no trap for the one overflowing quotient."""
     zero, minus_one = constant(x.type, 0), constant(x.type, -1)
     by_zero = int_compare("eq", y, zero)
@@ -218,14 +222,14 @@ def divide_signed(x: Any, y: Any) -> Any:
     return arith.select(by_zero, minus_one, arith.select(negating, negated, quotient))
 
 
-def divide_unsigned(x: Any, y: Any) -> Any:
+def divide_unsigned(x: Value, y: Value) -> Value:
     """All ones for y = 0."""
     by_zero = int_compare("eq", y, constant(x.type, 0))
     quotient = unsigned(arith.divui)(x, arith.select(by_zero, constant(x.type, 1), y))
     return arith.select(by_zero, constant(x.type, -1), quotient)
 
 
-def comparison(dtype: str, direction: str) -> Callable[..., Any]:
+def comparison(dtype: str, direction: str) -> Body:
     """The body that compares two elements of `dtype`."""
     if dtypes.is_float(dtype):
         predicate = "UNE" if direction == "ne" else f"O{direction.upper()}"
@@ -236,7 +240,7 @@ def comparison(dtype: str, direction: str) -> Callable[..., Any]:
     return lambda x, y: int_compare(direction, x, y)
 
 
-def power_signed(x: Any, y: Any) -> Any:
+def power_signed(x: Value, y: Value) -> Value:
     """X**y of integers; for negative y towards zero, so 0 unless x is 1 or -1."""
     base, exponent = (_at_least_32(arith.extsi, value) for value in (x, y))
     negative = int_compare("slt", exponent, constant(base.type, 0))
@@ -247,18 +251,18 @@ def power_signed(x: Any, y: Any) -> Any:
     return value if value.type == x.type else arith.trunci(x.type, value)
 
 
-def power_unsigned(x: Any, y: Any) -> Any:
+def power_unsigned(x: Value, y: Value) -> Value:
     """X**y of unsigned integers."""
     value = _power_by_squaring(*(_at_least_32(arith.extui, v) for v in (x, y)))
     return value if value.type == x.type else arith.trunci(x.type, value)
 
 
-def _at_least_32(extend: Callable[..., Any], x: Any) -> Any:
+def _at_least_32(extend: Body, x: Value) -> Value:
     i32 = ir.IntegerType.get_signless(32)
     return x if x.type.width >= 32 else extend(i32, x)
 
 
-def _power_by_squaring(x: Any, exponent: Any) -> Any:
+def _power_by_squaring(x: Value, exponent: Value) -> Value:
     """X**exponent for an exponent without a sign, one bit of it after the other."""
     kind = x.type
     one = constant(kind, 1)

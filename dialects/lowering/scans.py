@@ -17,15 +17,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.lowering import Body, Lowering
-from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering.scalars import Body, int_compare
 from aotc.dialects.types import Size, Tensor, bounds
-from aotc.mlir import arith, ir
+from aotc.mlir import Value, arith, ir
 
 BLOCK = 8
 SYMBOLIC_LEVELS = 10  # BLOCK ** 11 > 2 ** 31
 
-Element = Sequence[Any]
+Element = Sequence[Value]
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Scan:
         self.order = list(range(BLOCK)[::-1] if reverse else range(BLOCK))
 
     def __call__(
-        self, xs: Sequence[Any], of: Tensor, axis: int, levels: int = SYMBOLIC_LEVELS
-    ) -> list[Any]:
+        self, xs: Sequence[Value], of: Tensor, axis: int, levels: int = SYMBOLIC_LEVELS
+    ) -> list[Value]:
         """The running totals of lowered tensors of type `of`, one for each."""
         blocks = Blocks(of, axis)
         elements = [part for x in xs for part in self._elements(x, blocks)]
@@ -86,7 +86,7 @@ class Scan:
             before = [self._delayed(total, blocks) for total in totals]
         return [self._joined(y, blocks) for y in self._within(elements, before, blocks)]
 
-    def _elements(self, x: Any, blocks: Blocks) -> list[Any]:
+    def _elements(self, x: Value, blocks: Blocks) -> list[Value]:
         """For each place in a block, a tensor: the element there of every block."""
         low, split, none = self.low, blocks.split, blocks.along(0)
         high = blocks.along(blocks.count * BLOCK - blocks.size)
@@ -100,13 +100,13 @@ class Scan:
             parts.append(low.reshape(part, blocks.cut, blocks.totals))
         return parts
 
-    def _joined(self, y: Any, blocks: Blocks) -> Any:
+    def _joined(self, y: Value, blocks: Blocks) -> Value:
         """The blocks one after the other, without the padding."""
         y = self.low.reshape(y, blocks.split, blocks.padded)
         rank = blocks.of.rank
         return self.low.slice(y, blocks.of, (0,) * rank, [1] * rank)
 
-    def _delayed(self, total: Any, blocks: Blocks) -> Any:
+    def _delayed(self, total: Value, blocks: Blocks) -> Value:
         """The total up to the block before each."""
         none, one, of = blocks.along(0), blocks.along(1), blocks.totals
         low, high = (none, one) if self.reverse else (one, none)
@@ -116,10 +116,10 @@ class Scan:
 
     # ---- bodies -------------------------------------------------------------------
 
-    def _folded(self, elements: Sequence[Any], blocks: Blocks) -> list[Any]:
+    def _folded(self, elements: Sequence[Value], blocks: Blocks) -> list[Value]:
         """The total of each block."""
 
-        def body(*flat: Any) -> Element:
+        def body(*flat: Value) -> Element:
             total = self._neutral(blocks)
             for place in self.order:
                 element = self._element(flat, place, blocks)
@@ -132,13 +132,13 @@ class Scan:
         ]
 
     def _within(
-        self, elements: Sequence[Any], before: Sequence[Any], blocks: Blocks
-    ) -> list[Any]:
+        self, elements: Sequence[Value], before: Sequence[Value], blocks: Blocks
+    ) -> list[Value]:
         """The total before each block, and the block's elements up to each place."""
         low, split, axis = self.low, blocks.split, blocks.axis
         reached = "sge" if self.reverse else "sle"
 
-        def body(*flat: Any) -> Element:
+        def body(*flat: Value) -> Element:
             total = self._before(flat[: len(before)], blocks)
             here = low.loop_index(axis + 1)
             for place in self.order:
@@ -170,7 +170,7 @@ class Scan:
         is_first = int_compare("eq", block, first)
         return _choose(is_first, self._neutral(blocks), totals)
 
-    def _element(self, flat: Sequence[Any], place: int, blocks: Blocks) -> Element:
+    def _element(self, flat: Sequence[Value], place: int, blocks: Blocks) -> Element:
         """The element at a place of a block: neutral in the padding."""
         element = flat[place::BLOCK]
         if blocks.size == blocks.count * BLOCK:
@@ -186,6 +186,6 @@ def _part(body: Callable[..., Element], number: int) -> Body:
     return lambda *elements: body(*elements)[number]
 
 
-def _choose(condition: Any, yes: Element, no: Element) -> Element:
+def _choose(condition: Value, yes: Element, no: Element) -> Element:
     pairs = zip(yes, no, strict=True)
     return [arith.select(condition, one, other) for one, other in pairs]

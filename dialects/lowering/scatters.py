@@ -16,11 +16,12 @@ an op starts from an argument of the program. An x that is a fill is the start i
 import math as pymath
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc import dtypes as dt
-from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.lowering.conversion import accumulator, conversion
+from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.ops.indexing import IndexMap, positions
 from aotc.dialects.types import (
@@ -30,7 +31,10 @@ from aotc.dialects.types import (
     lowered_element,
     minimum,
 )
-from aotc.mlir import arith, ir
+from aotc.mlir import Value, arith, ir
+
+if TYPE_CHECKING:
+    from aotc.dialects.ops.reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Scattering:
     updates: Tensor
     indices: Tensor
     at: IndexMap
-    reduction: Any
+    reduction: "type[Reduction]"
 
     @property
     def dtype(self) -> str:
@@ -57,15 +61,14 @@ class Scattering:
         return accumulator(self.x.dtype)
 
     @property
-    def combine(self) -> Any:
+    def combine(self) -> Body:
         """The arith op that combines two elements."""
         return self.reduction.combine["f" if dt.is_float(self.dtype) else self.dtype[0]]
 
     @property
     def start(self) -> float | int:
         """What changes nothing when it is combined."""
-        start: float | int = self.reduction.start(self.dtype)
-        return start
+        return self.reduction.start(self.dtype)
 
     @property
     def rows(self) -> list[int]:
@@ -96,8 +99,8 @@ def _matrix(kind: Tensor, leading: int) -> Tensor:
 
 
 def scattered(
-    low: Any, to: Scattering, x: Any, updates: Any, indices: Sequence[Any]
-) -> Any:
+    low: Lowering, to: Scattering, x: Value, updates: Value, indices: Sequence[Value]
+) -> Value:
     """The lowered result of a scatter."""
     start = filled_with(x)
     if start is not None and to.dtype != to.x.dtype:
@@ -112,7 +115,7 @@ def scattered(
     return low.convert(written, wide, to.x.dtype)
 
 
-def _in_order_of_x(low: Any, to: Scattering, written: Any) -> Any:
+def _in_order_of_x(low: Lowering, to: Scattering, written: Value) -> Value:
     """The spread table with its axes in the order of x."""
     order = [*to.rows, *to.columns]
     if order == sorted(order):
@@ -128,8 +131,12 @@ def _in_order_of_x(low: Any, to: Scattering, written: Any) -> Any:
 
 
 def _write(
-    low: Any, to: Scattering, start: Any, updates: Any, indices: Sequence[Any]
-) -> Any:
+    low: Lowering,
+    to: Scattering,
+    start: Value,
+    updates: Value,
+    indices: Sequence[Value],
+) -> Value:
     """The table with all updates; without any it is `start` everywhere."""
     count = len(to.at.along)
     kind = to.updates.with_dtype(to.dtype)
@@ -156,7 +163,7 @@ def _write(
     return table
 
 
-def _without_lost(low: Any, to: Scattering, x: Any, kind: Tensor) -> Any:
+def _without_lost(low: Lowering, to: Scattering, x: Value, kind: Tensor) -> Value:
     """`x` with a row for each update, or without any where the table has no rows.
 
     IREE checks no position: without this, updates of an axis of symbolic size that is
@@ -170,19 +177,19 @@ def _without_lost(low: Any, to: Scattering, x: Any, kind: Tensor) -> Any:
 
 
 def _counting(
-    low: Any,
+    low: Lowering,
     to: Scattering,
     ordered: Tensor,
     order: Sequence[int],
-    updates: Any,
-    indices: Sequence[Any],
-) -> Any:
+    updates: Value,
+    indices: Sequence[Value],
+) -> Value:
     """The updates in the order of the table, and those to drop replaced."""
     loops = [ir.AffineDimExpr.get(order.index(axis)) for axis in range(len(order))]
     inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
     maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]
 
-    def body(update: Any, *numbers: Any) -> Any:
+    def body(update: Value, *numbers: Value) -> Value:
         if to.at.mode == "clip":
             return update
         _, inside = positions(low, to.x, to.indices, to.at, numbers[:-1])
@@ -197,7 +204,9 @@ def _counting(
     )
 
 
-def _rows(low: Any, to: Scattering, indices: Sequence[Any]) -> tuple[Any, Tensor]:
+def _rows(
+    low: Lowering, to: Scattering, indices: Sequence[Value]
+) -> tuple[Value, Tensor]:
     """The row of each update, and the type of these numbers."""
     sizes = [to.x.shape[axis] for axis in to.rows]
     known = [size for size in sizes if isinstance(size, int)]
@@ -205,7 +214,7 @@ def _rows(low: Any, to: Scattering, indices: Sequence[Any]) -> tuple[Any, Tensor
     rows = Tensor(to.indices.shape, dtype)
     batch = [to.at.along.index(axis) for axis in to.at.shared]
 
-    def body(*numbers: Any) -> Any:
+    def body(*numbers: Value) -> Value:
         found, _ = positions(low, to.x, to.indices, to.at, numbers)
         first, *others = [*map(low.loop_index, batch), *found]
         for size, place in zip(sizes[1:], others, strict=True):
@@ -215,7 +224,7 @@ def _rows(low: Any, to: Scattering, indices: Sequence[Any]) -> tuple[Any, Tensor
     return low.pointwise(indices, rows, body), rows
 
 
-def _body(to: Scattering, operands: Sequence[Any]) -> list[str]:
+def _body(to: Scattering, operands: Sequence[Value]) -> list[str]:
     """IREE's side: fill the table, then scatter.
 
     The barriers, with that of `start`, keep apart what IREE 3.13 cannot compile

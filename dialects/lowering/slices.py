@@ -8,13 +8,11 @@ takes a higher rank, or is a part of a tensor.concat, its element is read by pos
 IREE turns a read at position 0 into a slice again, unless a barrier hides the 0.
 """
 
-from typing import Any
-
 from aotc.dialects.lowering import foreign
-from aotc.mlir import arith, ir
+from aotc.mlir import Operation, Value, arith, ir
 
 
-def element_slice(x: Any) -> Any:
+def element_slice(x: Value) -> Operation | None:
     """The slice of one element that a lowered tensor is a view of, or None."""
     while not isinstance(x.owner, ir.Block):
         if x.owner.name == "tensor.extract_slice":
@@ -26,7 +24,7 @@ def element_slice(x: Any) -> Any:
     return None
 
 
-def element_position(slice_op: Any) -> list[Any]:
+def element_position(slice_op: Operation) -> list[Value]:
     """Where a slice of one element reads its source, as index values."""
     static = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_offsets"]))
     dynamic = iter(list(slice_op.operands)[1:])

@@ -10,13 +10,20 @@ no place waits for another. Keys of 64 bits are sorted by their lower halves, th
 their upper ones. Everything is compared without sign.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import dtypes
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.lowering.scalars import constant, float_compare, int_compare, is_nan
+from aotc.dialects.lowering.scalars import (
+    Body,
+    constant,
+    float_compare,
+    int_compare,
+    is_nan,
+)
 from aotc.dialects.types import Size, Tensor, lowered_type
-from aotc.mlir import arith, ir, scf, tensor
+from aotc.mlir import ElementType, Type, Value, arith, ir, scf, tensor
 
 BLOCK = 32
 HALF = 32  # bits of a key that go into a word
@@ -32,7 +39,7 @@ def key_width(dtype: str) -> int:
     return max(dtypes.bits(dtype), HALF)
 
 
-def key(x: Any, dtype: str) -> Any:
+def key(x: Value, dtype: str) -> Value:
     """Inside a body: an integer that has the order of the element, without sign."""
     if dtypes.is_float(dtype):
         return _float_key(x)
@@ -44,7 +51,7 @@ def key(x: Any, dtype: str) -> Any:
     return arith.xori(x, _sign_bit(x.type)) if signed else x
 
 
-def _float_key(x: Any) -> Any:
+def _float_key(x: Value) -> Value:
     """The bits, turned so that they rise; NaN above all, and one zero only."""
     if x.type.width < HALF:
         x = arith.extf(ir.F32Type.get(), x)
@@ -57,11 +64,11 @@ def _float_key(x: Any) -> Any:
     return arith.select(is_nan(x), ones, rising)
 
 
-def _sign_bit(element: Any) -> Any:
+def _sign_bit(element: ElementType) -> Value:
     return constant(element, -(1 << (element.width - 1)))
 
 
-def sorted_positions(low: Lowering, keys: Any, of: Tensor) -> Any:
+def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
     """Where the keys along the last axis, of a `padded_size`, stand in their order.
 
     Returns:
@@ -73,20 +80,20 @@ def sorted_positions(low: Lowering, keys: Any, of: Tensor) -> Any:
     if of.dtype == "i32":
         return order
 
-    def again(loops: list[Any]) -> Any:
+    def again(loops: list[Value]) -> Value:
         place = _position(low.extract(order, loops))
         upper = low.extract(keys, [*loops[:-1], place])
         return _word(low, upper, HALF, of.rank - 1)
 
     second = _sorted(low, low.computed(words, again), words)
 
-    def composed(loops: list[Any]) -> Any:
+    def composed(loops: list[Value]) -> Value:
         return low.extract(order, [*loops[:-1], _position(low.extract(second, loops))])
 
     return low.computed(words, composed)
 
 
-def _word(low: Lowering, key: Any, shift: int, axis: int) -> Any:
+def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
     """The half of the key from bit `shift`, above the position along `axis`."""
     i64 = ir.IntegerType.get_signless(64)
     if key.type.width < 64:
@@ -96,7 +103,7 @@ def _word(low: Lowering, key: Any, shift: int, axis: int) -> Any:
     return arith.ori(upper, arith.index_cast(i64, low.loop_index(axis)))
 
 
-def _position(word: Any) -> Any:
+def _position(word: Value) -> Value:
     lower = arith.andi(word, constant(word.type, (1 << HALF) - 1))
     return arith.index_cast(ir.IndexType.get(), lower)
 
@@ -104,7 +111,7 @@ def _position(word: Any) -> Any:
 # ---- words --------------------------------------------------------------------------
 
 
-def smallest_words(low: Lowering, words: Any, of: Tensor, count: int) -> Any:
+def smallest_words(low: Lowering, words: Value, of: Tensor, count: int) -> Value:
     """The `count` smallest words along the last axis, by a reduction for each."""
     rank = of.rank
     rest, single = of.with_shape(of.shape[:-1]), of.with_shape((*of.shape[:-1], 1))
@@ -113,7 +120,7 @@ def smallest_words(low: Lowering, words: Any, of: Tensor, count: int) -> Any:
     row = ir.AffineMap.get(rank, 0, loops)
     kinds = ["parallel"] * (rank - 1) + ["reduction"]
 
-    def least(word: Any, *rest: Any) -> Any:
+    def least(word: Value, *rest: Value) -> Value:
         # as the largest complement, which starts from zero
         *last, best = rest
         turned = arith.xori(word, constant(word.type, -1))
@@ -135,30 +142,35 @@ def smallest_words(low: Lowering, words: Any, of: Tensor, count: int) -> Any:
     )
 
 
-def first_words(low: Lowering, keys: Any, of: Tensor, count: int) -> Any:
+def first_words(low: Lowering, keys: Value, of: Tensor, count: int) -> Value:
     """As `sorted_positions`, the first few of them only, of keys of 32 bits."""
     words = of.with_dtype("i64")
     packed = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
     return smallest_words(low, packed, words, count)
 
 
-def _sorted(low: Lowering, words: Any, of: Tensor) -> Any:
+def _sorted(low: Lowering, words: Value, of: Tensor) -> Value:
     """Words, all different, in rising order along their last axis."""
     words, size = _sorted_blocks(low, words, of), of.shape[-1]
     if size == BLOCK:
         return words
     kinds = [words.type, ir.IndexType.get()]
 
-    def unmerged(_: Any, run: Any) -> Any:
+    def unmerged(_: Value, run: Value) -> Value:
         return int_compare("ult", run, low.size(size))
 
-    def merge(words: Any, run: Any) -> list[Any]:
+    def merge(words: Value, run: Value) -> list[Value]:
         return [_merged(low, words, of, run), arith.addi(run, run)]
 
     return _while(kinds, [words, low.index(BLOCK)], unmerged, merge)[0]
 
 
-def _while(kinds: list[Any], start: list[Any], condition: Any, body: Any) -> Any:
+def _while(
+    kinds: list[Type],
+    start: list[Value],
+    condition: Body,
+    body: Callable[..., Sequence[Value]],
+) -> Sequence[Value]:
     """`start` changed by `body` for as long as `condition` holds."""
     loop = scf.WhileOp(kinds, start)
     places = [ir.Location.current] * len(kinds)
@@ -171,7 +183,7 @@ def _while(kinds: list[Any], start: list[Any], condition: Any, body: Any) -> Any
     return loop.results
 
 
-def _sorted_blocks(low: Lowering, words: Any, of: Tensor) -> Any:
+def _sorted_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
     """Each block on its own: the rank of every word, then the word of every rank."""
     split = of.with_shape((*of.shape[:-1], of.shape[-1] // BLOCK, BLOCK))
     rank = split.rank
@@ -181,10 +193,10 @@ def _sorted_blocks(low: Lowering, words: Any, of: Tensor) -> Any:
     kinds = ["parallel"] * rank + ["reduction"]
     i64 = ir.IntegerType.get_signless(64)
 
-    def count(word: Any, another: Any, smaller: Any) -> Any:
+    def count(word: Value, another: Value, smaller: Value) -> Value:
         return arith.addi(smaller, arith.extui(i64, int_compare("ult", another, word)))
 
-    def place(word: Any, position: Any, found: Any) -> Any:
+    def place(word: Value, position: Value, found: Value) -> Value:
         here = arith.index_cast(i64, low.loop_index(rank - 1))
         return arith.select(int_compare("eq", position, here), word, found)
 
@@ -195,14 +207,14 @@ def _sorted_blocks(low: Lowering, words: Any, of: Tensor) -> Any:
     return low.reshape(placed, split, of)
 
 
-def _merged(low: Lowering, words: Any, of: Tensor, run: Any) -> Any:
+def _merged(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
     """Sorted runs of `run` words each (an index value), merged by pairs."""
     size = of.shape[-1]
 
-    def word(loops: list[Any]) -> Any:
+    def word(loops: list[Value]) -> Value:
         *row, place = loops
 
-        def at(position: Any) -> Any:
+        def at(position: Value) -> Value:
             return low.extract(words, [*row, low.clamp_index(position, size - 1)])
 
         offset = arith.remui(place, arith.addi(run, run))
@@ -220,17 +232,22 @@ def _merged(low: Lowering, words: Any, of: Tensor, run: Any) -> Any:
     return low.computed(of, word)
 
 
-def _taken(low: Lowering, at: Any, offset: Any, ends: tuple[Any, Any, Any]) -> Any:
+def _taken(
+    low: Lowering,
+    at: Callable[[Value], Value],
+    offset: Value,
+    ends: tuple[Value, Value, Value],
+) -> Value:
     """Inside a body: how many of the `offset` least words are in the first run."""
     first, second, end = ends
     zero, one = low.index(0), low.index(1)
     few = arith.maxsi(arith.subi(offset, arith.subi(end, second)), zero)
     many = arith.minsi(offset, arith.subi(second, first))
 
-    def unknown(few: Any, many: Any) -> Any:
+    def unknown(few: Value, many: Value) -> Value:
         return int_compare("ult", few, many)
 
-    def halve(few: Any, many: Any) -> list[Any]:
+    def halve(few: Value, many: Value) -> list[Value]:
         middle = arith.shrui(arith.addi(few, many), one)
         behind = arith.subi(arith.subi(offset, middle), one)
         mine, theirs = arith.addi(first, middle), arith.addi(second, behind)

@@ -1,11 +1,9 @@
 """Where the elements of a tensor come from: one number, other ops, or memory."""
 
-from typing import Any
-
-from aotc.mlir import ir
+from aotc.mlir import Operation, Value, ir
 
 
-def filled_with(value: Any) -> Any:
+def filled_with(value: Value) -> Value | None:
     """The scalar that a lowered tensor is filled with, or None.
 
     Note [parts of fills]: what rearranges a fill is written as another fill. IREE 3.13
@@ -18,9 +16,9 @@ def filled_with(value: Any) -> Any:
     return op.operands[0] if is_fill else None
 
 
-def operands_of(op: Any) -> list[Any]:
+def operands_of(op: Operation) -> list[Value]:
     """What an op reads of what is computed outside of it, in its regions too."""
-    values, inner = list(op.operands), set()
+    values, inner = list(op.operands), set[Value]()
     for region in op.regions:
         for block in region:
             inner.update(block.arguments)
@@ -30,7 +28,7 @@ def operands_of(op: Any) -> list[Any]:
     return [value for value in values if value not in inner] if inner else values
 
 
-def leaves_gaps(value: Any) -> bool:
+def leaves_gaps(value: Value) -> bool:
     """Whether neighbours along the last axis of a lowered tensor are none in memory.
 
     Note [reads with gaps]: IREE 3.13 fuses a slice, and a plain copy of one, into what
@@ -51,7 +49,7 @@ def leaves_gaps(value: Any) -> bool:
 _VIEWS = ("tensor.cast", "tensor.collapse_shape", "tensor.expand_shape")
 
 
-def _is_copy(op: Any) -> bool:
+def _is_copy(op: Operation) -> bool:
     """Whether an op is a linalg.generic that gives its one input as it is."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
@@ -61,7 +59,7 @@ def _is_copy(op: Any) -> bool:
     return len(body) == 1 and body[0].operands[0] == argument and len(maps) == 1
 
 
-def _has_gaps(slice_op: Any) -> bool:
+def _has_gaps(slice_op: Operation) -> bool:
     """Whether a slice leaves elements out along, or below, its last axis."""
     source = ir.RankedTensorType(slice_op.operands[0].type).shape
     sizes = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_sizes"]))

@@ -9,12 +9,11 @@ end, so earlier results keep theirs; but one module serves one call at a time.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from aotc.dialects.functions import current_module
-from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.types import Tensor, lowered_type
-from aotc.mlir import ir, tensor
+from aotc.mlir import Type, Value, ir, tensor
 
 
 class Stacks:
@@ -23,10 +22,10 @@ class Stacks:
     There is room for all of them from here on.
     """
 
-    def __init__(self, low: Any, wholes: Sequence[Tensor]) -> None:
+    def __init__(self, low: Lowering, wholes: Sequence[Tensor]) -> None:
         self._all = [_Stack(low, whole) for whole in wholes]
 
-    def write(self, places: Sequence[Any], steps: Sequence[Sequence[Any]]) -> None:
+    def write(self, places: Sequence[Value], steps: Sequence[Sequence[Value]]) -> None:
         """Store lowered elements, for each step one of every stack, at its place.
 
         All in one call, which the device is given at once.
@@ -41,7 +40,7 @@ class Stacks:
         if body:
             foreign.call("write", operands, [], [*body, "return"], inlined=False)
 
-    def end(self) -> list[Any]:
+    def end(self) -> list[Value]:
         """All elements; the stacks let go of them."""
         return [stack.end() for stack in self._all]
 
@@ -49,7 +48,7 @@ class Stacks:
 class _Stack:
     """One of them: a global, and the text of functions that use it."""
 
-    def __init__(self, low: Any, whole: Tensor) -> None:
+    def __init__(self, low: Lowering, whole: Tensor) -> None:
         self.is_empty = 0 in whole.shape
         self._low = low
         self._whole = whole
@@ -71,7 +70,7 @@ class _Stack:
         held = f'util.global private mutable @"{self._name}" : {self._type}'
         self._call("begin", sizes, [], body, held)
 
-    def written(self, first: int, elements: Sequence[Any]) -> Iterator[str]:
+    def written(self, first: int, elements: Sequence[Value]) -> Iterator[str]:
         """Lines that store the arguments from `first` on at the places %0, %1, …."""
         held = f"%{self._name}"
         yield self._load(held)
@@ -90,7 +89,7 @@ class _Stack:
             held = new
         yield self._store(held)
 
-    def end(self) -> Any:
+    def end(self) -> Value:
         """All elements."""
         if self.is_empty:
             return self._low.empty(self._whole)
@@ -109,8 +108,13 @@ class _Stack:
         return found if exact == self._type else tensor.cast(exact, found)
 
     def _call(
-        self, verb: str, operands: Any, results: Any, body: Any, held: str = ""
-    ) -> list[Any]:
+        self,
+        verb: str,
+        operands: Sequence[Value],
+        results: Sequence[Type],
+        body: Sequence[str],
+        held: str = "",
+    ) -> list[Value]:
         name = f"{self._name}.{verb}"
         return foreign.call(name, operands, results, body, held=held, inlined=False)
 
@@ -125,7 +129,9 @@ class _Stack:
         return f'util.global.store {value}, @"{self._name}" : {self._type}'
 
 
-def _sizes(value: str, kind: Any, prefix: str) -> tuple[list[str], list[str]]:
+def _sizes(
+    value: str, kind: ir.RankedTensorType, prefix: str
+) -> tuple[list[str], list[str]]:
     """Lines that read the dynamic sizes of `value`, and all sizes as text."""
     lines, sizes = [], [str(size) for size in kind.shape]
     for axis in range(kind.rank):

@@ -20,11 +20,12 @@ here.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotc import dtypes
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.types import Tensor, bounds, element_count
-from aotc.mlir import arith, ir
+from aotc.mlir import Value, arith, ir
 
 LONGEST = 1 << 14  # what is added in series; its error is below 1e-5 in f32
 BLOCK = 1 << 12  # of a longer sum over a symbolic size
@@ -47,7 +48,7 @@ def is_long(x: Tensor, axes: Sequence[int]) -> bool:
     return isinstance(count, int) or not as_long
 
 
-def addition(dtype: str, *, is_long: bool) -> Any:
+def addition(dtype: str, *, is_long: bool) -> Body:
     """The body `total + element` of a sum, marked if that is long."""
     if not dtypes.is_float(dtype):
         return arith.addi
@@ -57,7 +58,7 @@ def addition(dtype: str, *, is_long: bool) -> Any:
     return lambda total, element: arith.addf(total, element, fastmath=mark)
 
 
-def lowered_sum(low: Any, x: Any, source: Tensor, axes: Sequence[int]) -> Any:
+def lowered_sum(low: Lowering, x: Value, source: Tensor, axes: Sequence[int]) -> Value:
     """`x`, of type `source`, summed over `axes`, in its dtype."""
     in_blocks = is_long(source, axes)
     if in_blocks and all(isinstance(source.shape[axis], int) for axis in axes):
@@ -86,7 +87,7 @@ def _without(source: Tensor, axes: Sequence[int]) -> Tensor:
     return source.with_shape([n for i, n in enumerate(source.shape) if i not in axes])
 
 
-def _along(low: Any, x: Any, source: Tensor, axis: int) -> Any:
+def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
     """The sum along one axis."""
     size, rest = source.shape[axis], _without(source, [axis])
     if not isinstance(size, int) or size <= LONGEST:
@@ -110,7 +111,9 @@ def _cut(size: int) -> list[tuple[int, int]]:
     return [(0, whole), (whole, size)]
 
 
-def _part(low: Any, x: Any, source: Tensor, axis: int, start: int, end: int) -> Any:
+def _part(
+    low: Lowering, x: Value, source: Tensor, axis: int, start: int, end: int
+) -> Value:
     """The sum of a part of an axis."""
     zeros = [0] * source.rank
     shape = [*source.shape]

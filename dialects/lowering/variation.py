@@ -15,7 +15,7 @@ from aotc.dialects.functions import current_module, functions_of
 from aotc.dialects.lowering.foreign import body_of, number_apart
 from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.sources import filled_with
-from aotc.mlir import arith, ir, linalg, tensor
+from aotc.mlir import ElementType, Operation, Value, arith, ir, linalg, tensor
 
 # ops whose results have the elements of their operands
 _MOVING = (
@@ -70,7 +70,7 @@ class Variation:
         self._known: dict[Any, bool] = {}
         self._zeros: dict[str, Any] = {}
 
-    def varied(self, x: Any) -> Any:
+    def varied(self, x: Value) -> Value:
         """The same elements, with a zero that the compiler does not know if need be."""
         if self.varies(x):
             return x
@@ -79,7 +79,7 @@ class Variation:
         bits = element if is_integer else ir.IntegerType.get_signless(element.width)
         return _with_bits(x, self._unknown_zero(bits))
 
-    def _unknown_zero(self, bits: Any) -> Any:
+    def _unknown_zero(self, bits: ElementType) -> Value:
         """A tensor of rank 0."""
         if str(bits) not in self._zeros:
             zero = arith.ConstantOp(bits, 0).result
@@ -87,12 +87,12 @@ class Variation:
         whole = ir.RankedTensorType.get([], bits)
         return tensor.from_elements(whole, [self._zeros[str(bits)]])
 
-    def varies(self, value: Any) -> bool:
+    def varies(self, value: Value) -> bool:
         """Whether IREE cannot find the elements of a tensor to be one number.
 
         (That it says no means only that nothing proves it.)
         """
-        rest, read = [value], dict[Any, list[Any]]()
+        rest, read = [value], dict[Value, list[Value]]()
         while rest:
             last = rest[-1]
             if last in self._known:
@@ -105,7 +105,7 @@ class Variation:
         return self._known[value]
 
 
-def _with_bits(x: Any, some: Any) -> Any:
+def _with_bits(x: Value, some: Value) -> Value:
     """The elements of a tensor, `or` the integer in one of rank 0."""
     kind, bits = ir.RankedTensorType(x.type), some.type.element_type
     same = ir.AffineMap.get_identity(kind.rank)
@@ -129,7 +129,7 @@ def _with_bits(x: Any, some: Any) -> Any:
     return op.results[0]
 
 
-def _empty_like(x: Any, kind: Any) -> Any:
+def _empty_like(x: Value, kind: ir.RankedTensorType) -> Value:
     dynamic = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
     places = [arith.ConstantOp(ir.IndexType.get(), axis).result for axis in dynamic]
     sizes = iter([tensor.dim(x, place) for place in places])
@@ -137,7 +137,7 @@ def _empty_like(x: Any, kind: Any) -> Any:
     return tensor.EmptyOp(shape, kind.element_type).result
 
 
-def _read_by(value: Any) -> list[Any]:
+def _read_by(value: Value) -> list[Value]:
     """The tensors whose elements decide whether those of `value` vary."""
     op = value.owner
     if isinstance(op, ir.Block) or op.name.startswith("scf."):
@@ -146,7 +146,7 @@ def _read_by(value: Any) -> list[Any]:
     return [each for each in read if isinstance(each.type, ir.RankedTensorType)]
 
 
-def _read_inside(op: Any) -> list[Any]:
+def _read_inside(op: Operation) -> list[Value]:
     """The tensors of which single elements are read in the body of an op."""
     return [
         each.operands[0]
@@ -157,7 +157,9 @@ def _read_inside(op: Any) -> list[Any]:
     ]
 
 
-def _varies(value: Any, read: Sequence[Any], known: Callable[[Any], bool]) -> bool:
+def _varies(
+    value: Value, read: Sequence[Value], known: Callable[[Value], bool]
+) -> bool:
     """Whether a tensor varies, where that is known of `read`, which decides it."""
     op = value.owner
     if isinstance(op, ir.Block):
@@ -176,21 +178,23 @@ def _varies(value: Any, read: Sequence[Any], known: Callable[[Any], bool]) -> bo
     return bool(op.name.startswith(("linalg.", "scf.for", "scf.while")))
 
 
-def _cuts_out(op: Any) -> bool:
+def _cuts_out(op: Operation) -> bool:
     """Whether an op takes a part, perhaps without any element of a source's."""
     source = op.operands[0].owner
     is_slice = op.name == "tensor.extract_slice"
     return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
 
 
-def _call_varies(op: Any, read: Sequence[Any], known: Callable[[Any], bool]) -> bool:
+def _call_varies(
+    op: Operation, read: Sequence[Value], known: Callable[[Value], bool]
+) -> bool:
     """Whether the results of what IREE's side defines vary."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     body = body_of(functions_of(current_module())[callee]) or ""
     return "optimization_barrier" in body or all(map(known, read))
 
 
-def _is_one_number(constant: Any) -> bool:
+def _is_one_number(constant: Operation) -> bool:
     value = constant.attributes["value"]
     return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
 
@@ -198,7 +202,7 @@ def _is_one_number(constant: Any) -> bool:
 # ---- bodies -------------------------------------------------------------------------
 
 
-def _body_varies(op: Any, known: Callable[[Any], bool]) -> bool:
+def _body_varies(op: Operation, known: Callable[[Value], bool]) -> bool:
     """Whether the result of a linalg.generic varies."""
     if "reduction" in str(op.attributes["iterator_types"]):
         return True  # it has been given what varies
@@ -214,10 +218,10 @@ def _body_varies(op: Any, known: Callable[[Any], bool]) -> bool:
 
 
 def _element_varies(
-    op: Any,
-    varying: set[Any],
-    inputs: Mapping[Any, Any],
-    known: Callable[[Any], bool],
+    op: Operation,
+    varying: set[Value],
+    inputs: Mapping[Value, Value],
+    known: Callable[[Value], bool],
 ) -> bool:
     """Whether no constant can be left of a scalar op."""
     has = [operand in varying for operand in op.operands]
@@ -234,17 +238,22 @@ def _element_varies(
     return any(has) and bool(op.name.startswith(_KEEPING))
 
 
-def _are_two_numbers(selected: Sequence[Any], inputs: Mapping[Any, Any]) -> bool:
+def _are_two_numbers(selected: Sequence[Value], inputs: Mapping[Value, Value]) -> bool:
     """Whether a selection is from two different constants."""
     one, other = (_number(value, inputs) for value in list(selected)[1:])
     return one is not None and other is not None and bool(one != other)
 
 
-def _number(value: Any, inputs: Mapping[Any, Any]) -> Any:
+def _number(value: Value, inputs: Mapping[Value, Value]) -> ir.Attribute | None:
     """The constant that a scalar in a body always is, or None."""
     if isinstance(value.owner, ir.Block):
-        value = filled_with(inputs[value]) if value in inputs else None
-    is_constant = value is not None and not isinstance(value.owner, ir.Block)
-    if is_constant and value.owner.name == "arith.constant":
-        return value.owner.attributes["value"]
-    return None
+        filled = filled_with(inputs[value]) if value in inputs else None
+        return None if filled is None else _constant(filled)
+    return _constant(value)
+
+
+def _constant(value: Value) -> ir.Attribute | None:
+    op = value.owner
+    is_constant = not isinstance(op, ir.Block) and op.name == "arith.constant"
+    found: ir.Attribute | None = op.attributes["value"] if is_constant else None
+    return found

@@ -1,21 +1,22 @@
 """Activations that are ops of their own, for the sake of their derivatives."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import Lowering, by_kind, error_functions, scalars
 from aotc.dialects.lowering import approximations as approx
-from aotc.dialects.lowering import by_kind, error_functions, scalars
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import arith
+from aotc.mlir import Value, arith
 
 
 class Relu(Unary, name="relu"):
@@ -26,21 +27,21 @@ class Relu(Unary, name="relu"):
     dtypes = dt.SIGNED + dt.FLOATS
 
     @staticmethod
-    def ref(x: Any) -> Any:
+    def ref(x: np.ndarray) -> Any:
         """max(x, 0); NaN stays NaN."""
         return np.maximum(x, np.zeros((), x.dtype))
 
     @staticmethod
-    def _mask(b: Any, op: Any) -> Any:
+    def _mask(b: Builder, op: "Relu") -> Value:
         return b.compare(op.y, b.full_like(op.y, 0.0), direction="gt")
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """Dx where y > 0."""
         return b.where_true(cls._mask(b, op), dx)
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """Dy where y > 0."""
         return [b.where_true(cls._mask(b, op), dy)]
 
@@ -75,7 +76,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(x: Any, *, form: str) -> Any:
+    def ref(x: np.ndarray, *, form: str) -> Any:
         """X * Phi(x)."""
         if form == "tanh":
             inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
@@ -83,7 +84,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         return 0.5 * x * (1 + error_functions.erf_numpy(x / np.sqrt(2)))
 
     @staticmethod
-    def expansion(b: Any, x: Any, form: str) -> tuple[Any, Any]:
+    def expansion(b: Builder, x: Value, form: str) -> tuple[Value, Value]:
         """Phi(x) and its derivative, as graph ops."""
         if form == "exact":
             phi = b.offset(b.scale(b.erf(b.scale(x, np.sqrt(0.5))), 0.5), 0.5)
@@ -98,20 +99,20 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         return b.offset(b.scale(t, 0.5), 0.5), b.multiply(one_less, slope)
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """(Phi(x) + x Phi'(x)) dx."""
         phi, density = cls.expansion(b, op.x, op.form)
         return b.multiply(b.add(phi, b.multiply(op.x, density)), dx)
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """(Phi(x) + x Phi'(x)) dy."""
         return [cls.jvp(b, op, dy)]
 
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Gelu", x: Value) -> Value:
         """One fused generic."""
         body = approx.gelu_tanh if op.form == "tanh" else error_functions.gelu_exact
         return low.pointwise([x], Tensor.of(op.y), body)

@@ -5,20 +5,23 @@ them again from the logarithm of the sum of the scores' exponentials, one number
 each row, as in Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", NeurIPS 2022.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Float
 from aotc.dialects.batching import spread
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
+from aotc.mlir import Value
 
 
 class Attention(GraphOp, name="attention", traits=[Pure]):
@@ -73,8 +76,14 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @staticmethod
     def ref(
-        query: Any, key: Any, value: Any, bias: Any, *, scale: float, causal: bool
-    ) -> tuple[Any, Any]:
+        query: np.ndarray,
+        key: np.ndarray,
+        value: np.ndarray,
+        bias: np.ndarray,
+        *,
+        scale: float,
+        causal: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The formula, with every key head repeated."""
         wide = dt.to_numpy(accumulator(dt.canonical(query.dtype)))
         groups = query.shape[2] // max(key.shape[2], 1)
@@ -95,8 +104,14 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @classmethod
     def jvp(
-        cls, b: Any, op: Any, dquery: Any, dkey: Any, dvalue: Any, dbias: Any
-    ) -> tuple[Any, Any]:
+        cls,
+        b: Builder,
+        op: Self,
+        dquery: Tangent,
+        dkey: Tangent,
+        dvalue: Tangent,
+        dbias: Tangent,
+    ) -> tuple[Tangent, Tangent]:
         """The tangents dS of scores, dP = P (dS - sum(P dS)), dP value + P dvalue."""
         p = _probabilities(b, op)
         y_terms, s_terms = [], []
@@ -117,7 +132,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         return (_sum(b, y_terms) if y_terms else None), dlogsum
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any, dlogsum: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value, dlogsum: Value) -> list[Tangent]:
         """P (dy value^T - sum(dy y) + dlogsum) of the scores, then through products."""
         p = _probabilities(b, op)
         like = Tensor.of(p)
@@ -139,7 +154,13 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         ]
 
     @staticmethod
-    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
+    def batch(
+        b: Builder,
+        op: "Attention",
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Size,
+    ) -> list[Value]:
         """More batches."""
         parts = [
             _merged(b, x if has else spread(b, x, size))
@@ -154,7 +175,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         ]
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> list[Any]:
+    def decompose(b: Builder, op: "Attention") -> list[Value]:
         """Two products with a softmax between, normalized last: rows are shorter."""
         scores = _scores(b, op)
         like = Tensor.of(scores)
@@ -232,7 +253,7 @@ def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
 # product for each batch and key head.
 
 
-def _grouped(b: Any, op: Any, x: Any) -> Any:
+def _grouped(b: Builder, op: Attention, x: Value) -> Value:
     """`x` (like query) as batch, key heads, heads of each * length, depth."""
     batch, length, heads, depth = Tensor.of(x).shape
     shared = Tensor.of(op.key).shape[2]
@@ -248,7 +269,7 @@ def _times(heads: Size, shared: Size) -> int:
     return 1
 
 
-def _products(b: Any, op: Any, x: Any, y: Any) -> Any:
+def _products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
     """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
     batch, heads, length = Tensor.of(op.logsum).shape
     flat = b.dot_general(
@@ -263,7 +284,7 @@ def _products(b: Any, op: Any, x: Any, y: Any) -> Any:
     return b.reshape(flat, shape=(batch, heads, length, Tensor.of(y).shape[1]))
 
 
-def _weighted(b: Any, op: Any, p: Any, y: Any, dtype: str = "") -> Any:
+def _weighted(b: Builder, op: Attention, p: Value, y: Value, dtype: str = "") -> Value:
     """`y` (like key) summed over its positions with weights `p` (like the scores)."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared, depth = Tensor.of(y).shape[2:]
@@ -281,7 +302,7 @@ def _weighted(b: Any, op: Any, p: Any, y: Any, dtype: str = "") -> Any:
     return b.transpose(split, permutation=(0, 2, 1, 3))
 
 
-def _gathered(b: Any, op: Any, p: Any, x: Any) -> Any:
+def _gathered(b: Builder, op: Attention, p: Value, x: Value) -> Value:
     """`x` (like query) summed over rows and heads of a group with weights `p`."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared = Tensor.of(op.key).shape[2]
@@ -297,7 +318,7 @@ def _gathered(b: Any, op: Any, p: Any, x: Any) -> Any:
     return b.transpose(flat, permutation=(0, 2, 1, 3))
 
 
-def _scores(b: Any, op: Any) -> Any:
+def _scores(b: Builder, op: Attention) -> Value:
     """Scaled products, with the bias, and -infinity where a position is hidden."""
     scores = b.scale(_products(b, op, op.query, op.key), op.scale)
     if Tensor.of(op.bias).rank:
@@ -310,7 +331,7 @@ def _scores(b: Any, op: Any) -> Any:
     return b.select(seen, scores, b.full_like(scores, -np.inf))
 
 
-def _wide_bias(b: Any, op: Any, bias: Any) -> Any:
+def _wide_bias(b: Builder, op: Attention, bias: Value) -> Value:
     """The bias, repeated to the shape of the scores and in their dtype."""
     logsum = Tensor.of(op.logsum)
     shape = (*logsum.shape, Tensor.of(op.key).shape[1])
@@ -318,33 +339,35 @@ def _wide_bias(b: Any, op: Any, bias: Any) -> Any:
     return b.broadcast(wide, shape=shape, axes=(0, 1, 2, 3))
 
 
-def _probabilities(b: Any, op: Any) -> Any:
+def _probabilities(b: Builder, op: Attention) -> Value:
     """e**(score - logsum), made again; zeros in a row without positions."""
     scores = _scores(b, op)
     logsum = _finite(b, op.logsum)
     return b.exp(b.subtract(scores, b.expand(logsum, Tensor.of(scores), (3,))))
 
 
-def _finite(b: Any, x: Any) -> Any:
+def _finite(b: Builder, x: Value) -> Value:
     """`x` with 0 for -infinity, so that -infinity less it is -infinity."""
     none = b.compare(x, b.full_like(x, -np.inf), direction="eq")
     return b.select(none, b.full_like(x, 0.0), x)
 
 
-def _sum(b: Any, terms: list[Any]) -> Any:
+def _sum(b: Builder, terms: Sequence[Value]) -> Value:
     total = terms[0]
     for term in terms[1:]:
         total = b.add(total, term)
     return total
 
 
-def _merged(b: Any, x: Any) -> Any:
+def _merged(b: Builder, x: Value) -> Value:
     """The first two axes as one."""
     first, second, *rest = Tensor.of(x).shape
     return b.reshape(x, shape=(first * second, *rest))
 
 
-def _merged_bias(b: Any, op: Any, bias: Any, batched: bool, size: Size) -> Any:
+def _merged_bias(
+    b: Builder, op: Attention, bias: Value, batched: bool, size: Size
+) -> Value:
     """The bias of more batches; one that serves all of them stays as it is."""
     own = Tensor.of(op.bias).shape
     if not own:  # none, whatever it is

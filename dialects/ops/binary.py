@@ -1,20 +1,24 @@
 """Elementwise ops of two operands of one type; broadcasting is explicit."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype, require_equal
-from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.patterns import neutral, splat_of
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
-from aotc.mlir import arith
+from aotc.mlir import Value, arith
+
+# What a tangent of the left and of the right operand is multiplied by.
+Partials = tuple[Callable[[Value], Value], Callable[[Value], Value]]
 
 
 class Binary(GraphOp, traits=[Pure]):
@@ -23,6 +27,8 @@ class Binary(GraphOp, traits=[Pure]):
     lhs: Operand[Any]
     rhs: Operand[Any]
     y: Result[Any]
+    if TYPE_CHECKING:
+        partials: Callable[[Builder, Any], Partials]
     dtypes = tuple(dt.NUMBERS)
 
     @classmethod
@@ -33,7 +39,7 @@ class Binary(GraphOp, traits=[Pure]):
         return lhs
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dl: Any, dr: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dl: Tangent, dr: Tangent) -> Value:
         """The sum of the partial derivatives times their tangents."""
         left, right = cls.partials(b, op)
         terms = [
@@ -44,7 +50,7 @@ class Binary(GraphOp, traits=[Pure]):
         return b.add(*terms) if len(terms) == 2 else terms[0]
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """Each partial derivative times dy."""
         left, right = cls.partials(b, op)
         return [left(dy), right(dy)]
@@ -71,14 +77,14 @@ class Add(Binary, name="add"):
     ref = staticmethod(np.add)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Add") -> Partials:
         """1 and 1."""
         return (lambda d: d), (lambda d: d)
 
     lower = by_kind(f=arith.addf, i=arith.addi, u=arith.addi)
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Add") -> Value | None:
         """X + 0 = x."""
         return neutral(op, 0.0, both=True)
 
@@ -91,14 +97,14 @@ class Subtract(Binary, name="subtract"):
     ref = staticmethod(np.subtract)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Subtract") -> Partials:
         """1 and -1."""
         return (lambda d: d), b.negate
 
     lower = by_kind(f=arith.subf, i=arith.subi, u=arith.subi)
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Subtract") -> Value | None:
         """X - 0 = x."""
         return neutral(op, 0.0, both=False)
 
@@ -111,14 +117,14 @@ class Multiply(Binary, name="multiply"):
     ref = staticmethod(np.multiply)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Multiply") -> Partials:
         """Rhs and lhs."""
         return (lambda d: b.multiply(d, op.rhs)), (lambda d: b.multiply(d, op.lhs))
 
     lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Multiply") -> Value | None:
         """X * 1 = x and x * -1 = -x."""
         for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
             if splat_of(side) == -1.0 and dt.is_float(Tensor.of(other).dtype):
@@ -135,7 +141,7 @@ class Divide(Binary, name="divide"):
     why = "arithmetic; integer division by zero is defined"
 
     @staticmethod
-    def ref(lhs: Any, rhs: Any) -> Any:
+    def ref(lhs: np.ndarray, rhs: np.ndarray) -> Any:
         """Lhs / rhs, by kind."""
         if lhs.dtype.kind not in "iu":
             return np.divide(lhs, rhs)
@@ -146,7 +152,7 @@ class Divide(Binary, name="divide"):
         return np.where(rhs == 0, np.array(-1).astype(lhs.dtype), quotient)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Divide") -> Partials:
         """1 / rhs and -y / rhs."""
         return (
             lambda d: b.divide(d, op.rhs),
@@ -156,7 +162,7 @@ class Divide(Binary, name="divide"):
     lower = by_kind(f=arith.divf, i=scalars.divide_signed, u=scalars.divide_unsigned)
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Divide") -> Value | None:
         """X / 1 = x."""
         return neutral(op, 1.0, both=False)
 
@@ -178,7 +184,7 @@ class Power(Binary, name="power"):
     precision = WIDE
 
     @staticmethod
-    def ref(lhs: Any, rhs: Any) -> Any:
+    def ref(lhs: np.ndarray, rhs: np.ndarray) -> Any:
         """Lhs ** rhs, by kind."""
         if lhs.dtype.kind != "i":
             return np.power(lhs, rhs)
@@ -188,17 +194,17 @@ class Power(Binary, name="power"):
         return np.power(base, np.where(rhs < 0, 2 - (rhs & 1), rhs))
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Power") -> Partials:
         """Rhs * lhs**(rhs-1), and y * ln(lhs) (0 where lhs is 0)."""
 
-        def left(d: Any) -> Any:
+        def left(d: Value) -> Value:
             less = b.offset(op.rhs, -1.0)
             zero = b.full_like(op.rhs, 0.0)
             flat = b.compare(op.rhs, zero, direction="eq")
             slope = b.multiply(op.rhs, b.power(op.lhs, less))
             return b.multiply(d, b.select(flat, zero, slope))
 
-        def right(d: Any) -> Any:
+        def right(d: Value) -> Value:
             zero = b.full_like(op.lhs, 0.0)
             at_zero = b.compare(op.lhs, zero, direction="eq")
             safe = b.select(at_zero, b.full_like(op.lhs, 1.0), op.lhs)
@@ -225,12 +231,12 @@ class Hypot(Binary, name="hypot"):
     ref = staticmethod(np.hypot)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Hypot") -> Partials:
         """Lhs / y and rhs / y."""
         at_zero = b.compare(op.y, b.full_like(op.y, 0.0), direction="eq")
         safe = b.select(at_zero, b.full_like(op.y, 1.0), op.y)
 
-        def part(side: Any) -> Callable[[Any], Any]:
+        def part(side: Value) -> Callable[[Value], Value]:
             return lambda d: b.multiply(d, b.divide(side, safe))
 
         return part(op.lhs), part(op.rhs)
@@ -253,7 +259,7 @@ class Maximum(Binary, name="maximum"):
     ref = staticmethod(np.maximum)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Maximum") -> Partials:
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
@@ -268,15 +274,17 @@ class Minimum(Binary, name="minimum"):
     ref = staticmethod(np.minimum)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Minimum") -> Partials:
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
     lower = by_kind(f=arith.minimumf, i=arith.minsi, u=arith.minui)
 
 
-def _choice(b: Any, op: Any, mine: Any, other: Any) -> Callable[[Any], Any]:
-    def partial(d: Any) -> Any:
+def _choice(
+    b: Builder, op: Maximum | Minimum, mine: Value, other: Value
+) -> Callable[[Value], Value]:
+    def partial(d: Value) -> Value:
         chosen = b.compare(op.y, mine, direction="eq")
         tied = b.compare(mine, other, direction="eq")
         share = b.select(tied, b.full_like(d, 0.5), b.full_like(d, 1.0))

@@ -7,15 +7,16 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
-from aotc.dialects.lowering import by_kind, scalars
+from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import InputError
-from aotc.mlir import arith
+from aotc.mlir import Value, arith
 
 
 class BitwiseNot(Unary, name="bitwise_not"):
@@ -125,7 +126,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
         return result
 
     @staticmethod
-    def ref(x: Any, *, dtype: str) -> Any:
+    def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
         """NumPy's view."""
         return np.ascontiguousarray(x).view(dt.to_numpy(dtype)).reshape(np.shape(x))
 
@@ -135,7 +136,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Bitcast", x: Value) -> Value:
         """arith.bitcast; integers of either sign are the same below the graph."""
         element = lowered_element(op.dtype)
         if x.type.element_type == element:
@@ -145,7 +146,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
         )
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Bitcast") -> Value | None:
         """A bitcast to the same dtype is nothing."""
         return op.x if Tensor.of(op.x).dtype == op.dtype else None
 

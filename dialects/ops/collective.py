@@ -11,8 +11,9 @@ graph: what becomes of a collective when the very axis that it names is batched 
 No target has several devices yet.
 """
 
+from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from aotc import dtypes as dt
 from aotc.dialects import devices
 from aotc.dialects.attributes import Int, Ints, Str
 from aotc.dialects.batching import NO_OPERANDS, leading, moved
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import (
     NOT_DIFFERENTIABLE,
@@ -29,10 +31,12 @@ from aotc.dialects.graph import (
     Result,
     where_of,
 )
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, InputError
+from aotc.mlir import Value
 
 ALONE = {"axis_name": "data", "axis_size": 1}
 
@@ -42,9 +46,11 @@ class OverDevices(GraphOp):
 
     axis_name: Str
     axis_size: Int
+    if TYPE_CHECKING:
+        across: Callable[..., np.ndarray]
 
     @classmethod
-    def limit(cls, op: Any) -> str | None:
+    def limit(cls, op: Self) -> str | None:
         """No target has collectives yet; a device that is alone needs none."""
         if op.axis_size == 1:
             return None
@@ -62,20 +68,20 @@ class Collective(OverDevices):
     dtypes = dt.NAMES
 
     @classmethod
-    def ref(cls, x: Any, **attributes: Any) -> Any:
+    def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
         """A part of `across`: alone, or with the devices evaluated beside this one."""
         return devices.meet(cls, x, attributes)
 
     batch = leading()
 
-    @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    @classmethod
+    def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
         """The operand: the device is alone."""
         _require_alone(op)
         return x
 
 
-def _require_alone(op: Any) -> None:
+def _require_alone(op: GraphOp) -> None:
     reason = type(op).limit(op)
     if reason:
         raise CompileError("not-on-target", reason, where=where_of(op))
@@ -122,24 +128,24 @@ class AllReduce(Collective, name="all_reduce"):
         return x
 
     @staticmethod
-    def across(x: Any, *, kind: str) -> Any:
+    def across(x: np.ndarray, *, kind: str) -> np.ndarray:
         """Np.sum, np.max or np.min over the devices."""
         wide = dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         total = _REDUCTIONS[kind](x.astype(wide), 0)
         return np.broadcast_to(total, x.shape)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "AllReduce", dx: Value) -> Value:
         """The sum over devices of each one's weight times dx."""
         return _summed(b, op, _weighted(b, op, dx))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "AllReduce", dy: Value) -> list[Value]:
         """The weight times the sum of dy over devices."""
         return [_weighted(b, op, _summed(b, op, dy))]
 
     @staticmethod
-    def stacked(b: Any, op: Any, x: Any) -> Any:
+    def stacked(b: Builder, op: "AllReduce", x: Value) -> Value:
         """The reduction over the leading axis, repeated along it."""
         total = getattr(b, f"reduce_{op.kind}")(x, axes=(0,))
         return b.expand(total, Tensor.of(x), (0,))
@@ -154,11 +160,11 @@ class AllReduce(Collective, name="all_reduce"):
 _REDUCTIONS: dict[str, Any] = {"sum": np.sum, "max": np.max, "min": np.min}
 
 
-def _summed(b: Any, op: Any, x: Any) -> Any:
+def _summed(b: Builder, op: AllReduce, x: Value) -> Value:
     return b.all_reduce(x, axis_name=op.axis_name, axis_size=op.axis_size, kind="sum")
 
 
-def _weighted(b: Any, op: Any, x: Any) -> Any:
+def _weighted(b: Builder, op: AllReduce, x: Value) -> Value:
     """`x` times the part that this device's operand has in the result."""
     if op.kind == "sum":
         return x
@@ -182,25 +188,25 @@ class AllGather(Collective, name="all_gather"):
         return _with_size(x, axis, x.shape[axis] * axis_size)
 
     @staticmethod
-    def across(x: Any, *, axis: int) -> Any:
+    def across(x: np.ndarray, *, axis: int) -> np.ndarray:
         """Np.concatenate of what the devices have."""
         whole = np.concatenate(list(x), axis)
         return np.broadcast_to(whole, (len(x), *whole.shape))
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "AllGather", dx: Value) -> Value:
         """Linear."""
         return b.all_gather(dx, **type(op).attributes_of(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "AllGather", dy: Value) -> list[Value]:
         """Each device gets the sum of the cotangents of its block."""
         return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=moved)
 
     @staticmethod
-    def stacked(b: Any, op: Any, x: Any) -> Any:
+    def stacked(b: Builder, op: "AllGather", x: Value) -> Value:
         """The leading axis goes before `axis` and into it."""
         whole = _joined(b, x, op.axis)
         like = Tensor.of(whole)
@@ -229,24 +235,24 @@ class ReduceScatter(Collective, name="reduce_scatter"):
         return _with_size(x, axis, x.shape[axis] // axis_size)
 
     @staticmethod
-    def across(x: Any, *, axis: int) -> Any:
+    def across(x: np.ndarray, *, axis: int) -> np.ndarray:
         """Np.split of np.sum."""
         return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "ReduceScatter", dx: Value) -> Value:
         """Linear."""
         return b.reduce_scatter(dx, **type(op).attributes_of(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "ReduceScatter", dy: Value) -> list[Value]:
         """Every device had a part in every block."""
         return [b.all_gather(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=moved)
 
     @staticmethod
-    def stacked(b: Any, op: Any, x: Any) -> Any:
+    def stacked(b: Builder, op: "ReduceScatter", x: Value) -> Value:
         """The sum over the leading axis, cut along `axis`."""
         return _cut(b, b.reduce_sum(x, axes=(0,)), op.axis, op.axis_size, 0)
 
@@ -277,19 +283,19 @@ class AllToAll(Collective, name="all_to_all"):
         return _with_size(part, concat_axis, part.shape[concat_axis] * axis_size)
 
     @staticmethod
-    def across(x: Any, *, split_axis: int, concat_axis: int) -> Any:
+    def across(x: np.ndarray, *, split_axis: int, concat_axis: int) -> np.ndarray:
         """Np.split, then np.concatenate of what goes to one device."""
         blocks = [np.split(each, len(x), split_axis) for each in x]
         received = zip(*blocks, strict=True)
         return np.stack([np.concatenate(parts, concat_axis) for parts in received])
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "AllToAll", dx: Value) -> Value:
         """Linear."""
         return b.all_to_all(dx, **type(op).attributes_of(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
         """Its inverse: the axes change places."""
         axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
         return [b.all_to_all(dy, **{**type(op).attributes_of(op), **axes})]
@@ -297,7 +303,7 @@ class AllToAll(Collective, name="all_to_all"):
     batch = leading(split_axis=moved, concat_axis=moved)
 
     @staticmethod
-    def stacked(b: Any, op: Any, x: Any) -> Any:
+    def stacked(b: Builder, op: "AllToAll", x: Value) -> Value:
         """The leading axis and that of the blocks change places."""
         blocks = _cut(b, x, op.split_axis + 1, op.axis_size, 0)
         return _joined(b, blocks, op.concat_axis, 1)
@@ -339,31 +345,33 @@ class Permute(Collective, name="permute"):
         return x
 
     @staticmethod
-    def across(x: Any, *, sources: tuple[int, ...], targets: tuple[int, ...]) -> Any:
+    def across(
+        x: np.ndarray, *, sources: tuple[int, ...], targets: tuple[int, ...]
+    ) -> np.ndarray:
         """What is sent, in an array of zeros."""
         y = np.zeros_like(x)
         y[list(targets)] = x[list(sources)]
         return y
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Permute", dx: Value) -> Value:
         """Linear."""
         return b.permute(dx, **type(op).attributes_of(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:
         """Cotangents go back to where the values came from."""
         back = {"sources": op.targets, "targets": op.sources}
         return [b.permute(dy, **{**type(op).attributes_of(op), **back})]
 
     @staticmethod
-    def stacked(b: Any, op: Any, x: Any) -> Any:
+    def stacked(b: Builder, op: "Permute", x: Value) -> Value:
         """Elements of the leading axis in another order."""
         shape = Tensor.of(x).shape
         one, strides = (1, *shape[1:]), (1,) * len(shape)
         sources = dict(zip(op.targets, op.sources, strict=True))
 
-        def received(device: int) -> Any:
+        def received(device: int) -> Value:
             if device not in sources:
                 return b.full(Tensor.of(x).with_shape(one), 0.0)
             start = (sources[device], *[0] * (len(shape) - 1))
@@ -372,8 +380,8 @@ class Permute(Collective, name="permute"):
         first, *rest = map(received, range(op.axis_size))
         return reduce(lambda y, z: b.concatenate(y, z, axis=0), rest, first)
 
-    @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    @classmethod
+    def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
         """The operand, if the device sends to itself."""
         _require_alone(op)
         return x if op.sources else low.full(Tensor.of(op.x), 0)
@@ -399,12 +407,12 @@ class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
         return Tensor((), "i32")
 
     @classmethod
-    def ref(cls, **attributes: Any) -> Any:
+    def ref(cls, **attributes: Any) -> np.ndarray:
         """0 on a device that is alone."""
         return devices.meet(cls, np.zeros((), "i4"), attributes)
 
     @staticmethod
-    def across(x: Any) -> Any:
+    def across(x: np.ndarray) -> np.ndarray:
         """The numbers of the devices."""
         return np.arange(len(x), dtype="i4")
 
@@ -413,12 +421,12 @@ class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
     batch = NO_OPERANDS
 
     @staticmethod
-    def stacked(b: Any, op: Any) -> Any:
+    def stacked(b: Builder, op: "AxisIndex") -> Value:
         """Positions along the leading axis."""
         return b.iota(shape=(op.axis_size,), axis=0, dtype="i32")
 
     @staticmethod
-    def lower(low: Any, op: Any) -> Any:
+    def lower(low: Lowering, op: "AxisIndex") -> Value:
         """The device is alone."""
         _require_alone(op)
         return low.full(Tensor.of(op.y), 0)
@@ -433,7 +441,7 @@ def _with_size(x: Tensor, axis: int, size: Any) -> Tensor:
     return x.with_shape([size if i == axis else n for i, n in enumerate(x.shape)])
 
 
-def _cut(b: Any, x: Any, axis: int, count: int, to: int) -> Any:
+def _cut(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
     """`axis` in `count` blocks; their number becomes axis `to`."""
     shape = Tensor.of(x).shape
     parts = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
@@ -441,7 +449,7 @@ def _cut(b: Any, x: Any, axis: int, count: int, to: int) -> Any:
     return b.transpose(blocks, permutation=_moved(len(parts), axis, to))
 
 
-def _joined(b: Any, x: Any, axis: int, source: int = 0) -> Any:
+def _joined(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
     """Axis `source` of blocks goes before `axis` of each of them, and into it."""
     rank = Tensor.of(x).rank
     blocks = b.transpose(x, permutation=_moved(rank, source, axis + source))

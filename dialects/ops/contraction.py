@@ -11,9 +11,12 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import moved
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_distinct, require_dtype
-from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, conversion
+from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.summation import (
     BLOCK,
     LONGEST,
@@ -25,9 +28,10 @@ from aotc.dialects.lowering.summation import (
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
-from aotc.mlir import arith, ir, linalg
+from aotc.mlir import Value, arith, ir, linalg
 
 Axes = tuple[int, ...]
+Side = tuple[Value, Axes, Axes]  # an operand, its batch and its contracted axes
 
 _I8 = Tensor((3, 3), "i8")
 _U8 = Tensor((3, 3), "u8")
@@ -46,7 +50,7 @@ def dot_axes(
     }
 
 
-def bilinear_jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
+def bilinear_jvp(b: Builder, op: GraphOp, dl: Tangent, dr: Tangent) -> Value:
     """The tangent of an op that is linear in each of its two operands."""
     cls, (lhs, rhs) = type(op), op.operands
     attributes = cls.attributes_of(op)
@@ -80,7 +84,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     dtypes = dt.NUMBERS
 
     @classmethod
-    def build(cls, *operands: Any, dtype: str = "", **axes: Any) -> Any:
+    def build(cls, *operands: Value, dtype: str = "", **axes: Any) -> Any:
         """Insert this op; without a `dtype` the result has that of the operands."""
         return super().build(*operands, dtype=dtype, **axes)
 
@@ -107,28 +111,34 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return Tensor((*batch, *free), dtype or lhs.dtype)
 
     @staticmethod
-    def ref(lhs: Any, rhs: Any, *, dtype: str = "", **axes: Any) -> Any:
+    def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Any) -> Any:
         """np.einsum over numbered axes."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
         wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
         return np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, out)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
+    def jvp(b: Builder, op: "DotGeneral", dl: Tangent, dr: Tangent) -> Value:
         """Linear in each operand."""
         return bilinear_jvp(b, op, dl, dr)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "DotGeneral", dy: Value) -> list[Value]:
         """Contract dy with the other operand over that one's free axes."""
-        sides = [
+        sides: list[Side] = [
             (op.lhs, op.lhs_batch, op.lhs_contract),
             (op.rhs, op.rhs_batch, op.rhs_contract),
         ]
         return [_operand_adjoint(b, dy, sides, which) for which in (0, 1)]
 
     @staticmethod
-    def batch(b: Any, op: Any, operands: Any, batched: Any, size: Size) -> Any:
+    def batch(
+        b: Builder,
+        op: "DotGeneral",
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Size,
+    ) -> Value:
         """A batch axis of both, or a free axis of one, which then goes to the front."""
         axes = DotGeneral.attributes_of(op)
         for side, has in zip(("lhs", "rhs"), batched, strict=True):
@@ -148,7 +158,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return b.transpose(y, permutation=order)
 
     @staticmethod
-    def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
+    def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:
         """linalg.matmul where it is one, a contraction generic otherwise."""
         result = Tensor.of(op.y)
         if element_count(Tensor.of(op.lhs).shape) == 0:
@@ -211,10 +221,10 @@ def loop_numbers(
     lhs_rank: int,
     rhs_rank: int,
     *,
-    lhs_batch: Any,
-    rhs_batch: Any,
-    lhs_contract: Any,
-    rhs_contract: Any,
+    lhs_batch: Axes,
+    rhs_batch: Axes,
+    lhs_contract: Axes,
+    rhs_contract: Axes,
 ) -> tuple[list[int], list[int], list[int]]:
     """One loop number per axis of lhs, rhs and result; results come first."""
     left_free = free_axes(lhs_rank, lhs_batch, lhs_contract)
@@ -236,7 +246,7 @@ def loop_numbers(
     return left, right, list(range(results))
 
 
-def _operand_adjoint(b: Any, dy: Any, sides: list[Any], which: int) -> Any:
+def _operand_adjoint(b: Builder, dy: Value, sides: list[Side], which: int) -> Value:
     """The cotangent of operand `which` of a dot_general, in its own axis order."""
     (mine, batch, contract), (other, other_batch, other_contract) = (
         sides[which],
@@ -262,24 +272,24 @@ def _operand_adjoint(b: Any, dy: Any, sides: list[Any], which: int) -> Any:
     return cast(b, ordered, Tensor.of(mine).dtype)
 
 
-def cast(b: Any, x: Any, dtype: str) -> Any:
+def cast(b: Builder, x: Value, dtype: str) -> Value:
     """`x` in `dtype`; nothing when it has that dtype."""
     return x if Tensor.of(x).dtype == dtype else b.cast(x, dtype=dtype)
 
 
-def _is_matmul(op: Any) -> bool:
+def _is_matmul(op: DotGeneral) -> bool:
     lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
     plain = not op.lhs_batch and (lhs.rank, rhs.rank) == (2, 2)
     return plain and (op.lhs_contract, op.rhs_contract) == ((1,), (0,))
 
 
-def _widening(op: Any) -> Any:
+def _widening(op: DotGeneral) -> Any:
     """How a matmul extends integer operands to a wider result."""
     unsigned = Tensor.of(op.lhs).dtype in dt.UNSIGNED
     return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
 
 
-def multiply_accumulate(dtype: str, source: str, *, is_long: bool = False) -> Any:
+def multiply_accumulate(dtype: str, source: str, *, is_long: bool = False) -> Body:
     """The body `total + x * y`, with x and y widened to `dtype` first."""
     add = addition(dtype, is_long=is_long)
     multiply = arith.mulf if dt.is_float(dtype) else arith.muli
@@ -289,13 +299,18 @@ def multiply_accumulate(dtype: str, source: str, *, is_long: bool = False) -> An
     return lambda x, y, total: add(total, multiply(widen(x), widen(y)))
 
 
-def _axes_of(op: Any) -> dict[str, Axes]:
+def _axes_of(op: DotGeneral) -> dict[str, Axes]:
     return {name: getattr(op, name) for name in dot_axes(((), ()))}
 
 
 def _contract(
-    low: Any, axes: dict[str, Axes], lhs: Any, rhs: Any, wide: Tensor, body: Any
-) -> Any:
+    low: Lowering,
+    axes: dict[str, Axes],
+    lhs: Value,
+    rhs: Value,
+    wide: Tensor,
+    body: Body,
+) -> Value:
     """The sums of products over `axes`, of type `wide`."""
     left, right, out = loop_numbers(lhs.type.rank, rhs.type.rank, **axes)
     summed = len(axes["lhs_contract"])
@@ -314,12 +329,13 @@ _WORTH = 8  # how much smaller than the factors the blocks' sums must be
 _FEW = 1 << 12  # results; those of one block are copied in microseconds
 
 
-def _block_of(op: Any) -> int | None:
+def _block_of(op: DotGeneral) -> int | None:
     """The length of the blocks that a long sum of products is made in, if it is."""
     lhs, rhs, result = (Tensor.of(x) for x in (op.lhs, op.rhs, op.y))
     if len(op.lhs_contract) != 1 or not all(x.is_static for x in (lhs, rhs)):
         return None
     size = lhs.shape[op.lhs_contract[0]]
+    assert isinstance(size, int)
     block = block_of(size) if is_long(lhs, op.lhs_contract) else None
     if block is None:
         return None
@@ -328,7 +344,9 @@ def _block_of(op: Any) -> int | None:
     return block if made * _WORTH <= read else None
 
 
-def _in_blocks(low: Any, op: Any, lhs: Any, rhs: Any, block: int) -> Any:
+def _in_blocks(
+    low: Lowering, op: DotGeneral, lhs: Value, rhs: Value, block: int
+) -> Value:
     """The products of blocks of the contracted axis, added up."""
     factors: list[Any] = []
     axes: dict[str, Axes] = {}
@@ -351,7 +369,7 @@ def _in_blocks(low: Any, op: Any, lhs: Any, rhs: Any, block: int) -> Any:
     return lowered_sum(low, total, parts, (first,))
 
 
-def _is_marked(op: Any) -> bool:
+def _is_marked(op: DotGeneral) -> bool:
     """Whether the sums are to be split when they are compiled.
 
     Those over a symbolic size are, and those over a fixed one without a fit divisor.

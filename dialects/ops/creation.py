@@ -7,21 +7,23 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Array, Int, Sizes, Str
 from aotc.dialects.batching import NO_OPERANDS
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Pure, Result
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.samples import Sample
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
-from aotc.mlir import arith, ir
+from aotc.mlir import Value, arith, ir
 
 
-def _no_tangent(b: Any, op: Any) -> None:
+def _no_tangent(b: Builder, op: GraphOp) -> None:
     """A constant does not change."""
     return
 
 
-def _no_cotangents(b: Any, op: Any, dy: Any) -> list[Any]:
+def _no_cotangents(b: Builder, op: GraphOp, dy: Value) -> list[Value]:
     """There are no operands."""
     return []
 
@@ -36,12 +38,12 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
     dtypes = dt.NAMES
 
     @staticmethod
-    def infer(*, value: Any) -> Tensor:
+    def infer(*, value: np.ndarray) -> Tensor:
         """The array's shape and dtype."""
         return Tensor(np.shape(value), dt.canonical(value.dtype))
 
     @staticmethod
-    def ref(*, value: Any) -> Any:
+    def ref(*, value: np.ndarray) -> np.ndarray:
         """The array."""
         return value
 
@@ -51,7 +53,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
     batch = NO_OPERANDS
 
     @staticmethod
-    def lower(low: Any, op: Any) -> Any:
+    def lower(low: Lowering, op: "Constant") -> Value:
         """arith.constant."""
         return low.constant(op.value, Tensor.of(op.y).dtype)
 
@@ -85,7 +87,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
         return result
 
     @staticmethod
-    def ref(*, shape: Any, axis: int, dtype: str) -> Any:
+    def ref(*, shape: tuple[int, ...], axis: int, dtype: str) -> np.ndarray:
         """A broadcast np.arange."""
         line = np.arange(shape[axis]).reshape(
             [-1 if a == axis else 1 for a in range(len(shape))]
@@ -98,7 +100,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
     batch = NO_OPERANDS
 
     @staticmethod
-    def lower(low: Any, op: Any) -> Any:
+    def lower(low: Lowering, op: "Iota") -> Value:
         """The loop index, converted."""
         axis, dtype = op.axis, op.dtype
         return low.computed(
@@ -112,7 +114,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
     ]
 
 
-def _from_index(index: Any, dtype: str) -> Any:
+def _from_index(index: Value, dtype: str) -> Value:
     """An index value as an element of `dtype`."""
     i64 = ir.IntegerType.get_signless(64)
     return conversion("i64", dtype)(arith.index_cast(i64, index))
@@ -138,7 +140,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
         return result
 
     @staticmethod
-    def ref(*, size: Any, dtype: str) -> Any:
+    def ref(*, size: tuple[int, ...], dtype: str) -> np.ndarray:
         """The number."""
         return np.array(size[0]).astype(dt.to_numpy(dtype))
 
@@ -148,7 +150,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
     batch = NO_OPERANDS
 
     @staticmethod
-    def lower(low: Any, op: Any) -> Any:
+    def lower(low: Lowering, op: "Dimension") -> Value:
         """tensor.from_elements of the index."""
         element = _from_index(low.size(op.size[0]), op.dtype)
         return low.from_number(element)

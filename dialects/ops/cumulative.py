@@ -1,17 +1,19 @@
 """Running totals along an axis, and the linear recurrence that differentiates them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Int
 from aotc.dialects.batching import leading, moved
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
-from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.lowering.scalars import constant, float_compare
+from aotc.dialects.lowering.scalars import Body, constant, float_compare
 from aotc.dialects.lowering.scans import Monoid, Scan
 from aotc.dialects.ops.reduction import (
     ReduceMax,
@@ -21,10 +23,10 @@ from aotc.dialects.ops.reduction import (
 )
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
-from aotc.mlir import arith, math
+from aotc.mlir import Value, arith, math
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: np.ndarray) -> np.ndarray:
     return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
 
 
@@ -52,7 +54,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(a: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    def ref(a: np.ndarray, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
         """Step by step."""
         a, x = (np.moveaxis(_wide(v), axis, 0) for v in (a, x))
         y, total = np.empty_like(x), np.zeros_like(x, shape=x.shape[1:])
@@ -61,7 +63,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
         return np.moveaxis(y, 0, axis)
 
     @staticmethod
-    def jvp(b: Any, op: Any, da: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "LinearRecurrence", da: Tangent, dx: Tangent) -> Value:
         """dy[i] = a[i] dy[i-1] + (da[i] y[i-1] + dx[i]): the same recurrence."""
         if da is not None:
             moved = b.multiply(da, b.delayed(op.y, op.axis, op.reverse))
@@ -69,7 +71,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
         return b.linear_recurrence(op.a, dx, axis=op.axis, reverse=op.reverse)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "LinearRecurrence", dy: Value) -> list[Value]:
         """The recurrence from the other side: c[i] = a[i+1] c[i+1] + dy[i]."""
         c = _transposed(b, op.a, dy, op)
         return [b.multiply(c, b.delayed(op.y, op.axis, op.reverse)), c]
@@ -77,7 +79,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     batch = leading(axis=moved)
 
     @staticmethod
-    def lower(low: Any, op: Any, a: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "LinearRecurrence", a: Value, x: Value) -> Value:
         """See Note [scan in blocks]; half-precision floats accumulate in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
@@ -94,13 +96,15 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     ]
 
 
-def _both_steps(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
+def _both_steps(one: Sequence[Value], other: Sequence[Value]) -> Sequence[Value]:
     """The steps y → a y + x of `one`, then `other`, as one step."""
     (a, x), (b, z) = one, other
     return arith.mulf(a, b), arith.addf(arith.mulf(b, x), z)
 
 
-def _transposed(b: Any, a: Any, dy: Any, op: Any) -> Any:
+def _transposed(
+    b: Builder, a: Value, dy: Value, op: "LinearRecurrence | Cumulative"
+) -> Value:
     """The adjoint of the recurrence with factors `a` along the axis of `op`."""
     factors = b.delayed(a, op.axis, not op.reverse)
     return b.linear_recurrence(factors, dy, axis=op.axis, reverse=not op.reverse)
@@ -113,6 +117,11 @@ class Cumulative(GraphOp, traits=[Pure]):
     axis: Int
     reverse: Bool
     y: Result[Any]
+    if TYPE_CHECKING:
+        accumulate: Callable[..., np.ndarray]
+        start: Callable[[str], float]
+        combine: dict[str, Body]
+        step: Callable[[Builder, Any], tuple[Value, Value]]
     dtypes = tuple(dt.NUMBERS)  # of any length, for the static types of subclasses
 
     @classmethod
@@ -123,21 +132,21 @@ class Cumulative(GraphOp, traits=[Pure]):
         return x
 
     @classmethod
-    def ref(cls, x: Any, *, axis: int, reverse: bool) -> Any:
+    def ref(cls, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
         """NumPy's ufunc.accumulate, forwards or backwards."""
         wide = np.flip(_wide(x), axis) if reverse else _wide(x)
         y = cls.accumulate(wide, axis, wide.dtype)
         return np.flip(y, axis) if reverse else y
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """dy[i] = (the change of y[i] with y[i-1]) dy[i-1] + (that with x[i]) dx[i]."""
         before, own = cls.step(b, op)
         weighted = b.multiply(own, dx)
         return b.linear_recurrence(before, weighted, axis=op.axis, reverse=op.reverse)
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """The recurrence of `jvp` from the other side."""
         before, own = cls.step(b, op)
         return [b.multiply(own, _transposed(b, before, dy, op))]
@@ -145,7 +154,7 @@ class Cumulative(GraphOp, traits=[Pure]):
     batch = leading(axis=moved)
 
     @classmethod
-    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+    def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
         """See Note [scan in blocks]; half-precision floats accumulate in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
@@ -158,7 +167,7 @@ class Cumulative(GraphOp, traits=[Pure]):
         """The operation on elements of `dtype`."""
         combine = cls.combine["f" if dt.is_float(dtype) else dtype[0]]
 
-        def both(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
+        def both(one: Sequence[Value], other: Sequence[Value]) -> Sequence[Value]:
             return [combine(one[0], other[0])]
 
         return Monoid(both, [cls.start(dtype)])
@@ -180,12 +189,12 @@ class Cumsum(Cumulative, name="cumsum"):
     start, combine = staticmethod(ReduceSum.start), ReduceSum.combine
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Cumsum", dx: Value) -> Value:
         """Linear."""
         return b.cumsum(dx, axis=op.axis, reverse=op.reverse)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Cumsum", dy: Value) -> list[Value]:
         """The sums from the other side."""
         return [b.cumsum(dy, axis=op.axis, reverse=not op.reverse)]
 
@@ -206,7 +215,7 @@ class Cumprod(Cumulative, name="cumprod"):
     start, combine = staticmethod(ReduceProd.start), ReduceProd.combine
 
     @staticmethod
-    def step(b: Any, op: Any) -> tuple[Any, Any]:
+    def step(b: Builder, op: "Cumprod") -> tuple[Value, Value]:
         """y[i] = y[i-1] x[i]: nothing is divided, so zeros are as good as others."""
         return op.x, b.delayed(op.y, op.axis, op.reverse, 1.0)
 
@@ -223,7 +232,7 @@ class CumulativeExtreme(Cumulative):
     """Subclasses are the running maximum and minimum."""
 
     @staticmethod
-    def step(b: Any, op: Any) -> tuple[Any, Any]:
+    def step(b: Builder, op: "CumulativeExtreme") -> tuple[Value, Value]:
         """The first of equal extremes gets the gradient."""
         previous = b.delayed(op.y, op.axis, op.reverse, np.nan)
         new = b.compare(op.y, previous, direction="ne")
@@ -264,7 +273,7 @@ class Cummin(CumulativeExtreme, name="cummin"):
     start, combine = staticmethod(ReduceMin.start), ReduceMin.combine
 
 
-def _logaddexp(x: Any, y: Any) -> Any:
+def _logaddexp(x: Value, y: Value) -> Value:
     """ln(e**x + e**y), shifted by the larger one unless that is infinite."""
     zero, infinity = constant(x.type, 0.0), constant(x.type, np.inf)
     top = arith.maximumf(x, y)
@@ -287,7 +296,7 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
     combine = {"f": _logaddexp}
 
     @staticmethod
-    def step(b: Any, op: Any) -> tuple[Any, Any]:
+    def step(b: Builder, op: "Cumlogsumexp") -> tuple[Value, Value]:
         """The shares of y[i-1] and x[i] in the sum; none where it is empty."""
         nothing = b.compare(op.y, b.full_like(op.y, -np.inf), direction="eq")
         y = b.select(nothing, b.full_like(op.y, 0.0), op.y)

@@ -11,14 +11,16 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Sizes
 from aotc.dialects.batching import spread
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.ops.indexing import in_range, position
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count, format_shape
 from aotc.errors import InputError
-from aotc.mlir import arith
+from aotc.mlir import Value, arith
 
 
 def _require_fit(x: Tensor, starts: Tensor, sizes: Shape) -> None:
@@ -36,13 +38,17 @@ def _require_fit(x: Tensor, starts: Tensor, sizes: Shape) -> None:
         )
 
 
-def _window(x: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
+def _window(
+    x: np.ndarray, starts: np.ndarray, sizes: Sequence[int]
+) -> tuple[slice, ...]:
     rooms = [max(n - size, 0) for n, size in zip(x.shape, sizes, strict=True)]
     first = np.clip(starts, 0, rooms).astype(int)
     return tuple(slice(a, a + size) for a, size in zip(first, sizes, strict=True))
 
 
-def _first(low: Any, op: Any, starts: Any, sizes: Shape) -> list[Any]:
+def _first(
+    low: Lowering, op: "DynamicSlice | DynamicUpdateSlice", starts: Value, sizes: Shape
+) -> list[Value]:
     """Inside a body: where the slice starts on each axis of x."""
     dtype, found = Tensor.of(op.starts).dtype, []
     for axis, (have, size) in enumerate(zip(Tensor.of(op.x).shape, sizes, strict=True)):
@@ -63,31 +69,35 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
     dtypes = dt.NAMES
 
     @staticmethod
-    def infer(x: Tensor, starts: Tensor, *, sizes: Any) -> Tensor:
+    def infer(x: Tensor, starts: Tensor, *, sizes: Shape) -> Tensor:
         """The given sizes."""
         _require_fit(x, starts, tuple(sizes))
         return x.with_shape(sizes)
 
     @staticmethod
-    def ref(x: Any, starts: Any, *, sizes: Any) -> Any:
+    def ref(x: np.ndarray, starts: np.ndarray, *, sizes: tuple[int, ...]) -> np.ndarray:
         """Basic indexing from clipped starts."""
         return x[_window(x, starts, sizes)]
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, _: Any) -> Any:
+    def jvp(b: Builder, op: "DynamicSlice", dx: Tangent, _: Tangent) -> Tangent:
         """Linear in x."""
         return None if dx is None else b.dynamic_slice(dx, op.starts, sizes=op.sizes)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "DynamicSlice", dy: Value) -> list[Tangent]:
         """Dy in place, zeros around."""
         zeros = b.full_like(op.x, 0.0)
         return [b.dynamic_update_slice(zeros, dy, op.starts), None]
 
     @staticmethod
     def batch(
-        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
-    ) -> Any:
+        b: Builder,
+        op: "DynamicSlice",
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Size,
+    ) -> Value:
         """A slice that is whole along the new axis; a gather where starts differ."""
         x, starts = operands
         if not batched[1]:
@@ -99,11 +109,11 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
         return b.gather(x, *indices, **maps)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any, starts: Any) -> Any:
+    def lower(low: Lowering, op: "DynamicSlice", x: Value, starts: Value) -> Value:
         """A generic over the result that extracts from x."""
         x = low.readable(x)
 
-        def element(loops: list[Any]) -> Any:
+        def element(loops: list[Value]) -> Value:
             pairs = zip(_first(low, op, starts, op.sizes), loops, strict=True)
             return low.extract(x, [arith.addi(a, i) for a, i in pairs])
 
@@ -138,21 +148,23 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(x: Any, update: Any, starts: Any) -> Any:
+    def ref(x: np.ndarray, update: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Basic assignment from clipped starts."""
         y = x.copy()
         y[_window(x, starts, update.shape)] = update
         return y
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, du: Any, _: Any) -> Any:
+    def jvp(
+        b: Builder, op: "DynamicUpdateSlice", dx: Tangent, du: Tangent, _: Tangent
+    ) -> Value:
         """Linear in x and update."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.update, 0.0) if du is None else du
         return b.dynamic_update_slice(dx, du, op.starts)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "DynamicUpdateSlice", dy: Value) -> list[Tangent]:
         """Dy outside of the window for x, inside of it for the update."""
         zeros = b.full_like(op.update, 0.0)
         sizes = Tensor.of(op.update).shape
@@ -164,8 +176,12 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 
     @staticmethod
     def batch(
-        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
-    ) -> Any:
+        b: Builder,
+        op: "DynamicUpdateSlice",
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Size,
+    ) -> Value:
         """An update that is whole along the new axis; a scatter where starts differ."""
         sizes = Tensor.of(op.update).shape
         x, update = (
@@ -178,14 +194,16 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         return b.scatter(x, update, *indices, **maps) if indices else update
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any, update: Any, starts: Any) -> Any:
+    def lower(
+        low: Lowering, op: "DynamicUpdateSlice", x: Value, update: Value, starts: Value
+    ) -> Value:
         """A generic over x that chooses between its element and the update's."""
         whole, part = Tensor.of(op.x), Tensor.of(op.update)
         if element_count(part.shape) == 0:
             return x
         read = element_reader(low, update, part)
 
-        def body(old: Any) -> Any:
+        def body(old: Value) -> Value:
             inside, places = low.scalar("bool", True), []
             for axis, first in enumerate(_first(low, op, starts, part.shape)):
                 offset = arith.subi(low.loop_index(axis), first)
@@ -209,15 +227,20 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 # ---- batches ------------------------------------------------------------------------
 
 
-def _from_zero(b: Any, starts: Any) -> Any:
+def _from_zero(b: Builder, starts: Value) -> Value:
     """The starts with a 0 in front."""
     zero = b.full(Tensor((1,), Tensor.of(starts).dtype), 0)
     return b.concatenate(zero, starts, axis=0)
 
 
 def _as_indices(
-    b: Any, op: Any, starts: Any, sizes: Shape, *, x: bool
-) -> tuple[list[Any], dict[str, Any]]:
+    b: Builder,
+    op: "DynamicSlice | DynamicUpdateSlice",
+    starts: Value,
+    sizes: Shape,
+    *,
+    x: bool,
+) -> tuple[list[Value], dict[str, Any]]:
     """What a gather or scatter needs for slices from `starts`, one row for each batch.
 
     An axis that a slice takes whole is not indexed.
@@ -243,7 +266,13 @@ def _as_indices(
     return indices, maps
 
 
-def _start(b: Any, op: Any, starts: Any, axis: int, sizes: Shape) -> Any:
+def _start(
+    b: Builder,
+    op: "DynamicSlice | DynamicUpdateSlice",
+    starts: Value,
+    axis: int,
+    sizes: Shape,
+) -> Value:
     """The column of `starts` for `axis`, moved to fit, as i32."""
     rows, _ = Tensor.of(starts).shape
     column = b.slice(starts, start=(0, axis), sizes=(rows, 1), strides=(1, 1))

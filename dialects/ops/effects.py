@@ -14,14 +14,15 @@ from aotc import dtypes as dt
 from aotc import printing
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result, where_of
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent, where_of
 from aotc.dialects.intervals import bounds
-from aotc.dialects.lowering import foreign, ordering
+from aotc.dialects.lowering import Lowering, foreign, ordering
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
-from aotc.mlir import arith, cf, ir
+from aotc.mlir import Value, arith, cf, ir
 
 
 class Effect(GraphOp):
@@ -34,12 +35,12 @@ class Effect(GraphOp):
         return ()
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, ...]:
+    def jvp(b: Builder, op: "Effect", dx: Value) -> tuple[Value, ...]:
         """No results, so no tangents."""
         return ()
 
     @staticmethod
-    def vjp(b: Any, op: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Effect") -> list[Tangent]:
         """No results, so the operand gets no cotangent from it."""
         return [None]
 
@@ -56,14 +57,14 @@ class Assert(Effect, name="assert"):
     dtypes = ("bool",)
 
     @staticmethod
-    def ref(condition: Any, *, message: str) -> tuple[Any, ...]:
+    def ref(condition: np.ndarray, *, message: str) -> tuple[np.ndarray, ...]:
         """Raises where the condition does not hold."""
         if not np.all(condition):
             raise InputError("assertion-failed", message)
         return ()
 
     @staticmethod
-    def lower(low: Any, op: Any, condition: Any) -> tuple[Any, ...]:
+    def lower(low: Lowering, op: "Assert", condition: Value) -> tuple[Value, ...]:
         """`cf.assert` on the conjunction; the text says where in the model it is."""
         whole = Tensor((), "bool")
         axes = range(Tensor.of(op.condition).rank)
@@ -93,13 +94,13 @@ class Print(Effect, name="print"):
     dtypes = dt.NAMES
 
     @staticmethod
-    def ref(x: Any, *, format: str) -> tuple[Any, ...]:
+    def ref(x: np.ndarray, *, format: str) -> tuple[np.ndarray, ...]:
         """Writes."""
         printing.show(format, x)
         return ()
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> tuple[Any, ...]:
+    def lower(low: Lowering, op: "Print", x: Value) -> tuple[Value, ...]:
         """IREE hands traced tensors to the loader, which writes them."""
         key = ir.StringAttr.get(printing.key(op.format, Tensor.of(op.x).dtype))
         lines, dims = foreign.sizes("%0", x.type)
@@ -129,24 +130,24 @@ class Barrier(GraphOp, name="barrier"):
         return x
 
     @staticmethod
-    def ref(x: Any) -> Any:
+    def ref(x: np.ndarray) -> np.ndarray:
         """The operand."""
         return x
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Barrier", dx: Value) -> Value:
         """Linear; the tangent is kept apart as well."""
         return b.barrier(dx)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Barrier", dy: Value) -> list[Tangent]:
         """Linear; the cotangent is kept apart as well."""
         return [b.barrier(dy)]
 
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Barrier", x: Value) -> Value:
         """IREE's own barrier."""
         return foreign.apart(x)
 
@@ -172,24 +173,24 @@ class After(GraphOp, name="after", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(x: Any, event: Any) -> Any:
+    def ref(x: np.ndarray, event: np.ndarray) -> np.ndarray:
         """The first operand."""
         return x
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, _: Any) -> Any:
+    def jvp(b: Builder, op: "After", dx: Tangent, _: Tangent) -> Tangent:
         """Linear in x."""
         return None if dx is None else b.after(dx, op.event)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "After", dy: Value) -> list[Tangent]:
         """Linear in x; the cotangent is there when it is there."""
         return [dy, None]
 
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any, event: Any) -> Any:
+    def lower(low: Lowering, op: "After", x: Value, event: Value) -> Value:
         """IREE's barrier, where `event` may have no elements."""
         kind = Tensor.of(op.event)
         if kind.dtype == "bool" or not all(map(_is_positive, kind.shape)):

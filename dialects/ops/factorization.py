@@ -7,13 +7,15 @@ are the matrix, those before them a batch. `elimination` and `reflections` say h
 are compiled.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from aotc.dialects.attributes import Bool
 from aotc.dialects.batching import leading
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import elimination, reflections
 from aotc.dialects.matrices import (
     DTYPES,
@@ -32,11 +34,14 @@ from aotc.dialects.matrices import (
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor, element_count, format_shape
 from aotc.errors import InputError
+from aotc.mlir import Value
 
 _DEFINITE = np.array([[4, 1, -1], [1, 3, 0.5], [-1, 0.5, 2]], "f")
 
 
-def _each(function: Any, *stacks: Any) -> list[Any]:
+def _each(
+    function: Callable[..., Sequence[np.ndarray]], *stacks: np.ndarray
+) -> list[np.ndarray]:
     """A NumPy function of one matrix from each stack, on f64; its results stacked."""
     lead = stacks[0].shape[:-2]
     found = [
@@ -66,10 +71,10 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(x: Any) -> Any:
+    def ref(x: np.ndarray) -> np.ndarray:
         """np.linalg.cholesky of each matrix."""
 
-        def factor(a: Any) -> tuple[Any]:
+        def factor(a: np.ndarray) -> tuple[np.ndarray]:
             try:
                 return (np.linalg.cholesky((a + a.T) / 2),)
             except np.linalg.LinAlgError:
@@ -78,14 +83,14 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
         return _each(factor, x)[0] if x.size else x
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Cholesky", dx: Value) -> Value:
         """Y low(y⁻¹ dx y⁻ᵀ): low is the lower triangle with half of the diagonal."""
         inner = _solved(b, op.y, symmetric(b, dx))
         inner = turned(b, _solved(b, op.y, turned(b, inner)))
         return product(b, op.y, _half_lower(b, inner))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Cholesky", dy: Value) -> list[Value]:
         """The symmetric part of y⁻ᵀ low(yᵀ dy) y⁻¹."""
         inner = symmetric(b, _half_lower(b, product(b, op.y, dy, turn=LEFT)))
         half = _solved(b, op.y, inner, transpose=True)
@@ -94,7 +99,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> Any:
+    def decompose(b: Builder, op: "Cholesky") -> Value:
         """Column by column."""
         if not Tensor.of(op.x).shape[-1]:
             return op.x
@@ -107,11 +112,13 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
     ]
 
 
-def _half_lower(b: Any, x: Any) -> Any:
+def _half_lower(b: Builder, x: Value) -> Value:
     return b.select(on_diagonal(b, x), b.scale(x, 0.5), triangle(b, x, lower=True))
 
 
-def _solved(b: Any, a: Any, y: Any, transpose: bool = False, **kind: bool) -> Any:
+def _solved(
+    b: Builder, a: Value, y: Value, transpose: bool = False, **kind: bool
+) -> Value:
     """a⁻¹ y or a⁻ᵀ y for a lower triangle, unless `kind` says otherwise."""
     attributes = {"lower": True, "unit_diagonal": False, **kind}
     return b.triangular_solve(a, y, transpose=transpose, **attributes)
@@ -129,14 +136,14 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
 
     a: Operand[Any]
     x: Operand[Any]
-    lower: Bool
+    lower: Bool  # type: ignore[assignment]  # SciPy's name; the rule is `decompose`
     transpose: Bool
     unit_diagonal: Bool
     y: Result[Any]
     dtypes = DTYPES
 
     @staticmethod
-    def infer(a: Tensor, x: Tensor, **_: bool) -> Tensor:
+    def infer(a: Tensor, x: Tensor, **_: object) -> Tensor:
         """The type of x, whose rows are as many as those of a."""
         require_square(a)
         require_matrices(x)
@@ -154,8 +161,13 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
 
     @staticmethod
     def ref(
-        a: Any, x: Any, *, lower: bool, transpose: bool, unit_diagonal: bool
-    ) -> Any:
+        a: np.ndarray,
+        x: np.ndarray,
+        *,
+        lower: bool,
+        transpose: bool,
+        unit_diagonal: bool,
+    ) -> np.ndarray:
         """np.linalg.solve with the triangle."""
         if not x.size:
             return x
@@ -168,7 +180,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
             return _each(_substitute, triangle, x)[0]
 
     @staticmethod
-    def jvp(b: Any, op: Any, da: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "TriangularSolve", da: Tangent, dx: Tangent) -> Value:
         """A⁻¹ (dx - da y)."""
         terms = [] if dx is None else [dx]
         if da is not None:
@@ -178,18 +190,19 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
         return b.triangular_solve(op.a, total, **op.attributes_of(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "TriangularSolve", dy: Value) -> list[Value]:
         """Dx = a⁻ᵀ dy, and the triangle of -dx yᵀ."""
         attributes = op.attributes_of(op)
         attributes["transpose"] = not op.transpose
         dx = b.triangular_solve(op.a, dy, **attributes)
-        pair = (op.y, dx) if op.transpose else (dx, op.y)
-        return [_read(b, op, b.negate(product(b, *pair, turn=RIGHT))), dx]
+        left, right = (op.y, dx) if op.transpose else (dx, op.y)
+        outer = product(b, left, right, turn=RIGHT)
+        return [_read(b, op, b.negate(outer)), dx]
 
     batch = leading()
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> Any:
+    def decompose(b: Builder, op: "TriangularSolve") -> Value:
         """The inverses of blocks on the diagonal, and products with them."""
         if element_count(Tensor.of(op.x).shape[-2:]) == 0:
             return op.x
@@ -219,12 +232,12 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
     ]
 
 
-def _read(b: Any, op: Any, a: Any) -> Any:
+def _read(b: Builder, op: TriangularSolve, a: Value) -> Value:
     """The part of `a` that a triangular_solve reads."""
     return triangle(b, a, lower=op.lower, strict=op.unit_diagonal)
 
 
-def _substitute(a: Any, x: Any) -> tuple[Any]:
+def _substitute(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray]:
     """a⁻¹ x for a triangle of either kind, by substitution."""
     y = x.copy()
     order = range(len(a)) if not np.triu(a, 1).any() else reversed(range(len(a)))
@@ -257,14 +270,14 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
         return x, Tensor(x.shape[:-1], "i32")
 
     @staticmethod
-    def ref(x: Any) -> tuple[Any, ...]:
+    def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
         """Elimination of each matrix."""
         if not x.size:
             return x, np.zeros(x.shape[:-1], "i4")
         return tuple(_each(_eliminate, x))
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, None]:
+    def jvp(b: Builder, op: "Lu", dx: Value) -> tuple[Value, None]:
         """L low(f) + up(f) u, where f = l⁻¹ dx[permutation] u⁻¹."""
         inner = _unit_solved(b, op.y, elimination.rows_at(b, dx, op.permutation))
         inner = _right_upper(b, op.y, inner)
@@ -274,7 +287,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
         return b.add(triangle(b, dl, lower=True, strict=True), du), None
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any, _: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Lu", dy: Value, _: Value) -> list[Value]:
         """L⁻ᵀ (low(lᵀ dl) + up(du uᵀ)) u⁻ᵀ, with its rows put back."""
         low = triangle(b, dy, lower=True, strict=True)
         unit = b.add(
@@ -293,7 +306,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> list[Any]:
+    def decompose(b: Builder, op: "Lu") -> list[Value]:
         """Column by column."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.permutation), 0)]
@@ -306,7 +319,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
     ]
 
 
-def _eliminate(x: Any) -> tuple[Any, Any]:
+def _eliminate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Elimination; rows change places at the end, so that ties have one answer."""
     x, order = x.copy(), []
     for j in range(len(x)):
@@ -319,16 +332,16 @@ def _eliminate(x: Any) -> tuple[Any, Any]:
     return x[order], np.array(order, "i4")
 
 
-def _unit_solved(b: Any, a: Any, y: Any, transpose: bool = False) -> Any:
+def _unit_solved(b: Builder, a: Value, y: Value, transpose: bool = False) -> Value:
     return _solved(b, a, y, transpose, unit_diagonal=True)
 
 
-def _right_upper(b: Any, u: Any, y: Any) -> Any:
+def _right_upper(b: Builder, u: Value, y: Value) -> Value:
     """Y u⁻¹."""
     return turned(b, _solved(b, u, turned(b, y), transpose=True, lower=False))
 
 
-def _inverse(b: Any, permutation: Any) -> Any:
+def _inverse(b: Builder, permutation: Value) -> Value:
     """The permutation that undoes another."""
     kind = Tensor.of(permutation)
     return b.argsort(
@@ -359,19 +372,19 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
         return x, x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-1]))
 
     @staticmethod
-    def ref(x: Any) -> tuple[Any, ...]:
+    def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
         """np.linalg.qr, with the signs changed."""
         q, r = np.linalg.qr(x.astype(np.float64))
         sign = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
         return q * sign[..., None, :], r * sign[..., :, None]
 
     @classmethod
-    def caveat(cls, op: Any) -> str:
+    def caveat(cls, op: Self) -> str:
         """Which of the equally right answers it gives."""
         return "the diagonal of r is at least 0: LAPACK's columns may have other signs"
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any]:
+    def jvp(b: Builder, op: "Qr", dx: Value) -> tuple[Value, Value]:
         """With c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ: dr = (c - o) r, and
         dq = dx r⁻¹ - q (c - o).
         """
@@ -382,7 +395,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
         return b.subtract(moved, product(b, op.q, up)), product(b, up, op.r)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dq: Any, dr: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Qr", dq: Value, dr: Value) -> list[Value]:
         """(dq + q s) r⁻ᵀ; s mirrors the lower triangle of r drᵀ - dqᵀ q upwards.
 
         Walter, Lehmann and Lamour, "On evaluating higher-order derivatives of the QR
@@ -401,7 +414,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> list[Any]:
+    def decompose(b: Builder, op: "Qr") -> list[Value]:
         """Reflections."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.r), 0.0)]

@@ -8,6 +8,7 @@ a convolution: Bluestein, "A linear filtering approach to the computation of dis
 Fourier transform", IEEE Transactions on Audio and Electroacoustics 18 (1970) 451.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Int
 from aotc.dialects.batching import leading, moved
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.ops.contraction import dot_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
+from aotc.mlir import Value
 
 
 class Fft(GraphOp, name="fft", traits=[Pure]):
@@ -63,7 +66,9 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
         return re, im
 
     @staticmethod
-    def ref(re: Any, im: Any, *, axis: int, inverse: bool) -> Any:
+    def ref(
+        re: np.ndarray, im: np.ndarray, *, axis: int, inverse: bool
+    ) -> tuple[np.ndarray, ...]:
         """np.fft.fft in double precision."""
         x = re.astype(np.float64) + 1j * im
         if inverse:
@@ -73,13 +78,13 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
         return y.real, y.imag
 
     @staticmethod
-    def jvp(b: Any, op: Any, dre: Any, dim: Any) -> Any:
+    def jvp(b: Builder, op: "Fft", dre: Tangent, dim: Tangent) -> list[Value]:
         """Linear."""
         parts = _both(b, op.re, dre, dim)
         return b.fft(*parts, axis=op.axis, inverse=op.inverse)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dre: Any, dim: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Fft", dre: Value, dim: Value) -> list[Value]:
         """The other direction: the matrix is symmetric, so that is its adjoint."""
         parts = _both(b, op.re, dre, dim)
         return list(b.fft(*parts, axis=op.axis, inverse=not op.inverse))
@@ -87,7 +92,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     batch = leading(axis=moved)
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> list[Any]:
+    def decompose(b: Builder, op: "Fft") -> list[Value]:
         """Of rows: the axis goes to the end, all others become one."""
         kind, axis = Tensor.of(op.re), op.axis
         order = (*(a for a in range(kind.rank) if a != axis), axis)
@@ -113,7 +118,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     ]
 
 
-def _both(b: Any, like: Any, re: Any, im: Any) -> list[Any]:
+def _both(b: Builder, like: Value, re: Tangent, im: Tangent) -> list[Value]:
     """Two tangents, where None is zero."""
     return [b.full_like(like, 0.0) if x is None else x for x in (re, im)]
 
@@ -125,14 +130,14 @@ _LARGEST_RADIX = 16
 _LARGEST_TABLE = 1 << 15  # numbers in one constant
 
 
-def _sizes(z: list[Any]) -> tuple[Size, int]:
+def _sizes(z: Sequence[Value]) -> tuple[Size, int]:
     """How many rows there are, and how long they are."""
     count, n = Tensor.of(z[0]).shape
     assert isinstance(n, int), "infer lets no symbolic size through"
     return count, n
 
 
-def _transform(b: Any, z: list[Any], sign: int) -> list[Any]:
+def _transform(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
     _, n = _sizes(z)
     if n <= _LARGEST_MATRIX:
         return _by_matrix(b, z, _roots(n, np.outer(np.arange(n), np.arange(n)), sign))
@@ -142,7 +147,7 @@ def _transform(b: Any, z: list[Any], sign: int) -> list[Any]:
     return _by_factors(b, z, radix, sign)
 
 
-def _roots(n: int, powers: Any, sign: int) -> Any:
+def _roots(n: int, powers: np.ndarray, sign: int) -> Any:
     """e**(sign 2 pi i powers / n), from angles of at most an eighth of a turn.
 
     So quarter turns are exact, and with them the zeros in transforms of real numbers.
@@ -153,13 +158,15 @@ def _roots(n: int, powers: Any, sign: int) -> Any:
     return near * np.array([1, sign * 1j, -1, sign * -1j])[quarters % 4]
 
 
-def _by_matrix(b: Any, z: list[Any], matrix: Any, axis: int = 1) -> list[Any]:
+def _by_matrix(
+    b: Builder, z: Sequence[Value], matrix: np.ndarray, axis: int = 1
+) -> list[Value]:
     """The product with a constant matrix along an axis, which goes to the end."""
     re, im = z
     cosine, sine = _constants(b, matrix, re)
     contract = dot_axes(contract=((axis,), (0,)))
 
-    def product(x: Any, y: Any) -> Any:
+    def product(x: Value, y: Value) -> Value:
         return b.dot_general(x, y, **contract)
 
     return [
@@ -168,13 +175,13 @@ def _by_matrix(b: Any, z: list[Any], matrix: Any, axis: int = 1) -> list[Any]:
     ]
 
 
-def _constants(b: Any, table: Any, like: Any) -> list[Any]:
+def _constants(b: Builder, table: np.ndarray, like: Value) -> list[Value]:
     """The real and the imaginary part of a constant, in the dtype of `like`."""
     dtype = dt.to_numpy(Tensor.of(like).dtype)
     return [b.constant(value=part.astype(dtype)) for part in (table.real, table.imag)]
 
 
-def _by_factors(b: Any, z: list[Any], radix: int, sign: int) -> list[Any]:
+def _by_factors(b: Builder, z: Sequence[Value], radix: int, sign: int) -> list[Value]:
     """With n = radix * rest, position j = j1 rest + j2, frequency k = k1 + radix k2."""
     count, n = _sizes(z)
     rest = n // radix
@@ -195,7 +202,7 @@ def _by_factors(b: Any, z: list[Any], radix: int, sign: int) -> list[Any]:
     ]
 
 
-def _turned(b: Any, z: list[Any], n: int, sign: int) -> list[Any]:
+def _turned(b: Builder, z: Sequence[Value], n: int, sign: int) -> list[Value]:
     """[count, j, k] times e**(sign 2 pi i j k / n), in two steps where n is large."""
     count, rows, columns = Tensor.of(z[0]).shape
     assert isinstance(rows, int)
@@ -212,7 +219,9 @@ def _turned(b: Any, z: list[Any], n: int, sign: int) -> list[Any]:
     return [b.reshape(x, shape=(count, rows, columns)) for x in z]
 
 
-def _times(b: Any, z: list[Any], table: Any, axes: tuple[int, ...]) -> list[Any]:
+def _times(
+    b: Builder, z: Sequence[Value], table: np.ndarray, axes: tuple[int, ...]
+) -> list[Value]:
     """The elementwise product with a constant that lies along some of the axes."""
     re, im = z
     shape = Tensor.of(re).shape
@@ -223,7 +232,7 @@ def _times(b: Any, z: list[Any], table: Any, axes: tuple[int, ...]) -> list[Any]
     ]
 
 
-def _by_convolution(b: Any, z: list[Any], sign: int) -> list[Any]:
+def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
     """By j k = (j**2 + k**2 - (k - j)**2) / 2, a convolution with a chirp."""
     _, n = _sizes(z)
     size = 1 << (2 * n - 2).bit_length()
@@ -238,7 +247,7 @@ def _by_convolution(b: Any, z: list[Any], sign: int) -> list[Any]:
     return _times(b, whole, chirp, (1,))
 
 
-def _resized(b: Any, x: Any, size: int) -> Any:
+def _resized(b: Builder, x: Value, size: int) -> Value:
     """Rows cut or filled with zeros at the end."""
     more = size - _sizes([x])[1]
     return b.pad(x, low=(0, 0), high=(0, more), interior=(0, 0), value=0.0)

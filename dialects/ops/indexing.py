@@ -22,21 +22,26 @@ refused; one of symbolic size is found empty only when the model runs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import all_spread
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count, format_shape
 from aotc.errors import InputError
-from aotc.mlir import arith, ir
+from aotc.mlir import Value, arith, ir
+
+if TYPE_CHECKING:
+    from aotc.dialects.ops.scattering import Scatter
 
 MODES = ("clip", "drop")
 
@@ -51,7 +56,7 @@ class IndexMap:
     mode: str
 
     @staticmethod
-    def of(op: Any) -> "IndexMap":
+    def of(op: "Gather | Scatter") -> "IndexMap":
         """The map of a gather or scatter."""
         return IndexMap(op.axes, op.along, op.kept, op.mode)
 
@@ -141,7 +146,9 @@ def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
 # ---- in NumPy -----------------------------------------------------------------------
 
 
-def places(shape: Any, indices: Sequence[Any], at: IndexMap) -> tuple[Any, Any]:
+def places(
+    shape: tuple[int, ...], indices: Sequence[np.ndarray], at: IndexMap
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """What NumPy indexes with: positions for each axis of x, and which are inside.
 
     The positions are in range and broadcast to what is read.
@@ -159,7 +166,7 @@ def places(shape: Any, indices: Sequence[Any], at: IndexMap) -> tuple[Any, Any]:
     return tuple(positions), inside
 
 
-def _aligned(array: Any, axes: Sequence[int], rank: int) -> Any:
+def _aligned(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
     """`array` with its axes at `axes` of an array of `rank`."""
     shape = [1] * rank
     for axis, size in zip(axes, np.shape(array), strict=True):
@@ -171,8 +178,8 @@ def _aligned(array: Any, axes: Sequence[int], rank: int) -> Any:
 
 
 def in_range(
-    low: Any, number: Any, size: Size, *, signed: bool = True
-) -> tuple[Any, Any]:
+    low: Lowering, number: Value, size: Size, *, signed: bool = True
+) -> tuple[Value, Value]:
     """Inside a body: the nearest position on an axis of `size`; is it the number?"""
     count, last = low.size(size), low.size(size - 1)
     if not isinstance(size, int):
@@ -186,7 +193,9 @@ def in_range(
     return arith.maxsi(arith.minsi(number, last), zero), inside
 
 
-def position(low: Any, number: Any, dtype: str, size: Size) -> tuple[Any, Any]:
+def position(
+    low: Lowering, number: Value, dtype: str, size: Size
+) -> tuple[Value, Value]:
     """The same for an integer element, the position as an index value.
 
     It is compared as an integer: index values may have 32 bits, and VMVX casts an
@@ -199,8 +208,8 @@ def position(low: Any, number: Any, dtype: str, size: Size) -> tuple[Any, Any]:
 
 
 def positions(
-    low: Any, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Any]
-) -> tuple[list[Any], Any]:
+    low: Lowering, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Value]
+) -> tuple[list[Value], Value]:
     """Inside a body: the position on each indexed axis, and whether all are inside."""
     found = [
         position(low, number, indices.dtype, x.shape[axis])
@@ -238,7 +247,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         return read_type(x, indices, IndexMap(**attributes))
 
     @staticmethod
-    def ref(x: Any, *indices: Any, **attributes: Any) -> Any:
+    def ref(x: np.ndarray, *indices: np.ndarray, **attributes: Any) -> np.ndarray:
         """NumPy's integer indexing at positions in range."""
         at = IndexMap(**attributes)
         where, inside = places(x.shape, indices, at)
@@ -248,14 +257,14 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         return y if at.mode == "clip" else np.where(inside, y, np.zeros((), x.dtype))
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any, *_: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Tangent, *_: Tangent) -> Tangent:
         """Linear in x."""
         if dx is None:
             return None
         return b.gather(dx, *op.indices, **cls.attributes_of(op))
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
         """Dy added up at the places that were read."""
         indices, zeros = op.indices, b.full_like(op.x, 0.0)
         dx = b.scatter_add(zeros, dy, *indices, **cls.attributes_of(op))
@@ -263,8 +272,12 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def batch(
-        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
-    ) -> Any:
+        b: Builder,
+        op: "Gather",
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Size,
+    ) -> Value:
         """One more axis in the map of whichever operand has it."""
         x, *indices = operands
         in_x, *in_indices = batched
@@ -274,7 +287,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         return b.gather(x, *indices, **maps)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any, *indices: Any) -> Any:
+    def lower(low: Lowering, op: "Gather", x: Value, *indices: Value) -> Value:
         """A generic over the result that extracts from x.
 
         It reads the indices as inputs, so that what computes them fuses into it.
@@ -287,7 +300,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
             result.rank, 0, [ir.AffineDimExpr.get(axis) for axis in at.along]
         )
 
-        def body(*elements: Any) -> Any:
+        def body(*elements: Value) -> Value:
             kind = Tensor.of(op.indices[0])
             found, inside = positions(low, source, kind, at, elements[:-1])
             where = dict(zip(at.axes, found, strict=True))

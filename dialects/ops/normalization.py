@@ -1,22 +1,25 @@
 """Softmax and normalisation: kept whole, for the sake of their derivatives."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Float, Int, Ints
 from aotc.dialects.batching import leading, moved
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype
-from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.summation import is_long, lowered_sum
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.errors import InputError
-from aotc.mlir import arith, ir, linalg, math
+from aotc.mlir import Value, arith, ir, linalg, math
 
 
 class AlongAxis(GraphOp, traits=[Pure]):
@@ -47,11 +50,11 @@ class AlongAxis(GraphOp, traits=[Pure]):
     ]
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: np.ndarray) -> np.ndarray:
     return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
 
 
-def _shifted(x: Any, axis: int) -> Any:
+def _shifted(x: np.ndarray, axis: int) -> Any:
     wide = _wide(x)
     return wide - np.max(wide, axis, keepdims=True, initial=-np.inf)
 
@@ -63,30 +66,30 @@ class Softmax(AlongAxis, name="softmax"):
     why = "no overflow; a derivative from its own value; a named op of linalg"
 
     @staticmethod
-    def ref(x: Any, *, axis: int) -> Any:
+    def ref(x: np.ndarray, *, axis: int) -> Any:
         """e**(x - max) / sum."""
         e = np.exp(_shifted(x, axis))
         return e / np.sum(e, axis, keepdims=True)
 
     @staticmethod
-    def _projected(b: Any, op: Any, d: Any) -> Any:
+    def _projected(b: Builder, op: "Softmax", d: Value) -> Value:
         """Y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
         total = b.reduce_sum(b.multiply(d, op.y), axes=(op.axis,))
         mean = b.expand(total, Tensor.of(op.y), (op.axis,))
         return b.multiply(op.y, b.subtract(d, mean))
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """Y (dx - sum(dx y))."""
         return cls._projected(b, op, dx)
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """Y (dy - sum(dy y))."""
         return [cls._projected(b, op, dy)]
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Softmax", x: Value) -> Value:
         """linalg.softmax; half precision in f32, and long axes in blocks."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
@@ -108,25 +111,25 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
     precision = WIDE
 
     @staticmethod
-    def ref(x: Any, *, axis: int) -> Any:
+    def ref(x: np.ndarray, *, axis: int) -> Any:
         """Shifted by the maximum, which cancels."""
         shifted = _shifted(x, axis)
         return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "LogSoftmax", dx: Value) -> Value:
         """Dx - sum(e**y dx)."""
         total = b.reduce_sum(b.multiply(b.exp(op.y), dx), axes=(op.axis,))
         return b.subtract(dx, b.expand(total, Tensor.of(op.y), (op.axis,)))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "LogSoftmax", dy: Value) -> list[Value]:
         """Dy - e**y sum(dy)."""
         total = b.expand(b.reduce_sum(dy, axes=(op.axis,)), Tensor.of(op.y), (op.axis,))
         return [b.subtract(dy, b.multiply(b.exp(op.y), total))]
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "LogSoftmax", x: Value) -> Value:
         """Maximum, sum of exponentials, and their difference from x."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
@@ -135,14 +138,14 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         rest = wide.with_shape(_without(wide.shape, (op.axis,)))
         logs = low.pointwise([total], rest, math.log)
 
-        def log_share(x: Any, highest: Any, logarithm: Any) -> Any:
+        def log_share(x: Value, highest: Value, logarithm: Value) -> Value:
             return arith.subf(arith.subf(x, highest), logarithm)
 
         y = _combine(low, wide, (op.axis,), [x, highest, logs], log_share)
         return low.convert(y, wide, source.dtype)
 
 
-def _long_softmax(low: Any, x: Any, wide: Tensor, axis: int) -> Any:
+def _long_softmax(low: Lowering, x: Value, wide: Tensor, axis: int) -> Value:
     """Powers over their sum, which is made in blocks.
 
     Powers of many numbers are computed twice rather than kept: 4e6 take twice as long
@@ -153,17 +156,19 @@ def _long_softmax(low: Any, x: Any, wide: Tensor, axis: int) -> Any:
     if not isinstance(wide.shape[axis], int):
         return _combine(low, wide, (axis,), [powers, total], arith.divf)
 
-    def share(x: Any, highest: Any, total: Any) -> Any:
+    def share(x: Value, highest: Value, total: Value) -> Value:
         return arith.divf(_shifted_power(x, highest), total)
 
     return _combine(low, wide, (axis,), [x, highest, total], share)
 
 
-def _shifted_power(x: Any, highest: Any) -> Any:
+def _shifted_power(x: Value, highest: Value) -> Value:
     return math.exp(arith.subf(x, highest))
 
 
-def _sum_of_powers(low: Any, x: Any, wide: Tensor, axis: int) -> tuple[Any, Any, Any]:
+def _sum_of_powers(
+    low: Lowering, x: Value, wide: Tensor, axis: int
+) -> tuple[Value, Value, Value]:
     """The maximum of x along an axis, e**(x - maximum), and the sum of these."""
     rest = wide.with_shape(_without(wide.shape, (axis,)))
     highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
@@ -193,7 +198,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @staticmethod
     def infer(
-        x: Tensor, *, axes: Any, epsilon: float, centered: bool
+        x: Tensor, *, axes: tuple[int, ...], epsilon: float, centered: bool
     ) -> tuple[Tensor, ...]:
         """The type of x, and of the axes that are left."""
         require_dtype(x, dt.FLOATS)
@@ -206,7 +211,9 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         return x, rest, rest
 
     @staticmethod
-    def ref(x: Any, *, axes: Any, epsilon: float, centered: bool) -> tuple[Any, ...]:
+    def ref(
+        x: np.ndarray, *, axes: tuple[int, ...], epsilon: float, centered: bool
+    ) -> Any:
         """Two-pass mean and variance."""
         wide = _wide(x)
         count = np.prod([wide.shape[axis] for axis in axes], dtype=wide.dtype)
@@ -217,7 +224,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         return shifted / np.expand_dims(deviation, axes), mean, variance
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> tuple[Any, ...]:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> tuple[Tangent, ...]:
         """R (dx - mean(dx) - y mean(dx y)), where r = 1 / sqrt(variance + epsilon)."""
         y, r = cls._saved(b, op)
         dx = cast(b, dx, Tensor.of(y).dtype)
@@ -234,7 +241,9 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         )
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any, dmean: Any, dvariance: Any) -> list[Any]:
+    def vjp(
+        cls, b: Builder, op: Self, dy: Value, dmean: Value, dvariance: Value
+    ) -> list[Value]:
         """The same for dy: the Jacobian of y is symmetric; the statistics' shares."""
         y, r = cls._saved(b, op)
         dy = cast(b, dy, Tensor.of(y).dtype)
@@ -249,18 +258,18 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         return [cast(b, dx, Tensor.of(op.x).dtype)]
 
     @staticmethod
-    def _saved(b: Any, op: Any) -> tuple[Any, Any]:
+    def _saved(b: Builder, op: "Normalize") -> tuple[Value, Value]:
         """The result y, in the dtype of the statistics, and 1 / the deviation."""
         r = b.rsqrt(b.offset(op.variance, op.epsilon))
         return cast(b, op.y, Tensor.of(r).dtype), r
 
     @staticmethod
-    def _spread(b: Any, op: Any, statistic: Any) -> Any:
+    def _spread(b: Builder, op: "Normalize", statistic: Value) -> Value:
         """A statistic repeated to the shape of x."""
         return b.expand(statistic, Tensor.of(op.x), op.axes)
 
     @staticmethod
-    def _per_element(b: Any, op: Any, total: Any) -> Any:
+    def _per_element(b: Builder, op: "Normalize", total: Value) -> Value:
         """`total` divided by the number of elements it is of."""
         x, like = Tensor.of(op.x), Tensor.of(total)
         count = element_count(tuple(x.shape[axis] for axis in op.axes))
@@ -269,7 +278,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     batch = leading(axes=moved)
 
     @classmethod
-    def lower(cls, low: Any, op: Any, x: Any) -> list[Any]:
+    def lower(cls, low: Lowering, op: Self, x: Value) -> list[Value]:
         """Mean, variance, then one generic that reads both."""
         source, rest = Tensor.of(op.x), Tensor.of(op.mean)
         wide = source.with_dtype(rest.dtype)
@@ -279,17 +288,17 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         if op.centered:
             mean = _means(low, x, wide, op.axes, count)
 
-        def squared(value: Any, mean: Any) -> Any:
+        def squared(value: Value, mean: Value) -> Value:
             shifted = arith.subf(value, mean)
             return arith.mulf(shifted, shifted)
 
         squares = _combine(low, wide, op.axes, [x, mean], squared)
         variance = _means(low, squares, wide, op.axes, count)
 
-        def inverse(variance: Any) -> Any:
+        def inverse(variance: Value) -> Value:
             return math.rsqrt(arith.addf(variance, low.scalar(rest.dtype, op.epsilon)))
 
-        def normal(value: Any, mean: Any, r: Any) -> Any:
+        def normal(value: Value, mean: Value, r: Value) -> Value:
             return arith.mulf(arith.subf(value, mean), r)
 
         r = low.pointwise([variance], rest, inverse)
@@ -310,8 +319,8 @@ def _without(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def _combine(
-    low: Any, wide: Tensor, axes: Sequence[int], operands: list[Any], body: Any
-) -> Any:
+    low: Lowering, wide: Tensor, axes: Sequence[int], operands: list[Value], body: Body
+) -> Value:
     """`body(x, reduced…)`, each reduced value repeated along `axes`."""
     loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank) if i not in axes]
     identity = ir.AffineMap.get_identity(wide.rank)
@@ -325,7 +334,7 @@ def _combine(
     )
 
 
-def _count(low: Any, x: Tensor, axes: Sequence[int], element: Any) -> Any:
+def _count(low: Lowering, x: Tensor, axes: Sequence[int], element: Value) -> Value:
     """How many elements are reduced over, as a float; sizes may be symbolic."""
     sizes = tuple(x.shape[axis] for axis in axes)
     i64 = ir.IntegerType.get_signless(64)
@@ -333,7 +342,9 @@ def _count(low: Any, x: Tensor, axes: Sequence[int], element: Any) -> Any:
     return arith.sitofp(element, count)
 
 
-def _means(low: Any, x: Any, wide: Tensor, axes: Sequence[int], count: Any) -> Any:
+def _means(
+    low: Lowering, x: Value, wide: Tensor, axes: Sequence[int], count: Value
+) -> Value:
     rest = wide.with_shape(_without(wide.shape, axes))
     total = lowered_sum(low, x, wide, axes)
     return low.pointwise([total], rest, lambda t: arith.divf(t, count))

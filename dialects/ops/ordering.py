@@ -1,6 +1,6 @@
 """The order of elements along an axis."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from aotc.dialects.attributes import Bool, Int, Sizes
 from aotc.dialects.batching import leading, moved
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import (
     first_words,
@@ -18,9 +19,9 @@ from aotc.dialects.lowering.sorting import (
     sorted_positions,
 )
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.types import Dim, Shape, Size, Tensor
 from aotc.errors import InputError
-from aotc.mlir import arith, ir
+from aotc.mlir import Value, arith, ir
 
 # Up to so many elements out of many more are found faster one after the other than by
 # sorting all: 32 of 32,000 in 0.4 ms, which sort in 16 ms.
@@ -47,7 +48,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     dtypes = dt.NUMBERS
 
     @staticmethod
-    def infer(x: Tensor, *, axis: int, descending: bool, count: Any) -> Tensor:
+    def infer(x: Tensor, *, axis: int, descending: bool, count: Shape) -> Tensor:
         """i32, with `count` (of one size) elements along `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
@@ -64,7 +65,9 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
         return Tensor((*x.shape[:axis], wanted, *x.shape[axis + 1 :]), "i32")
 
     @staticmethod
-    def ref(x: Any, *, axis: int, descending: bool, count: Any) -> Any:
+    def ref(
+        x: np.ndarray, *, axis: int, descending: bool, count: tuple[int, ...]
+    ) -> np.ndarray:
         """np.argsort; of the flipped array and read from the end, to descend."""
         order = np.flip(x, axis) if descending else x
         order = np.argsort(order, axis, stable=True)
@@ -78,7 +81,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     batch = leading(axis=moved)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Argsort", x: Value) -> Value:
         """See Note [sorting]; a few elements are selected by a reduction for each."""
         source, (count,) = Tensor.of(op.x), op.count
         keys, of = _keys(low, op, x, source)
@@ -109,13 +112,13 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     ]
 
 
-def _is_few(count: Size, size: Size) -> bool:
+def _is_few(count: Size, size: Size) -> TypeGuard[int]:
     if isinstance(count, Dim) or count > FEW:
         return False
     return isinstance(size, Dim) or count * OF_EACH <= size
 
 
-def _keys(low: Any, op: Any, x: Any, source: Tensor) -> tuple[Any, Tensor]:
+def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, Tensor]:
     """The keys of x with `axis` moved to the end and padded by the greatest key."""
     axis, rank, size = op.axis, source.rank, source.shape[op.axis]
     padded = list(source.shape)
@@ -128,7 +131,7 @@ def _keys(low: Any, op: Any, x: Any, source: Tensor) -> tuple[Any, Tensor]:
         f"i{key_width(source.dtype)}",
     )
 
-    def body(element: Any, _: Any) -> Any:
+    def body(element: Value, _: Value) -> Value:
         found = key(element, source.dtype)
         greatest = constant(found.type, -1)
         if op.descending:
@@ -143,7 +146,7 @@ def _keys(low: Any, op: Any, x: Any, source: Tensor) -> tuple[Any, Tensor]:
     return keys, of
 
 
-def _positions(low: Any, op: Any, words: Any, of: Tensor) -> Any:
+def _positions(low: Lowering, op: Argsort, words: Value, of: Tensor) -> Value:
     """The lower halves of the first words, with the last axis moved to its place."""
     result, axis, rank = Tensor.of(op.y), op.axis, of.rank
     first = Tensor((*of.shape[:-1], *op.count), "i64")

@@ -1,25 +1,31 @@
 """Pooling over windows of an image (N, spatial…, C)."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints
 from aotc.dialects.batching import folded
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.windows import Windows, fold, pad_spatial, windowed_shape
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import linalg
+from aotc.mlir import Value, linalg
 
 
 def _sample(
-    x: Tensor, window: Any, strides: Any, padding: Any, dilation: Any = None
+    x: Tensor,
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...] | None = None,
 ) -> Sample:
     return Sample(
         (x,),
@@ -41,11 +47,20 @@ class Pool(GraphOp, traits=[Pure]):
     padding: Ints
     dilation: Ints
     y: Result[Any]
+    if TYPE_CHECKING:
+        reduce: Callable[..., Any]
+        named: dict[int, Callable[..., Value]]
     start = 0.0
 
     @classmethod
     def infer(
-        cls, x: Tensor, *, window: Any, strides: Any, padding: Any, dilation: Any
+        cls,
+        x: Tensor,
+        *,
+        window: tuple[int, ...],
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilation: tuple[int, ...],
     ) -> Tensor:
         """N, positions…, C."""
         require_dtype(x, dt.FLOATS)
@@ -61,7 +76,13 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def ref(
-        cls, x: Any, *, window: Any, strides: Any, padding: Any, dilation: Any
+        cls,
+        x: np.ndarray,
+        *,
+        window: tuple[int, ...],
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilation: tuple[int, ...],
     ) -> Any:
         """A reduction over all windows."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
@@ -75,7 +96,7 @@ class Pool(GraphOp, traits=[Pure]):
     batch = staticmethod(folded)
 
     @classmethod
-    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+    def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
         """The named pooling op; half precision accumulates in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
@@ -112,7 +133,7 @@ def _padded(x: Tensor, padding: Sequence[int]) -> Tensor:
     return x.with_shape([x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]])
 
 
-def _reached(padded: Tensor, result: Tensor, op: Any) -> Tensor:
+def _reached(padded: Tensor, result: Tensor, op: Pool) -> Tensor:
     """The image as far as windows read it, along axes that have one window.
 
     IREE 3.13 takes such an axis for one of the size of the window, and refuses others.
@@ -137,12 +158,12 @@ class SumPool(Pool, name="sum_pool"):
     }
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """Linear."""
         return b.sum_pool(dx, **cls.attributes_of(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "SumPool", dy: Value) -> list[Value]:
         """Dy to every element of its window."""
         patches = _patches(Tensor.of(op.y), op.window)
         spread = b.expand(dy, patches, _window_axes(op.window))
@@ -163,7 +184,7 @@ class MaxPool(Pool, name="max_pool"):
     }
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """The tangent of each window's first maximum."""
         chosen, flat = _first_maximum(b, op)
         padded = pad_spatial(b, dx, op.padding)
@@ -174,7 +195,7 @@ class MaxPool(Pool, name="max_pool"):
         return b.reduce_sum(taken, axes=(flat.rank - 2,))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "MaxPool", dy: Value) -> list[Value]:
         """Dy to each window's first maximum."""
         chosen, flat = _first_maximum(b, op)
         spread = b.where_true(chosen, b.expand(dy, flat, (flat.rank - 2,)))
@@ -191,7 +212,7 @@ def _window_axes(window: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(1 + len(window), 1 + 2 * len(window)))
 
 
-def _unpad_fold(b: Any, op: Any, patches: Any) -> Any:
+def _unpad_fold(b: Builder, op: Pool, patches: Value) -> Value:
     """Windows of the padded image added up, without the padding."""
     source = Tensor.of(op.x)
     padded = _padded(source, op.padding)
@@ -199,7 +220,7 @@ def _unpad_fold(b: Any, op: Any, patches: Any) -> Any:
     return pad_spatial(b, image, [-n for n in op.padding])
 
 
-def _first_maximum(b: Any, op: Any) -> tuple[Any, Tensor]:
+def _first_maximum(b: Builder, op: MaxPool) -> tuple[Value, Tensor]:
     """A mask of each window's first maximum, and the type of the flattened windows."""
     y = Tensor.of(op.y)
     flat = y.with_shape([*y.shape[:-1], int(np.prod(op.window)), y.shape[-1]])

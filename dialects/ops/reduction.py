@@ -1,23 +1,33 @@
 """Reductions over axes, which disappear from the shape."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
 from aotc.dialects.batching import leading, moved
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype
-from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import (
+    NOT_DIFFERENTIABLE,
+    WIDE,
+    GraphOp,
+    Operand,
+    Pure,
+    Result,
+    Tangent,
+)
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
-from aotc.dialects.lowering.scalars import comparison, is_nan
+from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum
 from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
-from aotc.mlir import arith, ir
+from aotc.mlir import Value, arith, ir
 
 
 class Reduction(GraphOp, traits=[Pure]):
@@ -26,6 +36,10 @@ class Reduction(GraphOp, traits=[Pure]):
     x: Operand[Any]
     axes: Ints
     y: Result[Any]
+    if TYPE_CHECKING:
+        start: Callable[[str], float]
+        combine: dict[str, Body]
+        weights: Callable[[Builder, Any], Tangent]
     dtypes = dt.NUMBERS
     needs_elements = False
 
@@ -41,14 +55,14 @@ class Reduction(GraphOp, traits=[Pure]):
         return x.with_shape([n for axis, n in enumerate(x.shape) if axis not in axes])
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """The weighted sum of the tangents."""
         weights = cls.weights(b, op)
         weighted = dx if weights is None else b.multiply(weights, dx)
         return b.reduce_sum(weighted, axes=op.axes)
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """Every element gets its weight times dy."""
         spread = b.expand(dy, Tensor.of(op.x), op.axes)
         weights = cls.weights(b, op)
@@ -57,7 +71,7 @@ class Reduction(GraphOp, traits=[Pure]):
     batch = leading(axes=moved)
 
     @classmethod
-    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+    def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
         """One generic; half-precision floats accumulate in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         wide = accumulator(source.dtype)
@@ -66,12 +80,12 @@ class Reduction(GraphOp, traits=[Pure]):
         return low.convert(total, result.with_dtype(wide), result.dtype)
 
     @classmethod
-    def simplify(cls, b: Any, op: Any) -> Any:
+    def simplify(cls, b: Builder, op: Self) -> Value | None:
         """A reduction of repeated elements is computed from one of them."""
         return _of_repeated(cls, b, op)
 
     @staticmethod
-    def repeated(b: Any, y: Any, count: Size) -> Any:
+    def repeated(b: Builder, y: Value, count: Size) -> Value:
         """The reduction of `count` elements y: for a maximum or minimum, y itself."""
         return y
 
@@ -85,15 +99,15 @@ class Reduction(GraphOp, traits=[Pure]):
 
 
 def reduced(
-    cls: type[Reduction], low: Any, x: Any, result: Tensor, axes: Sequence[int]
-) -> Any:
+    cls: type[Reduction], low: Lowering, x: Value, result: Tensor, axes: Sequence[int]
+) -> Value:
     """A lowered tensor reduced over `axes` by the reduction `cls`."""
     kind = "f" if dt.is_float(result.dtype) else result.dtype[0]
     start = cls.start(result.dtype)
     return low.reduce(x, result, axes, start, cls.combine[kind])
 
 
-def _of_repeated(cls: type[Reduction], b: Any, op: Any) -> Any:
+def _of_repeated(cls: type[Reduction], b: Builder, op: Reduction) -> Value | None:
     """The reduction over the axes along which a broadcast repeats elements, if any.
 
     Those axes are taken out of the broadcast, and what is left is reduced as before.
@@ -122,7 +136,7 @@ def _of_repeated(cls: type[Reduction], b: Any, op: Any) -> Any:
     return cls.repeated(b, reduced, count)
 
 
-def _is_repeatable(x: Any, count: Size) -> bool:
+def _is_repeatable(x: Value, count: Size) -> bool:
     """Whether `count` copies of x have the closed form: for any of 0, where finite."""
     value = splat_of(x)
     return bounds(count)[0] >= 1 or (value is not None and bool(np.isfinite(value)))
@@ -141,19 +155,19 @@ class ReduceSum(Reduction, name="reduce_sum"):
     precision = WIDE
 
     @staticmethod
-    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+    def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """np.sum in the operand's dtype."""
         return np.sum(
             x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         )
 
     @staticmethod
-    def weights(b: Any, op: Any) -> Any:
+    def weights(b: Builder, op: "ReduceSum") -> Tangent:
         """1 everywhere."""
-        return
+        return None
 
     @staticmethod
-    def repeated(b: Any, y: Any, count: Size) -> Any:
+    def repeated(b: Builder, y: Value, count: Size) -> Value:
         """The product y * count, in the dtype that sums are kept in."""
         kind = Tensor.of(y)
         wide = kind.with_dtype(accumulator(kind.dtype))
@@ -163,7 +177,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
         return b.cast(total, dtype=kind.dtype)
 
     @classmethod
-    def lower(cls, low: Any, op: Any, x: Any) -> Any:
+    def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
         """Axis by axis; see Notes [sums of products] and [sums in blocks]."""
         source = Tensor.of(op.x)
         kind = wide = source.with_dtype(accumulator(source.dtype))
@@ -186,21 +200,21 @@ class ReduceProd(Reduction, name="reduce_prod"):
     precision = WIDE
 
     @staticmethod
-    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+    def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """np.prod in the operand's dtype."""
         return np.prod(
             x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         )
 
     @staticmethod
-    def weights(b: Any, op: Any) -> Any:
+    def weights(b: Builder, op: "ReduceProd") -> Tangent:
         """The product of the other elements."""
         return _others(b, op.x, op.axes)
 
     @classmethod
-    def simplify(cls, b: Any, op: Any) -> Any:
+    def simplify(cls, b: Builder, op: Self) -> Value | None:
         """Nothing: powers of integers wrap around, and those of floats round."""
-        return
+        return None
 
     start = staticmethod(lambda dtype: 1)
     combine = {"f": arith.mulf, "i": arith.muli, "u": arith.muli}
@@ -210,7 +224,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
     ]
 
 
-def _others(b: Any, x: Any, axes: Sequence[int]) -> Any:
+def _others(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """The product of the other elements along `axes`, for each one.
 
     Made of products alone, so that zeros are as good as others, to any order: of those
@@ -230,7 +244,7 @@ def _others(b: Any, x: Any, axes: Sequence[int]) -> Any:
     return b.multiply(line, b.expand(others, Tensor.of(x), (axis,)))
 
 
-def _share_of_ties(b: Any, op: Any) -> Any:
+def _share_of_ties(b: Builder, op: "ReduceMax | ReduceMin") -> Value:
     """1 / (number of elements equal to the extreme) at those elements, 0 elsewhere."""
     like = Tensor.of(op.x)
     wide = like.with_dtype(accumulator(like.dtype))  # there may be many
@@ -257,7 +271,7 @@ class ReduceMax(Reduction, name="reduce_max"):
     needs_elements = True
 
     @staticmethod
-    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+    def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """np.max."""
         return np.max(x, axis=axes)
 
@@ -274,7 +288,7 @@ class ReduceMin(Reduction, name="reduce_min"):
     needs_elements = True
 
     @staticmethod
-    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+    def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """np.min."""
         return np.min(x, axis=axes)
 
@@ -305,7 +319,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
         return Tensor(x.shape[:axis] + x.shape[axis + 1 :], "i32")
 
     @staticmethod
-    def ref(x: Any, *, axis: int) -> Any:
+    def ref(x: np.ndarray, *, axis: int) -> Any:
         """np.argmax."""
         return np.argmax(x, axis=axis)
 
@@ -315,7 +329,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
     batch = leading(axis=moved)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Argmax", x: Value) -> Value:
         """The maximum, then the least index that holds it (or a NaN)."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         best = reduced(ReduceMax, low, x, result.with_dtype(source.dtype), (op.axis,))
@@ -341,11 +355,11 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 _NOWHERE = 2**31 - 1
 
 
-def _first_position(low: Any, axis: int, dtype: str) -> Any:
+def _first_position(low: Lowering, axis: int, dtype: str) -> Body:
     """A body: the least index along `axis` at which the extreme, or a NaN, stands."""
     equal = comparison(dtype, "eq")
 
-    def body(value: Any, extreme: Any, index: Any) -> Any:
+    def body(value: Value, extreme: Value, index: Value) -> Value:
         i32_type = ir.IntegerType.get_signless(32)
         here = arith.index_cast(i32_type, low.loop_index(axis))
         found = equal(value, extreme)

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
+from aotc.dialects.builder import Builder
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary, constant_zero
 from aotc.dialects.samples import Sample, f32
-from aotc.mlir import math
+from aotc.mlir import Value, math
 
 
 class Floor(Unary, name="floor"):
@@ -41,10 +42,10 @@ class Remainder(Binary, name="remainder"):
     ref = staticmethod(np.fmod)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Remainder") -> Any:
         """1 and -trunc(lhs / rhs)."""
 
-        def right(d: Any) -> Any:
+        def right(d: Value) -> Value:
             whole = b.divide(b.subtract(op.lhs, op.y), op.rhs)
             return b.negate(b.multiply(d, whole))
 

@@ -5,22 +5,31 @@ indexing.py. Duplicates are all combined, and of those that replace the last one
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import all_spread
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scatters import Scattering, scattered
 from aotc.dialects.ops.indexing import IndexMap, places, read_type
-from aotc.dialects.ops.reduction import ReduceMax, ReduceMin, ReduceProd, ReduceSum
+from aotc.dialects.ops.reduction import (
+    ReduceMax,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    Reduction,
+)
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
+from aotc.mlir import Value
 
 
 def _sample(
@@ -61,8 +70,12 @@ class Scatter(GraphOp, traits=[Pure]):
 
     @staticmethod
     def batch(
-        b: Any, op: Any, operands: Sequence[Any], batched: Sequence[bool], size: Size
-    ) -> Any:
+        b: Builder,
+        op: "Scatter",
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Size,
+    ) -> Value:
         """The same op where x and the updates have the axis, and the indices may."""
         in_indices = any(batched[2:])
         x, updates = all_spread(b, operands[:2], batched[:2], size)
@@ -70,7 +83,8 @@ class Scatter(GraphOp, traits=[Pure]):
         if in_indices:
             indices = all_spread(b, indices, batched[2:], size)
         maps = IndexMap.of(op).batched(x=True, indices=in_indices)
-        return type(op).build(x, updates, *indices, **maps)
+        y: Value = type(op).build(x, updates, *indices, **maps)
+        return y
 
     samples = [
         _sample(
@@ -105,7 +119,7 @@ class Scatter(GraphOp, traits=[Pure]):
     ]  # fmt: skip
 
 
-def _maps(op: Any) -> dict[str, Any]:
+def _maps(op: GraphOp) -> dict[str, Any]:
     attributes: dict[str, Any] = type(op).attributes_of(op)
     return attributes
 
@@ -116,10 +130,15 @@ def _maps(op: Any) -> dict[str, Any]:
 class Combining(Scatter, traits=[Pure]):
     """Subclasses name the `reduction` that combines, and its `ufunc`."""
 
+    if TYPE_CHECKING:
+        reduction: type[Reduction]
+        ufunc: np.ufunc
     dtypes = dt.NUMBERS
 
     @classmethod
-    def ref(cls, x: Any, updates: Any, *indices: Any, **attributes: Any) -> Any:
+    def ref(
+        cls, x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, **attributes: Any
+    ) -> np.ndarray:
         """The ufunc's `at`; half-precision floats are combined in f32."""
         if not x.size:  # every update goes past the end
             return x.copy()
@@ -132,7 +151,9 @@ class Combining(Scatter, traits=[Pure]):
         return y
 
     @classmethod
-    def lower(cls, low: Any, op: Any, x: Any, updates: Any, *indices: Any) -> Any:
+    def lower(
+        cls, low: Lowering, op: Self, x: Value, updates: Value, *indices: Value
+    ) -> Value:
         """See lowering/scatters.py."""
         kinds = [Tensor.of(value) for value in op.operands]
         if 0 in (element_count(kind.shape) for kind in kinds[:2]):
@@ -149,7 +170,7 @@ class ScatterAdd(Combining, name="scatter_add"):
     reduction, ufunc = ReduceSum, np.add
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
         """Linear in x and updates."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         if du is None:
@@ -157,7 +178,7 @@ class ScatterAdd(Combining, name="scatter_add"):
         return b.scatter_add(dx, du, *op.indices, **_maps(op))
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
         """Dy, and dy where updates went."""
         indices = op.indices
         return [dy, b.gather(dy, *indices, **_maps(op)), *(None for _ in indices)]
@@ -171,7 +192,7 @@ class ScatterMul(Combining, name="scatter_mul"):
     reduction, ufunc = ReduceProd, np.multiply
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
         """Dx times the factors, and for each factor its tangent times all others."""
         indices, maps = op.indices, _maps(op)
         dy = b.full_like(op.x, 0.0)
@@ -183,7 +204,7 @@ class ScatterMul(Combining, name="scatter_mul"):
         return dy
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
         """Dy times the factors, and times x and all other factors."""
         indices, maps = op.indices, _maps(op)
         dx = b.scatter_mul(dy, op.updates, *indices, **maps)
@@ -192,7 +213,7 @@ class ScatterMul(Combining, name="scatter_mul"):
         return [dx, du, *(None for _ in indices)]
 
 
-def _other_factors(b: Any, op: Any) -> Any:
+def _other_factors(b: Builder, op: ScatterMul) -> Value:
     """For each update the product of the others at its place, right with zeros too."""
     indices, maps, updates = op.indices, _maps(op), op.updates
     zero, one = (b.full_like(updates, value) for value in (0.0, 1.0))
@@ -213,7 +234,7 @@ class Extremum(Combining, traits=[Pure]):
     """Ties, x among them, share the derivative."""
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
         """The mean of the tangents of what is extreme."""
         of_x, of_updates, share = _shares(b, op)
         dy = b.full_like(op.x, 0.0) if dx is None else b.multiply(of_x, dx)
@@ -223,7 +244,7 @@ class Extremum(Combining, traits=[Pure]):
         return b.multiply(dy, share)
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
         """Dy, in equal shares, for what is extreme."""
         indices = op.indices
         of_x, of_updates, share = _shares(b, op)
@@ -233,7 +254,7 @@ class Extremum(Combining, traits=[Pure]):
         return [*chosen, *(None for _ in indices)]
 
 
-def _shares(b: Any, op: Any) -> tuple[Any, Any, Any]:
+def _shares(b: Builder, op: Extremum) -> tuple[Value, Value, Value]:
     """1 at what is extreme in x and in the updates, and 1 / (their number) by place.
 
     An update that is dropped may seem extreme; what goes to it or comes from it is
@@ -278,7 +299,9 @@ class ScatterSet(Scatter, name="scatter"):
     dtypes = dt.NAMES
 
     @staticmethod
-    def ref(x: Any, updates: Any, *indices: Any, **attributes: Any) -> Any:
+    def ref(
+        x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, **attributes: Any
+    ) -> np.ndarray:
         """The update with the highest number of those that go to an element."""
         at = IndexMap(**attributes)
         where, inside = places(x.shape, indices, at)
@@ -293,14 +316,16 @@ class ScatterSet(Scatter, name="scatter"):
         return y
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any, du: Any, *_: Any) -> Any:
+    def jvp(
+        b: Builder, op: "ScatterSet", dx: Tangent, du: Tangent, *_: Tangent
+    ) -> Value:
         """Linear in x and updates."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.updates, 0.0) if du is None else du
         return b.scatter(dx, du, *op.indices, **_maps(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "ScatterSet", dy: Value) -> list[Tangent]:
         """Dy where x is left, and dy for each update that is there in the end."""
         indices, updates = op.indices, Tensor.of(op.updates)
         last = _LastUpdates(b, op)
@@ -310,7 +335,7 @@ class ScatterSet(Scatter, name="scatter"):
         return [dx, du, *(None for _ in indices)]
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> Any:
+    def decompose(b: Builder, op: "ScatterSet") -> Value:
         """The number of the last update of each place, then its value."""
         kinds = [Tensor.of(value) for value in (op.x, op.updates)]
         if 0 in (element_count(kind.shape) for kind in kinds):
@@ -325,7 +350,7 @@ class _LastUpdates:
     Updates are numbered without the batches, and places without the windows.
     """
 
-    def __init__(self, b: Any, op: Any) -> None:
+    def __init__(self, b: Builder, op: "ScatterSet") -> None:
         self.b, self.at, self.x = b, IndexMap.of(op), Tensor.of(op.x)
         self.indices = op.indices
         at = self.at
@@ -341,7 +366,7 @@ class _LastUpdates:
             b.full(places, -1), self.numbers, *self.indices, **self.maps, mode=at.mode
         )
 
-    def _numbers(self, indices: Tensor) -> Any:
+    def _numbers(self, indices: Tensor) -> Value:
         """0, 1, … for the indices of each batch."""
         own = [i for i, axis in enumerate(self.at.along) if axis not in self.at.shared]
         sizes = tuple(indices.shape[i] for i in own)
@@ -350,19 +375,19 @@ class _LastUpdates:
         return self.b.broadcast(numbers, shape=indices.shape, axes=tuple(own))
 
     @property
-    def replaced(self) -> Any:
+    def replaced(self) -> Value:
         """Where in x an update goes to."""
         zero = self.b.full_like(self.last, 0)
         found = self.b.compare(self.last, zero, direction="ge")
         return self.b.broadcast(found, shape=self.x.shape, axes=tuple(self.rows))
 
-    def stays(self, updates: Tensor) -> Any:
+    def stays(self, updates: Tensor) -> Value:
         """Which updates are the last of their place; any answer for those dropped."""
         last = self.b.gather(self.last, *self.indices, **self.maps, mode=self.at.mode)
         stays = self.b.compare(last, self.numbers, direction="eq")
         return self.b.broadcast(stays, shape=updates.shape, axes=self.at.along)
 
-    def read(self, updates: Any) -> Any:
+    def read(self, updates: Value) -> Value:
         """The last update of each place, in the shape of x; anything where none is."""
         own = [axis for axis in self.at.along if axis not in self.at.shared]
         order = (*own, *self.at.kept)

@@ -1,20 +1,28 @@
 """Elementwise comparison, choice and conversion."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype, require_equal
-from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
-from aotc.dialects.lowering import by_kind, scalars
+from aotc.dialects.graph import (
+    NOT_DIFFERENTIABLE,
+    GraphOp,
+    Operand,
+    Pure,
+    Result,
+    Tangent,
+)
+from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering.conversion import conversion, saturate_numpy
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import arith
+from aotc.mlir import Value, arith
 
 _COMPARE = {
     "eq": np.equal,
@@ -52,7 +60,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
         return lhs.with_dtype("bool")
 
     @staticmethod
-    def ref(lhs: Any, rhs: Any, *, direction: str) -> Any:
+    def ref(lhs: np.ndarray, rhs: np.ndarray, *, direction: str) -> Any:
         """NumPy's comparison."""
         return _COMPARE[direction](lhs, rhs)
 
@@ -62,7 +70,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
+    def lower(low: Lowering, op: "Compare", lhs: Value, rhs: Value) -> Value:
         """Ordered comparison of floats (unordered for ne), by sign for integers."""
         dtype = Tensor.of(op.lhs).dtype
         if op.lhs == op.rhs and op.direction == "ne" and dt.is_float(dtype):
@@ -102,7 +110,9 @@ class Select(GraphOp, name="select", traits=[Pure]):
     ref = staticmethod(np.where)
 
     @staticmethod
-    def jvp(b: Any, op: Any, _: Any, dt_true: Any, dt_false: Any) -> Any:
+    def jvp(
+        b: Builder, op: "Select", _: Tangent, dt_true: Tangent, dt_false: Tangent
+    ) -> Value:
         """The tangent of the choice."""
         zero = b.full_like(op.y, 0.0)
         return b.select(
@@ -112,7 +122,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
         )
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Select", dy: Value) -> list[Tangent]:
         """Each choice gets dy where it was taken."""
         zero = b.full_like(dy, 0.0)
         taken = b.select(op.condition, dy, zero)
@@ -121,7 +131,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, *operands: Any) -> Any:
+    def lower(low: Lowering, op: "Select", *operands: Value) -> Value:
         """arith.select."""
         return low.pointwise(
             operands, Tensor.of(op.y), lambda c, x, y: arith.select(c, x, y)
@@ -152,18 +162,20 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(x: Any, low: Any, high: Any) -> Any:
+    def ref(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> Any:
         """min(max(x, low), high)."""
         return np.minimum(np.maximum(x, low), high)
 
     @staticmethod
-    def _regions(b: Any, op: Any) -> tuple[Any, Any]:
+    def _regions(b: Builder, op: "Clamp") -> tuple[Value, Value]:
         below = b.compare(op.x, op.low, direction="lt")
         above = b.compare(op.x, op.high, direction="gt")
         return below, above
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any, dlow: Any, dhigh: Any) -> Any:
+    def jvp(
+        cls, b: Builder, op: Self, dx: Tangent, dlow: Tangent, dhigh: Tangent
+    ) -> Value:
         """The tangent of whichever operand is the result."""
         below, above = cls._regions(b, op)
         zero = b.full_like(op.y, 0.0)
@@ -171,7 +183,7 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
         return b.select(above, dhigh, b.select(below, dlow, dx))
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """Dy goes to whichever operand is the result."""
         below, above = cls._regions(b, op)
         zero = b.full_like(dy, 0.0)
@@ -212,7 +224,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         return x.with_dtype(dt.canonical(dtype))
 
     @staticmethod
-    def ref(x: Any, *, dtype: str) -> Any:
+    def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
         """NumPy's astype, with saturation from float to integer."""
         target = dt.to_numpy(dtype)
         if dt.is_float(dt.canonical(x.dtype)) and dtype in dt.INTEGERS:
@@ -220,12 +232,12 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         return x.astype(target)
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Tangent:
         """The tangent in the new dtype."""
         return b.cast(dx, dtype=op.dtype) if dt.is_float(op.dtype) else None
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Cast", dy: Value) -> list[Tangent]:
         """The cotangent in the operand's dtype."""
         source = Tensor.of(op.x).dtype
         return [b.cast(dy, dtype=source) if dt.is_float(source) else None]
@@ -233,7 +245,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Cast", x: Value) -> Value:
         """One conversion out of the table of kinds."""
         source, target = Tensor.of(op.x), Tensor.of(op.y)
         if source.dtype == target.dtype:
@@ -242,7 +254,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         return low.pointwise([x], target, body)
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Cast") -> Value | None:
         """A cast to the same dtype is nothing."""
         return op.x if Tensor.of(op.x).dtype == op.dtype else None
 

@@ -7,7 +7,9 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Sizes
 from aotc.dialects.batching import after_leading, leading, moved, sized
+from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.patterns import made_by
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import (
@@ -18,7 +20,7 @@ from aotc.dialects.types import (
     same_count,
 )
 from aotc.errors import InputError
-from aotc.mlir import arith, ir, linalg
+from aotc.mlir import Value, arith, ir, linalg
 
 
 class Reshape(GraphOp, name="reshape", traits=[Pure]):
@@ -45,29 +47,29 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         return x.with_shape(shape)
 
     @staticmethod
-    def ref(x: Any, *, shape: Any) -> Any:
+    def ref(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
         """np.reshape."""
         return np.reshape(x, shape)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Reshape", dx: Value) -> Value:
         """Linear."""
         return b.reshape(dx, shape=op.shape)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Reshape", dy: Value) -> list[Value]:
         """Back to the operand's shape."""
         return [b.reshape(dy, shape=Tensor.of(op.x).shape)]
 
     batch = leading(shape=sized)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Reshape", x: Value) -> Value:
         """tensor.collapse_shape and tensor.expand_shape."""
         return low.reshape(x, Tensor.of(op.x), Tensor.of(op.y))
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Reshape") -> Value | None:
         """The same shape is nothing; of two reshapes the last counts."""
         source = Tensor.of(op.x)
         if source.shape == op.shape:
@@ -107,17 +109,17 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         return x.with_shape([x.shape[axis] for axis in permutation])
 
     @staticmethod
-    def ref(x: Any, *, permutation: tuple[int, ...]) -> Any:
+    def ref(x: np.ndarray, *, permutation: tuple[int, ...]) -> np.ndarray:
         """np.transpose."""
         return np.transpose(x, permutation)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Transpose", dx: Value) -> Value:
         """Linear."""
         return b.transpose(dx, permutation=op.permutation)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Transpose", dy: Value) -> list[Value]:
         """The inverse permutation."""
         inverse = tuple(int(axis) for axis in np.argsort(op.permutation))
         return [b.transpose(dy, permutation=inverse)]
@@ -125,7 +127,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     batch = leading(permutation=after_leading)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Transpose", x: Value) -> Value:
         """linalg.transpose."""
         result = Tensor.of(op.y)
         if not result.rank:
@@ -134,7 +136,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         return linalg.transpose(x, outs=[init], permutation=op.permutation).results[0]
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Transpose") -> Value | None:
         """The identity is nothing; two transposes are one."""
         if list(op.permutation) == list(range(len(op.permutation))):
             return op.x
@@ -187,7 +189,9 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         return x.with_shape(shape)
 
     @staticmethod
-    def ref(x: Any, *, shape: Any, axes: tuple[int, ...]) -> Any:
+    def ref(
+        x: np.ndarray, *, shape: tuple[int, ...], axes: tuple[int, ...]
+    ) -> np.ndarray:
         """A reshape with unit axes, then np.broadcast_to."""
         aligned = [1] * len(shape)
         for size, axis in zip(np.shape(x), axes, strict=True):
@@ -195,19 +199,19 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         return np.broadcast_to(np.reshape(x, aligned), shape)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Broadcast", dx: Value) -> Value:
         """Linear."""
         return b.broadcast(dx, shape=op.shape, axes=op.axes)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Broadcast", dy: Value) -> list[Value]:
         """The sum over all repetitions."""
         return [b.sum_to(dy, Tensor.of(op.x).shape, op.axes)]
 
     batch = leading(shape=sized, axes=after_leading)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Broadcast", x: Value) -> Value:
         """A generic that reads x through a projection; a fill for a constant."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         value = _scalar_constant(op.x)
@@ -232,7 +236,7 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         )
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Broadcast") -> Value | None:
         """The same shape is nothing; two broadcasts are one."""
         if Tensor.of(op.x).shape == op.shape:
             return op.x
@@ -251,12 +255,13 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     ]
 
 
-def _scalar_constant(value: Any) -> Any:
+def _scalar_constant(value: Value) -> float | int | bool | None:
     """The Python number of a scalar constant, or None."""
     constant = made_by(value, "constant")
     if constant is None or Tensor.of(value).rank:
         return None
-    return constant.value.item()
+    scalar: float | int | bool = constant.value.item()
+    return scalar
 
 
 class Reverse(GraphOp, name="reverse", traits=[Pure]):
@@ -278,28 +283,28 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(x: Any, *, axes: tuple[int, ...]) -> Any:
+    def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
         """np.flip."""
         return np.flip(x, axes)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Reverse", dx: Value) -> Value:
         """Linear."""
         return b.reverse(dx, axes=op.axes)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Reverse", dy: Value) -> list[Value]:
         """Its own inverse."""
         return [b.reverse(dy, axes=op.axes)]
 
     batch = leading(axes=moved)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Reverse", x: Value) -> Value:
         """Element n - 1 - i."""
         source, x = Tensor.of(op.x), low.readable(x)
 
-        def element(indices: list[Any]) -> Any:
+        def element(indices: list[Value]) -> Value:
             positions = list(indices)
             for axis in op.axes:
                 last = low.size(source.shape[axis] - 1)

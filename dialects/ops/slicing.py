@@ -7,8 +7,10 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Float, Int, Ints, Sizes
 from aotc.dialects.batching import before, leading, moved, sized
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.symbols import known_contracts
@@ -23,7 +25,7 @@ from aotc.dialects.types import (
     maximum,
 )
 from aotc.errors import InputError
-from aotc.mlir import arith, ir, tensor
+from aotc.mlir import Value, arith, ir, tensor
 
 
 class Slice(GraphOp, name="slice", traits=[Pure]):
@@ -40,7 +42,9 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     dtypes = dt.NAMES
 
     @staticmethod
-    def infer(x: Tensor, *, start: Shape, sizes: Shape, strides: Any) -> Tensor:
+    def infer(
+        x: Tensor, *, start: Shape, sizes: Shape, strides: tuple[int, ...]
+    ) -> Tensor:
         """The given sizes, which must lie inside x."""
         if not len(start) == len(sizes) == len(strides) == x.rank:
             raise InputError("bad-slice", f"expected one slice per axis of {x}")
@@ -59,7 +63,13 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         return x.with_shape(sizes)
 
     @staticmethod
-    def ref(x: Any, *, start: Any, sizes: Any, strides: Any) -> Any:
+    def ref(
+        x: np.ndarray,
+        *,
+        start: tuple[int, ...],
+        sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> np.ndarray:
         """Basic indexing."""
         return x[
             tuple(
@@ -69,12 +79,12 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         ]
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Slice", dx: Value) -> Value:
         """Linear."""
         return b.slice(dx, start=op.start, sizes=op.sizes, strides=op.strides)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Slice", dy: Value) -> list[Value]:
         """Zeros around, and between strided elements."""
         have = Tensor.of(op.x).shape
         covered = [dilated(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)]
@@ -85,14 +95,14 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     batch = leading(start=before(0), sizes=sized, strides=before(1))
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Slice", x: Value) -> Value:
         """A view (tensor.extract_slice), or a copy where elements are no neighbours."""
         if _is_dense(op):
             return low.slice(x, Tensor.of(op.y), op.start, op.strides)
         return _copied(low, op, x)
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Slice") -> Value | None:
         """The whole of x is nothing."""
         return op.x if Tensor.of(op.x).shape == op.sizes else None
 
@@ -105,14 +115,14 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     ]
 
 
-def _is_dense(op: Any) -> bool:
+def _is_dense(op: Slice) -> bool:
     """Whether neighbours along the last axis of the slice are neighbours in x."""
     source, sizes = Tensor.of(op.x).shape, op.sizes
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last < 0 or (op.strides[last] == 1 and set(source[last + 1 :]) <= {1})
 
 
-def _copied(low: Any, op: Any, x: Any) -> Any:
+def _copied(low: Lowering, op: Slice, x: Value) -> Value:
     """A slice whose neighbours are none in x, as a tensor of its own.
 
     IREE 3.13 fuses a tensor.extract_slice into what reads it, and cannot compile a
@@ -126,7 +136,7 @@ def _copied(low: Any, op: Any, x: Any) -> Any:
     return low.pointwise([part], result, lambda element: element)
 
 
-def _read_by_position(low: Any, op: Any, x: Any) -> Any:
+def _read_by_position(low: Lowering, op: Slice, x: Value) -> Value:
     """Every element read at its own position in x.
 
     Note [strided reads]: not a generic with the map `i -> i * stride`. Where the last
@@ -138,7 +148,7 @@ def _read_by_position(low: Any, op: Any, x: Any) -> Any:
     """
     x = low.readable(x)
 
-    def element(indices: list[Any]) -> Any:
+    def element(indices: list[Value]) -> Value:
         at = [
             arith.addi(arith.muli(index, low.index(stride)), low.size(first))
             for index, stride, first in zip(indices, op.strides, op.start, strict=True)
@@ -174,7 +184,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def infer(
-        x: Tensor, *, low: Shape, high: Shape, interior: Any, value: float
+        x: Tensor, *, low: Shape, high: Shape, interior: tuple[int, ...], value: float
     ) -> Tensor:
         """The sum of all parts along each axis."""
         if not len(low) == len(high) == len(interior) == x.rank:
@@ -197,7 +207,14 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         return x.with_shape(sizes)
 
     @staticmethod
-    def ref(x: Any, *, low: Any, high: Any, interior: Any, value: float) -> Any:
+    def ref(
+        x: np.ndarray,
+        *,
+        low: tuple[int, ...],
+        high: tuple[int, ...],
+        interior: tuple[int, ...],
+        value: float,
+    ) -> np.ndarray:
         """Strided assignment into a full array, then a cut."""
         sizes: list[Any] = [
             dilated(n, k) for n, k in zip(x.shape, interior, strict=True)
@@ -217,12 +234,12 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         return full[cut]
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Pad", dx: Value) -> Value:
         """Linear in x; the padding does not change."""
         return b.pad(dx, low=op.low, high=op.high, interior=op.interior, value=0.0)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Pad", dy: Value) -> list[Value]:
         """The padding with the opposite sign, then every (interior + 1)-th element."""
         x = Tensor.of(op.x)
         none = (0,) * x.rank
@@ -234,7 +251,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     batch = leading(low=before(0), high=before(0), interior=before(0))
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Pad", x: Value) -> Value:
         """tensor.pad, or computed element by element where that cannot say it."""
         result = Tensor.of(op.y)
         plain = all(bounds(n)[0] >= 0 for n in (*op.low, *op.high))
@@ -243,7 +260,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         return _lower_general_pad(low, op, x, result)
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Pad") -> Value | None:
         """No padding is nothing; a cut is a slice."""
         if all(n == 0 for n in (*op.low, *op.high, *op.interior)):
             return op.x
@@ -272,7 +289,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     ]
 
 
-def _is_shift(op: Any) -> bool:
+def _is_shift(op: Pad) -> bool:
     """Whether an axis loses elements at one end and gets others at the other.
 
     Such a padding stays whole: it is good for an axis without elements too.
@@ -281,7 +298,7 @@ def _is_shift(op: Any) -> bool:
     return any(isinstance(a, int) and a + z == 0 and a != 0 for a, z in pairs)
 
 
-def _cut_by_slice(b: Any, op: Any) -> Any:
+def _cut_by_slice(b: Builder, op: Pad) -> Value:
     """A padding with negative parts as a slice, then a padding without."""
 
     def split(size: Size) -> tuple[int, Size]:
@@ -295,7 +312,7 @@ def _cut_by_slice(b: Any, op: Any) -> Any:
     return b.pad(cut, low=low, high=high, interior=op.interior, value=op.value)
 
 
-def _filler(op: Any) -> float | int | bool:
+def _filler(op: Pad) -> float | int | bool:
     """The padding's value as a number of the operand's kind."""
     dtype = Tensor.of(op.x).dtype
     if dtype == "bool":
@@ -303,7 +320,7 @@ def _filler(op: Any) -> float | int | bool:
     return op.value if dt.is_float(dtype) else int(op.value)
 
 
-def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
+def _lower_general_pad(low: Lowering, op: Pad, x: Value, result: Tensor) -> Value:
     """y[i] = x[(i - low) / (interior + 1)] where that is a whole index of x."""
     source, filler = Tensor.of(op.x), _filler(op)
     if element_count(source.shape) == 0:
@@ -315,7 +332,7 @@ def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
         if (op.low[axis], op.high[axis], op.interior[axis]) != (0, 0, 0)
     ]
 
-    def element(indices: list[Any]) -> Any:
+    def element(indices: list[Value]) -> Value:
         inside = low.scalar("bool", True)
         for axis in moved:
             hit, indices[axis] = _source_index(low, op, axis, indices[axis])
@@ -326,7 +343,9 @@ def _lower_general_pad(low: Any, op: Any, x: Any, result: Tensor) -> Any:
     return low.computed(result, element)
 
 
-def _source_index(low: Any, op: Any, axis: int, index: Any) -> tuple[Any, Any]:
+def _source_index(
+    low: Lowering, op: Pad, axis: int, index: Value
+) -> tuple[Value, Value]:
     """Whether an element of x lands on `index`, and which one (any, if none does)."""
     size = Tensor.of(op.x).shape[axis]
     step = low.index(op.interior[axis] + 1)
@@ -368,19 +387,19 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         return lhs.with_shape([*lhs.shape[:axis], total, *lhs.shape[axis + 1 :]])
 
     @staticmethod
-    def ref(lhs: Any, rhs: Any, *, axis: int) -> Any:
+    def ref(lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
         """np.concatenate."""
         return np.concatenate([lhs, rhs], axis)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dl: Any, dr: Any) -> Any:
+    def jvp(b: Builder, op: "Concatenate", dl: Tangent, dr: Tangent) -> Value:
         """The tangents one after the other."""
         dl = b.full_like(op.lhs, 0.0) if dl is None else dl
         dr = b.full_like(op.rhs, 0.0) if dr is None else dr
         return b.concatenate(dl, dr, axis=op.axis)
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Concatenate", dy: Value) -> list[Value]:
         """Each operand's part of dy."""
         left, right = Tensor.of(op.lhs).shape[op.axis], Tensor.of(op.rhs).shape[op.axis]
         none: list[Size] = [0] * Tensor.of(dy).rank
@@ -394,7 +413,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
     batch = leading(axis=moved)
 
     @staticmethod
-    def lower(low: Any, op: Any, lhs: Any, rhs: Any) -> Any:
+    def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:
         """tensor.concat, of all parts of a chain at once.
 
         Parts without elements are left out: IREE 3.13 takes one beside a part of one
@@ -418,7 +437,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
     ]
 
 
-def _concatenated(value: Any, axis: int) -> list[Any]:
+def _concatenated(value: Value, axis: int) -> list[Value]:
     """The parts that a lowered value was concatenated from along `axis`."""
     owner = value.owner
     if getattr(owner, "name", "") != "tensor.concat":

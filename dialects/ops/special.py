@@ -1,20 +1,22 @@
 """Special functions: the error function and its kin, the gamma function's logarithm."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from aotc.dialects.attributes import Int
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
-from aotc.dialects.lowering import by_kind
+from aotc.dialects.lowering import Lowering, by_kind
 from aotc.dialects.lowering import error_functions as functions
 from aotc.dialects.lowering import gamma_functions as gamma
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.mlir import Value
 
 
 class Erf(Unary, name="erf"):
@@ -27,7 +29,7 @@ class Erf(Unary, name="erf"):
     ref = staticmethod(functions.erf_numpy)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Erf") -> Value:
         """2 / sqrt(pi) * e**(-x**2)."""
         return _bell(b, op.x, 2 / np.sqrt(np.pi))
 
@@ -44,7 +46,7 @@ class Erfc(Unary, name="erfc"):
     ref = staticmethod(functions.erfc_numpy)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Erfc") -> Value:
         """-2 / sqrt(pi) * e**(-x**2)."""
         return _bell(b, op.x, -2 / np.sqrt(np.pi))
 
@@ -52,7 +54,7 @@ class Erfc(Unary, name="erfc"):
     samples = [*Unary.samples, Sample((f32(20),), low=-7, high=14)]
 
 
-def _bell(b: Any, x: Any, factor: float) -> Any:
+def _bell(b: Builder, x: Value, factor: float) -> Value:
     """`factor * e**(-x**2)`."""
     return b.scale(b.exp(b.negate(b.multiply(x, x))), factor)
 
@@ -67,7 +69,7 @@ class Erfinv(Unary, name="erfinv"):
     ref = staticmethod(functions.erfinv_numpy)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Erfinv") -> Value:
         """sqrt(pi) / 2 * e**(y**2)."""
         return b.scale(b.exp(b.multiply(op.y, op.y)), np.sqrt(np.pi) / 2)
 
@@ -89,7 +91,7 @@ class Lgamma(Unary, name="lgamma"):
     ref = staticmethod(gamma.lgamma_numpy)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Lgamma") -> Value:
         """Digamma."""
         return b.polygamma(op.x, order=0)
 
@@ -125,24 +127,24 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
         return x
 
     @staticmethod
-    def ref(x: Any, *, order: int) -> Any:
+    def ref(x: np.ndarray, *, order: int) -> np.ndarray:
         """The asymptotic series, far out."""
         return gamma.polygamma_numpy(x, order)
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> Any:
+    def jvp(b: Builder, op: "Polygamma", dx: Value) -> Value:
         """The next order times dx."""
         return b.multiply(b.polygamma(op.x, order=op.order + 1), dx)
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """The next order times dy."""
         return [cls.jvp(b, op, dy)]
 
     batch = leading()
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Polygamma", x: Value) -> Value:
         """One fused generic."""
         return low.pointwise([x], Tensor.of(op.y), gamma.polygamma(op.order))
 

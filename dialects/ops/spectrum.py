@@ -10,11 +10,12 @@ the spaces that such vectors span, have the right derivative at equal values, to
 that joins vectors to their values, as v diag(sqrt w) vᵀ does, has not.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import rotations
 from aotc.dialects.matrices import (
@@ -35,32 +36,33 @@ from aotc.dialects.matrices import (
 )
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
+from aotc.mlir import Value
 
 _SYMMETRIC = np.array([[2, 1, -1], [1, -1, 0.5], [-1, 0.5, 0.25]], "f")
 
 
-def _reciprocal(b: Any, x: Any, least: Any) -> Any:
+def _reciprocal(b: Builder, x: Value, least: Value) -> Value:
     """1 / x, and 0 where |x| is not above `least`."""
     far = b.compare(b.abs(x), least, direction="gt")
     one = b.full_like(x, 1.0)
     return b.where_true(far, b.divide(one, b.select(far, x, one)))
 
 
-def _rounding(b: Any, values: Any) -> Any:
+def _rounding(b: Builder, values: Value) -> Value:
     """How much values of one matrix may differ by rounding alone."""
     kind = Tensor.of(values)
     total = b.reduce_sum(b.abs(values), axes=(kind.rank - 1,))
     return b.scale(total, epsilon(kind))
 
 
-def _across(b: Any, values: Any) -> tuple[Any, Any]:
+def _across(b: Builder, values: Value) -> tuple[Value, Value]:
     """values[k] and values[i] in the place of element (i, k) of square matrices."""
     shape = Tensor.of(values).shape
     kind = Tensor((*shape, shape[-1]), Tensor.of(values).dtype)
     return along_columns(b, values, kind), along_rows(b, values, kind)
 
 
-def _largest_signs(vectors: Any) -> Any:
+def _largest_signs(vectors: np.ndarray) -> np.ndarray:
     """The sign of the element of each column that is largest in magnitude."""
     at = np.abs(vectors).argmax(-2, keepdims=True)
     return np.where(np.take_along_axis(vectors, at, -2) < 0, -1.0, 1.0)
@@ -87,7 +89,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
         return x.with_shape(x.shape[:-1]), x
 
     @staticmethod
-    def ref(x: Any) -> tuple[Any, Any]:
+    def ref(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """np.linalg.eigh, with the signs changed."""
         if not x.size:
             return np.zeros(x.shape[:-1], x.dtype), x
@@ -96,18 +98,18 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
         return w, v * _largest_signs(v)
 
     @classmethod
-    def caveat(cls, op: Any) -> str:
+    def caveat(cls, op: Self) -> str:
         """Which of the equally right answers it gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any]:
+    def jvp(b: Builder, op: "Eigh", dx: Value) -> tuple[Value, Value]:
         """Dw is the diagonal of e = vᵀ dx v; dv = v (e[i, k] / (w[k] - w[i]))."""
         e = product(b, op.v, product(b, symmetric(b, dx), op.v), turn=LEFT)
         return diagonal(b, e), product(b, op.v, b.multiply(e, _gaps(b, op.w)))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dw: Any, dv: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Eigh", dw: Value, dv: Value) -> list[Value]:
         """V (diag dw + (vᵀ dv)[i, k] / (w[k] - w[i])) vᵀ, its symmetric part."""
         e = b.multiply(product(b, op.v, dv, turn=LEFT), _gaps(b, op.w))
         e = _with_diagonal(b, e, dw)
@@ -117,7 +119,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> list[Any]:
+    def decompose(b: Builder, op: "Eigh") -> list[Value]:
         """Rotations."""
         if not Tensor.of(op.x).shape[-1]:
             return [b.full(Tensor.of(op.w), 0.0), op.x]
@@ -130,14 +132,14 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
     ]
 
 
-def _gaps(b: Any, w: Any) -> Any:
+def _gaps(b: Builder, w: Value) -> Value:
     """1 / (w[k] - w[i])."""
     second, first = _across(b, w)
     least = for_each(b, _rounding(b, w), Tensor.of(second).shape)
     return _reciprocal(b, b.subtract(second, first), least)
 
 
-def _with_diagonal(b: Any, x: Any, v: Any) -> Any:
+def _with_diagonal(b: Builder, x: Value, v: Value) -> Value:
     """`x`, whose diagonal is zero, with `v` on it."""
     wide = along_rows(b, v, Tensor.of(x))
     on_it = triangle(b, triangle(b, wide, lower=True), lower=False)
@@ -168,19 +170,19 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
         return x, x.with_shape((*x.shape[:-2], n)), x.with_shape((*x.shape[:-2], n, n))
 
     @staticmethod
-    def ref(x: Any) -> tuple[Any, ...]:
+    def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
         """np.linalg.svd, with the signs changed."""
         u, s, vh = np.linalg.svd(x.astype(np.float64), full_matrices=False)
         sign = _largest_signs(u) if x.size else np.ones_like(u)[..., :1, :]
         return u * sign, s, vh * np.swapaxes(sign, -1, -2)
 
     @classmethod
-    def caveat(cls, op: Any) -> str:
+    def caveat(cls, op: Self) -> str:
         """Which of the equally right answers it gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
-    def jvp(b: Any, op: Any, dx: Any) -> tuple[Any, Any, Any]:
+    def jvp(b: Builder, op: "Svd", dx: Value) -> tuple[Value, Value, Value]:
         """Ds is the diagonal of e = uᵀ dx v; with f[i, k] = 1 / (s[k]² - s[i]²)
 
         du = u f (e s + s eᵀ) + (1 - u uᵀ) dx v / s  and  dv = v f (s e + eᵀ s).
@@ -197,7 +199,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
         return du, diagonal(b, e), turned(b, product(b, v, b.multiply(f, dv)))
 
     @staticmethod
-    def vjp(b: Any, op: Any, du: Any, ds: Any, dvh: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Svd", du: Value, ds: Value, dvh: Value) -> list[Value]:
         """U (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ,
 
         where j and k are the symmetric parts of 2 f uᵀ du and 2 f vᵀ dv.
@@ -216,7 +218,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
     batch = leading()
 
     @staticmethod
-    def decompose(b: Any, op: Any) -> list[Any]:
+    def decompose(b: Builder, op: "Svd") -> list[Value]:
         """Rotations, then reflections."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, *(b.full(Tensor.of(y), 0.0) for y in (op.s, op.vh))]
@@ -229,7 +231,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
     ]
 
 
-def _square_gaps(b: Any, s: Any) -> Any:
+def _square_gaps(b: Builder, s: Value) -> Value:
     """1 / (s[k]² - s[i]²)."""
     second, first = _across(b, s)
     least = for_each(b, _rounding(b, s), Tensor.of(second).shape)
@@ -237,7 +239,7 @@ def _square_gaps(b: Any, s: Any) -> Any:
     return b.multiply(apart, _reciprocal(b, b.add(second, first), least))
 
 
-def _outside(b: Any, op: Any, x: Any) -> Any:
+def _outside(b: Builder, op: Svd, x: Value) -> Value:
     """(1 - u uᵀ) x / s: what leaves the space that the columns of u span."""
     inside = product(b, op.u, product(b, op.u, x, turn=LEFT))
     least = for_each(b, _rounding(b, op.s), Tensor.of(op.s).shape)

@@ -5,16 +5,18 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.graph import WIDE
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import WIDE, GraphOp
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind
-from aotc.dialects.ops.binary import Binary
+from aotc.dialects.ops.binary import Binary, Partials
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
+from aotc.mlir import Value
 
 
-def _loses_digits(_: Any, op: Any) -> str:
+def _loses_digits(_: type[GraphOp], op: Any) -> str:
     """Of both: arguments are reduced in a fixed number of digits."""
     bound = "1e6" if Tensor.of(op.x).dtype == "f64" else "1e4"
     return f"beyond |x| = {bound} digits are lost"
@@ -31,7 +33,7 @@ class Sin(Unary, name="sin"):
     caveat = classmethod(_loses_digits)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Sin") -> Value:
         """Cos x."""
         return b.cos(op.x)
 
@@ -49,7 +51,7 @@ class Cos(Unary, name="cos"):
     caveat = classmethod(_loses_digits)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Cos") -> Value:
         """-sin x."""
         return b.negate(b.sin(op.x))
 
@@ -65,7 +67,7 @@ class Tanh(Unary, name="tanh"):
     ref = staticmethod(np.tanh)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Tanh") -> Value:
         """1 - y**2."""
         return b.subtract(b.full_like(op.y, 1.0), b.multiply(op.y, op.y))
 
@@ -82,7 +84,7 @@ class Asinh(Unary, name="asinh"):
     ref = staticmethod(np.arcsinh)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Asinh") -> Value:
         """1 / sqrt(x**2 + 1)."""
         return b.rsqrt(b.offset(b.multiply(op.x, op.x), 1.0))
 
@@ -106,13 +108,13 @@ class Atan2(Binary, name="atan2"):
     ref = staticmethod(np.arctan2)
 
     @staticmethod
-    def partials(b: Any, op: Any) -> Any:
+    def partials(b: Builder, op: "Atan2") -> Partials:
         """Rhs / r**2 and -lhs / r**2, as cos(y) / r and -sin(y) / r."""
         r = b.hypot(op.lhs, op.rhs)
         at_origin = b.compare(r, b.full_like(r, 0.0), direction="eq")
         safe = b.select(at_origin, b.full_like(r, 1.0), r)
 
-        def part(d: Any, side: Any) -> Any:
+        def part(d: Value, side: Value) -> Value:
             return b.multiply(d, b.divide(b.divide(side, safe), safe))
 
         return (lambda d: part(d, op.rhs)), (lambda d: b.negate(part(d, op.lhs)))

@@ -1,19 +1,21 @@
 """Elementwise ops of one operand, which has the type of the result."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.batching import leading
+from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering import approximations as approx
-from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.patterns import made_by
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
-from aotc.mlir import arith, math
+from aotc.mlir import Value, arith, math
 
 
 class Unary(GraphOp, traits=[Pure]):
@@ -21,6 +23,8 @@ class Unary(GraphOp, traits=[Pure]):
 
     x: Operand[Any]
     y: Result[Any]
+    if TYPE_CHECKING:
+        derivative: Callable[[Builder, Any], Tangent]
 
     @classmethod
     def infer(cls, x: Tensor) -> Tensor:
@@ -29,12 +33,12 @@ class Unary(GraphOp, traits=[Pure]):
         return x
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Tangent:
         """Dy = f'(x) dx."""
         return _scaled(b, dx, cls.derivative(b, op))
 
     @classmethod
-    def vjp(cls, b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> Sequence[Tangent]:
         """Dx = f'(x) dy."""
         return [_scaled(b, dy, cls.derivative(b, op))]
 
@@ -42,12 +46,12 @@ class Unary(GraphOp, traits=[Pure]):
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((f32(0),))]
 
 
-def _scaled(b: Any, x: Any, derivative: Any) -> Any:
+def _scaled(b: Builder, x: Value, derivative: Tangent) -> Tangent:
     """`derivative * x`, where None means a derivative of zero."""
     return None if derivative is None else b.multiply(derivative, x)
 
 
-def constant_zero(b: Any, op: Any) -> None:
+def constant_zero(b: Builder, op: GraphOp) -> None:
     """The derivative of a function that is constant almost everywhere."""
     return
 
@@ -61,7 +65,7 @@ class Negate(Unary, name="negate"):
     ref = staticmethod(np.negative)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Negate") -> Value:
         """-1."""
         return b.full_like(op.x, -1.0)
 
@@ -73,7 +77,7 @@ class Negate(Unary, name="negate"):
     )
 
     @staticmethod
-    def simplify(b: Any, op: Any) -> Any:
+    def simplify(b: Builder, op: "Negate") -> Value | None:
         """-(-x) = x."""
         inner = made_by(op.x, "negate")
         return None if inner is None else inner.x
@@ -88,7 +92,7 @@ class Abs(Unary, name="abs"):
     ref = staticmethod(np.abs)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Abs") -> Value:
         """sign(x)."""
         return b.sign(op.x)
 
@@ -125,7 +129,7 @@ class Exp(Unary, name="exp"):
     ref = staticmethod(np.exp)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Exp") -> Value:
         """Y."""
         return op.y
 
@@ -142,7 +146,7 @@ class Exp2(Unary, name="exp2"):
     ref = staticmethod(np.exp2)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Exp2") -> Value:
         """Y ln 2."""
         return b.scale(op.y, np.log(2))
 
@@ -159,7 +163,7 @@ class Expm1(Unary, name="expm1"):
     ref = staticmethod(np.expm1)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Expm1") -> Value:
         """Y + 1."""
         return b.offset(op.y, 1.0)
 
@@ -176,7 +180,7 @@ class Log(Unary, name="log"):
     ref = staticmethod(np.log)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Log") -> Value:
         """1 / x."""
         return b.divide(b.full_like(op.x, 1.0), op.x)
 
@@ -198,7 +202,7 @@ class Log1p(Unary, name="log1p"):
     ref = staticmethod(np.log1p)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Log1p") -> Value:
         """1 / (1 + x)."""
         return b.divide(b.full_like(op.x, 1.0), b.offset(op.x, 1.0))
 
@@ -217,13 +221,13 @@ class Logistic(Unary, name="logistic"):
     why = "no overflow, and a derivative from its own value"
 
     @staticmethod
-    def ref(x: Any) -> Any:
+    def ref(x: np.ndarray) -> Any:
         """Computed from e**-|x|, which cannot overflow."""
         z = np.exp(-np.abs(x))
         return np.where(x >= 0, 1 / (1 + z), z / (1 + z))
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Logistic") -> Value:
         """Y (1 - y)."""
         return b.multiply(op.y, b.subtract(b.full_like(op.y, 1.0), op.y))
 
@@ -238,7 +242,7 @@ class Sqrt(Unary, name="sqrt"):
     ref = staticmethod(np.sqrt)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Sqrt") -> Value:
         """1 / (2 y)."""
         return b.divide(b.full_like(op.y, 0.5), op.y)
 
@@ -260,7 +264,7 @@ class Cbrt(Unary, name="cbrt"):
     ref = staticmethod(np.cbrt)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Cbrt") -> Value:
         """1 / (3 y**2)."""
         return b.divide(b.full_like(op.y, 1 / 3), b.multiply(op.y, op.y))
 
@@ -280,12 +284,12 @@ class Rsqrt(Unary, name="rsqrt"):
     precision = WIDE
 
     @staticmethod
-    def ref(x: Any) -> Any:
+    def ref(x: np.ndarray) -> Any:
         """1 / sqrt(x)."""
         return 1 / np.sqrt(x)
 
     @staticmethod
-    def derivative(b: Any, op: Any) -> Any:
+    def derivative(b: Builder, op: "Rsqrt") -> Value:
         """-y / (2 x)."""
         return b.divide(b.scale(op.y, -0.5), op.x)
 
@@ -304,7 +308,7 @@ class StopGradient(Unary, name="stop_gradient"):
     derivative = staticmethod(constant_zero)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "StopGradient", x: Value) -> Value:
         """Nothing to compute."""
         return x
 

@@ -1,19 +1,22 @@
 """Windows that slide over an image (N, spatial…, C), and the adjoint: folding."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints
 from aotc.dialects.batching import folded
+from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.patches import patches
 from aotc.dialects.ops.slicing import dilated
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
+from aotc.mlir import Value
 
 
 def window_count(size: Size, window: int, stride: int, dilation: int = 1) -> Size:
@@ -50,7 +53,9 @@ def windowed_shape(
     return counts
 
 
-def pad_spatial(b: Any, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:
+def pad_spatial(
+    b: Builder, x: Value, padding: Sequence[int], value: float = 0.0
+) -> Value:
     """`x` with `padding` (low, high per spatial axis) around its spatial axes."""
     if not any(padding):
         return x
@@ -71,13 +76,25 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
     dtypes = ("bool", *dt.NUMBERS)
 
     @staticmethod
-    def infer(x: Tensor, *, window: Any, strides: Any, dilation: Any) -> Tensor:
+    def infer(
+        x: Tensor,
+        *,
+        window: tuple[int, ...],
+        strides: tuple[int, ...],
+        dilation: tuple[int, ...],
+    ) -> Tensor:
         """N, positions…, window…, C."""
         counts = windowed_shape(x, window, strides, dilation)
         return x.with_shape([x.shape[0], *counts, *window, x.shape[-1]])
 
     @staticmethod
-    def ref(x: Any, *, window: Any, strides: Any, dilation: Any) -> Any:
+    def ref(
+        x: np.ndarray,
+        *,
+        window: tuple[int, ...],
+        strides: tuple[int, ...],
+        dilation: tuple[int, ...],
+    ) -> np.ndarray:
         """A strided view of every window."""
         spatial = tuple(range(1, x.ndim - 1))
         extent = [d * (w - 1) + 1 for w, d in zip(window, dilation, strict=True)]
@@ -88,19 +105,19 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         return np.moveaxis(view, len(spatial) + 1, -1)
 
     @classmethod
-    def jvp(cls, b: Any, op: Any, dx: Any) -> Any:
+    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """Linear."""
         return b.windows(dx, **cls.attributes_of(op))
 
     @staticmethod
-    def vjp(b: Any, op: Any, dy: Any) -> list[Any]:
+    def vjp(b: Builder, op: "Windows", dy: Value) -> list[Value]:
         """Windows overlap, so their elements add up."""
         return [fold(b, dy, Tensor.of(op.x), op.window, op.strides, op.dilation)]
 
     batch = staticmethod(folded)
 
     @staticmethod
-    def lower(low: Any, op: Any, x: Any) -> Any:
+    def lower(low: Lowering, op: "Windows", x: Value) -> Value:
         """Patches, with the window's axes split off again."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         counts = result.shape[1 : 1 + len(op.window)]
@@ -129,13 +146,13 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
 
 def fold(
-    b: Any,
-    dy: Any,
+    b: Builder,
+    dy: Value,
     x: Tensor,
     window: Sequence[int],
     strides: Sequence[int],
     dilation: Sequence[int],
-) -> Any:
+) -> Value:
     """The adjoint of `windows`: every element of each window added to its place."""
     tiled = tuple(window) == tuple(strides) and set(dilation) <= {1}
     return (_fold_tiles if tiled else _fold_offsets)(
@@ -144,8 +161,13 @@ def fold(
 
 
 def _fold_tiles(
-    b: Any, dy: Any, x: Tensor, window: Any, strides: Any, dilation: Any
-) -> Any:
+    b: Builder,
+    dy: Value,
+    x: Tensor,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> Value:
     """Windows that touch but do not overlap: a transpose, and zeros for the rest."""
     spatial = len(window)
     counts = Tensor.of(dy).shape[1 : 1 + spatial]
@@ -161,8 +183,13 @@ def _fold_tiles(
 
 
 def _fold_offsets(
-    b: Any, dy: Any, x: Tensor, window: Any, strides: Any, dilation: Any
-) -> Any:
+    b: Builder,
+    dy: Value,
+    x: Tensor,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> Value:
     """Overlapping windows: one shifted image per offset in the window, added up."""
     spatial = len(window)
     counts = Tensor.of(dy).shape[1 : 1 + spatial]
@@ -194,4 +221,5 @@ def _fold_offsets(
             value=0.0,
         )
         total = image if total is None else b.add(total, image)
+    assert total is not None  # windows are of size 1 or more
     return total

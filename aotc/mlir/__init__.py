@@ -13,7 +13,7 @@ import sys
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotc.errors import SetupError
 
@@ -34,17 +34,31 @@ def _bindings() -> str:
 
 PACKAGE = _bindings()
 
-ir: Any = import_module(f"{PACKAGE}.ir")
+if TYPE_CHECKING:  # the wheel ships no stubs; those beside this file say what aotc uses
+    from aotc.mlir import affine, arith, func, ir, linalg, math, scf, tensor
+else:
+    ir = import_module(f"{PACKAGE}.ir")
+    affine = import_module(f"{PACKAGE}.dialects.affine")
+    arith = import_module(f"{PACKAGE}.dialects.arith")
+    func = import_module(f"{PACKAGE}.dialects.func")
+    linalg = import_module(f"{PACKAGE}.dialects.linalg")
+    math = import_module(f"{PACKAGE}.dialects.math")
+    scf = import_module(f"{PACKAGE}.dialects.scf")
+    tensor = import_module(f"{PACKAGE}.dialects.tensor")
 passmanager: Any = import_module(f"{PACKAGE}.passmanager")
 ext: Any = import_module(f"{PACKAGE}.dialects.ext")
-arith: Any = import_module(f"{PACKAGE}.dialects.arith")
-affine: Any = import_module(f"{PACKAGE}.dialects.affine")
 cf: Any = import_module(f"{PACKAGE}.dialects.cf")
-func: Any = import_module(f"{PACKAGE}.dialects.func")
-linalg: Any = import_module(f"{PACKAGE}.dialects.linalg")
-math: Any = import_module(f"{PACKAGE}.dialects.math")
-scf: Any = import_module(f"{PACKAGE}.dialects.scf")
-tensor: Any = import_module(f"{PACKAGE}.dialects.tensor")
+
+# What annotations name: `dialects/` evaluates them, so they are the classes themselves.
+AffineExpr = ir.AffineExpr
+AffineMap = ir.AffineMap
+Block = ir.Block
+ElementType = ir.IntegerType | ir.FloatType
+Function = func.FuncOp
+Module = ir.Module
+Operation = ir._OperationBase  # an op as a class of its own, or as any op
+Type = ir.Type
+Value = ir.Value
 
 
 def provide_dialect(name: str, module: ModuleType) -> None:
@@ -88,14 +102,14 @@ def in_generic_form(text: str) -> str:
     return str(printed)
 
 
-def bytecode(module: Any) -> bytes:
+def bytecode(module: Module) -> bytes:
     """The module in a form that is quick to make and to compare; lines included."""
     file = io.BytesIO()
     module.operation.write_bytecode(file)
     return file.getvalue()
 
 
-def source_of(location: Any) -> str | None:
+def source_of(location: ir.Location) -> str | None:
     """`file:line (layer/path)` of an MLIR location, or None when it is unknown."""
     path: list[str] = []
     while isinstance(location, ir.NameLoc):
