@@ -223,9 +223,9 @@ def several(found: Any) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
-def has_effect(op: GraphOp) -> bool:
+def has_effect(op: Operation) -> bool:
     """Whether `op` does more than compute its results, and must be kept."""
-    return Pure not in type(op)._traits
+    return not isinstance(op, GraphOp) or Pure not in type(op)._traits
 
 
 @lru_cache(maxsize=2**16)  # most ops of a large graph are like one before, or the same

@@ -19,7 +19,7 @@ from typing import Any
 from aotc import options
 from aotc.dialects import control
 from aotc.errors import AotcError, CompileError, InputError, SetupError
-from aotc.mlir import bytecode, ir
+from aotc.mlir import Module, bytecode, ir
 from aotc.system_errors import system_error
 from aotc.writing import make_folder, write_text
 
@@ -50,7 +50,7 @@ class PassRecord:
         return {"pass": self.name, "seconds": self.seconds, "changed": self.changed}
 
 
-def load(name: str) -> Callable[[Any], bool]:
+def load(name: str) -> Callable[[Module], bool]:
     """The pass called `name`.
 
     Raises:
@@ -62,12 +62,12 @@ def load(name: str) -> Callable[[Any], bool]:
             f"there is no pass '{name}'",
             hint=f"passes: {', '.join(PASSES)}",
         )
-    run: Callable[[Any], bool] = import_module(PASSES[name]).run
+    run: Callable[[Module], bool] = import_module(PASSES[name]).run
     return run
 
 
 def run_passes(
-    module: Any, names: Sequence[str], *, dump: Path | None = None, first: int = 1
+    module: Module, names: Sequence[str], *, dump: Path | None = None, first: int = 1
 ) -> list[PassRecord]:
     """Run passes in order on `module`, in place.
 
@@ -123,7 +123,7 @@ def printed_pass() -> str | None:
     return name
 
 
-def _text(written: bytes, context: Any) -> str:
+def _text(written: bytes, context: ir.Context) -> str:
     module = ir.Module.parse(written, context)
     return str(module.operation.get_asm(enable_debug_info=True))
 
@@ -158,7 +158,7 @@ def _write_reproducer(name: str, before: Callable[[], str]) -> str:
     return command
 
 
-def _show(module: Any, name: str, number: int, folder: Any) -> None:
+def _show(module: Module, name: str, number: int, folder: str | Path | None) -> None:
     if folder is not None:
         file = make_folder(Path(folder)) / f"{number:02d}-{name}.mlir"
         write_text(file, f"{module}\n")

@@ -12,15 +12,15 @@ computed stands behind the last of its operands; numbers that depend on no gradi
 such as the rates of a step, come first.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
-from aotc.mlir import func
+from aotc.mlir import Function, Module, Operation, Value, func
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Advance the updates of every function."""
     changed = False
     for function in functions_of(module).values():
@@ -32,7 +32,7 @@ def run(module: Any) -> bool:
     return changed
 
 
-def _hoist_numbers(function: Any) -> None:
+def _hoist_numbers(function: Function) -> None:
     """Move what is computed from arguments and has no axes to the start, and splats."""
     block = function.entry_block
     known, last = set(block.arguments), None
@@ -45,7 +45,7 @@ def _hoist_numbers(function: Any) -> None:
             last = _move(op, last)
 
 
-def _calls(op: Any) -> bool:
+def _calls(op: Operation) -> bool:
     """Whether an op is or holds a call, which may write what another one reads."""
     blocks = (block for region in op.regions for block in region)
     return isinstance(op, func.CallOp) or any(
@@ -53,10 +53,10 @@ def _calls(op: Any) -> bool:
     )
 
 
-def _advance(function: Any) -> None:
+def _advance(function: Function) -> None:
     """Sort the ops by the place of the last operand, where only results need them."""
     ops = list(function.entry_block.operations)
-    places: dict[Any, int] = {}
+    places: dict[Value, int] = {}
     order = []
     late = _only_for_results(ops)
     for place, op in enumerate(ops):
@@ -70,9 +70,9 @@ def _advance(function: Any) -> None:
         last = _move(ops[place], last)
 
 
-def _only_for_results(ops: list[Any]) -> set[int]:
+def _only_for_results(ops: Sequence[Operation]) -> set[int]:
     """The places of elementwise ops that nothing needs but such ops and the return."""
-    needed: set[Any] = set()
+    needed: set[Value] = set()
     found = set()
     for place, op in reversed([*enumerate(ops)]):
         is_needed = any(value in needed for value in op.results)
@@ -83,7 +83,7 @@ def _only_for_results(ops: list[Any]) -> set[int]:
     return found
 
 
-def _move(op: Any, last: Any) -> Any:
+def _move(op: Operation, last: Operation | None) -> Operation:
     """Put an op behind another, or at the start; returns it."""
     if last is not None:
         op.operation.move_after(last)

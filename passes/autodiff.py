@@ -28,17 +28,18 @@ from aotc.dialects.transform import (
     custom_of,
     derived_of,
 )
-from aotc.mlir import func, ir
+from aotc.mlir import Block, Function, Module, Value, func, ir
 from aotc.passes.inline import clone_body
 from aotc.passes.sweeps import batch, forward, precision, reverse, widen
 
-# writes the body of a transformed function: given the block that begins with the
-# primal function's ops, its arguments and its results
-Sweep = Callable[[Any, Any, list[Any], list[Any]], Sequence[Any]]
+# writes the body of a transformed function: given what it is, the block that begins
+# with the primal function's ops, its arguments and its results
+Sweep = Callable[[Any, Block, list[Value], list[Value]], Sequence[Value]]
 _SWEEPS: dict[type, Sweep] = {Vjp: reverse.sweep, Jvp: forward.sweep}
 
-# the same where the primal function's ops are written anew: given it and the block
-Rewrite = Callable[[Any, Any, Any], Sequence[Any]]
+# the same where the primal function's ops are written anew: given what it is, that
+# function and the block
+Rewrite = Callable[[Any, Function, Block], Sequence[Value]]
 _REWRITES: dict[type, Rewrite] = {
     Batch: batch.sweep,
     Precision: precision.sweep,
@@ -46,7 +47,7 @@ _REWRITES: dict[type, Rewrite] = {
 }
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Define every declared transformation of the module, and those they need."""
     changed = False
     while declared := _declared(module):
@@ -55,7 +56,7 @@ def run(module: Any) -> bool:
     return changed
 
 
-def _declared(module: Any) -> list[str]:
+def _declared(module: Module) -> list[str]:
     return [
         name
         for name, function in functions_of(module).items()
@@ -63,7 +64,7 @@ def _declared(module: Any) -> list[str]:
     ]
 
 
-def _define(module: Any, name: str) -> None:
+def _define(module: Module, name: str) -> None:
     """Write the body of `name`, and before it of whatever it is made from."""
     function = functions_of(module)[name]
     derived = derived_of(function)
@@ -79,7 +80,7 @@ def _define(module: Any, name: str) -> None:
         func.ReturnOp(_body(derived, primal, block))
 
 
-def _body(derived: Derived, primal: Any, block: Any) -> Sequence[Any]:
+def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
     """Write the ops of a transformed function; returns what it returns."""
     if type(derived) in _REWRITES:
         return _REWRITES[type(derived)](derived, primal, block)
@@ -94,7 +95,7 @@ def _body(derived: Derived, primal: Any, block: Any) -> Sequence[Any]:
     return [*outputs, *found]
 
 
-def _flatten(module: Any, name: str) -> None:
+def _flatten(module: Module, name: str) -> None:
     """Inline the calls of `name` but those that have a rule; all have bodies then."""
     functions = functions_of(module)
     while calls := [op for op in _calls(functions[name]) if _is_plain(op, functions)]:
@@ -109,11 +110,11 @@ def _flatten(module: Any, name: str) -> None:
         functions = functions_of(module)
 
 
-def _calls(function: Any) -> list[Any]:
+def _calls(function: Function) -> list[func.CallOp]:
     return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
 
 
-def _is_plain(call: Any, functions: dict[str, Any]) -> bool:
+def _is_plain(call: func.CallOp, functions: dict[str, Function]) -> bool:
     """Whether a call says nothing about how it is differentiated."""
     callee = functions[callee_of(call)]
     return control_of(callee) is None and custom_of(callee) is None

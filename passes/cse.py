@@ -7,12 +7,10 @@
 Requires: ops without effects are marked Pure. Ensures: no two equal ops in a block.
 """
 
-from typing import Any
-
-from aotc.mlir import passmanager
+from aotc.mlir import Module, passmanager
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Run `cse` on the module."""
     before = _count(module)
     manager = passmanager.PassManager.parse("builtin.module(cse)")
@@ -21,7 +19,7 @@ def run(module: Any) -> bool:
     return _count(module) != before
 
 
-def _count(module: Any) -> int:
+def _count(module: Module) -> int:
     """How many ops the functions of the module hold."""
     return sum(
         len(block.operations)

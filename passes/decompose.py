@@ -6,14 +6,12 @@ Requires: derivatives are written (autodiff): an op is differentiated whole. Ens
 every op that is left has a `lower` rule.
 """
 
-from typing import Any
-
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, several
-from aotc.mlir import func, ir
+from aotc.mlir import Module, func, ir
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Decompose until only ops that can be lowered are left."""
     changed = False
     while composed := [op for op in _ops(module) if hasattr(type(op), "decompose")]:
@@ -23,7 +21,7 @@ def run(module: Any) -> bool:
     return changed
 
 
-def _ops(module: Any) -> list[Any]:
+def _ops(module: Module) -> list[GraphOp]:
     return [
         op
         for function in module.body.operations
@@ -33,7 +31,7 @@ def _ops(module: Any) -> list[Any]:
     ]
 
 
-def _replace(op: Any) -> None:
+def _replace(op: GraphOp) -> None:
     with ir.InsertionPoint(op), op.location:
         values = several(type(op).decompose(Builder(), op))
     for old, new in zip(op.results, values, strict=True):

@@ -7,16 +7,15 @@ flow, and the only private functions are what it runs.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from aotc.dialects.control import control_of
 from aotc.dialects.functions import callee_of, functions_of, is_private
 from aotc.dialects.transform import derived_of
 from aotc.errors import CompileError
-from aotc.mlir import func, ir, source_of
+from aotc.mlir import Block, Function, Module, Value, func, ir, source_of
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Inline every call in every function."""
     functions = functions_of(module)
     changed = False
@@ -26,7 +25,7 @@ def run(module: Any) -> bool:
     return drop_uncalled(module) or changed
 
 
-def inline_calls(function: Any, functions: dict[str, Any]) -> bool:
+def inline_calls(function: Function, functions: dict[str, Function]) -> bool:
     """Inline all calls in `function` but those of control flow."""
     changed = False
     while calls := [op for op in _calls(function) if not _is_control(op, functions)]:
@@ -36,7 +35,7 @@ def inline_calls(function: Any, functions: dict[str, Any]) -> bool:
     return changed
 
 
-def drop_uncalled(module: Any) -> bool:
+def drop_uncalled(module: Module) -> bool:
     """Erase private functions that no public one reaches."""
     functions = functions_of(module)
     reached: set[str] = set()
@@ -52,7 +51,7 @@ def drop_uncalled(module: Any) -> bool:
     return bool(unused)
 
 
-def reached_from(function: Any) -> list[str]:
+def reached_from(function: Function) -> list[str]:
     """The functions that a function calls, runs or is made from."""
     derived = derived_of(function)
     if derived is not None:
@@ -63,7 +62,7 @@ def reached_from(function: Any) -> list[str]:
     return [callee_of(op) for op in _calls(function)]
 
 
-def reached(known: Mapping[str, Any], name: str) -> list[str]:
+def reached(known: Mapping[str, Function], name: str) -> list[str]:
     """The functions that one calls, runs or is made from, itself first."""
     rest, found = [name], dict.fromkeys([name])
     while rest:
@@ -74,17 +73,17 @@ def reached(known: Mapping[str, Any], name: str) -> list[str]:
     return list(found)
 
 
-def _calls(function: Any) -> list[Any]:
+def _calls(function: Function) -> list[func.CallOp]:
     if function.is_external:
         return []
     return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
 
 
-def _is_control(call: Any, functions: dict[str, Any]) -> bool:
+def _is_control(call: func.CallOp, functions: dict[str, Function]) -> bool:
     return control_of(functions[callee_of(call)]) is not None
 
 
-def _inline(call: Any, functions: dict[str, Any]) -> None:
+def _inline(call: func.CallOp, functions: dict[str, Function]) -> None:
     callee = functions[callee_of(call)]
     if derived_of(callee) is not None:
         raise CompileError(
@@ -100,7 +99,7 @@ def _inline(call: Any, functions: dict[str, Any]) -> None:
     call.operation.erase()
 
 
-def clone_body(block: Any, arguments: Sequence[Any]) -> list[Any]:
+def clone_body(block: Block, arguments: Sequence[Value]) -> list[Value]:
     """Copy the ops of a function's block to the insertion point.
 
     Args:

@@ -30,10 +30,10 @@ from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.errors import CompileError
-from aotc.mlir import arith, func, ir, tensor
+from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Replace every function by its lowered form; what control flow runs goes in."""
     functions = functions_of(module)
     for function in functions.values():
@@ -44,7 +44,7 @@ def run(module: Any) -> bool:
     return bool(functions)
 
 
-def _lower_function(function: Any, functions: dict[str, Any]) -> None:
+def _lower_function(function: Function, functions: dict[str, Function]) -> None:
     inputs, results = signature(function)
     kind = ir.FunctionType.get(
         [lowered_type(t) for t in inputs], [lowered_type(t) for t in results]
@@ -69,10 +69,10 @@ def _lower_function(function: Any, functions: dict[str, Any]) -> None:
 class _Inlined:
     """Writes the lowered ops of functions at the insertion point."""
 
-    functions: dict[str, Any]
+    functions: dict[str, Function]
     lowering: Lowering
 
-    def __call__(self, name: str, arguments: list[Any]) -> list[Any]:
+    def __call__(self, name: str, arguments: list[Value]) -> list[Value]:
         """The lowered results of a function of these lowered arguments."""
         block = self.functions[name].entry_block
         mapping = dict(zip(block.arguments, arguments, strict=True))
@@ -88,7 +88,7 @@ class _Inlined:
         """The same by another lowering."""
         return replace(self, lowering=lowering)
 
-    def _lower(self, op: Any, operands: list[Any]) -> Sequence[Any]:
+    def _lower(self, op: Operation, operands: list[Value]) -> Sequence[Value]:
         if isinstance(op, func.CallOp):
             control = control_of(self.functions[callee_of(op)])
             if control is not None:
@@ -109,7 +109,9 @@ class _Inlined:
         return several(type(op).lower(self.lowering, op, *operands))
 
 
-def _read_symbols(lowering: Lowering, inputs: list[Tensor], arguments: Any) -> None:
+def _read_symbols(
+    lowering: Lowering, inputs: list[Tensor], arguments: Sequence[Value]
+) -> None:
     """Give the lowering the index value of each symbol, from the inputs' sizes."""
     for binding in bindings(inputs):
         axis = lowering.index(binding.axis)

@@ -10,19 +10,18 @@ for the loss, beside what the backward loop reads.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
 from aotc.dialects.functions import before, callee_of, define, find, signature
 from aotc.dialects.graph import has_effect
-from aotc.mlir import func
+from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.inline import clone_body
 
-Functions = dict[str, Any]
+Functions = dict[str, Function]
 
 
-def prune(op: Any, functions: Functions) -> bool:
+def prune(op: Operation, functions: Functions) -> bool:
     """Replace a call of control flow by one of less, if there is less to it."""
     if not isinstance(op, func.CallOp):
         return False
@@ -44,7 +43,7 @@ def prune(op: Any, functions: Functions) -> bool:
     return True
 
 
-def is_removable(op: Any, functions: Functions) -> bool:
+def is_removable(op: Operation, functions: Functions) -> bool:
     """Whether an op does nothing but compute its results."""
     if isinstance(op, func.CallOp):
         control = control_of(functions[callee_of(op)])
@@ -72,7 +71,7 @@ def _reader(functions: Functions) -> Callable[[str, set[int]], set[int]]:
         arguments = enumerate(function.entry_block.arguments)
         return {number for number, value in arguments if value in live}
 
-    def read_by(op: Any, wanted: set[int]) -> Sequence[Any]:
+    def read_by(op: Operation, wanted: set[int]) -> Sequence[Value]:
         if not wanted and is_removable(op, functions):
             return []
         if isinstance(op, func.CallOp) and wanted:
@@ -90,7 +89,7 @@ def _restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str
     function = find(name)
     kinds, _ = signature(function)
 
-    def body(values: list[Any]) -> list[Any]:
+    def body(values: list[Value]) -> list[Value]:
         given = dict(zip(inputs, values, strict=True))
         # the ops that read the rest are not used, and go with their operands
         arguments = [

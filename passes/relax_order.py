@@ -10,14 +10,12 @@ Requires: checkpoints are inlined (inline). Ensures: `graph.after` of an argumen
 where one of its readers reads nothing else that waits.
 """
 
-from typing import Any
-
 from aotc.dialects.functions import functions_of
 from aotc.dialects.ops.effects import After
-from aotc.mlir import ir
+from aotc.mlir import Function, Module, Operation, Value, ir
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Relax the order of every function."""
     changed = False
     for function in functions_of(module).values():
@@ -26,8 +24,8 @@ def run(module: Any) -> bool:
     return changed
 
 
-def _relax(function: Any) -> bool:
-    late: set[Any] = set()  # what waits, but for arguments
+def _relax(function: Function) -> bool:
+    late: set[Value] = set()  # what waits, but for arguments
     arguments = []
     for op in function.entry_block.operations:
         is_after = isinstance(op, After)
@@ -42,6 +40,6 @@ def _relax(function: Any) -> bool:
     return bool(needless)
 
 
-def _is_needless(op: Any, late: set[Any]) -> bool:
+def _is_needless(op: Operation, late: set[Value]) -> bool:
     readers = [use.owner for use in op.results[0].uses]
     return all(any(value in late for value in reader.operands) for reader in readers)

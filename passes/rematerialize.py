@@ -22,14 +22,13 @@ new order depends on data, so that no later pass can undo it.
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from math import prod
-from typing import Any
 
 from aotc.dialects.lowering.ordering import after
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
-from aotc.mlir import ir
+from aotc.mlir import Block, Function, Operation, Value, ir
 
 # Seconds for a step of a product, and for an element that is read or written elsewhere,
 # on one core of 2020; only their ratio matters.
@@ -41,7 +40,7 @@ _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 _FREE = ("tensor.empty", "arith.constant", "linalg.fill", *_VIEWS)
 
 
-def rematerialize(function: Any, budget: int) -> int:
+def rematerialize(function: Function, budget: int) -> int:
     """Rewrite a function so that what it computes takes about `budget` bytes.
 
     A choice that looks cheap when it is made can be dear in the end: values that came
@@ -58,9 +57,9 @@ def rematerialize(function: Any, budget: int) -> int:
         OutOfBudget: that would take several times the work.
     """
     values = _Values(function)
-    kept: frozenset[Any] = frozenset()
+    kept: frozenset[Value] = frozenset()
     best = _Walk(values, budget, kept).run()
-    tried: set[Any] = set()
+    tried: set[Value] = set()
     failed = 0
     while failed < PATIENCE and (value := best.dearest(tried)) is not None:
         tried.add(value)
@@ -73,7 +72,7 @@ def rematerialize(function: Any, budget: int) -> int:
     return _Walk(values, budget, kept, writes=True).run().again
 
 
-def modeled_bytes(function: Any) -> int:
+def modeled_bytes(function: Function) -> int:
     """What a function takes as it is, in the model of this pass."""
     values = _Values(function)
     return _Walk(values, 0, frozenset(values.uses)).run().excess
@@ -92,29 +91,30 @@ class _Values:
     Ops are known by their places: the hashes of their Python objects do not last.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Function) -> None:
         self.ops = list(function.entry_block.operations)
         self.operands = [list(op.operands) for op in self.ops]
         self.outer = [operands_of(op) for op in self.ops]
         self.is_product = [_is_product(op) for op in self.ops]
         self.is_virtual = [is_virtual(op) for op in self.ops]
         self.work = [_work(op) for op in self.ops]
-        self.read: list[frozenset[Any]] = []  # by each op: stored values
-        self.place: dict[Any, int] = {}  # of the op that computes a value
-        self.bytes: dict[Any, int] = {}
-        self.uses: dict[Any, list[int]] = {}  # of stored values, in order
-        self.readers: dict[Any, list[Any]] = {}  # virtual values, of stored ones
-        self.made_from: dict[Any, set[Any]] = {}  # stored values, of stored ones
-        self.origins: dict[Any, frozenset[Any]] = {}  # what cannot be computed again
-        self._behind: dict[Any, frozenset[Any]] = {}
+        self.read: list[frozenset[Value]] = []  # by each op: stored values
+        self.place: dict[Value, int] = {}  # of the op that computes a value
+        self.bytes: dict[Value, int] = {}
+        self.uses: dict[Value, list[int]] = {}  # of stored values, in order
+        self.readers: dict[Value, list[Value]] = {}  # virtual values, of stored ones
+        self.made_from: dict[Value, set[Value]] = {}  # stored values, of stored ones
+        # what cannot be computed again
+        self.origins: dict[Value, frozenset[Value]] = {}
+        self._behind: dict[Value, frozenset[Value]] = {}
         for place, op in enumerate(self.ops):
             self._add(place, op)
         returned = set(self.operands[-1])  # these take their bytes in any case
         for value in self.uses:
             self.bytes[value] = 0 if value in returned else _bytes(value)
 
-    def _add(self, place: int, op: Any) -> None:
-        none: frozenset[Any] = frozenset()
+    def _add(self, place: int, op: Operation) -> None:
+        none: frozenset[Value] = frozenset()
         read = none.union(*(self._behind.get(x, none) for x in self.outer[place]))
         self.read.append(read)
         self.place.update(dict.fromkeys(op.results, place))
@@ -135,13 +135,13 @@ class _Values:
                     self.made_from[source].add(value)
             self.origins[value] = known if _may_repeat(op) else frozenset([value])
 
-    def is_computed(self, value: Any) -> bool:
+    def is_computed(self, value: Value) -> bool:
         """Whether a value comes of others, and is no argument or constant."""
         place = self.place.get(value)
         return place is not None and bool(self.operands[place])
 
 
-def is_virtual(op: Any) -> bool:
+def is_virtual(op: Operation) -> bool:
     """Whether the results of an op are never stored, as far as one can tell."""
     if not op.results or not _may_repeat(op):
         return False
@@ -157,39 +157,39 @@ def is_virtual(op: Any) -> bool:
     return is_loop(op) and _is_linalg(readers[0]) and not _is_product(readers[0])
 
 
-def _is_spread(op: Any) -> bool:
+def _is_spread(op: Operation) -> bool:
     """Whether a loop reads numbers only."""
     return all(_bytes(x) <= 64 or _is_free(x.owner) for x in op.operands)
 
 
-def _is_broadcast(op: Any) -> bool:
+def _is_broadcast(op: Operation) -> bool:
     """Whether a loop only reads elements of one smaller tensor."""
     first, last = op.operands[0], op.results[0]
     body = op.regions[0].blocks[0]
     return len(body.operations) == 1 and _bytes(first) < _bytes(last)
 
 
-def _is_free(op: Any) -> bool:
+def _is_free(op: Operation | Block) -> bool:
     return not isinstance(op, ir.Block) and op.operation.name in _FREE
 
 
-def _may_repeat(op: Any) -> bool:
+def _may_repeat(op: Operation) -> bool:
     """Whether an op can be computed once more, somewhere else."""
     dialect, _, _ = op.operation.name.partition(".")
     return dialect in ("linalg", "tensor", "arith", "math")
 
 
-def _is_linalg(op: Any) -> bool:
+def _is_linalg(op: Operation) -> bool:
     return bool(op.operation.name.startswith("linalg."))
 
 
-def _is_product(op: Any) -> bool:
+def _is_product(op: Operation) -> bool:
     """Whether an op adds up products of two tensors, which are then surely stored."""
     ranked = [x for x in op.operands if _bytes(x) > 64]
     return _is_linalg(op) and len(ranked) > 2 and not is_loop(op)
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: Value) -> int:
     kind = value.type
     if not isinstance(kind, ir.RankedTensorType):
         return 0
@@ -198,7 +198,7 @@ def _bytes(value: Any) -> int:
     return int(prod(kind.shape) * max(8, width) // 8)
 
 
-def _work(op: Any) -> float:
+def _work(op: Operation) -> float:
     """Seconds for an op, roughly; a loop of a product goes over two of its tensors."""
     seconds = ELEMENT * sum(_bytes(x) for x in (*op.operands, *op.results)) / 4
     if _is_product(op):
@@ -221,22 +221,23 @@ class _Walk:
     """
 
     def __init__(
-        self, values: _Values, budget: int, kept: frozenset[Any], writes: bool = False
+        self, values: _Values, budget: int, kept: frozenset[Value], writes: bool = False
     ) -> None:
         self._values = values
         self._budget = budget
         self._kept = kept
         self._writes = writes
-        self._now: dict[Any, Any] = {}  # values as they were, and what holds them now
-        self._alive: dict[Any, int] = {}  # stored values and their bytes
-        self._evicted: set[Any] = set()  # and will be used
+        # values as they were, and what holds them now
+        self._now: dict[Value, Value] = {}
+        self._alive: dict[Value, int] = {}  # stored values and their bytes
+        self._evicted: set[Value] = set()  # and will be used
         self._uses = {value: [*uses] for value, uses in values.uses.items()}
         self._bytes = 0
         self._place = 0
-        self._fresh: set[Any] = set()  # what is computed again at this place
-        self._event: Any = None
-        self._pinned: Counter[Any] = Counter()
-        self._costs: dict[Any, float] = {}  # of each value, whenever it came back
+        self._fresh: set[Value] = set()  # what is computed again at this place
+        self._event: Value | None = None
+        self._pinned: Counter[Value] = Counter()
+        self._costs: dict[Value, float] = {}  # of each value, whenever it came back
         self.again, self.spent, self.excess = 0, 0.0, 0
 
     def run(self) -> "_Walk":
@@ -255,12 +256,12 @@ class _Walk:
                 op.operation.erase()
         return self
 
-    def dearest(self, tried: set[Any]) -> Any:
+    def dearest(self, tried: set[Value]) -> Value | None:
         """The value that took the most work to come back; None if none came back."""
         costs = {x: cost for x, cost in self._costs.items() if x not in tried}
         return max(costs, key=lambda x: costs[x], default=None)
 
-    def _look_through(self, op: Any) -> None:
+    def _look_through(self, op: Operation) -> None:
         """A virtual value stays where it is, if all that it reads is there."""
         known = self._values
         read = [x for x in known.operands[self._place] if known.is_computed(x)]
@@ -268,7 +269,7 @@ class _Walk:
             self._replace(op, {x: self._now[x] for x in read})
             self._now.update(zip(op.results, op.results, strict=True))
 
-    def _go_over(self, op: Any) -> None:
+    def _go_over(self, op: Operation) -> None:
         read = self._values.read[self._place]
         self._fresh.clear()
         self._pinned.update(read)
@@ -281,17 +282,17 @@ class _Walk:
         for value in [*self._alive]:
             self._let_go_if_done(value)
 
-    def _replace(self, op: Any, values: dict[Any, Any]) -> None:
+    def _replace(self, op: Operation, values: dict[Value, Value]) -> None:
         if self._writes:
             _replace(op, values)
 
-    def _note_event(self, op: Any) -> None:
+    def _note_event(self, op: Operation) -> None:
         """What comes back from here on waits for what a product reads: it is stored."""
         known = [x for x in self._values.operands[self._place] if self._alive.get(x)]
         if known and self._values.is_product[self._place]:
             self._event = self._now[max(known, key=lambda x: self._values.place[x])]
 
-    def _store(self, olds: Any, news: Any) -> None:
+    def _store(self, olds: Sequence[Value], news: Sequence[Value]) -> None:
         """Let values be alive; others go if that is too much."""
         for old, new in zip(olds, news, strict=True):
             if old not in self._now:
@@ -307,13 +308,13 @@ class _Walk:
 
     # ---- what goes ------------------------------------------------------------------
 
-    def _cheapest(self) -> Any:
+    def _cheapest(self) -> Value | None:
         """The stored value to evict next, or None."""
         found = [(self._score(value), value) for value in self._alive]
         possible = [(score, value) for score, value in found if score is not None]
         return min(possible, key=lambda pair: pair[0], default=(None, None))[1]
 
-    def _score(self, value: Any) -> float | None:
+    def _score(self, value: Value) -> float | None:
         """Seconds per byte; None where it must be kept."""
         use = self._next_use(value)
         is_held = self._pinned[value] or not self._alive[value] or value in self._kept
@@ -323,14 +324,14 @@ class _Walk:
             return None
         return self._cost(value) / self._alive[value]
 
-    def _cost(self, value: Any) -> float:
+    def _cost(self, value: Value) -> float:
         """Seconds to compute a value from what is alive, and what is gone from it."""
         known, alive = self._values, self._alive.keys()
         return self._gone(value, lambda x: known.read[known.place[x]] - alive) + (
             self._gone(value, lambda x: known.made_from[x] & self._evicted)
         )
 
-    def _gone(self, value: Any, more: Callable[[Any], Any]) -> float:
+    def _gone(self, value: Value, more: Callable[[Value], Set[Value]]) -> float:
         """Seconds for a value and all that are reached from it."""
         total = 0.0
         rest, seen = [value], {value}
@@ -342,12 +343,12 @@ class _Walk:
             rest += found
         return total
 
-    def _next_use(self, value: Any) -> int | None:
+    def _next_use(self, value: Value) -> int | None:
         uses = self._uses[value]
         number = bisect_right(uses, self._place)
         return uses[number] if number < len(uses) else None
 
-    def _evict(self, value: Any) -> None:
+    def _evict(self, value: Value) -> None:
         use = self._next_use(value)
         if use is not None:  # when it comes back, its origins must be there
             for origin in self._values.origins[value]:
@@ -355,18 +356,18 @@ class _Walk:
         self._let_go(value)
         self._evicted.add(value)
 
-    def _let_go(self, value: Any) -> None:
+    def _let_go(self, value: Value) -> None:
         self._bytes -= self._alive.pop(value)
         for each in (value, *self._values.readers[value]):
             self._now.pop(each, None)
 
-    def _let_go_if_done(self, value: Any) -> None:
+    def _let_go_if_done(self, value: Value) -> None:
         if not self._pinned[value] and self._next_use(value) is None:
             self._let_go(value)
 
     # ---- what comes back ------------------------------------------------------------
 
-    def _held(self, value: Any) -> Any:
+    def _held(self, value: Value) -> Value:
         """What holds a value now; it is computed again if nothing does."""
         if value in self._now or not self._values.is_computed(value):
             return self._now.get(value, value)
@@ -387,7 +388,7 @@ class _Walk:
             self._let_go_if_done(each)
         return self._now[value]
 
-    def _cloned(self, op: Any, operands: dict[Any, Any]) -> list[Any]:
+    def _cloned(self, op: Operation, operands: dict[Value, Value]) -> list[Value]:
         """The results of a copy of an op that reads `operands`."""
         before = self._values.operands[self._values.place[op.results[0]]]
         if not _is_free(op):
@@ -398,7 +399,7 @@ class _Walk:
         self._fresh.update(clone.results)
         return list(clone.results)
 
-    def _order(self, operands: dict[Any, Any]) -> None:
+    def _order(self, operands: dict[Value, Value]) -> None:
         """Let the smallest operand wait, unless one comes back as well."""
         if self._event is None or not self._fresh.isdisjoint(operands.values()):
             return
@@ -409,7 +410,7 @@ class _Walk:
             self._fresh.add(operands[least])
 
 
-def _replace(op: Any, values: dict[Any, Any]) -> None:
+def _replace(op: Operation, values: dict[Value, Value]) -> None:
     """Let an op, and what is in its regions, read other values."""
     for number, value in enumerate(op.operands):
         if values.get(value, value) != value:

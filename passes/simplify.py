@@ -7,7 +7,7 @@ Each op gives its own `simplify` rule; small ops on constants are evaluated by `
 Requires and ensures nothing; repeats until nothing changes.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions_of, is_private
 from aotc.dialects.graph import GraphOp, evaluate, has_effect, several
 from aotc.dialects.types import Tensor, element_count
-from aotc.mlir import func, ir
+from aotc.mlir import Block, Function, Module, Operation, Value, func, ir
 from aotc.passes.inline import drop_uncalled, reached_from
 from aotc.passes.prune import is_removable, prune
 
@@ -23,7 +23,7 @@ from aotc.passes.prune import is_removable, prune
 LARGEST_FOLD = 256
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Simplify every function that a public one reaches, callers first."""
     changed, done = False, set()
     functions = functions_of(module)
@@ -41,7 +41,7 @@ def run(module: Any) -> bool:
     return drop_uncalled(module) or changed
 
 
-def _sweep(block: Any, functions: dict[str, Any]) -> bool:
+def _sweep(block: Block, functions: dict[str, Function]) -> bool:
     """One pass over the ops, and one backwards that removes what is unused."""
     changed = False
     for op in list(block.operations):
@@ -56,27 +56,27 @@ def _sweep(block: Any, functions: dict[str, Any]) -> bool:
     return changed
 
 
-def _is_used(op: Any) -> bool:
+def _is_used(op: Operation) -> bool:
     if isinstance(op, func.ReturnOp):
         return True
     return any(list(value.uses) for value in op.results)
 
 
-def _replace(op: Any) -> bool:
+def _replace(op: GraphOp) -> bool:
     if not _is_used(op):
         return False
     with ir.InsertionPoint(op), op.location:
-        value = _folded(op)
-        if value is None and hasattr(type(op), "simplify"):
-            value = type(op).simplify(Builder(), op)
-    if value is None:
+        found: Sequence[Value] | Value | None = _folded(op)
+        if found is None and hasattr(type(op), "simplify"):
+            found = type(op).simplify(Builder(), op)
+    if found is None:
         return False
-    for old, new in zip(op.results, several(value), strict=True):
+    for old, new in zip(op.results, several(found), strict=True):
         old.replace_all_uses_with(new)
     return True
 
 
-def _folded(op: Any) -> Any:
+def _folded(op: GraphOp) -> Sequence[Value] | None:
     """Constants equal to `op`, if its operands are constants and it is small."""
     if not op.operands or not all(_is_constant(value) for value in op.operands):
         return None
@@ -90,10 +90,10 @@ def _folded(op: Any) -> Any:
         return [Builder().constant(value=found) for found in evaluate(op, arrays, [])]
 
 
-def _is_small(value: Any) -> bool:
+def _is_small(value: Value) -> bool:
     kind = Tensor.of(value)
     return kind.is_static and bool(element_count(kind.shape) <= LARGEST_FOLD)
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: Value) -> bool:
     return getattr(value.owner, "name", "") == "graph.constant"

@@ -29,12 +29,11 @@ attributes of the graph dialect are left.
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any
 
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
-from aotc.mlir import ir
+from aotc.mlir import Function, Module, Operation, Value, ir
 
 # IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.
 _MOST_TENSORS = 16
@@ -42,7 +41,7 @@ _MOST_TENSORS = 16
 _SIDES = ("arg_attrs", "res_attrs")
 
 
-def run(module: Any) -> bool:
+def run(module: Module) -> bool:
     """Tie the new states of every function to the old ones."""
     changed = False
     functions = functions_of(module).values()
@@ -57,10 +56,10 @@ def run(module: Any) -> bool:
     return changed
 
 
-def _may_fail(function: Any) -> bool:
-    found: list[Any] = []
+def _may_fail(function: Function) -> bool:
+    found: list[Operation] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: Operation) -> ir.WalkResult:
         if op.name == "cf.assert":
             found.append(op)
         return ir.WalkResult.ADVANCE
@@ -69,7 +68,7 @@ def _may_fail(function: Any) -> bool:
     return bool(found)
 
 
-def _tie(function: Any) -> bool:
+def _tie(function: Function) -> bool:
     """Write one loop for the states that change together; whether there are any."""
     groups = _groups(function)
     order = Order(function, [Region(ties) for ties in groups])
@@ -87,7 +86,7 @@ def _unread(ties: Ties, order: "Order") -> Ties:
     return {n: old for n, old in ties.items() if order.awaited(Region({n: old})) == []}
 
 
-def _reading(region: Region) -> list[Any]:
+def _reading(region: Region) -> list[Value]:
     return [op.results[0] for op in region.readers() if op.results]
 
 
@@ -99,21 +98,21 @@ class Order:
         regions: the updates.
     """
 
-    def __init__(self, function: Any, regions: Sequence[Region]) -> None:
+    def __init__(self, function: Function, regions: Sequence[Region]) -> None:
         readers = dict.fromkeys(y for region in regions for y in _reading(region))
         self._bits = {y: 1 << number for number, y in enumerate(readers)}
-        self._before: dict[Any, int] = {}  # the readers that a value depends on
+        self._before: dict[Value, int] = {}  # the readers that a value depends on
         self._changed = {new for region in regions for new in region.ties}
-        self._place: dict[Any, int] = {}
+        self._place: dict[Value, int] = {}
         for place, op in enumerate(function.entry_block.operations):
             self._place.update(dict.fromkeys(op.results, place))
             self._add(op)
         read = {value for region in regions for value in region.computed}
         in_order = [value for value in self._place if value in read]
         self._read = [value for value in in_order if self._can_wait_for(value)]
-        self._written: list[Any] = []  # new states, the last one first
+        self._written: list[Value] = []  # new states, the last one first
 
-    def _add(self, op: Any) -> None:
+    def _add(self, op: Operation) -> None:
         operands, before = operands_of(op), self._bit(op)
         for value in operands:
             before |= self._before.get(value, 0)
@@ -121,7 +120,7 @@ class Order:
         if any(value in self._changed for value in operands):
             self._changed.update(op.results)
 
-    def _bit(self, op: Any) -> int:
+    def _bit(self, op: Operation) -> int:
         """Of a reader: the hashes of ops do not last, so it has its first result's."""
         return self._bits.get(op.results[0], 0) if op.results else 0
 
@@ -129,13 +128,13 @@ class Order:
         """Of the last value that a region reads."""
         return max((self._place.get(value, 0) for value in region.computed), default=0)
 
-    def note_written(self, region: Region, results: Sequence[Any]) -> None:
+    def note_written(self, region: Region, results: Sequence[Value]) -> None:
         """Later regions may wait for the new states of this one."""
         done = self._done(region.computed) | self._done(region.after)
         self._before[results[0]] = done
         self._written.insert(0, results[0])
 
-    def awaited(self, region: Region) -> list[Any] | None:
+    def awaited(self, region: Region) -> list[Value] | None:
         """What a region must wait for beyond what it reads; None where that is unknown.
 
         New states are preferred, which are kept in any case; then what other regions
@@ -154,11 +153,11 @@ class Order:
                 done |= self._before[later[0]]
         return found
 
-    def _done(self, values: Sequence[Any]) -> int:
+    def _done(self, values: Sequence[Value]) -> int:
         """The readers that some of the values are computed from."""
         return reduce(or_, (self._before.get(value, 0) for value in values), 0)
 
-    def _can_wait_for(self, value: Any) -> bool:
+    def _can_wait_for(self, value: Value) -> bool:
         """Whether a loop can read an element of a value, which is no new state's."""
         kind = value.type
         return (
@@ -170,7 +169,7 @@ class Order:
         )
 
 
-def _groups(function: Any) -> list[Ties]:
+def _groups(function: Function) -> list[Ties]:
     """The updates of a function, together where one loop may do them."""
     regions: list[Region] = []
     for new, old in _updates(function).items():
@@ -192,11 +191,11 @@ def _joined(region: Region, others: list[Region]) -> tuple[Region, Region] | Non
     return None
 
 
-def _updates(function: Any) -> dict[Any, Any]:
+def _updates(function: Function) -> dict[Value, Value]:
     """New values of states that loops compute, with the arguments of the old ones."""
     arguments, results = (_states(function, side) for side in _SIDES)
     *_, returned = function.entry_block.operations
-    found: dict[Any, Any] = {}
+    found: dict[Value, Value] = {}
     for name, position in results.items():
         new, old = returned.operands[position], function.arguments[arguments[name]]
         fits = is_loop(new.owner) and new.type == old.type
@@ -205,7 +204,7 @@ def _updates(function: Any) -> dict[Any, Any]:
     return found
 
 
-def _states(function: Any, side: str) -> dict[str, int]:
+def _states(function: Function, side: str) -> dict[str, int]:
     """The position of each state among the arguments or results."""
     if side not in function.attributes:
         return {}

@@ -1,18 +1,17 @@
 """The batching sweep: a function over a stack of inputs, op by op."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotc.dialects.batching import spread
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import require_own_values
 from aotc.dialects.graph import several
 from aotc.dialects.transform import Batch
-from aotc.mlir import func
+from aotc.mlir import Block, Function, Operation, Value, func
 from aotc.passes.sweeps.rules import rule_of, title
 
 
-def sweep(derived: Batch, primal: Any, block: Any) -> list[Any]:
+def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
     """Write the batched ops of `primal` at the insertion point; returns the results.
 
     Args:
@@ -35,7 +34,7 @@ def sweep(derived: Batch, primal: Any, block: Any) -> list[Any]:
         with op.location:
             if any(batched):
                 rule = rule_of(op, "batch")
-                results: Sequence[Any] = several(
+                results: Sequence[Value] = several(
                     rule(build, op, operands, batched, size)
                 )
                 writer = f"the rule 'batch' of {title(op)}"
@@ -48,7 +47,7 @@ def sweep(derived: Batch, primal: Any, block: Any) -> list[Any]:
     raise AssertionError("a function ends in a return")
 
 
-def _copied(op: Any, operands: Sequence[Any]) -> Sequence[Any]:
+def _copied(op: Operation, operands: Sequence[Value]) -> Sequence[Value]:
     clone = op.operation.clone()
     for number, value in enumerate(operands):
         clone.operands[number] = value

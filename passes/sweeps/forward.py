@@ -1,17 +1,18 @@
 """The forward sweep: tangents flow from the inputs of a function to its results."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import several
+from aotc.dialects.graph import Tangent, several
 from aotc.dialects.transform import Jvp
+from aotc.mlir import Block, Operation, Value
 from aotc.passes.sweeps.reverse import is_float
 from aotc.passes.sweeps.rules import is_call, rule_of
 
 
 def sweep(
-    derived: Jvp, block: Any, inputs: list[Any], tangents: list[Any]
-) -> list[Any]:
+    derived: Jvp, block: Block, inputs: list[Value], tangents: list[Value]
+) -> list[Value]:
     """The tangents of the float outputs, computed at the insertion point.
 
     Args:
@@ -37,7 +38,9 @@ def sweep(
     ]
 
 
-def _tangents(build: Builder, op: Any, given: list[Any]) -> dict[Any, Any]:
+def _tangents(
+    build: Builder, op: Operation, given: Sequence[Tangent]
+) -> dict[Value, Tangent]:
     """The tangents of the float results of `op`; None for zero."""
     rule = rule_of(op, "jvp")
     if is_call(op):

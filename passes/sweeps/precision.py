@@ -15,13 +15,13 @@ from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
-from aotc.dialects.graph import FOLLOWS, LOW, WIDE, several
+from aotc.dialects.graph import FOLLOWS, LOW, WIDE, GraphOp, several
 from aotc.dialects.transform import Checkpoint, Precision, annotate, custom_of, derive
 from aotc.dialects.types import Tensor
-from aotc.mlir import func
+from aotc.mlir import Block, Function, Value, func
 
 
-def sweep(derived: Precision, primal: Any, block: Any) -> list[Any]:
+def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
     """Write the ops of `primal` at the insertion point; returns the results.
 
     Args:
@@ -40,6 +40,7 @@ def sweep(derived: Precision, primal: Any, block: Any) -> list[Any]:
                 operands = [values.read(value, WIDE) for value in op.operands]
                 results, kind = _called(op, operands, derived.compute), LOW
             else:
+                assert isinstance(op, GraphOp)
                 results, kind = _written(op, values)
         for old, new in zip(op.results, results, strict=True):
             values.define(old, new, kind)
@@ -52,19 +53,19 @@ class _Values:
     def __init__(self, compute: str) -> None:
         self.compute = compute
         self._build = Builder()
-        self._known: dict[tuple[Any, str], Any] = {}
-        self._kinds: dict[Any, str] = {}
+        self._known: dict[tuple[Value, str], Value] = {}
+        self._kinds: dict[Value, str] = {}
 
-    def define(self, old: Any, new: Any, kind: str) -> None:
+    def define(self, old: Value, new: Value, kind: str) -> None:
         """`new` stands for `old`; the kind says how ops that follow take it."""
         self._known[old, Tensor.of(new).dtype] = new
         self._kinds[old] = kind
 
-    def kind(self, old: Any) -> str:
+    def kind(self, old: Value) -> str:
         """LOW: may be rounded; WIDE: not; FOLLOWS: a constant, takes any dtype."""
         return self._kinds[old]
 
-    def read(self, old: Any, kind: str) -> Any:
+    def read(self, old: Value, kind: str) -> Value:
         """The value for an op that computes in f32, or in the cheaper dtype."""
         wanted = Tensor.of(old).dtype
         if wanted == "f32" and kind == LOW:
@@ -75,7 +76,7 @@ class _Values:
         return self._known[old, wanted]
 
 
-def _written(op: Any, values: _Values) -> tuple[Sequence[Any], str]:
+def _written(op: GraphOp, values: _Values) -> tuple[Sequence[Value], str]:
     """The op on what stands for its operands; the results, and their kind."""
     kind = _kind_of(op, values)
     taken = LOW if kind == LOW else WIDE
@@ -84,7 +85,7 @@ def _written(op: Any, values: _Values) -> tuple[Sequence[Any], str]:
     return several(cls.build(*operands, **cls.attributes_of(op))), kind
 
 
-def _kind_of(op: Any, values: _Values) -> str:
+def _kind_of(op: GraphOp, values: _Values) -> str:
     """How an op takes its operands, and others its results."""
     f32 = [value for value in op.operands if Tensor.of(value).dtype == "f32"]
     kinds = {values.kind(value) for value in f32}
@@ -100,7 +101,7 @@ def _kind_of(op: Any, values: _Values) -> str:
     return WIDE if WIDE in kinds else LOW
 
 
-def _called(call: Any, operands: list[Any], compute: str) -> Sequence[Any]:
+def _called(call: func.CallOp, operands: list[Value], compute: str) -> Sequence[Value]:
     """Control flow and checkpoints of cheaper functions; others' rules stay theirs."""
     name = functions.callee_of(call)
     callee = functions.find(name)

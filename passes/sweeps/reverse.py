@@ -6,18 +6,19 @@ Walther, Evaluating Derivatives, 2008, chapter 3.)
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotc import dtypes
 from aotc.dialects.builder import Builder
+from aotc.dialects.graph import Tangent
 from aotc.dialects.transform import Vjp
 from aotc.dialects.types import Tensor
+from aotc.mlir import Block, Operation, Value
 from aotc.passes.sweeps.rules import is_call, rule_of
 
 
 def sweep(
-    derived: Vjp, block: Any, inputs: list[Any], cotangents: list[Any]
-) -> list[Any]:
+    derived: Vjp, block: Block, inputs: list[Value], cotangents: list[Value]
+) -> list[Value]:
     """The cotangents of the inputs in `wrt`, computed at the insertion point.
 
     Args:
@@ -32,7 +33,7 @@ def sweep(
     return _Reverse(forward, wanted).run(outputs, cotangents)
 
 
-def dependents(ops: Sequence[Any], roots: Sequence[Any]) -> set[Any]:
+def dependents(ops: Sequence[Operation], roots: Sequence[Value]) -> set[Value]:
     """The float values that depend on `roots` through float values."""
     active = set(roots)
     for op in ops:
@@ -43,7 +44,7 @@ def dependents(ops: Sequence[Any], roots: Sequence[Any]) -> set[Any]:
     return active
 
 
-def is_float(value: Any) -> bool:
+def is_float(value: Value) -> bool:
     """Whether a value can have a derivative."""
     return dtypes.is_float(Tensor.of(value).dtype)
 
@@ -51,14 +52,14 @@ def is_float(value: Any) -> bool:
 class _Reverse:
     """The sweep over `forward`, for the cotangents of the values in `wanted`."""
 
-    def __init__(self, forward: Sequence[Any], wanted: Sequence[Any]) -> None:
+    def __init__(self, forward: Sequence[Operation], wanted: Sequence[Value]) -> None:
         self.build = Builder()
         self.forward = forward
         self.wanted = wanted
-        self.cotangents: dict[Any, Any] = {}
+        self.cotangents: dict[Value, Value] = {}
         self.active = dependents(forward, wanted)
 
-    def run(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def run(self, outputs: Sequence[Value], cotangents: Sequence[Value]) -> list[Value]:
         """The cotangents of what is wanted."""
         for value, cotangent in zip(outputs, cotangents, strict=True):
             self._accumulate(value, cotangent)
@@ -69,7 +70,7 @@ class _Reverse:
                     self._propagate(op, known)
         return [self._gradient(value) for value in self.wanted]
 
-    def _propagate(self, op: Any, known: Sequence[Any]) -> None:
+    def _propagate(self, op: Operation, known: Sequence[Tangent]) -> None:
         rule, operands = rule_of(op, "vjp"), list(op.operands)
         dys = [
             self.build.full_like(value, 0.0) if dy is None and is_float(value) else dy
@@ -85,7 +86,7 @@ class _Reverse:
             if cotangent is not None:
                 self._accumulate(operand, cotangent)
 
-    def _accumulate(self, value: Any, cotangent: Any) -> None:
+    def _accumulate(self, value: Value, cotangent: Value) -> None:
         if value not in self.active:
             return
         known = self.cotangents.get(value)
@@ -93,6 +94,6 @@ class _Reverse:
             cotangent if known is None else self.build.add(known, cotangent)
         )
 
-    def _gradient(self, value: Any) -> Any:
+    def _gradient(self, value: Value) -> Value:
         known = self.cotangents.get(value)
         return self.build.full(Tensor.of(value), 0.0) if known is None else known

@@ -1,16 +1,16 @@
 """What gives an op its rules: its class, or the function that a call names."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from aotc.dialects import functions
 from aotc.dialects.control import control_of
 from aotc.dialects.custom import rules_of
 from aotc.dialects.graph import Reason, where_of
 from aotc.errors import CompileError
-from aotc.mlir import func
+from aotc.mlir import Operation, func
 
 
-def rule_of(op: Any, name: str) -> Any:
+def rule_of(op: Operation, name: str) -> Any:
     """The rule `name` of an op or call.
 
     Raises:
@@ -30,22 +30,22 @@ def rule_of(op: Any, name: str) -> Any:
 _DONE = {"jvp": "differentiated", "vjp": "differentiated", "batch": "batched"}
 
 
-def is_call(op: Any) -> bool:
+def is_call(op: Operation) -> TypeGuard[func.CallOp]:
     """Whether an op is a call of control flow or of a function with its own rules."""
     return isinstance(op, func.CallOp)
 
 
-def _owner(op: Any) -> Any:
+def _owner(op: Operation) -> Any:
     if not is_call(op):
         return type(op)
     callee = functions.find(functions.callee_of(op))
     return control_of(callee) or rules_of(callee)
 
 
-def title(op: Any) -> str:
+def title(op: Operation) -> str:
     """What messages call an op or a call."""
     if is_call(op):
         name = functions.callee_of(op)
         control = control_of(functions.find(name))
         return f"this {control.kind}" if control else f"'{name.rpartition('.')[2]}'"
-    return f"graph.{type(op)._op_name}"
+    return op.name

@@ -13,13 +13,13 @@ from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
-from aotc.dialects.graph import several
+from aotc.dialects.graph import GraphOp, several
 from aotc.dialects.transform import Checkpoint, Widened, annotate, custom_of, derive
 from aotc.dialects.types import Tensor
-from aotc.mlir import func
+from aotc.mlir import Block, Function, Value, func
 
 
-def sweep(derived: Widened, primal: Any, block: Any) -> list[Any]:
+def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
     """Write the ops of `primal` at the insertion point; returns the results.
 
     Args:
@@ -36,12 +36,13 @@ def sweep(derived: Widened, primal: Any, block: Any) -> list[Any]:
             if isinstance(op, func.CallOp):
                 results = _called(op, operands, derived)
             else:
+                assert isinstance(op, GraphOp)
                 results = _written(op, operands)
         values.update(zip(op.results, results, strict=True))
     raise AssertionError("a function ends in a return")
 
 
-def _written(op: Any, operands: list[Any]) -> Sequence[Any]:
+def _written(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
     cls, build = type(op), Builder()
     attributes = cls.attributes_of(op)
     if not op.reads_bits:
@@ -66,7 +67,9 @@ def _wide(attribute: Any) -> Any:
     return attribute
 
 
-def _called(call: Any, operands: list[Any], derived: Widened) -> Sequence[Any]:
+def _called(
+    call: func.CallOp, operands: list[Value], derived: Widened
+) -> Sequence[Value]:
     """The call with widened functions in the place of all that it names."""
 
     def wide(name: str) -> str:
