@@ -82,7 +82,7 @@ class StepRunner:
                 NaN or infinite.
             SetupError: `cannot-write`, of the metrics.
         """
-        with _finding_in(step):
+        with _errors_of(step):
             outputs = entries.call(
                 self._model, self._point, {**self._constants, **batch}
             )
@@ -125,10 +125,10 @@ class StepRunner:
 
 
 @contextmanager
-def _finding_in(step: int) -> Iterator[None]:
-    """What is found within this block is found in this step, counted from 1."""
+def _errors_of(step: int) -> Iterator[None]:
+    """Errors about what a call got, or made of it, name the step; it counts from 1."""
     try:
         yield
-    except Finding as found:
-        found.message = f"step {step}: {found.message}"
+    except (Finding, InputError) as error:
+        error.message = f"step {step}: {error.message}"
         raise

@@ -72,39 +72,6 @@ def test_half_a_pair_of_keys_is_not_left(
     assert not list(Path().glob("*release*"))
 
 
-def test_metrics_on_a_full_disk_say_so_and_end_where_the_disk_does(
-    tmp_path: Path,
-) -> None:
-    from aotc.errors import SetupError
-    from aotc.training import metrics
-
-    class Full:
-        """A file with room for ten bytes, which a write finds out piece by piece."""
-
-        name, room = str(tmp_path / "m.jsonl"), 10
-
-        def write(self, data: memoryview) -> int:
-            if not self.room:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            written, self.room = min(len(data), self.room), 0
-            return written
-
-    log = metrics.Log(Full())  # type: ignore[arg-type]
-    with pytest.raises(SetupError, match="No space") as caught:
-        log.step(1, 1, 0.0, {"loss": 1.0})
-    assert (caught.value.code, caught.value.where) == ("cannot-write", Full.name)
-
-
-def test_an_error_of_the_loop_is_not_laid_on_its_metrics(tmp_path: Path) -> None:
-    from aotc.training import metrics
-
-    with (
-        pytest.raises(OSError, match="elsewhere"),
-        metrics.opened(tmp_path / "m.jsonl", None),
-    ):
-        raise OSError(errno.EIO, "elsewhere")
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_answer_that_finds_no_room_is_an_error_and_no_traceback(form: str) -> None:

@@ -105,6 +105,14 @@ def test_batches_of_an_entry_with_one_input_need_no_name(load, x):
     assert whole.steps == 2
 
 
+def test_a_batch_that_breaks_the_contract_is_named_by_its_step(model, x, y):
+    batches = [*batches_of(x, y, 2), {"x": x[:3], "y": y[:3]}]
+    with pytest.raises(InputError) as caught:
+        fit(model, batches)
+    assert str(caught.value).startswith("step 3: train: input 'x': expected f32[4, 2]")
+    assert caught.value.code == "shape-mismatch"
+
+
 def test_a_stream_is_not_read_further_than_its_steps(load, x, y):
     stream = iter(batches_of(x, y))
     first = fit(load(), stream, steps=2)
