@@ -76,7 +76,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """Tanh |x| = -m / (m + 2) with m = expm1(-2 |x|); no cancellation, no overflow."""
+    """tanh |x| = -m / (m + 2) with m = expm1(-2 |x|); no cancellation, no overflow."""
     if not isinstance(x.type, ir.F64Type):
         return math.tanh(x)
     size = math.absf(x)
@@ -193,7 +193,7 @@ def cbrt(x: Value) -> Value:
 
 @in_f32
 def hypot(x: Value, y: Value) -> Value:
-    """Sqrt(x**2 + y**2), scaled by the larger; infinite if either is, even by NaN."""
+    """sqrt(x**2 + y**2), scaled by the larger; infinite if either is, even by NaN."""
     a, b = math.absf(x), math.absf(y)
     ratio = _smaller_by_larger(a, b)
     root = math.sqrt(math.fma(ratio, ratio, constant(x.type, 1.0)))

@@ -42,7 +42,7 @@ def lgamma_numpy(x: np.ndarray) -> Any:
 
 @in_f32
 def lgamma(x: Value) -> Value:
-    """Ln |gamma(x)|; infinite at the poles 0, -1, -2, …"""
+    """ln |gamma(x)|; infinite at the poles 0, -1, -2, …"""
     one, nothing = constant(x.type, 1.0), constant(x.type, 0.0)
     reflected = float_compare("OLE", x, nothing)
     z = arith.select(reflected, arith.subf(one, x), x)
@@ -82,7 +82,7 @@ def _lgamma_of_positive(z: Value) -> Value:
 
 
 def _rising(z: Value, count: int) -> Value:
-    """Z (z + 1) … (z + count - 1)."""
+    """z (z + 1) … (z + count - 1)."""
     product = z
     for k in range(1, count):
         product = arith.mulf(product, arith.addf(z, constant(z.type, float(k))))

@@ -105,7 +105,7 @@ def _bits(x: Value) -> Value:
 
 @in_f32
 def remainder(x: Value, y: Value) -> Value:
-    """X less a whole multiple of y, with the sign of x: C's fmod, exact.
+    """x less a whole multiple of y, with the sign of x: C's fmod, exact.
 
     A long division of the fractions in integers, as many bits at a time as there is
     room for. (IREE's `remf` has no f64 code, and rounds to even on VMVX.)
@@ -241,7 +241,7 @@ def comparison(dtype: str, direction: str) -> Body:
 
 
 def power_signed(x: Value, y: Value) -> Value:
-    """X**y of integers; for negative y towards zero, so 0 unless x is 1 or -1."""
+    """x**y of integers; for negative y towards zero, so 0 unless x is 1 or -1."""
     base, exponent = (_at_least_32(arith.extsi, value) for value in (x, y))
     negative = int_compare("slt", exponent, constant(base.type, 0))
     vanishing = int_compare("ne", sign_int(base), base)  # |x| > 1
@@ -252,7 +252,7 @@ def power_signed(x: Value, y: Value) -> Value:
 
 
 def power_unsigned(x: Value, y: Value) -> Value:
-    """X**y of unsigned integers."""
+    """x**y of unsigned integers."""
     value = _power_by_squaring(*(_at_least_32(arith.extui, v) for v in (x, y)))
     return value if value.type == x.type else arith.trunci(x.type, value)
 
@@ -263,7 +263,7 @@ def _at_least_32(extend: Body, x: Value) -> Value:
 
 
 def _power_by_squaring(x: Value, exponent: Value) -> Value:
-    """X**exponent for an exponent without a sign, one bit of it after the other."""
+    """x**exponent for an exponent without a sign, one bit of it after the other."""
     kind = x.type
     one = constant(kind, 1)
     loop = scf.WhileOp([kind] * 3, [one, x, exponent])

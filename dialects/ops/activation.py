@@ -37,12 +37,12 @@ class Relu(Unary, name="relu"):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """Dx where y > 0."""
+        """dx where y > 0."""
         return b.where_true(cls._mask(b, op), dx)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Dy where y > 0."""
+        """dy where y > 0."""
         return [b.where_true(cls._mask(b, op), dy)]
 
     lower = by_kind(
@@ -77,7 +77,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, form: str) -> Any:
-        """X * Phi(x)."""
+        """x * Phi(x)."""
         if form == "tanh":
             inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
             return 0.5 * x * (1 + np.tanh(inner))

@@ -85,7 +85,7 @@ class Add(Binary, name="add"):
 
     @staticmethod
     def simplify(b: Builder, op: "Add") -> Value | None:
-        """X + 0 = x."""
+        """x + 0 = x."""
         return neutral(op, 0.0, both=True)
 
 
@@ -105,7 +105,7 @@ class Subtract(Binary, name="subtract"):
 
     @staticmethod
     def simplify(b: Builder, op: "Subtract") -> Value | None:
-        """X - 0 = x."""
+        """x - 0 = x."""
         return neutral(op, 0.0, both=False)
 
 
@@ -118,14 +118,14 @@ class Multiply(Binary, name="multiply"):
 
     @staticmethod
     def partials(b: Builder, op: "Multiply") -> Partials:
-        """Rhs and lhs."""
+        """rhs and lhs."""
         return (lambda d: b.multiply(d, op.rhs)), (lambda d: b.multiply(d, op.lhs))
 
     lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)
 
     @staticmethod
     def simplify(b: Builder, op: "Multiply") -> Value | None:
-        """X * 1 = x and x * -1 = -x."""
+        """x * 1 = x and x * -1 = -x."""
         for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
             if splat_of(side) == -1.0 and dt.is_float(Tensor.of(other).dtype):
                 return b.negate(other)
@@ -142,7 +142,7 @@ class Divide(Binary, name="divide"):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray) -> Any:
-        """Lhs / rhs, by kind."""
+        """lhs / rhs, by kind."""
         if lhs.dtype.kind not in "iu":
             return np.divide(lhs, rhs)
         safe = np.where(rhs == 0, np.ones((), rhs.dtype), rhs)
@@ -163,7 +163,7 @@ class Divide(Binary, name="divide"):
 
     @staticmethod
     def simplify(b: Builder, op: "Divide") -> Value | None:
-        """X / 1 = x."""
+        """x / 1 = x."""
         return neutral(op, 1.0, both=False)
 
     samples = [
@@ -185,7 +185,7 @@ class Power(Binary, name="power"):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray) -> Any:
-        """Lhs ** rhs, by kind."""
+        """lhs ** rhs, by kind."""
         if lhs.dtype.kind != "i":
             return np.power(lhs, rhs)
         vanishing = (rhs < 0) & (np.sign(lhs) != lhs)
@@ -195,7 +195,7 @@ class Power(Binary, name="power"):
 
     @staticmethod
     def partials(b: Builder, op: "Power") -> Partials:
-        """Rhs * lhs**(rhs-1), and y * ln(lhs) (0 where lhs is 0)."""
+        """rhs * lhs**(rhs-1), and y * ln(lhs) (0 where lhs is 0)."""
 
         def left(d: Value) -> Value:
             less = b.offset(op.rhs, -1.0)
@@ -232,7 +232,7 @@ class Hypot(Binary, name="hypot"):
 
     @staticmethod
     def partials(b: Builder, op: "Hypot") -> Partials:
-        """Lhs / y and rhs / y."""
+        """lhs / y and rhs / y."""
         at_zero = b.compare(op.y, b.full_like(op.y, 0.0), direction="eq")
         safe = b.select(at_zero, b.full_like(op.y, 1.0), op.y)
 

@@ -129,7 +129,7 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def across(x: np.ndarray, *, kind: str) -> np.ndarray:
-        """Np.sum, np.max or np.min over the devices."""
+        """np.sum, np.max or np.min over the devices."""
         wide = dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         total = _REDUCTIONS[kind](x.astype(wide), 0)
         return np.broadcast_to(total, x.shape)
@@ -189,7 +189,7 @@ class AllGather(Collective, name="all_gather"):
 
     @staticmethod
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """Np.concatenate of what the devices have."""
+        """np.concatenate of what the devices have."""
         whole = np.concatenate(list(x), axis)
         return np.broadcast_to(whole, (len(x), *whole.shape))
 
@@ -236,7 +236,7 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
     @staticmethod
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """Np.split of np.sum."""
+        """np.split of np.sum."""
         return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
 
     @staticmethod
@@ -284,7 +284,7 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def across(x: np.ndarray, *, split_axis: int, concat_axis: int) -> np.ndarray:
-        """Np.split, then np.concatenate of what goes to one device."""
+        """np.split, then np.concatenate of what goes to one device."""
         blocks = [np.split(each, len(x), split_axis) for each in x]
         received = zip(*blocks, strict=True)
         return np.stack([np.concatenate(parts, concat_axis) for parts in received])

@@ -277,7 +277,7 @@ def _convolve_spread(
     low: list[Size],
     high: list[Size],
 ) -> Value:
-    """Dy with zeros between and around, convolved with stride 1."""
+    """dy with zeros between and around, convolved with stride 1."""
     spatial = len(low)
     simple = set(op.strides) == {1} and all(
         isinstance(n, int) and n >= 0 for n in (*low, *high)

@@ -86,7 +86,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "DynamicSlice", dy: Value) -> list[Tangent]:
-        """Dy in place, zeros around."""
+        """dy in place, zeros around."""
         zeros = b.full_like(op.x, 0.0)
         return [b.dynamic_update_slice(zeros, dy, op.starts), None]
 
@@ -165,7 +165,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "DynamicUpdateSlice", dy: Value) -> list[Tangent]:
-        """Dy outside of the window for x, inside of it for the update."""
+        """dy outside of the window for x, inside of it for the update."""
         zeros = b.full_like(op.update, 0.0)
         sizes = Tensor.of(op.update).shape
         return [

@@ -84,7 +84,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Cholesky", dx: Value) -> Value:
-        """Y low(y⁻¹ dx y⁻ᵀ): low is the lower triangle with half of the diagonal."""
+        """y low(y⁻¹ dx y⁻ᵀ): low is the lower triangle with half of the diagonal."""
         inner = _solved(b, op.y, symmetric(b, dx))
         inner = turned(b, _solved(b, op.y, turned(b, inner)))
         return product(b, op.y, _half_lower(b, inner))
@@ -191,7 +191,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "TriangularSolve", dy: Value) -> list[Value]:
-        """Dx = a⁻ᵀ dy, and the triangle of -dx yᵀ."""
+        """dx = a⁻ᵀ dy, and the triangle of -dx yᵀ."""
         attributes = op.attributes_of(op)
         attributes["transpose"] = not op.transpose
         dx = b.triangular_solve(op.a, dy, **attributes)
@@ -278,7 +278,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Lu", dx: Value) -> tuple[Value, None]:
-        """L low(f) + up(f) u, where f = l⁻¹ dx[permutation] u⁻¹."""
+        """l low(f) + up(f) u, where f = l⁻¹ dx[permutation] u⁻¹."""
         inner = _unit_solved(b, op.y, elimination.rows_at(b, dx, op.permutation))
         inner = _right_upper(b, op.y, inner)
         low = triangle(b, inner, lower=True, strict=True)
@@ -337,7 +337,7 @@ def _unit_solved(b: Builder, a: Value, y: Value, transpose: bool = False) -> Val
 
 
 def _right_upper(b: Builder, u: Value, y: Value) -> Value:
-    """Y u⁻¹."""
+    """y u⁻¹."""
     return turned(b, _solved(b, u, turned(b, y), transpose=True, lower=False))
 
 

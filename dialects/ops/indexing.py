@@ -265,7 +265,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """Dy added up at the places that were read."""
+        """dy added up at the places that were read."""
         indices, zeros = op.indices, b.full_like(op.x, 0.0)
         dx = b.scatter_add(zeros, dy, *indices, **cls.attributes_of(op))
         return [dx, *(None for _ in indices)]

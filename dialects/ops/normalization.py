@@ -73,19 +73,19 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def _projected(b: Builder, op: "Softmax", d: Value) -> Value:
-        """Y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
+        """y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
         total = b.reduce_sum(b.multiply(d, op.y), axes=(op.axis,))
         mean = b.expand(total, Tensor.of(op.y), (op.axis,))
         return b.multiply(op.y, b.subtract(d, mean))
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """Y (dx - sum(dx y))."""
+        """y (dx - sum(dx y))."""
         return cls._projected(b, op, dx)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Y (dy - sum(dy y))."""
+        """y (dy - sum(dy y))."""
         return [cls._projected(b, op, dy)]
 
     @staticmethod
@@ -118,13 +118,13 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def jvp(b: Builder, op: "LogSoftmax", dx: Value) -> Value:
-        """Dx - sum(e**y dx)."""
+        """dx - sum(e**y dx)."""
         total = b.reduce_sum(b.multiply(b.exp(op.y), dx), axes=(op.axis,))
         return b.subtract(dx, b.expand(total, Tensor.of(op.y), (op.axis,)))
 
     @staticmethod
     def vjp(b: Builder, op: "LogSoftmax", dy: Value) -> list[Value]:
-        """Dy - e**y sum(dy)."""
+        """dy - e**y sum(dy)."""
         total = b.expand(b.reduce_sum(dy, axes=(op.axis,)), Tensor.of(op.y), (op.axis,))
         return [b.subtract(dy, b.multiply(b.exp(op.y), total))]
 
@@ -225,7 +225,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> tuple[Tangent, ...]:
-        """R (dx - mean(dx) - y mean(dx y)), where r = 1 / sqrt(variance + epsilon)."""
+        """r (dx - mean(dx) - y mean(dx y)), where r = 1 / sqrt(variance + epsilon)."""
         y, r = cls._saved(b, op)
         dx = cast(b, dx, Tensor.of(y).dtype)
         mean, turn = b.mean(dx, op.axes), b.mean(b.multiply(dx, y), op.axes)

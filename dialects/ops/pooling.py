@@ -164,7 +164,7 @@ class SumPool(Pool, name="sum_pool"):
 
     @staticmethod
     def vjp(b: Builder, op: "SumPool", dy: Value) -> list[Value]:
-        """Dy to every element of its window."""
+        """dy to every element of its window."""
         patches = _patches(Tensor.of(op.y), op.window)
         spread = b.expand(dy, patches, _window_axes(op.window))
         return [_unpad_fold(b, op, spread)]
@@ -196,7 +196,7 @@ class MaxPool(Pool, name="max_pool"):
 
     @staticmethod
     def vjp(b: Builder, op: "MaxPool", dy: Value) -> list[Value]:
-        """Dy to each window's first maximum."""
+        """dy to each window's first maximum."""
         chosen, flat = _first_maximum(b, op)
         spread = b.where_true(chosen, b.expand(dy, flat, (flat.rank - 2,)))
         patches = _patches(Tensor.of(op.y), op.window)

@@ -179,7 +179,7 @@ class ScatterAdd(Combining, name="scatter_add"):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """Dy, and dy where updates went."""
+        """dy, and dy where updates went."""
         indices = op.indices
         return [dy, b.gather(dy, *indices, **_maps(op)), *(None for _ in indices)]
 
@@ -193,7 +193,7 @@ class ScatterMul(Combining, name="scatter_mul"):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
-        """Dx times the factors, and for each factor its tangent times all others."""
+        """dx times the factors, and for each factor its tangent times all others."""
         indices, maps = op.indices, _maps(op)
         dy = b.full_like(op.x, 0.0)
         if du is not None:
@@ -205,7 +205,7 @@ class ScatterMul(Combining, name="scatter_mul"):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """Dy times the factors, and times x and all other factors."""
+        """dy times the factors, and times x and all other factors."""
         indices, maps = op.indices, _maps(op)
         dx = b.scatter_mul(dy, op.updates, *indices, **maps)
         read = b.gather(b.multiply(dy, op.x), *indices, **maps)
@@ -245,7 +245,7 @@ class Extremum(Combining, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """Dy, in equal shares, for what is extreme."""
+        """dy, in equal shares, for what is extreme."""
         indices = op.indices
         of_x, of_updates, share = _shares(b, op)
         shared = b.multiply(dy, share)
@@ -326,7 +326,7 @@ class ScatterSet(Scatter, name="scatter"):
 
     @staticmethod
     def vjp(b: Builder, op: "ScatterSet", dy: Value) -> list[Tangent]:
-        """Dy where x is left, and dy for each update that is there in the end."""
+        """dy where x is left, and dy for each update that is there in the end."""
         indices, updates = op.indices, Tensor.of(op.updates)
         last = _LastUpdates(b, op)
         read = b.gather(dy, *indices, **_maps(op))

@@ -184,7 +184,7 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Dy goes to whichever operand is the result."""
+        """dy goes to whichever operand is the result."""
         below, above = cls._regions(b, op)
         zero = b.full_like(dy, 0.0)
         rest = b.select(above, zero, dy)

@@ -104,13 +104,13 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Eigh", dx: Value) -> tuple[Value, Value]:
-        """Dw is the diagonal of e = vᵀ dx v; dv = v (e[i, k] / (w[k] - w[i]))."""
+        """dw is the diagonal of e = vᵀ dx v; dv = v (e[i, k] / (w[k] - w[i]))."""
         e = product(b, op.v, product(b, symmetric(b, dx), op.v), turn=LEFT)
         return diagonal(b, e), product(b, op.v, b.multiply(e, _gaps(b, op.w)))
 
     @staticmethod
     def vjp(b: Builder, op: "Eigh", dw: Value, dv: Value) -> list[Value]:
-        """V (diag dw + (vᵀ dv)[i, k] / (w[k] - w[i])) vᵀ, its symmetric part."""
+        """v (diag dw + (vᵀ dv)[i, k] / (w[k] - w[i])) vᵀ, its symmetric part."""
         e = b.multiply(product(b, op.v, dv, turn=LEFT), _gaps(b, op.w))
         e = _with_diagonal(b, e, dw)
         inner = product(b, product(b, op.v, e), op.v, turn=RIGHT)
@@ -183,7 +183,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Svd", dx: Value) -> tuple[Value, Value, Value]:
-        """Ds is the diagonal of e = uᵀ dx v; with f[i, k] = 1 / (s[k]² - s[i]²)
+        """ds is the diagonal of e = uᵀ dx v; with f[i, k] = 1 / (s[k]² - s[i]²)
 
         du = u f (e s + s eᵀ) + (1 - u uᵀ) dx v / s  and  dv = v f (s e + eᵀ s).
         """
@@ -200,7 +200,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Svd", du: Value, ds: Value, dvh: Value) -> list[Value]:
-        """U (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ,
+        """u (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ,
 
         where j and k are the symmetric parts of 2 f uᵀ du and 2 f vᵀ dv.
         """

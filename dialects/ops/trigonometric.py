@@ -34,7 +34,7 @@ class Sin(Unary, name="sin"):
 
     @staticmethod
     def derivative(b: Builder, op: "Sin") -> Value:
-        """Cos x."""
+        """cos x."""
         return b.cos(op.x)
 
     lower = by_kind(f=approx.sin)
@@ -109,7 +109,7 @@ class Atan2(Binary, name="atan2"):
 
     @staticmethod
     def partials(b: Builder, op: "Atan2") -> Partials:
-        """Rhs / r**2 and -lhs / r**2, as cos(y) / r and -sin(y) / r."""
+        """rhs / r**2 and -lhs / r**2, as cos(y) / r and -sin(y) / r."""
         r = b.hypot(op.lhs, op.rhs)
         at_origin = b.compare(r, b.full_like(r, 0.0), direction="eq")
         safe = b.select(at_origin, b.full_like(r, 1.0), r)

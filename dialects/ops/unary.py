@@ -34,12 +34,12 @@ class Unary(GraphOp, traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Tangent:
-        """Dy = f'(x) dx."""
+        """dy = f'(x) dx."""
         return _scaled(b, dx, cls.derivative(b, op))
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> Sequence[Tangent]:
-        """Dx = f'(x) dy."""
+        """dx = f'(x) dy."""
         return [_scaled(b, dy, cls.derivative(b, op))]
 
     batch = leading()
@@ -130,7 +130,7 @@ class Exp(Unary, name="exp"):
 
     @staticmethod
     def derivative(b: Builder, op: "Exp") -> Value:
-        """Y."""
+        """y."""
         return op.y
 
     lower = by_kind(f=math.exp)
@@ -147,7 +147,7 @@ class Exp2(Unary, name="exp2"):
 
     @staticmethod
     def derivative(b: Builder, op: "Exp2") -> Value:
-        """Y ln 2."""
+        """y ln 2."""
         return b.scale(op.y, np.log(2))
 
     lower = by_kind(f=approx.exp2)
@@ -164,7 +164,7 @@ class Expm1(Unary, name="expm1"):
 
     @staticmethod
     def derivative(b: Builder, op: "Expm1") -> Value:
-        """Y + 1."""
+        """y + 1."""
         return b.offset(op.y, 1.0)
 
     lower = by_kind(f=approx.expm1)
@@ -228,7 +228,7 @@ class Logistic(Unary, name="logistic"):
 
     @staticmethod
     def derivative(b: Builder, op: "Logistic") -> Value:
-        """Y (1 - y)."""
+        """y (1 - y)."""
         return b.multiply(op.y, b.subtract(b.full_like(op.y, 1.0), op.y))
 
     lower = by_kind(f=approx.logistic)
