@@ -218,11 +218,11 @@ def _above_zero(d: Expr) -> Expr:
     up = _sum_of(part, number // common)
     down = _sum_of({atom: -factor for atom, factor in part.items()}, -number // common)
     if str(down) < str(up):
-        return _spelled(down) * common
-    return (up + _spelled(up)) * common
+        return _negative_part(down) * common
+    return (up + _negative_part(up)) * common
 
 
-def _spelled(y: Expr) -> Expr:
+def _negative_part(y: Expr) -> Expr:
     """max(-y, 0)."""
     return y * ir.AffineExpr.get_floor_div(y, constant(_HUGE))
 
@@ -255,7 +255,7 @@ def extremum(expr: Expr) -> tuple[str, Expr, Expr] | None:
     }
     if not found:
         return None
-    return _limited(atoms, number, found) or _outermost(atoms, number, found)
+    return _match_clamp(atoms, number, found) or _outermost(atoms, number, found)
 
 
 def _outermost(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr]:
@@ -267,7 +267,9 @@ def _outermost(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr
     return ("max", other, rest) if factor == 1 else ("min", rest, other)
 
 
-def _limited(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr] | None:
+def _match_clamp(
+    atoms: Atoms, number: int, found: Atoms
+) -> tuple[str, Expr, Expr] | None:
     """`max(d, 0) - max(d - c, 0)`, which is min(max(d, 0), c) for a number c >= 0."""
     for upper, lower in itertools.permutations(found, 2):
         limit = simplified(found[upper] + found[lower] * -1)

@@ -45,7 +45,7 @@ def bindings(inputs: Sequence[Tensor]) -> list[Binding]:
     while progress:
         progress = False
         for number, axis, size in open_sizes:
-            solved = _solved(size, set(found))
+            solved = _solution(size, set(found))
             if solved is not None:
                 symbol, factor, rest = solved
                 found[symbol] = Binding(symbol, number, axis, factor, rest)
@@ -53,7 +53,7 @@ def bindings(inputs: Sequence[Tensor]) -> list[Binding]:
     return list(found.values())
 
 
-def _solved(size: Dim, known: set[int]) -> tuple[int, int, Size] | None:
+def _solution(size: Dim, known: set[int]) -> tuple[int, int, Size] | None:
     """(symbol, factor, rest) where `size` is `factor * symbol + rest`."""
     unknown = affine.symbols_in(size.expr) - known
     if len(unknown) != 1:

@@ -72,11 +72,11 @@ class _Annotated:
         batch_name = derive(Batch(name, tuple(inputs), size))
         function = functions.find(batch_name)
         if custom_of(function) is None:
-            annotate(function, _batched(_custom(op), size))
+            annotate(function, _batched_rules(_custom(op), size))
         return call(batch_name, all_spread(b, operands, batched, size))
 
 
-def _batched(custom: Custom, size: Size) -> Custom:
+def _batched_rules(custom: Custom, size: Size) -> Custom:
     """The annotation with a batched function in the place of each."""
     names = {field.name: getattr(custom, field.name) for field in fields(custom)}
     batched = {
@@ -189,10 +189,10 @@ def keeping_products(function: Function) -> CheckpointProducts:
     kinds = [Tensor.of(value) for value in products]
 
     def saving(arguments: Values) -> Values:
-        values = _copied(function, arguments, lambda _, y: y)
+        values = _copy_ops(function, arguments, lambda _, y: y)
         return [*values.results, *(values.known[y] for y in products)]
 
-    known = {kind: _known(kind) for kind in kinds}
+    known = {kind: _define_known(kind) for kind in kinds}
 
     def given(arguments: Values) -> Values:
         saved = dict(zip(products, arguments[len(inputs) :], strict=True))
@@ -202,7 +202,7 @@ def keeping_products(function: Function) -> CheckpointProducts:
                 return new
             return call(known[Tensor.of(old)], [new, saved[old]])[0]
 
-        return _copied(function, arguments, kept).results
+        return _copy_ops(function, arguments, kept).results
 
     return CheckpointProducts(
         functions.define(f"{name}.saving", inputs, saving),
@@ -210,7 +210,7 @@ def keeping_products(function: Function) -> CheckpointProducts:
     )
 
 
-def _known(kind: Tensor) -> str:
+def _define_known(kind: Tensor) -> str:
     """A function of x and what that is known to be; it has the slope of x."""
     name = functions.define("known", [kind, kind], lambda pair: pair[1:])
     rule = functions.define("known_slope", [kind] * 4, lambda values: values[1:3])
@@ -228,7 +228,7 @@ class _Copy(NamedTuple):
     known: dict[Any, Any]
 
 
-def _copied(
+def _copy_ops(
     function: Function, arguments: Values, replaced: Callable[[Value, Value], Value]
 ) -> _Copy:
     """The ops of a function at the insertion point, with other values for some."""

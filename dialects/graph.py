@@ -252,13 +252,13 @@ def _flaw(
     actual = tuple(map(Tensor.of, results))
     if expected != actual:
         return (
-            f"the operands give {_listed(expected)}, "
-            f"but the result type is {_listed(actual)}"
+            f"the operands give {_type_list(expected)}, "
+            f"but the result type is {_type_list(actual)}"
         )
     return None
 
 
-def _listed(types: Sequence[Tensor]) -> str:
+def _type_list(types: Sequence[Tensor]) -> str:
     return ", ".join(map(str, types))
 
 

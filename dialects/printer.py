@@ -42,7 +42,7 @@ def format_function(function: Function) -> str:
     with known_contracts(contracts):
         head = _signature(function) + _contracts(contracts)
         if function.is_external:
-            return f"{head}{_declared(function)}\n"
+            return f"{head}{_declaration(function)}\n"
         names = _Names(function)
         ops = function.entry_block.operations
         lines = [f"  {_operation(op, names)}{_place(op)}" for op in ops]
@@ -80,7 +80,7 @@ def _signature(function: Function) -> str:
     return f"func {name}({arguments}) -> {results}"
 
 
-def _declared(function: Function) -> str:
+def _declaration(function: Function) -> str:
     """What a function without a body is: control flow, or yet to be written."""
     control, derived = control_of(function), derived_of(function)
     if control is not None:

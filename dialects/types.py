@@ -74,19 +74,19 @@ class Dim:
 
     @_on_sizes
     def __floordiv__(self, other: "Size") -> "Size":
-        return _divided(ir.AffineExpr.get_floor_div, self, other)
+        return _divide(ir.AffineExpr.get_floor_div, self, other)
 
     @_on_sizes
     def __rfloordiv__(self, other: "Size") -> "Size":
-        return _divided(ir.AffineExpr.get_floor_div, other, self)
+        return _divide(ir.AffineExpr.get_floor_div, other, self)
 
     @_on_sizes
     def __mod__(self, other: "Size") -> "Size":
-        return _divided(ir.AffineExpr.get_mod, self, other)
+        return _divide(ir.AffineExpr.get_mod, self, other)
 
     @_on_sizes
     def __rmod__(self, other: "Size") -> "Size":
-        return _divided(ir.AffineExpr.get_mod, other, self)
+        return _divide(ir.AffineExpr.get_mod, other, self)
 
     def __neg__(self) -> "Size":
         # -(a // b) is (b - 1 - a) // b: so -(-n // b) is spelled as (n + b - 1) // b
@@ -106,25 +106,25 @@ class Dim:
 
     @_on_sizes
     def __lt__(self, other: "Size") -> bool:
-        return _decided(other - self, 1, f"{self} < {other}")
+        return _decide(other - self, 1, f"{self} < {other}")
 
     @_on_sizes
     def __le__(self, other: "Size") -> bool:
-        return _decided(other - self, 0, f"{self} <= {other}")
+        return _decide(other - self, 0, f"{self} <= {other}")
 
     @_on_sizes
     def __gt__(self, other: "Size") -> bool:
-        return _decided(self - other, 1, f"{self} > {other}")
+        return _decide(self - other, 1, f"{self} > {other}")
 
     @_on_sizes
     def __ge__(self, other: "Size") -> bool:
-        return _decided(self - other, 0, f"{self} >= {other}")
+        return _decide(self - other, 0, f"{self} >= {other}")
 
     def __bool__(self) -> bool:
-        return _decided(self, 1, f"{self} > 0")
+        return _decide(self, 1, f"{self} > 0")
 
     def __index__(self) -> int:
-        raise _undecided(f"'{self}'", "use it as a number")
+        raise _undecided_error(f"'{self}'", "use it as a number")
 
     def __repr__(self) -> str:
         with self.expr.context:  # messages may be made long after tracing
@@ -143,7 +143,7 @@ def _expr(size: Size) -> AffineExpr:
     return ir.AffineConstantExpr.get(size)
 
 
-def _divided(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size":
+def _divide(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size":
     if bounds(by)[0] < 1:
         raise InputError(
             "symbolic-size",
@@ -156,17 +156,17 @@ def _divided(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size
     return size_of(kind(_expr(size), _expr(by)))
 
 
-def _decided(difference: "Size", least: int, question: str) -> bool:
+def _decide(difference: "Size", least: int, question: str) -> bool:
     """Whether `difference >= least`, by the contracts."""
     low, high = bounds(difference)
     if low >= least:
         return True
     if high < least:
         return False
-    raise _undecided(f"'{question}'", "compare or branch on it")
+    raise _undecided_error(f"'{question}'", "compare or branch on it")
 
 
-def _undecided(what: str, wish: str) -> InputError:
+def _undecided_error(what: str, wish: str) -> InputError:
     return InputError(
         "symbolic-size",
         f"{what} is only known when the model runs, so Python cannot {wish}",

@@ -39,17 +39,17 @@ def _hoist_numbers(function: Function) -> None:
     for op in list(block.operations)[:-1]:
         small = all(getattr(value.type, "rank", 0) == 0 for value in op.results)
         is_splat = op.operation.name in ("tensor.empty", "linalg.fill")
-        fits = bool(op.results) and (small or is_splat) and not _calls(op)
+        fits = bool(op.results) and (small or is_splat) and not _has_call(op)
         if fits and known.issuperset(operands_of(op)):
             known.update(op.results)
             last = _move(op, last)
 
 
-def _calls(op: Operation) -> bool:
+def _has_call(op: Operation) -> bool:
     """Whether an op is or holds a call, which may write what another one reads."""
     blocks = (block for region in op.regions for block in region)
     return isinstance(op, func.CallOp) or any(
-        _calls(each) for block in blocks for each in block.operations
+        _has_call(each) for block in blocks for each in block.operations
     )
 
 

@@ -50,13 +50,13 @@ _REWRITES: dict[type, Rewrite] = {
 def run(module: Module) -> bool:
     """Define every declared transformation of the module, and those they need."""
     changed = False
-    while declared := _declared(module):
+    while declared := _declared_names(module):
         _define(module, declared[0])
         changed = True
     return changed
 
 
-def _declared(module: Module) -> list[str]:
+def _declared_names(module: Module) -> list[str]:
     return [
         name
         for name, function in functions_of(module).items()

@@ -35,7 +35,7 @@ def prune(op: Operation, functions: Functions) -> bool:
     if len(results) == len(op.results) and len(operands) == len(op.operands):
         return False
     with before(op):
-        smaller = control.restricted(operands, results, _restricted)
+        smaller = control.restricted(operands, results, _define_restricted)
         found = invoke(smaller, [op.operands[i] for i in operands])
     for position, value in zip(results, found, strict=True):
         op.results[position].replace_all_uses_with(value)
@@ -84,7 +84,7 @@ def _reader(functions: Functions) -> Callable[[str, set[int]], set[int]]:
     return reads
 
 
-def _restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str:
+def _define_restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str:
     """A copy of a function with these inputs and outputs; it reads no other input."""
     function = find(name)
     kinds, _ = signature(function)

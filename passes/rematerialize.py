@@ -61,15 +61,15 @@ def rematerialize(function: Function, budget: int) -> int:
     best = _Walk(values, budget, kept).run()
     tried: set[Value] = set()
     failed = 0
-    while failed < PATIENCE and (value := best.dearest(tried)) is not None:
+    while failed < PATIENCE and (value := best.costliest(tried)) is not None:
         tried.add(value)
         found = _Walk(values, budget, kept | {value}).run()
         failed += 1
-        if (found.excess, found.spent) < (best.excess, best.spent):
+        if (found.excess, found.extra_seconds) < (best.excess, best.extra_seconds):
             best, kept, failed = found, kept | {value}, 0
-    if best.excess or best.spent > MOST_WORK * sum(values.work):
+    if best.excess or best.extra_seconds > MOST_WORK * sum(values.work):
         raise OutOfBudget
-    return _Walk(values, budget, kept, writes=True).run().again
+    return _Walk(values, budget, kept, writes=True).run().recomputed
 
 
 def modeled_bytes(function: Function) -> int:
@@ -238,7 +238,7 @@ class _Walk:
         self._event: Value | None = None
         self._pinned: Counter[Value] = Counter()
         self._costs: dict[Value, float] = {}  # of each value, whenever it came back
-        self.again, self.spent, self.excess = 0, 0.0, 0
+        self.recomputed, self.extra_seconds, self.excess = 0, 0.0, 0
 
     def run(self) -> "_Walk":
         """Go through all ops."""
@@ -248,7 +248,7 @@ class _Walk:
                 self._go_over(op)
             elif known.read[self._place] <= self._alive.keys():
                 self._look_through(op)
-            if self.spent > most:
+            if self.extra_seconds > most:
                 self.excess = self._budget
                 return self
         for op in reversed(known.ops) if self._writes else ():
@@ -256,7 +256,7 @@ class _Walk:
                 op.operation.erase()
         return self
 
-    def dearest(self, tried: set[Value]) -> Value | None:
+    def costliest(self, tried: set[Value]) -> Value | None:
         """The value that took the most work to come back; None if none came back."""
         costs = {x: cost for x, cost in self._costs.items() if x not in tried}
         return max(costs, key=lambda x: costs[x], default=None)
@@ -276,7 +276,7 @@ class _Walk:
         self._note_event(op)
         with ir.InsertionPoint(op), op.location:
             outer = self._values.outer[self._place]
-            self._replace(op, {x: self._held(x) for x in outer})
+            self._replace(op, {x: self._fetch(x) for x in outer})
         self._store(op.results, op.results)
         self._pinned.clear()
         for value in [*self._alive]:
@@ -327,11 +327,11 @@ class _Walk:
     def _cost(self, value: Value) -> float:
         """Seconds to compute a value from what is alive, and what is gone from it."""
         known, alive = self._values, self._alive.keys()
-        return self._gone(value, lambda x: known.read[known.place[x]] - alive) + (
-            self._gone(value, lambda x: known.made_from[x] & self._evicted)
-        )
+        before = self._lost_seconds(value, lambda x: known.read[known.place[x]] - alive)
+        behind = self._lost_seconds(value, lambda x: known.made_from[x] & self._evicted)
+        return before + behind
 
-    def _gone(self, value: Value, more: Callable[[Value], Set[Value]]) -> float:
+    def _lost_seconds(self, value: Value, more: Callable[[Value], Set[Value]]) -> float:
         """Seconds for a value and all that are reached from it."""
         total = 0.0
         rest, seen = [value], {value}
@@ -367,28 +367,30 @@ class _Walk:
 
     # ---- what comes back ------------------------------------------------------------
 
-    def _held(self, value: Value) -> Value:
+    def _fetch(self, value: Value) -> Value:
         """What holds a value now; it is computed again if nothing does."""
         if value in self._now or not self._values.is_computed(value):
             return self._now.get(value, value)
-        place, before = self._values.place[value], self.spent
+        place, before = self._values.place[value], self.extra_seconds
         op, read = self._values.ops[place], self._values.read[place]
         self._pinned.update(read)
-        operands = {x: self._held(x) for x in self._values.operands[place]}
-        results = self._cloned(op, operands) if self._writes else list(op.results)
+        operands = {x: self._fetch(x) for x in self._values.operands[place]}
+        results = self._clone(op, operands) if self._writes else list(op.results)
         if self._values.is_virtual[place]:
             self._now.update(zip(op.results, results, strict=True))
         else:
-            self.again += 1
-            self.spent += self._values.work[place]
-            self._costs[value] = self._costs.get(value, 0.0) + self.spent - before
+            self.recomputed += 1
+            self.extra_seconds += self._values.work[place]
+            self._costs[value] = (
+                self._costs.get(value, 0.0) + self.extra_seconds - before
+            )
             self._store(op.results, results)
         self._pinned.subtract(read)
         for each in read & self._alive.keys():
             self._let_go_if_done(each)
         return self._now[value]
 
-    def _cloned(self, op: Operation, operands: dict[Value, Value]) -> list[Value]:
+    def _clone(self, op: Operation, operands: dict[Value, Value]) -> list[Value]:
         """The results of a copy of an op that reads `operands`."""
         before = self._values.operands[self._values.place[op.results[0]]]
         if not _is_free(op):

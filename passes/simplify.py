@@ -66,7 +66,7 @@ def _replace(op: GraphOp) -> bool:
     if not _is_used(op):
         return False
     with ir.InsertionPoint(op), op.location:
-        found: Sequence[Value] | Value | None = _folded(op)
+        found: Sequence[Value] | Value | None = _fold(op)
         if found is None and hasattr(type(op), "simplify"):
             found = type(op).simplify(Builder(), op)
     if found is None:
@@ -76,7 +76,7 @@ def _replace(op: GraphOp) -> bool:
     return True
 
 
-def _folded(op: GraphOp) -> Sequence[Value] | None:
+def _fold(op: GraphOp) -> Sequence[Value] | None:
     """Constants equal to `op`, if its operands are constants and it is small."""
     if not op.operands or not all(_is_constant(value) for value in op.operands):
         return None

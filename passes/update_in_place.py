@@ -75,18 +75,18 @@ def _tie(function: Function) -> bool:
     for ties in sorted(groups, key=lambda ties: order.place(Region(ties))):
         after = order.awaited(Region(ties))  # of what the ones before have left
         if after is None:
-            ties, after = _unread(ties, order), []
+            ties, after = _independent(ties, order), []
         if ties and (region := Region(ties, after)).is_closed():
             order.note_written(region, region.outline())
     return bool(groups)
 
 
-def _unread(ties: Ties, order: "Order") -> Ties:
+def _independent(ties: Ties, order: "Order") -> Ties:
     """Those that can be written without waiting for anything."""
     return {n: old for n, old in ties.items() if order.awaited(Region({n: old})) == []}
 
 
-def _reading(region: Region) -> list[Value]:
+def _reader_results(region: Region) -> list[Value]:
     return [op.results[0] for op in region.readers() if op.results]
 
 
@@ -99,7 +99,9 @@ class Order:
     """
 
     def __init__(self, function: Function, regions: Sequence[Region]) -> None:
-        readers = dict.fromkeys(y for region in regions for y in _reading(region))
+        readers = dict.fromkeys(
+            y for region in regions for y in _reader_results(region)
+        )
         self._bits = {y: 1 << number for number, y in enumerate(readers)}
         self._before: dict[Value, int] = {}  # the readers that a value depends on
         self._changed = {new for region in regions for new in region.ties}
@@ -174,14 +176,14 @@ def _groups(function: Function) -> list[Ties]:
     regions: list[Region] = []
     for new, old in _updates(function).items():
         region = Region({new: old})
-        while found := _joined(region, regions):
+        while found := _join_near(region, regions):
             region, other = found  # which may be near more of them
             regions.remove(other)
         regions.append(region)
     return [region.ties for region in regions]
 
 
-def _joined(region: Region, others: list[Region]) -> tuple[Region, Region] | None:
+def _join_near(region: Region, others: list[Region]) -> tuple[Region, Region] | None:
     """A region that holds another one as well, and that other one."""
     for other in others:
         if other.is_near(region):

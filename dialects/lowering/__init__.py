@@ -88,7 +88,7 @@ class Lowering:
         attr = (
             ir.FloatAttr.get(element, float(value))
             if dtypes.is_float(dtype)
-            else ir.IntegerAttr.get(element, _wrapped(dtype, int(value)))
+            else ir.IntegerAttr.get(element, _as_signed(dtype, int(value)))
         )
         return arith.ConstantOp(element, attr).result
 
@@ -378,7 +378,7 @@ def _i64() -> ir.IntegerType:
     return ir.IntegerType.get_signless(64)
 
 
-def _wrapped(dtype: str, value: int) -> int:
+def _as_signed(dtype: str, value: int) -> int:
     """An unsigned value as the signed one of the same bits."""
     if dtype in dtypes.UNSIGNED and value >= 1 << (dtypes.bits(dtype) - 1):
         return value - (1 << dtypes.bits(dtype))

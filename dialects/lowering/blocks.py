@@ -19,23 +19,23 @@ def to_blocks(module: Module) -> None:
         if isinstance(function, func.FuncOp) and not function.is_external:
             rest = [function.entry_block]
             while rest:
-                rest += _rewritten(rest.pop())
+                rest += _rewrite_first(rest.pop())
 
 
-def _rewritten(block: Block) -> list[Block]:
+def _rewrite_first(block: Block) -> list[Block]:
     """Rewrite the first loop or branch of a block; the blocks that came of it."""
     for op in block.operations:
         rewrite = _REWRITES.get(op.name)
         if rewrite is not None:
             with op.location:
-                return _apart(block, op, rewrite)
+                return _split_at(block, op, rewrite)
     return []
 
 
-def _apart(block: Block, op: Operation, rewrite: Rewrite) -> list[Block]:
+def _split_at(block: Block, op: Operation, rewrite: Rewrite) -> list[Block]:
     """Cut a block behind `op`, which becomes blocks in between."""
     kinds = [value.type for value in op.results]
-    behind = _block_after(block, kinds)
+    behind = _add_block_after(block, kinds)
     following: list[Operation] = list(block.operations)
     for other in following[following.index(op) + 1 :]:
         behind.append(other)
@@ -46,11 +46,11 @@ def _apart(block: Block, op: Operation, rewrite: Rewrite) -> list[Block]:
     return [*made, behind]
 
 
-def _block_after(block: Block, kinds: Sequence[Type]) -> Block:
+def _add_block_after(block: Block, kinds: Sequence[Type]) -> Block:
     return block.create_after(*kinds, arg_locs=[ir.Location.current] * len(kinds))
 
 
-def _moved(source: Block, target: Block, arguments: Sequence[Value]) -> list[Value]:
+def _move_ops(source: Block, target: Block, arguments: Sequence[Value]) -> list[Value]:
     """Move the ops of a block but its end, whose operands are returned."""
     for old, new in zip(source.arguments, arguments, strict=True):
         old.replace_all_uses_with(new)
@@ -66,9 +66,9 @@ def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
     """The block jumps to one of two, and both go on behind."""
     made = []
     for region in op.regions:
-        made.append(_block_after(block, []) if len(region.blocks) else behind)
+        made.append(_add_block_after(block, []) if len(region.blocks) else behind)
         if made[-1] is not behind:
-            values = _moved(region.blocks[0], made[-1], [])
+            values = _move_ops(region.blocks[0], made[-1], [])
             with ir.InsertionPoint(made[-1]):
                 cf.BranchOp(values, behind)
     with ir.InsertionPoint(block):
@@ -79,14 +79,14 @@ def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
 def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
     """A block that decides, and one that goes on and back to it."""
     before, after = (region.blocks[0] for region in op.regions)
-    head = _block_after(block, [value.type for value in before.arguments])
-    body = _block_after(head, [value.type for value in after.arguments])
+    head = _add_block_after(block, [value.type for value in before.arguments])
+    body = _add_block_after(head, [value.type for value in after.arguments])
     with ir.InsertionPoint(block):
         cf.BranchOp(list(op.operands), head)
-    condition, *values = _moved(before, head, head.arguments)
+    condition, *values = _move_ops(before, head, head.arguments)
     with ir.InsertionPoint(head):
         cf.CondBranchOp(condition, values, values, body, behind)
-    again = _moved(after, body, body.arguments)
+    again = _move_ops(after, body, body.arguments)
     with ir.InsertionPoint(body):
         cf.BranchOp(again, head)
     return [head, body]
@@ -96,15 +96,15 @@ def _for(op: Operation, block: Block, behind: Block) -> list[Block]:
     """A block that counts, and one that goes on and back to it."""
     start, end, step, *carried = op.operands
     inner = op.regions[0].blocks[0]
-    head = _block_after(block, [value.type for value in inner.arguments])
-    body = _block_after(head, [])
+    head = _add_block_after(block, [value.type for value in inner.arguments])
+    body = _add_block_after(head, [])
     with ir.InsertionPoint(block):
         cf.BranchOp([start, *carried], head)
     index, *values = head.arguments
     with ir.InsertionPoint(head):
         more = arith.cmpi(arith.CmpIPredicate.slt, index, end)
         cf.CondBranchOp(more, [], values, body, behind)
-    again = _moved(inner, body, head.arguments)
+    again = _move_ops(inner, body, head.arguments)
     with ir.InsertionPoint(body):
         cf.BranchOp([arith.addi(index, step), *again], head)
     return [head, body]

@@ -40,7 +40,7 @@ def _from_integer(source: str, target: str) -> Callable[[Value], Value]:
     if dtypes.is_float(target):
         to_float = arith.sitofp if signed else arith.uitofp
         wide = lowered_element(_not_half(target))
-        narrow = _bf16_bits if target == "bf16" else _rounded
+        narrow = _round_to_bf16 if target == "bf16" else _round_to
         return lambda x: narrow(to_float(wide, x), target)
     width = 1 if source == "bool" else dtypes.bits(source)
     if dtypes.bits(target) == width:
@@ -54,19 +54,19 @@ def _from_integer(source: str, target: str) -> Callable[[Value], Value]:
 def _from_float(source: str, target: str) -> Callable[[Value], Value]:
     element = lowered_element(target)
     if not dtypes.is_float(target):
-        return lambda x: _saturating(x, target, element)
+        return lambda x: _saturate(x, target, element)
     if dtypes.bits(target) > dtypes.bits(source):
         return lambda x: arith.extf(element, x)
     if dtypes.bits(target) == dtypes.bits(source):  # f16 and bf16
         return lambda x: arith.truncf(element, arith.extf(ir.F32Type.get(), x))
-    return lambda x: _rounded(x, target)
+    return lambda x: _round_to(x, target)
 
 
 def _not_half(dtype: str) -> str:
     return "f32" if dtypes.bits(dtype) == 16 else dtype
 
 
-def _rounded(x: Value, target: str) -> Value:
+def _round_to(x: Value, target: str) -> Value:
     """A float in a dtype that is not wider; to half precision by way of f32.
 
     A direct conversion from f64 would call `__truncdfhf2`, which IREE's linker lacks.
@@ -77,7 +77,7 @@ def _rounded(x: Value, target: str) -> Value:
     return x
 
 
-def _bf16_bits(x: Value, _: str) -> Value:
+def _round_to_bf16(x: Value, _: str) -> Value:
     """An f32 that is not NaN, rounded to even, by its bits.
 
     For integers: LLVM makes one conversion of i32 → f32 → bf16, and that one is a call
@@ -98,7 +98,7 @@ def integer_bounds(target: str) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _saturating(x: Value, target: str, element: ElementType) -> Value:
+def _saturate(x: Value, target: str, element: ElementType) -> Value:
     """Towards zero, clamped to the range of `target`; NaN gives 0."""
     if x.type.width == 16:
         x = arith.extf(ir.F32Type.get(), x)
@@ -126,7 +126,7 @@ def _whole_to_integer(x: Value, target: str) -> Value:
 
 
 def saturate_numpy(x: np.ndarray, target: np.dtype) -> np.ndarray:
-    """The reference of `_saturating`."""
+    """The reference of `_saturate`."""
     info = np.iinfo(target)
     wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0)
     inside = (wide > info.min) & (wide < float(info.max) + 1)

@@ -39,7 +39,7 @@ def in_place(op: Operation, kinds: Sequence[ir.RankedTensorType]) -> list[str]:
                 zip(kinds, taken_as, views, strict=True)
             )
         ),
-        *_renamed(op),
+        *_op_text(op),
         *(
             f"{_TENSOR}.store %y#{i - first}, %t{i}, {_part(kinds[i], kinds[i])} "
             f": {kinds[i]} -> {views[i]}"
@@ -62,7 +62,7 @@ def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
     return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"
 
 
-def _renamed(op: Operation) -> list[str]:
+def _op_text(op: Operation) -> list[str]:
     """The op as text that reads %arg0, … and computes %y#0, …; no other %0, %1, …."""
     text = op.operation.get_asm(use_local_scope=True)
     _, computed = text.split(" = ", 1)

@@ -46,7 +46,7 @@ def call(
     types = [value.type for value in operands]
     signature = ir.FunctionType.get(types, list(results))
     text = "\n".join(body)
-    callee = _declared(signature, text) or _declare(name, signature, text)
+    callee = _find_declared(signature, text) or _declare(name, signature, text)
     if held:
         callee.attributes[HELD] = ir.StringAttr.get(held)
     if not inlined:
@@ -81,7 +81,7 @@ def _barrier(x: Value, body: Sequence[str]) -> Value:
     return y
 
 
-def _declared(signature: ir.FunctionType, body: str) -> Function | None:
+def _find_declared(signature: ir.FunctionType, body: str) -> Function | None:
     """The function of this type and body that the module has, or None."""
     for function in functions_of(current_module()).values():
         if body_of(function) == body and function.type == signature:
@@ -114,10 +114,10 @@ def definition(function: Function) -> list[str]:
     kept = "no_inline" in function.attributes
     policy = "attributes {noinline} " if kept else ""
     head = f'func.func private @"{name}"({inputs}) -> ({results}) {policy}{{'
-    return [*_held(function), head, *(f"  {line}" for line in body), "}"]
+    return [*_held_global(function), head, *(f"  {line}" for line in body), "}"]
 
 
-def _held(function: Function) -> list[str]:
+def _held_global(function: Function) -> list[str]:
     if HELD not in function.attributes:
         return []
     return [str(ir.StringAttr(function.attributes[HELD]).value)]

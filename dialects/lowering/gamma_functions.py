@@ -207,12 +207,12 @@ def _polygamma_of_positive(z: Value, order: int) -> Value:
     else:
         total = arith.addf(total, constant(z.type, factorial / order))
         total = arith.mulf(total, _whole_power(inverse, order))
-    passed = _passed(z, order, steps)
+    passed = _skipped_terms(z, order, steps)
     total = arith.addf(total, arith.select(near, passed, constant(z.type, 0.0)))
     return arith.negf(total) if order % 2 == 0 else total
 
 
-def _passed(z: Value, order: int, steps: int) -> Value:
+def _skipped_terms(z: Value, order: int, steps: int) -> Value:
     """Sum of n! / (z+j)**(n+1), from the smallest term on."""
     total = constant(z.type, 0.0)
     for j in reversed(range(steps)):

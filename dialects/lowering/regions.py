@@ -79,7 +79,7 @@ class Region:
         self.ties = ties
         self.after = [value for value in after if value not in ties]
         self._block = next(iter(ties.values())).owner
-        self._results = _collected(ties)
+        self._results = _loop_results(ties)
         self._loops: list[linalg.GenericOp] = in_order(
             [value.owner for value in self._results]
         )
@@ -177,13 +177,13 @@ class Region:
         with ir.InsertionPoint(current_module().body):
             apart = func.FuncOp("merged", ([*before, *numbers, *last], []))
         with ir.InsertionPoint(apart.add_entry_block()):
-            merged = self._merged(reads, olds, apart.arguments)
+            merged = self._merge_loops(reads, olds, apart.arguments)
         kinds = [*before, *(value.type for value in self.after), *last]
         text = dispatches.in_place(merged, kinds)
         apart.operation.erase()
         return text
 
-    def _merged(
+    def _merge_loops(
         self, reads: list[Read], olds: list[Value], given: Sequence[Value]
     ) -> linalg.GenericOp:
         """One loop over `given`: the tensors of `reads`, numbers, the old states."""
@@ -208,7 +208,7 @@ class Region:
         }
         with ir.InsertionPoint(block):
             for loop in self._loops:
-                known[loop.results[0], identity] = _computed(loop, known)
+                known[loop.results[0], identity] = _copy_body(loop, known)
             results = [known[new, identity] for new in self.ties]
             for merely_read in arguments[len(reads) : first]:
                 results = [
@@ -219,7 +219,7 @@ class Region:
         return whole
 
 
-def _collected(ties: Ties) -> set[Value]:
+def _loop_results(ties: Ties) -> set[Value]:
     """What the loops of the ties compute, and those whose results only these read."""
     results = set(ties)
     while True:
@@ -278,7 +278,7 @@ def in_order(ops: Sequence[Op]) -> list[Op]:
     return sorted(ops, key=cmp_to_key(compared))
 
 
-def _computed(loop: linalg.GenericOp, known: dict[Read, Value]) -> Value:
+def _copy_body(loop: linalg.GenericOp, known: dict[Read, Value]) -> Value:
     """Copy the body of a loop to the insertion point; returns the element it yields."""
     body, mapping = loop.regions[0].blocks[0], {}
     reads = zip(loop.inputs, _maps(loop), strict=False)

@@ -112,7 +112,7 @@ def remainder(x: Value, y: Value) -> Value:
     """
     fraction = _FRACTION_BITS[str(x.type)]
     a, b = _bits(math.absf(x)), _bits(math.absf(y))
-    (high, dividend), (low, divisor) = _unpacked(a, fraction), _unpacked(b, fraction)
+    (high, dividend), (low, divisor) = _unpack(a, fraction), _unpack(b, fraction)
     divisor = arith.maxsi(divisor, constant(a.type, 1))
     rest = _long_division(dividend, divisor, arith.subi(high, low), fraction)
     unit = arith.bitcast(x.type, arith.shli(low, constant(a.type, fraction)))
@@ -130,7 +130,7 @@ def remainder(x: Value, y: Value) -> Value:
     return arith.select(undefined, nan, with_sign(value, x))
 
 
-def _unpacked(bits: Value, fraction: int) -> tuple[Value, Value]:
+def _unpack(bits: Value, fraction: int) -> tuple[Value, Value]:
     """The biased exponent and the whole fraction of a positive float's bits."""
     one, width = constant(bits.type, 1), constant(bits.type, fraction)
     exponent = arith.shrsi(bits, width)

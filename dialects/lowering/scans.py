@@ -81,10 +81,10 @@ class Scan:
         elements = [part for x in xs for part in self._elements(x, blocks)]
         before: list[Any] = []
         if bounds(blocks.count)[1] > 1 and levels > 0:
-            folded = self._folded(elements, blocks)
+            folded = self._fold(elements, blocks)
             totals = self(folded, blocks.totals, axis, levels - 1)
-            before = [self._delayed(total, blocks) for total in totals]
-        return [self._joined(y, blocks) for y in self._within(elements, before, blocks)]
+            before = [self._delay(total, blocks) for total in totals]
+        return [self._join(y, blocks) for y in self._within(elements, before, blocks)]
 
     def _elements(self, x: Value, blocks: Blocks) -> list[Value]:
         """For each place in a block, a tensor: the element there of every block."""
@@ -100,13 +100,13 @@ class Scan:
             parts.append(low.reshape(part, blocks.cut, blocks.totals))
         return parts
 
-    def _joined(self, y: Value, blocks: Blocks) -> Value:
+    def _join(self, y: Value, blocks: Blocks) -> Value:
         """The blocks one after the other, without the padding."""
         y = self.low.reshape(y, blocks.split, blocks.padded)
         rank = blocks.of.rank
         return self.low.slice(y, blocks.of, (0,) * rank, [1] * rank)
 
-    def _delayed(self, total: Value, blocks: Blocks) -> Value:
+    def _delay(self, total: Value, blocks: Blocks) -> Value:
         """The total up to the block before each."""
         none, one, of = blocks.along(0), blocks.along(1), blocks.totals
         low, high = (none, one) if self.reverse else (one, none)
@@ -116,7 +116,7 @@ class Scan:
 
     # ---- bodies -------------------------------------------------------------------
 
-    def _folded(self, elements: Sequence[Value], blocks: Blocks) -> list[Value]:
+    def _fold(self, elements: Sequence[Value], blocks: Blocks) -> list[Value]:
         """The total of each block."""
 
         def body(*flat: Value) -> Element:

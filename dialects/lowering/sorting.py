@@ -76,7 +76,7 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
     """
     words = of.with_dtype("i64")
     first = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
-    order = _sorted(low, first, words)
+    order = _sort(low, first, words)
     if of.dtype == "i32":
         return order
 
@@ -85,7 +85,7 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
         upper = low.extract(keys, [*loops[:-1], place])
         return _word(low, upper, HALF, of.rank - 1)
 
-    second = _sorted(low, low.computed(words, again), words)
+    second = _sort(low, low.computed(words, again), words)
 
     def composed(loops: list[Value]) -> Value:
         return low.extract(order, [*loops[:-1], _position(low.extract(second, loops))])
@@ -149,9 +149,9 @@ def first_words(low: Lowering, keys: Value, of: Tensor, count: int) -> Value:
     return smallest_words(low, packed, words, count)
 
 
-def _sorted(low: Lowering, words: Value, of: Tensor) -> Value:
+def _sort(low: Lowering, words: Value, of: Tensor) -> Value:
     """Words, all different, in rising order along their last axis."""
-    words, size = _sorted_blocks(low, words, of), of.shape[-1]
+    words, size = _sort_blocks(low, words, of), of.shape[-1]
     if size == BLOCK:
         return words
     kinds = [words.type, ir.IndexType.get()]
@@ -160,7 +160,7 @@ def _sorted(low: Lowering, words: Value, of: Tensor) -> Value:
         return int_compare("ult", run, low.size(size))
 
     def merge(words: Value, run: Value) -> list[Value]:
-        return [_merged(low, words, of, run), arith.addi(run, run)]
+        return [_merge_runs(low, words, of, run), arith.addi(run, run)]
 
     return _while(kinds, [words, low.index(BLOCK)], unmerged, merge)[0]
 
@@ -183,7 +183,7 @@ def _while(
     return loop.results
 
 
-def _sorted_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
+def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
     """Each block on its own: the rank of every word, then the word of every rank."""
     split = of.with_shape((*of.shape[:-1], of.shape[-1] // BLOCK, BLOCK))
     rank = split.rank
@@ -207,7 +207,7 @@ def _sorted_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
     return low.reshape(placed, split, of)
 
 
-def _merged(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
+def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
     """Sorted runs of `run` words each (an index value), merged by pairs."""
     size = of.shape[-1]
 
@@ -221,7 +221,7 @@ def _merged(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
         first = arith.subi(place, offset)
         second = arith.minsi(arith.addi(first, run), low.size(size))
         end = arith.minsi(arith.addi(second, run), low.size(size))
-        taken = _taken(low, at, offset, (first, second, end))
+        taken = _count_taken(low, at, offset, (first, second, end))
         here, there = arith.addi(first, taken), arith.subi(offset, taken)
         there = arith.addi(second, there)
         exhausted = int_compare("uge", there, end)
@@ -232,7 +232,7 @@ def _merged(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
     return low.computed(of, word)
 
 
-def _taken(
+def _count_taken(
     low: Lowering,
     at: Callable[[Value], Value],
     offset: Value,

@@ -36,7 +36,7 @@ class Stacks:
             if not stack.is_empty:
                 first = len(operands)
                 operands += elements
-                body += stack.written(first, operands[first:])
+                body += stack.store_lines(first, operands[first:])
         if body:
             foreign.call("write", operands, [], [*body, "return"], inlined=False)
 
@@ -66,11 +66,11 @@ class _Stack:
         sizes = [self._low.size(self._whole.shape[0])]
         sizes += self._low.dynamic_sizes(self._rest.shape)
         names = ", ".join(f"%{number}" for number in range(len(sizes)))
-        body = [*self._emptied(names), "return"]
+        body = [*self._empty_lines(names), "return"]
         held = f'util.global private mutable @"{self._name}" : {self._type}'
         self._call("begin", sizes, [], body, held)
 
-    def written(self, first: int, elements: Sequence[Value]) -> Iterator[str]:
+    def store_lines(self, first: int, elements: Sequence[Value]) -> Iterator[str]:
         """Lines that store the arguments from `first` on at the places %0, %1, …."""
         held = f"%{self._name}"
         yield self._load(held)
@@ -100,7 +100,7 @@ class _Stack:
         body = [
             self._load("%held"),
             zero,
-            *self._emptied(none),
+            *self._empty_lines(none),
             f"return %held : {self._type}",
         ]
         (found,) = self._call("end", [], [self._type], body)
@@ -118,7 +118,7 @@ class _Stack:
         name = f"{self._name}.{verb}"
         return foreign.call(name, operands, results, body, held=held, inlined=False)
 
-    def _emptied(self, sizes: str) -> list[str]:
+    def _empty_lines(self, sizes: str) -> list[str]:
         empty = f"%empty = flow.tensor.empty : {self._type}{{{sizes}}}"
         return [empty, self._store("%empty")]
 

@@ -94,7 +94,7 @@ def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
         return low.reduce(x, rest, [axis], 0, arith.addf)
     block = block_of(size)
     if block is None:
-        parts = [_part(low, x, source, axis, *ends) for ends in _cut(size)]
+        parts = [_part(low, x, source, axis, *ends) for ends in _halves(size)]
         return low.pointwise(parts, rest, arith.addf)
     before, after = source.shape[:axis], source.shape[axis + 1 :]
     split = source.with_shape((*before, size // block, block, *after))
@@ -104,7 +104,7 @@ def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
     return _along(low, sums, totals, axis)
 
 
-def _cut(size: int) -> list[tuple[int, int]]:
+def _halves(size: int) -> list[tuple[int, int]]:
     """Where the whole blocks and the rest of an axis start and end."""
     block = 1 << (size.bit_length() // 2)
     whole = size - size % block

@@ -126,9 +126,9 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             weighted = b.multiply(p, _sum(b, s_terms))
             dlogsum = b.reduce_sum(weighted, axes=(3,))
             mean = b.multiply(p, b.expand(dlogsum, Tensor.of(p), (3,)))
-            y_terms.append(_weighted(b, op, b.subtract(weighted, mean), op.value))
+            y_terms.append(_weighted_sum(b, op, b.subtract(weighted, mean), op.value))
         if dvalue is not None:
-            y_terms.append(_weighted(b, op, p, dvalue))
+            y_terms.append(_weighted_sum(b, op, p, dvalue))
         return (_sum(b, y_terms) if y_terms else None), dlogsum
 
     @classmethod
@@ -147,9 +147,9 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             total = b.sum_to(dscores, bias.shape, (0, 1, 2, 3))
             dbias = cast(b, total, bias.dtype)
         return [
-            _weighted(b, op, scaled, op.key),
-            _gathered(b, op, scaled, op.query),
-            _gathered(b, op, p, dy),
+            _weighted_sum(b, op, scaled, op.key),
+            _sum_over_rows(b, op, scaled, op.query),
+            _sum_over_rows(b, op, p, dy),
             dbias,
         ]
 
@@ -163,7 +163,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     ) -> list[Value]:
         """More batches."""
         parts = [
-            _merged(b, x if has else spread(b, x, size))
+            _merge_batches(b, x if has else spread(b, x, size))
             for x, has in zip(operands[:3], batched[:3], strict=True)
         ]
         bias = _merged_bias(b, op, operands[3], batched[3], size)
@@ -188,7 +188,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         divisor = b.select(b.compare(total, zero, direction="eq"), one, total)
         divisor = b.transpose(divisor, permutation=(0, 2, 1))
         wide = Tensor.of(op.y).with_dtype(like.dtype)
-        y = _weighted(b, op, e, op.value, like.dtype)
+        y = _weighted_sum(b, op, e, op.value, like.dtype)
         y = b.divide(y, b.expand(divisor, wide, (3,)))
         return [cast(b, y, Tensor.of(op.y).dtype), logsum]
 
@@ -253,7 +253,7 @@ def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
 # product for each batch and key head.
 
 
-def _grouped(b: Builder, op: Attention, x: Value) -> Value:
+def _group_heads(b: Builder, op: Attention, x: Value) -> Value:
     """`x` (like query) as batch, key heads, heads of each * length, depth."""
     batch, length, heads, depth = Tensor.of(x).shape
     shared = Tensor.of(op.key).shape[2]
@@ -273,7 +273,7 @@ def _products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
     """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
     batch, heads, length = Tensor.of(op.logsum).shape
     flat = b.dot_general(
-        _grouped(b, op, x),
+        _group_heads(b, op, x),
         y,
         lhs_batch=(0, 1),
         rhs_batch=(0, 2),
@@ -284,7 +284,9 @@ def _products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
     return b.reshape(flat, shape=(batch, heads, length, Tensor.of(y).shape[1]))
 
 
-def _weighted(b: Builder, op: Attention, p: Value, y: Value, dtype: str = "") -> Value:
+def _weighted_sum(
+    b: Builder, op: Attention, p: Value, y: Value, dtype: str = ""
+) -> Value:
     """`y` (like key) summed over its positions with weights `p` (like the scores)."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared, depth = Tensor.of(y).shape[2:]
@@ -302,14 +304,14 @@ def _weighted(b: Builder, op: Attention, p: Value, y: Value, dtype: str = "") ->
     return b.transpose(split, permutation=(0, 2, 1, 3))
 
 
-def _gathered(b: Builder, op: Attention, p: Value, x: Value) -> Value:
+def _sum_over_rows(b: Builder, op: Attention, p: Value, x: Value) -> Value:
     """`x` (like query) summed over rows and heads of a group with weights `p`."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared = Tensor.of(op.key).shape[2]
     rows = (batch, shared, _times(heads, shared) * length, positions)
     flat = b.dot_general(
         b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
-        _grouped(b, op, x),
+        _group_heads(b, op, x),
         lhs_batch=(0, 1),
         rhs_batch=(0, 1),
         lhs_contract=(2,),
@@ -359,7 +361,7 @@ def _sum(b: Builder, terms: Sequence[Value]) -> Value:
     return total
 
 
-def _merged(b: Builder, x: Value) -> Value:
+def _merge_batches(b: Builder, x: Value) -> Value:
     """The first two axes as one."""
     first, second, *rest = Tensor.of(x).shape
     return b.reshape(x, shape=(first * second, *rest))
@@ -377,4 +379,4 @@ def _merged_bias(
     bias = bias if batched else spread(b, bias, size)
     batches = Tensor.of(op.query).shape[0]
     shape = (size, batches, *own[1:])
-    return _merged(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))
+    return _merge_batches(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))

@@ -137,12 +137,12 @@ class AllReduce(Collective, name="all_reduce"):
     @staticmethod
     def jvp(b: Builder, op: "AllReduce", dx: Value) -> Value:
         """The sum over devices of each one's weight times dx."""
-        return _summed(b, op, _weighted(b, op, dx))
+        return _all_sum(b, op, _weigh(b, op, dx))
 
     @staticmethod
     def vjp(b: Builder, op: "AllReduce", dy: Value) -> list[Value]:
         """The weight times the sum of dy over devices."""
-        return [_weighted(b, op, _summed(b, op, dy))]
+        return [_weigh(b, op, _all_sum(b, op, dy))]
 
     @staticmethod
     def stacked(b: Builder, op: "AllReduce", x: Value) -> Value:
@@ -160,16 +160,16 @@ class AllReduce(Collective, name="all_reduce"):
 _REDUCTIONS: dict[str, Any] = {"sum": np.sum, "max": np.max, "min": np.min}
 
 
-def _summed(b: Builder, op: AllReduce, x: Value) -> Value:
+def _all_sum(b: Builder, op: AllReduce, x: Value) -> Value:
     return b.all_reduce(x, axis_name=op.axis_name, axis_size=op.axis_size, kind="sum")
 
 
-def _weighted(b: Builder, op: AllReduce, x: Value) -> Value:
+def _weigh(b: Builder, op: AllReduce, x: Value) -> Value:
     """`x` times the part that this device's operand has in the result."""
     if op.kind == "sum":
         return x
     chosen = b.compare(op.x, op.y, direction="eq")
-    count = _summed(b, op, b.cast(chosen, dtype=Tensor.of(x).dtype))
+    count = _all_sum(b, op, b.cast(chosen, dtype=Tensor.of(x).dtype))
     return b.where_true(chosen, b.divide(x, count))
 
 
@@ -208,7 +208,7 @@ class AllGather(Collective, name="all_gather"):
     @staticmethod
     def stacked(b: Builder, op: "AllGather", x: Value) -> Value:
         """The leading axis goes before `axis` and into it."""
-        whole = _joined(b, x, op.axis)
+        whole = _join_axis(b, x, op.axis)
         like = Tensor.of(whole)
         return b.expand(whole, like.with_shape((op.axis_size, *like.shape)), (0,))
 
@@ -254,7 +254,7 @@ class ReduceScatter(Collective, name="reduce_scatter"):
     @staticmethod
     def stacked(b: Builder, op: "ReduceScatter", x: Value) -> Value:
         """The sum over the leading axis, cut along `axis`."""
-        return _cut(b, b.reduce_sum(x, axes=(0,)), op.axis, op.axis_size, 0)
+        return _split_axis(b, b.reduce_sum(x, axes=(0,)), op.axis, op.axis_size, 0)
 
     samples = [
         Sample((f32(2, 3),), {**ALONE, "axis": 1}),
@@ -305,8 +305,8 @@ class AllToAll(Collective, name="all_to_all"):
     @staticmethod
     def stacked(b: Builder, op: "AllToAll", x: Value) -> Value:
         """The leading axis and that of the blocks change places."""
-        blocks = _cut(b, x, op.split_axis + 1, op.axis_size, 0)
-        return _joined(b, blocks, op.concat_axis, 1)
+        blocks = _split_axis(b, x, op.split_axis + 1, op.axis_size, 0)
+        return _join_axis(b, blocks, op.concat_axis, 1)
 
     samples = [
         Sample((f32(2, 3),), {**ALONE, "split_axis": 0, "concat_axis": 1}),
@@ -441,25 +441,25 @@ def _with_size(x: Tensor, axis: int, size: Any) -> Tensor:
     return x.with_shape([size if i == axis else n for i, n in enumerate(x.shape)])
 
 
-def _cut(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
+def _split_axis(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
     """`axis` in `count` blocks; their number becomes axis `to`."""
     shape = Tensor.of(x).shape
     parts = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
     blocks = b.reshape(x, shape=parts)
-    return b.transpose(blocks, permutation=_moved(len(parts), axis, to))
+    return b.transpose(blocks, permutation=_axis_move(len(parts), axis, to))
 
 
-def _joined(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
+def _join_axis(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
     """Axis `source` of blocks goes before `axis` of each of them, and into it."""
     rank = Tensor.of(x).rank
-    blocks = b.transpose(x, permutation=_moved(rank, source, axis + source))
+    blocks = b.transpose(x, permutation=_axis_move(rank, source, axis + source))
     shape = Tensor.of(blocks).shape
     at = axis + source
     whole = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :])
     return b.reshape(blocks, shape=whole)
 
 
-def _moved(rank: int, source: int, to: int) -> tuple[int, ...]:
+def _axis_move(rank: int, source: int, to: int) -> tuple[int, ...]:
     """The permutation that moves one axis."""
     order = [axis for axis in range(rank) if axis != source]
     order.insert(to, source)

@@ -26,7 +26,7 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith, math
 
 
-def _wide(x: np.ndarray) -> np.ndarray:
+def _widen(x: np.ndarray) -> np.ndarray:
     return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
 
 
@@ -56,7 +56,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     @staticmethod
     def ref(a: np.ndarray, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
         """Step by step."""
-        a, x = (np.moveaxis(_wide(v), axis, 0) for v in (a, x))
+        a, x = (np.moveaxis(_widen(v), axis, 0) for v in (a, x))
         y, total = np.empty_like(x), np.zeros_like(x, shape=x.shape[1:])
         for i in range(len(x))[:: -1 if reverse else 1]:
             total = y[i] = a[i] * total + x[i]
@@ -73,7 +73,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     @staticmethod
     def vjp(b: Builder, op: "LinearRecurrence", dy: Value) -> list[Value]:
         """The recurrence from the other side: c[i] = a[i+1] c[i+1] + dy[i]."""
-        c = _transposed(b, op.a, dy, op)
+        c = _adjoint(b, op.a, dy, op)
         return [b.multiply(c, b.delayed(op.y, op.axis, op.reverse)), c]
 
     batch = leading(axis=moved)
@@ -102,7 +102,7 @@ def _both_steps(one: Sequence[Value], other: Sequence[Value]) -> Sequence[Value]
     return arith.mulf(a, b), arith.addf(arith.mulf(b, x), z)
 
 
-def _transposed(
+def _adjoint(
     b: Builder, a: Value, dy: Value, op: "LinearRecurrence | Cumulative"
 ) -> Value:
     """The adjoint of the recurrence with factors `a` along the axis of `op`."""
@@ -134,7 +134,7 @@ class Cumulative(GraphOp, traits=[Pure]):
     @classmethod
     def ref(cls, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
         """NumPy's ufunc.accumulate, forwards or backwards."""
-        wide = np.flip(_wide(x), axis) if reverse else _wide(x)
+        wide = np.flip(_widen(x), axis) if reverse else _widen(x)
         y = cls.accumulate(wide, axis, wide.dtype)
         return np.flip(y, axis) if reverse else y
 
@@ -149,7 +149,7 @@ class Cumulative(GraphOp, traits=[Pure]):
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """The recurrence of `jvp` from the other side."""
         before, own = cls.step(b, op)
-        return [b.multiply(own, _transposed(b, before, dy, op))]
+        return [b.multiply(own, _adjoint(b, before, dy, op))]
 
     batch = leading(axis=moved)
 

@@ -85,16 +85,16 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
     @staticmethod
     def jvp(b: Builder, op: "Cholesky", dx: Value) -> Value:
         """y low(y⁻¹ dx y⁻ᵀ): low is the lower triangle with half of the diagonal."""
-        inner = _solved(b, op.y, symmetric(b, dx))
-        inner = turned(b, _solved(b, op.y, turned(b, inner)))
+        inner = _solve(b, op.y, symmetric(b, dx))
+        inner = turned(b, _solve(b, op.y, turned(b, inner)))
         return product(b, op.y, _half_lower(b, inner))
 
     @staticmethod
     def vjp(b: Builder, op: "Cholesky", dy: Value) -> list[Value]:
         """The symmetric part of y⁻ᵀ low(yᵀ dy) y⁻¹."""
         inner = symmetric(b, _half_lower(b, product(b, op.y, dy, turn=LEFT)))
-        half = _solved(b, op.y, inner, transpose=True)
-        return [_solved(b, op.y, turned(b, half), transpose=True)]
+        half = _solve(b, op.y, inner, transpose=True)
+        return [_solve(b, op.y, turned(b, half), transpose=True)]
 
     batch = leading()
 
@@ -116,7 +116,7 @@ def _half_lower(b: Builder, x: Value) -> Value:
     return b.select(on_diagonal(b, x), b.scale(x, 0.5), triangle(b, x, lower=True))
 
 
-def _solved(
+def _solve(
     b: Builder, a: Value, y: Value, transpose: bool = False, **kind: bool
 ) -> Value:
     """a⁻¹ y or a⁻ᵀ y for a lower triangle, unless `kind` says otherwise."""
@@ -300,7 +300,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
             triangle(b, dl, lower=True, strict=True), triangle(b, du, lower=False)
         )
         inner = _unit_solved(b, op.y, inner, transpose=True)
-        inner = turned(b, _solved(b, op.y, turned(b, inner), lower=False))
+        inner = turned(b, _solve(b, op.y, turned(b, inner), lower=False))
         return [elimination.rows_at(b, inner, _inverse(b, op.permutation))]
 
     batch = leading()
@@ -333,12 +333,12 @@ def _eliminate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _unit_solved(b: Builder, a: Value, y: Value, transpose: bool = False) -> Value:
-    return _solved(b, a, y, transpose, unit_diagonal=True)
+    return _solve(b, a, y, transpose, unit_diagonal=True)
 
 
 def _right_upper(b: Builder, u: Value, y: Value) -> Value:
     """y u⁻¹."""
-    return turned(b, _solved(b, u, turned(b, y), transpose=True, lower=False))
+    return turned(b, _solve(b, u, turned(b, y), transpose=True, lower=False))
 
 
 def _inverse(b: Builder, permutation: Value) -> Value:
@@ -409,7 +409,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
         low = triangle(b, m, lower=True, strict=True)
         mirrored = b.add(triangle(b, m, lower=True), turned(b, low))
         total = b.add(dq, product(b, op.q, mirrored))
-        return [turned(b, _solved(b, op.r, turned(b, total), lower=False))]
+        return [turned(b, _solve(b, op.r, turned(b, total), lower=False))]
 
     batch = leading()
 

@@ -188,7 +188,7 @@ def _by_factors(b: Builder, z: Sequence[Value], radix: int, sign: int) -> list[V
     grid = [b.reshape(x, shape=(count, radix, rest)) for x in z]
     powers = np.outer(np.arange(radix), np.arange(radix))
     inner = _by_matrix(b, grid, _roots(radix, powers, sign), axis=1)
-    turned = _turned(b, inner, n, sign)
+    turned = _twiddle(b, inner, n, sign)
     rows = [
         b.reshape(b.transpose(x, permutation=(0, 2, 1)), shape=(count * radix, rest))
         for x in turned
@@ -202,7 +202,7 @@ def _by_factors(b: Builder, z: Sequence[Value], radix: int, sign: int) -> list[V
     ]
 
 
-def _turned(b: Builder, z: Sequence[Value], n: int, sign: int) -> list[Value]:
+def _twiddle(b: Builder, z: Sequence[Value], n: int, sign: int) -> list[Value]:
     """[count, j, k] times e**(sign 2 pi i j k / n), in two steps where n is large."""
     count, rows, columns = Tensor.of(z[0]).shape
     assert isinstance(rows, int)
@@ -241,13 +241,13 @@ def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
     kernel[:n] = chirp.conj()
     kernel[size - n + 1 :] = chirp[:0:-1].conj()
     spectrum = np.fft.fft(kernel) / size
-    padded = [_resized(b, x, size) for x in _times(b, z, chirp, (1,))]
+    padded = [_resize(b, x, size) for x in _times(b, z, chirp, (1,))]
     product = _times(b, _transform(b, padded, -1), spectrum, (1,))
-    whole = [_resized(b, x, n) for x in _transform(b, product, 1)]
+    whole = [_resize(b, x, n) for x in _transform(b, product, 1)]
     return _times(b, whole, chirp, (1,))
 
 
-def _resized(b: Builder, x: Value, size: int) -> Value:
+def _resize(b: Builder, x: Value, size: int) -> Value:
     """Rows cut or filled with zeros at the end."""
     more = size - _sizes([x])[1]
     return b.pad(x, low=(0, 0), high=(0, more), interior=(0, 0), value=0.0)

@@ -154,19 +154,19 @@ def places(
     The positions are in range and broadcast to what is read.
     """
     positions = [
-        _aligned(np.arange(shape[axis]), (r,), at.rank)
+        _align(np.arange(shape[axis]), (r,), at.rank)
         for axis, r in zip(at.others, at.kept, strict=True)
     ]
     inside = np.array(True)
     for axis, numbers in zip(at.axes, indices, strict=True):
-        wanted = _aligned(numbers, at.along, at.rank)
+        wanted = _align(numbers, at.along, at.rank)
         inside = inside & (wanted >= 0) & (wanted < shape[axis])
         nearest = np.clip(wanted, 0, max(shape[axis] - 1, 0)).astype(np.int64)
         positions.insert(axis, nearest)
     return tuple(positions), inside
 
 
-def _aligned(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
+def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
     """`array` with its axes at `axes` of an array of `rank`."""
     shape = [1] * rank
     for axis, size in zip(axes, np.shape(array), strict=True):

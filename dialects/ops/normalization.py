@@ -50,12 +50,12 @@ class AlongAxis(GraphOp, traits=[Pure]):
     ]
 
 
-def _wide(x: np.ndarray) -> np.ndarray:
+def _widen(x: np.ndarray) -> np.ndarray:
     return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
 
 
-def _shifted(x: np.ndarray, axis: int) -> Any:
-    wide = _wide(x)
+def _shift(x: np.ndarray, axis: int) -> Any:
+    wide = _widen(x)
     return wide - np.max(wide, axis, keepdims=True, initial=-np.inf)
 
 
@@ -68,11 +68,11 @@ class Softmax(AlongAxis, name="softmax"):
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
         """e**(x - max) / sum."""
-        e = np.exp(_shifted(x, axis))
+        e = np.exp(_shift(x, axis))
         return e / np.sum(e, axis, keepdims=True)
 
     @staticmethod
-    def _projected(b: Builder, op: "Softmax", d: Value) -> Value:
+    def _project(b: Builder, op: "Softmax", d: Value) -> Value:
         """y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
         total = b.reduce_sum(b.multiply(d, op.y), axes=(op.axis,))
         mean = b.expand(total, Tensor.of(op.y), (op.axis,))
@@ -81,12 +81,12 @@ class Softmax(AlongAxis, name="softmax"):
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
         """y (dx - sum(dx y))."""
-        return cls._projected(b, op, dx)
+        return cls._project(b, op, dx)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
         """y (dy - sum(dy y))."""
-        return [cls._projected(b, op, dy)]
+        return [cls._project(b, op, dy)]
 
     @staticmethod
     def lower(low: Lowering, op: "Softmax", x: Value) -> Value:
@@ -113,7 +113,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
         """Shifted by the maximum, which cancels."""
-        shifted = _shifted(x, axis)
+        shifted = _shift(x, axis)
         return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
 
     @staticmethod
@@ -215,7 +215,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         x: np.ndarray, *, axes: tuple[int, ...], epsilon: float, centered: bool
     ) -> Any:
         """Two-pass mean and variance."""
-        wide = _wide(x)
+        wide = _widen(x)
         count = np.prod([wide.shape[axis] for axis in axes], dtype=wide.dtype)
         mean = wide.sum(axes) / count if centered else np.zeros_like(wide.sum(axes))
         shifted = wide - np.expand_dims(mean, axes)

@@ -70,7 +70,7 @@ class Pool(GraphOp, traits=[Pure]):
                 "expected N, 1 to 3 spatial axes, C and low and high padding; "
                 f"got {x}, padding {tuple(padding)}",
             )
-        padded = _padded(x, padding)
+        padded = _padded_type(x, padding)
         counts = windowed_shape(padded, window, strides, dilation)
         return x.with_shape([x.shape[0], *counts, x.shape[-1]])
 
@@ -100,11 +100,11 @@ class Pool(GraphOp, traits=[Pure]):
         """The named pooling op; half precision accumulates in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
-        padded = _padded(source, op.padding)
+        padded = _padded_type(source, op.padding)
         wide = accumulator(source.dtype)
         x = low.pad(x, padded, before, after, cls.start)
         x = low.varied(low.convert(x, padded, wide))
-        reached = _reached(padded, result, op).with_dtype(wide)
+        reached = _reached_type(padded, result, op).with_dtype(wide)
         if reached.shape != padded.shape:
             x = low.slice(x, reached, (0,) * padded.rank, (1,) * padded.rank)
         window = low.empty(Tensor(op.window, wide))
@@ -128,12 +128,12 @@ class Pool(GraphOp, traits=[Pure]):
     ]
 
 
-def _padded(x: Tensor, padding: Sequence[int]) -> Tensor:
+def _padded_type(x: Tensor, padding: Sequence[int]) -> Tensor:
     around = zip(x.shape[1:-1], padding[::2], padding[1::2], strict=True)
     return x.with_shape([x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]])
 
 
-def _reached(padded: Tensor, result: Tensor, op: Pool) -> Tensor:
+def _reached_type(padded: Tensor, result: Tensor, op: Pool) -> Tensor:
     """The image as far as windows read it, along axes that have one window.
 
     IREE 3.13 takes such an axis for one of the size of the window, and refuses others.
@@ -215,7 +215,7 @@ def _window_axes(window: Sequence[int]) -> tuple[int, ...]:
 def _unpad_fold(b: Builder, op: Pool, patches: Value) -> Value:
     """Windows of the padded image added up, without the padding."""
     source = Tensor.of(op.x)
-    padded = _padded(source, op.padding)
+    padded = _padded_type(source, op.padding)
     image = fold(b, patches, padded, op.window, op.strides, op.dilation)
     return pad_spatial(b, image, [-n for n in op.padding])
 

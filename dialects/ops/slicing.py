@@ -99,7 +99,7 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         """A view (tensor.extract_slice), or a copy where elements are no neighbours."""
         if _is_dense(op):
             return low.slice(x, Tensor.of(op.y), op.start, op.strides)
-        return _copied(low, op, x)
+        return _copy_slice(low, op, x)
 
     @staticmethod
     def simplify(b: Builder, op: "Slice") -> Value | None:
@@ -122,7 +122,7 @@ def _is_dense(op: Slice) -> bool:
     return last < 0 or (op.strides[last] == 1 and set(source[last + 1 :]) <= {1})
 
 
-def _copied(low: Lowering, op: Slice, x: Value) -> Value:
+def _copy_slice(low: Lowering, op: Slice, x: Value) -> Value:
     """A slice whose neighbours are none in x, as a tensor of its own.
 
     IREE 3.13 fuses a tensor.extract_slice into what reads it, and cannot compile a
@@ -425,7 +425,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         if kinds[1].shape[op.axis] == 0:
             return lhs
         lhs, rhs = map(low.element_copy, (lhs, rhs), kinds)
-        parts = [*_concatenated(lhs, op.axis), rhs]
+        parts = [*_concatenated_parts(lhs, op.axis), rhs]
         return tensor.concat(lowered_type(Tensor.of(op.y)), op.axis, parts)
 
     samples = [
@@ -437,7 +437,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
     ]
 
 
-def _concatenated(value: Value, axis: int) -> list[Value]:
+def _concatenated_parts(value: Value, axis: int) -> list[Value]:
     """The parts that a lowered value was concatenated from along `axis`."""
     owner = value.owner
     if getattr(owner, "name", "") != "tensor.concat":

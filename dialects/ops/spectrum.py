@@ -195,7 +195,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
         du = b.add(b.multiply(e, right), b.multiply(et, left))
         dv = b.add(b.multiply(e, left), b.multiply(et, right))
         inside = product(b, op.u, b.multiply(f, du))
-        du = b.add(inside, _outside(b, op, moved))
+        du = b.add(inside, _outer_part(b, op, moved))
         return du, diagonal(b, e), turned(b, product(b, v, b.multiply(f, dv)))
 
     @staticmethod
@@ -213,7 +213,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
             b.multiply(b.add(k, turned(b, k)), left),
         )
         inner = product(b, op.u, _with_diagonal(b, inner, ds))
-        return [product(b, b.add(inner, _outside(b, op, du)), op.vh)]
+        return [product(b, b.add(inner, _outer_part(b, op, du)), op.vh)]
 
     batch = leading()
 
@@ -239,7 +239,7 @@ def _square_gaps(b: Builder, s: Value) -> Value:
     return b.multiply(apart, _reciprocal(b, b.add(second, first), least))
 
 
-def _outside(b: Builder, op: Svd, x: Value) -> Value:
+def _outer_part(b: Builder, op: Svd, x: Value) -> Value:
     """(1 - u uᵀ) x / s: what leaves the space that the columns of u span."""
     inside = product(b, op.u, product(b, op.u, x, turn=LEFT))
     least = for_each(b, _rounding(b, op.s), Tensor.of(op.s).shape)

@@ -35,18 +35,18 @@ class Unary(GraphOp, traits=[Pure]):
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Tangent:
         """dy = f'(x) dx."""
-        return _scaled(b, dx, cls.derivative(b, op))
+        return _scale(b, dx, cls.derivative(b, op))
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> Sequence[Tangent]:
         """dx = f'(x) dy."""
-        return [_scaled(b, dy, cls.derivative(b, op))]
+        return [_scale(b, dy, cls.derivative(b, op))]
 
     batch = leading()
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((f32(0),))]
 
 
-def _scaled(b: Builder, x: Value, derivative: Tangent) -> Tangent:
+def _scale(b: Builder, x: Value, derivative: Tangent) -> Tangent:
     """`derivative * x`, where None means a derivative of zero."""
     return None if derivative is None else b.multiply(derivative, x)
 

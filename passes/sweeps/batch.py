@@ -41,13 +41,13 @@ def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
                 require_own_values(results, writer, own)
                 stacked.update(op.results)
             else:
-                results = _copied(op, operands)
+                results = _copy_op(op, operands)
         values.update(zip(op.results, results, strict=True))
         own.update(results)
     raise AssertionError("a function ends in a return")
 
 
-def _copied(op: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+def _copy_op(op: Operation, operands: Sequence[Value]) -> Sequence[Value]:
     clone = op.operation.clone()
     for number, value in enumerate(operands):
         clone.operands[number] = value

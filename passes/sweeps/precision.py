@@ -38,10 +38,10 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
         with op.location:
             if isinstance(op, func.CallOp):
                 operands = [values.read(value, WIDE) for value in op.operands]
-                results, kind = _called(op, operands, derived.compute), LOW
+                results, kind = _write_call(op, operands, derived.compute), LOW
             else:
                 assert isinstance(op, GraphOp)
-                results, kind = _written(op, values)
+                results, kind = _write_op(op, values)
         for old, new in zip(op.results, results, strict=True):
             values.define(old, new, kind)
     raise AssertionError("a function ends in a return")
@@ -76,8 +76,8 @@ class _Values:
         return self._known[old, wanted]
 
 
-def _written(op: GraphOp, values: _Values) -> tuple[Sequence[Value], str]:
-    """The op on what stands for its operands; the results, and their kind."""
+def _write_op(op: GraphOp, values: _Values) -> tuple[Sequence[Value], str]:
+    """Write the op on what stands for its operands; its results, and their kind."""
     kind = _kind_of(op, values)
     taken = LOW if kind == LOW else WIDE
     operands = [values.read(value, taken) for value in op.operands]
@@ -101,8 +101,10 @@ def _kind_of(op: GraphOp, values: _Values) -> str:
     return WIDE if WIDE in kinds else LOW
 
 
-def _called(call: func.CallOp, operands: list[Value], compute: str) -> Sequence[Value]:
-    """Control flow and checkpoints of cheaper functions; others' rules stay theirs."""
+def _write_call(
+    call: func.CallOp, operands: list[Value], compute: str
+) -> Sequence[Value]:
+    """Write a call; control flow and checkpoints get cheaper functions, others not."""
     name = functions.callee_of(call)
     callee = functions.find(name)
     control = control_of(callee)

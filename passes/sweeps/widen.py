@@ -34,29 +34,29 @@ def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
             return operands
         with op.location:
             if isinstance(op, func.CallOp):
-                results = _called(op, operands, derived)
+                results = _write_call(op, operands, derived)
             else:
                 assert isinstance(op, GraphOp)
-                results = _written(op, operands)
+                results = _write_op(op, operands)
         values.update(zip(op.results, results, strict=True))
     raise AssertionError("a function ends in a return")
 
 
-def _written(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
+def _write_op(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
     cls, build = type(op), Builder()
     attributes = cls.attributes_of(op)
     if not op.reads_bits:
-        attributes = {name: _wide(value) for name, value in attributes.items()}
+        attributes = {name: _widen(value) for name, value in attributes.items()}
         return several(cls.build(*operands, **attributes))
     given = [
         build.cast(new, dtype=Tensor.of(old).dtype)
         for old, new in zip(op.operands, operands, strict=True)
     ]
     found = several(cls.build(*given, **attributes))
-    return [build.cast(y, dtype=_wide(Tensor.of(y).dtype)) for y in found]
+    return [build.cast(y, dtype=_widen(Tensor.of(y).dtype)) for y in found]
 
 
-def _wide(attribute: Any) -> Any:
+def _widen(attribute: Any) -> Any:
     """An attribute with f64 in the place of a float dtype, or of an array's."""
     if isinstance(attribute, str) and attribute in dtypes.FLOATS:
         return "f64"
@@ -67,10 +67,10 @@ def _wide(attribute: Any) -> Any:
     return attribute
 
 
-def _called(
+def _write_call(
     call: func.CallOp, operands: list[Value], derived: Widened
 ) -> Sequence[Value]:
-    """The call with widened functions in the place of all that it names."""
+    """Write the call with widened functions in the place of all that it names."""
 
     def wide(name: str) -> str:
         return derive(derived._replace(of=name))
