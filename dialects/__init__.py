@@ -26,7 +26,7 @@ __all__ = ["FAMILIES", "OPS", "context", "matrix", "transform"]
 
 
 @cache
-def context() -> Any:
+def context() -> ir.Context:
     """The MLIR context of this process, with the graph dialect loaded."""
     created = ir.Context()
     # Verifiers are Python functions: threads would only wait for one another.

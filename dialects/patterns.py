@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def made_by(value: Value, name: str) -> Any:
-    """The op that computes `value` if it is a `graph.<name>`, else None."""
+    """The op that computes `value` if it is a `graph.<name>`, else None.
+
+    It is of the class of that name, which only the caller knows.
+    """
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != f"graph.{name}":
         return None

@@ -1,7 +1,7 @@
 """What all control flow is made with: its call, and the parts of its operands."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Shape, Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import Value, ir
+
+if TYPE_CHECKING:
+    from aotc.dialects.control import Control
 
 CONTROL = "graph.control"
 
@@ -43,7 +46,7 @@ Reads = Callable[[str, set[int]], set[int]]
 Restrict = Callable[[str, list[int], list[int]], str]
 
 
-def invoke(control: Any, operands: Sequence[Value]) -> Values:
+def invoke(control: "Control", operands: Sequence[Value]) -> Values:
     """Call `control` at the insertion point; returns its results."""
     known = functions.functions_of(functions.current_module())
     parts = [functions.signature(known[name]) for name in control.functions]

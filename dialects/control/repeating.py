@@ -1,8 +1,8 @@
 """`While`: a function again and again, as long as another one says so."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aotc.dialects import functions
 from aotc.dialects.attributes import (
@@ -111,7 +111,7 @@ class While:
         return invoke(loop, [*primal, *slopes, *capture, *given])[count:]
 
     @property
-    def vjp(self) -> Any:
+    def vjp(self) -> Callable[..., Values]:
         """Reverse mode, if it is known how many steps have to be saved at most."""
         return _UNBOUNDED if self.max_steps is None else self._bounded_vjp
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -261,7 +261,7 @@ class Scan:
         _, xs, _ = self._split(types_of(op.operands))
         stacks = Stacks(low, types_of(op.results)[self.carries :])
 
-        def step(place: Any, values: Values) -> list[Values]:
+        def step(place: Value, values: Values) -> list[Values]:
             each = [
                 low.element(x, kind, place) for x, kind in zip(whole, xs, strict=True)
             ]

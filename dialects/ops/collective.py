@@ -34,7 +34,7 @@ from aotc.dialects.graph import (
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.errors import CompileError, InputError
 from aotc.mlir import Value
 
@@ -437,7 +437,7 @@ class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
 # ---- blocks -------------------------------------------------------------------------
 
 
-def _with_size(x: Tensor, axis: int, size: Any) -> Tensor:
+def _with_size(x: Tensor, axis: int, size: Size) -> Tensor:
     return x.with_shape([size if i == axis else n for i, n in enumerate(x.shape)])
 
 

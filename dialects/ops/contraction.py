@@ -84,12 +84,12 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     dtypes = dt.NUMBERS
 
     @classmethod
-    def build(cls, *operands: Value, dtype: str = "", **axes: Any) -> Any:
+    def build(cls, *operands: Value, dtype: str = "", **axes: Axes) -> Any:
         """Insert this op; without a `dtype` the result has that of the operands."""
         return super().build(*operands, dtype=dtype, **axes)
 
     @staticmethod
-    def infer(lhs: Tensor, rhs: Tensor, *, dtype: str = "", **axes: Any) -> Tensor:
+    def infer(lhs: Tensor, rhs: Tensor, *, dtype: str = "", **axes: Axes) -> Tensor:
         """Batch, free of lhs, free of rhs."""
         require_dtype(lhs, dt.NUMBERS)
         require_dtype(rhs, (lhs.dtype,))
@@ -111,7 +111,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return Tensor((*batch, *free), dtype or lhs.dtype)
 
     @staticmethod
-    def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Any) -> Any:
+    def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Axes) -> Any:
         """np.einsum over numbered axes."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
         wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))

@@ -29,7 +29,7 @@ class Effect(GraphOp):
     """One operand that something is done with; no result."""
 
     @classmethod
-    def infer(cls, x: Tensor, **_: Any) -> tuple[Tensor, ...]:
+    def infer(cls, x: Tensor, **_: object) -> tuple[Tensor, ...]:
         """No results."""
         require_dtype(x, cls.dtypes)
         return ()

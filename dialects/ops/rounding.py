@@ -1,13 +1,11 @@
 """Ops that are piecewise constant or linear: rounding and remainders of division."""
 
-from typing import Any
-
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.builder import Builder
 from aotc.dialects.lowering import by_kind, scalars
-from aotc.dialects.ops.binary import Binary
+from aotc.dialects.ops.binary import Binary, Partials
 from aotc.dialects.ops.unary import Unary, constant_zero
 from aotc.dialects.samples import Sample, f32
 from aotc.mlir import Value, math
@@ -42,7 +40,7 @@ class Remainder(Binary, name="remainder"):
     ref = staticmethod(np.fmod)
 
     @staticmethod
-    def partials(b: Builder, op: "Remainder") -> Any:
+    def partials(b: Builder, op: "Remainder") -> Partials:
         """1 and -trunc(lhs / rhs)."""
 
         def right(d: Value) -> Value:

@@ -1,7 +1,5 @@
 """Trigonometric and hyperbolic ops; the other functions are compositions of these."""
 
-from typing import Any
-
 import numpy as np
 
 from aotc import dtypes as dt
@@ -16,7 +14,7 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 
 
-def _loses_digits(_: type[GraphOp], op: Any) -> str:
+def _loses_digits(_: type[GraphOp], op: Unary) -> str:
     """Of both: arguments are reduced in a fixed number of digits."""
     bound = "1e6" if Tensor.of(op.x).dtype == "f64" else "1e4"
     return f"beyond |x| = {bound} digits are lost"
