@@ -7,18 +7,24 @@ works with a model of memory, so its budget is corrected by what comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.backend import plan_memory
+from aotc.dialects.entries import Entry
 from aotc.dialects.functions import copied, functions_of
 from aotc.errors import InputError
-from aotc.frontends.program import Entry, Program
-from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.passes.rematerialize import OutOfBudget, modeled_bytes, rematerialize
-from aotc.target import Target
+from aotc.passes.base import Pass, Unit
+from aotc.passes.cse import Cse
+from aotc.passes.rematerialize import (
+    OutOfBudget,
+    Rematerialize,
+    modeled_bytes,
+    rematerialize,
+)
+from aotc.passes.stages import passes_between
+from aotc.program import Program
 
 TRIALS = 8
 
@@ -29,20 +35,22 @@ class Fit:
 
     Args:
         entry: its name.
+        target: what it is compiled for.
         before: bytes that a call took at most.
         after: that it takes now.
         recomputed: how many values are computed again.
     """
 
     entry: str
+    target: str
     before: int
     after: int
     recomputed: int
 
     def __str__(self) -> str:
         return (
-            f"{self.entry}: {self.before / 1e6:.1f} MB -> {self.after / 1e6:.1f} MB, "
-            f"{self.recomputed} values are computed again"
+            f"{self.entry} on {self.target}: {self.before / 1e6:.1f} MB -> "
+            f"{self.after / 1e6:.1f} MB, {self.recomputed} values are computed again"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -50,38 +58,49 @@ class Fit:
         return asdict(self)
 
 
-def fit(program: Program, targets: Sequence[Target], most: int) -> list[Fit]:
+@dataclass(frozen=True)
+class FitMemory(Pass):
     """Rewrite the entries whose calls take more memory than they may.
 
-    Args:
-        program: lowered to linalg; `update-in-place` has not run.
-        targets: on each of which it has to fit.
-        most: in bytes, with states, weights, inputs and outputs.
+    Requires: linalg, for one target; `update-in-place` has not run. What is done is
+    done by passes of their own, which the records list; a `Fit` for each entry that
+    took more is among the unit's notes.
 
-    Returns:
-        What was done for each entry that took more.
+    Args:
+        bytes: that a call takes at most, with states, weights, inputs and outputs.
 
     Raises:
         InputError: `unknown-memory` or `symbolic-memory`, if an entry has no plan or
             cannot be rewritten; `memory-budget`, if it cannot be made to fit.
     """
-    with program.module.context, ir.Location.unknown():
-        before = [(entry, _peak(program, entry, targets)) for entry in program.entries]
-        return [
-            _fitted(program, entry, targets, most, taken)
+
+    bytes: int
+
+    name = "fit-memory"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether an entry took more."""
+        entries = unit.program.entries
+        before = [(entry, _peak(_copy(unit), entry)) for entry in entries]
+        fits = [
+            _fit(unit, entry, self.bytes, taken)
             for entry, taken in before
-            if taken > most
+            if taken > self.bytes
         ]
+        unit.notes += fits
+        return bool(fits)
 
 
-def _peak(program: Program, entry: Entry, targets: Sequence[Target]) -> int:
-    """Bytes that a call takes on the target where it takes most."""
-    trial = replace(program, module=copied(program.module))
-    run_passes(trial.module, ("cse", "update-in-place"))
-    plans = [plan_memory(trial, target).get(entry.name) for target in targets]
-    known = [plan.peak_bytes for plan in plans if plan]
-    if len(known) == len(plans):
-        return max(known)
+def _copy(unit: Unit) -> Unit:
+    return Unit(Program(copied(unit.module)), unit.target)
+
+
+def _peak(trial: Unit, entry: Entry) -> int:
+    """Bytes that a call takes, after the passes that are to come."""
+    run_passes(trial, (Cse(), *passes_between("advance-updates", None)))
+    plan = plan_memory(trial).get(entry.name)
+    if plan is not None:
+        return plan.peak_bytes
     unlimited = [c.name for c in entry.symbols if c.max is None]
     why = (
         f"size '{unlimited[0]}' has no limit"
@@ -95,10 +114,8 @@ def _peak(program: Program, entry: Entry, targets: Sequence[Target]) -> int:
     )
 
 
-def _fitted(
-    program: Program, entry: Entry, targets: Sequence[Target], most: int, before: int
-) -> Fit:
-    """Put a function that takes at most `most` bytes in the place of an entry's."""
+def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
+    """Make an entry take at most `most` bytes."""
     if entry.symbols:
         raise InputError(
             "symbolic-memory",
@@ -106,18 +123,18 @@ def _fitted(
             "allowed, and only entries of fixed sizes can be rewritten to take less",
             hint="give its inputs fixed sizes, or build it without --peak-memory",
         )
-    whole, least = copied(program.module), before
-    budget = modeled_bytes(functions_of(whole)[entry.name]) - (before - most)
+    least = before
+    budget = modeled_bytes(functions_of(unit.module)[entry.name]) - (before - most)
     for _ in range(TRIALS):
-        program.module = copied(whole)
+        trial = _copy(unit)
         try:
-            function = functions_of(program.module)[entry.name]
-            again = rematerialize(function, budget)
+            again = rematerialize(functions_of(trial.module)[entry.name], budget)
         except OutOfBudget:
             break
-        taken = _peak(program, entry, targets)
+        taken = _peak(trial, entry)
         if taken <= most:
-            return Fit(entry.name, before, taken, again)
+            run_passes(unit, (Rematerialize(entry.name, budget), Cse()))
+            return Fit(entry.name, str(unit.target), before, taken, again)
         least = min(least, taken)
         budget -= max(taken - most, budget // 32)
     raise InputError(

@@ -16,6 +16,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects import OPS, context, limits
+from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.graph import Reason, several
 from aotc.dialects.samples import Sample
@@ -23,10 +24,10 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
 from aotc.frontends.array import Array
-from aotc.frontends.program import Entry, Program
 from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.program import Program
 
 Sizes = dict[str, Any]
 
@@ -338,5 +339,7 @@ def lowered(cases: Sequence[Case]) -> Program:
         entries = [
             Entry.flat(str(case), *signature(functions[str(case)])) for case in cases
         ]
-    run_passes(module, ["inline", "decompose", "lower-to-linalg"])
-    return Program(module, entries)
+    program = Program.of_functions(module, entries)
+    # No pass that simplifies: each op is compiled as it is written.
+    run_passes(module, ["inline", "decompose", "lower-to-linalg", "control-to-blocks"])
+    return program

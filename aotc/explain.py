@@ -19,10 +19,10 @@ from aotc.dialects.graph import where_of
 from aotc.dialects.limits import graph_ops, refusals
 from aotc.errors import AotcError, SetupError
 from aotc.frontends.findings import Finding
-from aotc.frontends.program import Program
 from aotc.frontends.survey import Survey, surveyed
 from aotc.passes import printed_pass, run_passes
-from aotc.pipeline import STAGES
+from aotc.passes.stages import PASS_STAGES
+from aotc.program import Program
 from aotc.target import Target
 
 __all__ = ["Explanation", "Finding", "explain"]
@@ -107,7 +107,7 @@ def _imported(path: Path, entries: tuple[str, ...], survey: Survey) -> Program |
 def _lowered(program: Program, targets: Sequence[Target], survey: Survey) -> None:
     """Take the program through the passes of a build, and note what they say."""
     module = program.module
-    for stage in STAGES:
+    for stage in PASS_STAGES:
         if stage.name == "linalg":
             _note_targets(module, targets, survey)
             _note_ops(module, survey)

@@ -7,28 +7,28 @@ and in the build report: two builds of one source give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import aotc
 from aotc.artifacts import vmfb
 from aotc.backend import Compiled
-from aotc.backend.crossing import SCOPE, reader_name, writer_name
+from aotc.backend.crossing import reader_name, writer_name
 from aotc.certificate import Certificate
 from aotc.checks.self_check import SelfCheck
+from aotc.dialects.entries import Entry, Port
+from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.parity import Parity
+from aotc.program import Program, StateSpec
+from aotc.program_files import write_parameters
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
-from aotc.system_errors import raise_system_error
 
 WEIGHTS_FILE = "weights.irpa"
 
@@ -36,9 +36,7 @@ WEIGHTS_FILE = "weights.irpa"
 def manifest(
     program: Program,
     variants: Sequence[Compiled],
-    passes: Sequence[str],
-    name: str,
-    version: str,
+    title: tuple[str, str],
     certificates: Sequence[Certificate] = (),
     parities: Sequence[Parity] = (),
     self_checks: Sequence[SelfCheck] = (),
@@ -47,10 +45,10 @@ def manifest(
     head = {
         "schema": "aotc.manifest/1",
         "requires_features": ["guards"] if _has_guards(program) else [],
-        "name": name,
-        "version": version,
+        "name": title[0],
+        "version": title[1],
         "source": program.source,
-        "toolchain": _toolchain(variants, passes),
+        "toolchain": _toolchain(variants),
         "precision": _precision(program),
         "symbols": _symbols(program),
         "entry_points": [_entry_point(entry) for entry in program.entries],
@@ -90,12 +88,11 @@ def _created() -> str | None:
     return created.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _toolchain(variants: Sequence[Compiled], passes: Sequence[str]) -> dict[str, Any]:
+def _toolchain(variants: Sequence[Compiled]) -> dict[str, Any]:
     return {
         "aotc": aotc.__version__,
         "iree_compiler": variants[0].compiler,
         "mlir": {"package": BINDINGS, "version": installed_version(BINDINGS)},
-        "passes": list(passes),
         "deterministic": True,
     }
 
@@ -178,6 +175,7 @@ def _variant(variant: Compiled) -> dict[str, Any]:
         "file": _module_file(variant),
         "backend": variant.target.backend,
         "target": variant.target.to_json(),
+        "passes": list(variant.passes),
         "flags": list(variant.flags),
         "runtime_abi": {**abi, "runtime_tested": [release]},
         "statistics": variant.statistics,
@@ -192,8 +190,7 @@ def files(
     program: Program,
     variants: Sequence[Compiled],
     folder: Path,
-    name: str,
-    version: str,
+    title: tuple[str, str],
 ) -> dict[str, bytes | Path]:
     """Every file but manifest and signature; the weights are written to `folder`."""
     found: dict[str, bytes | Path] = {_module_file(v): v.vmfb for v in variants}
@@ -205,22 +202,5 @@ def files(
     return {
         **found,
         "provenance.json": provenance(program, variants, digested),
-        "sbom.json": sbom(variants, digested, (name, version)),
+        "sbom.json": sbom(variants, digested, title),
     }
-
-
-def write_parameters(
-    parameters: Mapping[str, np.ndarray[Any, Any]], path: Path
-) -> None:
-    """Write weights and initial states as an IREE parameter archive."""
-    import iree.runtime as runtime
-
-    index = runtime.ParameterIndex()
-    for name, array in parameters.items():
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        index.add_buffer(name, data)
-    try:
-        index.create_archive_file(str(path))
-    except RuntimeError as error:
-        raise_system_error(error, str(path.parent))
-        raise

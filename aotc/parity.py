@@ -23,10 +23,11 @@ from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
 from aotc.checks.process import DIED, CompiledProcess
 from aotc.checks.rounding import Noise
 from aotc.dialects import context
+from aotc.dialects.entries import Entry
 from aotc.errors import AotcError, CompileError, Finding, InputError
 from aotc.frontends.original import Original
-from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
+from aotc.program import Program
 from aotc.pytree import flatten
 from aotc.system_errors import raise_system_error
 from aotc.target import Target
@@ -136,7 +137,6 @@ def measure(
     bundle: Path,
     targets: Sequence[Target],
     plan: Plan,
-    passes: Sequence[str],
 ) -> list[Parity]:
     """Compare every entry of a program on every target that it was compiled for.
 
@@ -146,7 +146,6 @@ def measure(
         bundle: with the compiled code; it may be unsigned.
         targets: those that it has variants for; all must run on this machine.
         plan: what to compare.
-        passes: that compiled it, in order.
 
     Raises:
         InputError: sizes or inputs that were given do not fit, or the framework
@@ -162,9 +161,7 @@ def measure(
         return [
             parity
             for entry in program.entries
-            for parity in _of_entry(
-                _Compared(program, graph, entry, plan, passes), running
-            )
+            for parity in _of_entry(_Compared(program, graph, entry, plan), running)
         ]
 
 
@@ -176,7 +173,6 @@ class _Compared:
     graph: Any
     entry: Entry
     plan: Plan
-    passes: Sequence[str]
 
     @property
     def original(self) -> Original | None:
@@ -246,7 +242,6 @@ class _Compared:
             RoundingRule()
             if self.allows_rounding
             else ToleranceRule(self.plan.tolerance),
-            self.passes,
         )
 
     def death(

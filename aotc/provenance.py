@@ -15,8 +15,8 @@ from typing import Any
 
 import aotc
 from aotc.backend import Compiled
-from aotc.frontends.program import Program
 from aotc.mlir import PACKAGE
+from aotc.program import Program
 
 # import name of the bindings → distribution
 BINDINGS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}[PACKAGE]

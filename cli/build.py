@@ -93,10 +93,15 @@ def _targets(
 )
 @click.option(
     "--stop-after",
-    type=click.Choice(["graph", "optimized", "linalg", "vmfb"]),
+    type=click.Choice(["graph", "optimized", "linalg", "variant", "vmfb"]),
     help="Stop there and print the IR of that stage; nothing is packed.",
 )
 @click.option("--readable", is_flag=True, help="Print that IR in the form for people.")
+@click.option(
+    "--passes",
+    help="Passes that lead to the stage 'optimized', with commas between, instead of "
+    "the usual ones.",
+)
 @click.option(
     "--certify-gradients",
     is_flag=True,
@@ -156,7 +161,8 @@ def build(
 ) -> None:
     """Compile every entry of SOURCE to one signed bundle.
 
-    SOURCE is a Python file; `model.py:predict` builds the entry `predict` alone.
+    SOURCE is a model, such as a Python file (`model.py:predict` builds the entry
+    `predict` alone), or IR from a folder of --dump, which goes on from its stage.
     """
     if key and no_sign:
         raise click.UsageError("--sign and --no-sign exclude each other")

@@ -36,10 +36,9 @@ def opt(
 ) -> None:
     """Run compiler passes over the IR in FILE.mlir; `-` reads standard input."""
     text = _read(file)
-    names = [name.strip() for name in passes.split(",") if name.strip()]
     from aotc import pipeline
 
-    result = pipeline.optimize(text, [] if verify_only else names, **choices)
+    result = pipeline.optimize(text, "" if verify_only else passes, **choices)
     if verify_only:
         return
     if output_file:

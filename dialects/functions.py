@@ -76,7 +76,7 @@ def copied(module: Module) -> Module:
     return other
 
 
-def keep_only(module: Module, names: Sequence[str]) -> None:
+def keep_only(module: Module, names: Container[str]) -> None:
     """Drop the public functions that are not in `names`."""
     for function in functions_of(module).values():
         if not is_private(function) and name_of(function) not in names:

@@ -1,17 +1,18 @@
-"""Passes over a module, and the runner that every pass goes through.
+"""Passes over a program, and the runner that every pass goes through.
 
-A pass is a file with `run(module) -> bool` (whether it changed anything), which runs
-within the module's MLIR context. The runner verifies what each has changed, measures
-it, and turns a failure into one message that names the pass, those before it and the
-user's line, beside a reproducer.
+A pass is a file with a class (see `aotc.passes.base`). The runner verifies what each
+has changed, measures it, and turns a failure into one message that names the pass,
+those before it and the user's line, beside a reproducer.
 """
 
 import functools
+import re
+import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,90 +21,131 @@ from aotc import options
 from aotc.dialects import control
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import Module, bytecode, ir
+from aotc.passes.base import Pass, PassRecord, Unit
+from aotc.program import Program
 from aotc.system_errors import system_error
 from aotc.writing import make_folder, write_text
 
-# name → module with run(module); the order is that of a build
+# name → class; what a build runs, in which order, is in `aotc.passes.stages`
 PASSES = {
-    "autodiff": "aotc.passes.autodiff",
-    "inline": "aotc.passes.inline",
-    "decompose": "aotc.passes.decompose",
-    "simplify": "aotc.passes.simplify",
-    "cse": "aotc.passes.cse",
-    "relax-order": "aotc.passes.relax_order",
-    "lower-to-linalg": "aotc.passes.lower_to_linalg",
-    "advance-updates": "aotc.passes.advance_updates",
-    "update-in-place": "aotc.passes.update_in_place",
+    "autodiff": "aotc.passes.autodiff:Autodiff",
+    "inline": "aotc.passes.inline:Inline",
+    "simplify": "aotc.passes.simplify:Simplify",
+    "prune": "aotc.passes.prune:Prune",
+    "cse": "aotc.passes.cse:Cse",
+    "relax-order": "aotc.passes.relax_order:RelaxOrder",
+    "decompose": "aotc.passes.decompose:Decompose",
+    "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
+    "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
+    "advance-updates": "aotc.passes.advance_updates:AdvanceUpdates",
+    "rematerialize": "aotc.passes.rematerialize:Rematerialize",
+    "update-in-place": "aotc.passes.update_in_place:UpdateInPlace",
+    "control-to-blocks": "aotc.passes.control_to_blocks:ControlToBlocks",
 }
 
-
-@dataclass(frozen=True)
-class PassRecord:
-    """What one pass did: name, wall time in seconds, whether it changed the IR."""
-
-    name: str
-    seconds: float
-    changed: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """As the build report holds it."""
-        return {"pass": self.name, "seconds": self.seconds, "changed": self.changed}
+_SPELLED = re.compile(r"(?P<name>[\w-]+)(\{(?P<options>[^{}]*)\})?")
+_BETWEEN = re.compile(r",(?![^{}]*\})")  # no comma within braces
 
 
-def load(name: str) -> Callable[[Module], bool]:
-    """The pass called `name`.
+def load(spelled: str) -> Pass:
+    """The pass that a text names, such as `cse` or `rematerialize{entry=f,bytes=9}`.
 
     Raises:
-        InputError: `unknown-pass`.
+        InputError: `unknown-pass`, `bad-pass-option`.
     """
+    found = _SPELLED.fullmatch(spelled)
+    name = found["name"] if found else spelled
     if name not in PASSES:
         raise InputError(
             "unknown-pass",
             f"there is no pass '{name}'",
             hint=f"passes: {', '.join(PASSES)}",
         )
-    run: Callable[[Module], bool] = import_module(PASSES[name]).run
-    return run
+    module, _, kind = PASSES[name].partition(":")
+    made: type[Pass] = getattr(import_module(module), kind)
+    return made(**_options(made, (found and found["options"]) or ""))
+
+
+def parse(text: str) -> list[Pass]:
+    """The passes that a text names, with commas between.
+
+    Raises:
+        InputError: `unknown-pass`, `bad-pass-option`.
+    """
+    return [load(each.strip()) for each in _BETWEEN.split(text) if each.strip()]
+
+
+def _options(made: type[Pass], text: str) -> dict[str, Any]:
+    """The options of a pass, from `name=value,…`."""
+    known = {each.name: each.type for each in fields(made)}
+    expected = f"{made.name}{{{','.join(f'{name}=…' for name in known)}}}"
+    given: dict[str, Any] = {}
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = each.partition("=")
+        is_number = known.get(name) in (int, "int")
+        if name not in known or (is_number and not value.isdecimal()):
+            raise InputError(
+                "bad-pass-option", f"expected '{expected}'; got option '{each}'"
+            )
+        given[name] = int(value) if is_number else value
+    if missing := [name for name in known if name not in given]:
+        raise InputError(
+            "bad-pass-option", f"expected '{expected}'; {', '.join(missing)} is missing"
+        )
+    return given
 
 
 def run_passes(
-    module: Module, names: Sequence[str], *, dump: Path | None = None, first: int = 1
+    target: Any,
+    passes: Sequence[Pass | str],
+    *,
+    dump: Path | None = None,
+    silently: bool = False,
 ) -> list[PassRecord]:
-    """Run passes in order on `module`, in place.
+    """Run passes in order, in place.
 
     Args:
-        module: a valid MLIR module.
-        names: passes, by the names in `PASSES`.
+        target: a `Unit`, or a valid MLIR module.
+        passes: or their names, as `load` reads them.
         dump: folder to write the IR after each pass to; default AOTC_DUMP.
-        first: number of the first pass, in the names of these files.
+        silently: neither write nor print any.
+
+    Returns:
+        What each of them did, which is added to the unit's records; its program notes
+        their names.
 
     Raises:
         InputError: `unknown-pass`, also for what AOTC_PRINT_AFTER names.
         CompileError: a pass failed or left invalid IR.
     """
-    folder = dump or options.get("AOTC_DUMP")
-    passes = [(name, load(name)) for name in names]
-    printed = printed_pass()
-    records: list[PassRecord] = []
-    after = bytecode(module)
-    for name, run in passes:
+    unit = target if isinstance(target, Unit) else Unit(Program(target))
+    folder = None if silently else dump or options.get("AOTC_DUMP")
+    loaded = [load(each) if isinstance(each, str) else each for each in passes]
+    printed = None if silently else printed_pass()
+    first = len(unit.records)
+    after = bytecode(unit.module)
+    for each in loaded:
         before = after
         start = time.perf_counter()
         try:
-            with module.context, ir.Location.unknown():
-                changed = run(module)
-                after = bytecode(module)
+            with unit.module.context, ir.Location.unknown():
+                changed = each.run(unit)
+                after = bytecode(unit.module)
                 if after != before:  # whatever the pass says
-                    module.operation.verify()
-                    control.verify(module)
+                    unit.module.operation.verify()
+                    control.verify(unit.module)
         except Exception as error:
-            text = functools.partial(_text, before, module.context)
-            raise _failure(name, [r.name for r in records], text, error) from error
-        records.append(PassRecord(name, time.perf_counter() - start, changed))
-        _show(module, name, first + len(records) - 1, folder)
-        if printed in (name, "all"):
-            print(f"// IR after {name}\n{module}", file=sys.stderr)
-    return records
+            earlier = [record.name for record in unit.records[first:]]
+            text = functools.partial(_text, before, unit.module.context)
+            raise _failure(each, earlier, text, error) from error
+        seconds = time.perf_counter() - start
+        unit.records.append(PassRecord(str(each), seconds, changed))
+        _show(unit.module, each.name, len(unit.records), folder)
+        if printed in (each.name, "all"):
+            print(f"// IR after {each}\n{unit.module}", file=sys.stderr)
+    if unit is target:
+        unit.program.note_passes(map(str, loaded))
+    return unit.records[first:]
 
 
 def printed_pass() -> str | None:
@@ -129,32 +171,34 @@ def _text(written: bytes, context: ir.Context) -> str:
 
 
 def _failure(
-    name: str, earlier: list[str], before: Callable[[], str], error: Exception
+    failed: Pass, earlier: list[str], before: Callable[[], str], error: Exception
 ) -> AotcError:
     """One message for a failed pass; a reproducer is left beside it."""
-    after = f" after {', '.join(earlier)}" if earlier else ""
+    what = f"pass '{failed}'" + (f" after {', '.join(earlier)}" if earlier else "")
     if (refused := system_error(error)) is not None:
-        refused.message = f"pass '{name}'{after}: {refused.message}"
+        refused.message = f"{what}: {refused.message}"
         return refused
-    repro = _write_reproducer(name, before)
+    repro = _write_reproducer(failed, before)
     if isinstance(error, AotcError):
-        error.message = f"pass '{name}'{after}: {error.message}"
+        error.message = f"{what}: {error.message}"
         error.hint = error.hint or f"reproduce with: {repro}"
         return error
     return CompileError(
         "pass-failed",
-        f"pass '{name}'{after} failed: {error}",
+        f"{what} failed: {error}",
         hint=f"this is a bug in aotc; reproduce with: {repro}",
     )
 
 
-def _write_reproducer(name: str, before: Callable[[], str]) -> str:
+def _write_reproducer(failed: Pass, before: Callable[[], str]) -> str:
+    passes = shlex.quote(str(failed))
     try:
-        file = Path(tempfile.mkdtemp(prefix="aotc-repro-")) / f"before-{name}.mlir"
-        command = f"aotc opt {file} --passes {name}"
+        folder = Path(tempfile.mkdtemp(prefix="aotc-repro-"))
+        file = folder / f"before-{failed.name}.mlir"
+        command = f"aotc opt {file} --passes {passes}"
         write_text(file, f"// {command}\n{before()}\n")
     except (OSError, SetupError, ir.MLIRError):  # what failed is to be told, not this
-        return f"aotc opt IR --passes {name}, where the IR can be written (--dump)"
+        return f"aotc opt IR --passes {passes}, where the IR can be written (--dump)"
     return command
 
 

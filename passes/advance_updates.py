@@ -17,19 +17,25 @@ from collections.abc import Sequence
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
-from aotc.mlir import Function, Module, Operation, Value, func
+from aotc.mlir import Function, Operation, Value, func
+from aotc.passes.base import Pass, Unit
 
 
-def run(module: Module) -> bool:
+class AdvanceUpdates(Pass):
     """Advance the updates of every function."""
-    changed = False
-    for function in functions_of(module).values():
-        if not function.is_external:
-            before = [*function.entry_block.operations]
-            _hoist_numbers(function)
-            _advance(function)
-            changed |= before != [*function.entry_block.operations]
-    return changed
+
+    name = "advance-updates"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        for function in functions_of(unit.module).values():
+            if not function.is_external:
+                before = [*function.entry_block.operations]
+                _hoist_numbers(function)
+                _advance(function)
+                changed |= before != [*function.entry_block.operations]
+        return changed
 
 
 def _hoist_numbers(function: Function) -> None:

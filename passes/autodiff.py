@@ -29,6 +29,7 @@ from aotc.dialects.transform import (
     derived_of,
 )
 from aotc.mlir import Block, Function, Module, Value, func, ir
+from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import clone_body
 from aotc.passes.sweeps import batch, forward, precision, reverse, widen
 
@@ -47,13 +48,19 @@ _REWRITES: dict[type, Rewrite] = {
 }
 
 
-def run(module: Module) -> bool:
+class Autodiff(Pass):
     """Define every declared transformation of the module, and those they need."""
-    changed = False
-    while declared := _declared_names(module):
-        _define(module, declared[0])
-        changed = True
-    return changed
+
+    name = "autodiff"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        module = unit.module
+        changed = False
+        while declared := _declared_names(module):
+            _define(module, declared[0])
+            changed = True
+        return changed
 
 
 def _declared_names(module: Module) -> list[str]:

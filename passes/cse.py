@@ -8,15 +8,22 @@ Requires: ops without effects are marked Pure. Ensures: no two equal ops in a bl
 """
 
 from aotc.mlir import Module, passmanager
+from aotc.passes.base import Pass, Unit
 
 
-def run(module: Module) -> bool:
+class Cse(Pass):
     """Run `cse` on the module."""
-    before = _count(module)
-    manager = passmanager.PassManager.parse("builtin.module(cse)")
-    manager.enable_verifier(False)  # the runner verifies
-    manager.run(module.operation)
-    return _count(module) != before
+
+    name = "cse"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        module = unit.module
+        before = _count(module)
+        manager = passmanager.PassManager.parse("builtin.module(cse)")
+        manager.enable_verifier(False)  # the runner verifies
+        manager.run(module.operation)
+        return _count(module) != before
 
 
 def _count(module: Module) -> int:

@@ -9,25 +9,32 @@ every op that is left has a `lower` rule.
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, several
 from aotc.mlir import Module, func, ir
+from aotc.passes.base import Pass, Unit
 
 
-def run(module: Module) -> bool:
+class Decompose(Pass):
     """Decompose until only ops that can be lowered are left."""
-    changed = False
-    while composed := [op for op in _ops(module) if hasattr(type(op), "decompose")]:
-        for op in composed:
-            _replace(op)
-        changed = True
-    return changed
+
+    name = "decompose"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        while composed := _composed(unit.module):
+            for op in composed:
+                _replace(op)
+            changed = True
+        return changed
 
 
-def _ops(module: Module) -> list[GraphOp]:
+def _composed(module: Module) -> list[GraphOp]:
+    """The ops that are made of others."""
     return [
         op
         for function in module.body.operations
         if isinstance(function, func.FuncOp) and not function.is_external
         for op in function.entry_block.operations
-        if isinstance(op, GraphOp)
+        if isinstance(op, GraphOp) and hasattr(type(op), "decompose")
     ]
 
 

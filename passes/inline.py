@@ -2,8 +2,8 @@
 
     %0 = call @loss(%x)      →      %0 = graph.reduce_sum(%x)
 
-Requires: derivatives are defined (autodiff). Ensures: the only calls are of control
-flow, and the only private functions are what it runs.
+Ensures: the only calls are of control flow and of derivatives that are not written yet
+(autodiff), and the only private functions are what these need.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,24 +11,30 @@ from collections.abc import Mapping, Sequence
 from aotc.dialects.control import control_of
 from aotc.dialects.functions import callee_of, functions_of, is_private
 from aotc.dialects.transform import derived_of
-from aotc.errors import CompileError
-from aotc.mlir import Block, Function, Module, Value, func, ir, source_of
+from aotc.mlir import Block, Function, Module, Value, func, ir
+from aotc.passes.base import Pass, Unit
 
 
-def run(module: Module) -> bool:
+class Inline(Pass):
     """Inline every call in every function."""
-    functions = functions_of(module)
-    changed = False
-    for function in functions.values():
-        if not function.is_external:
-            changed |= inline_calls(function, functions)
-    return drop_uncalled(module) or changed
+
+    name = "inline"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        module = unit.module
+        functions = functions_of(module)
+        changed = False
+        for function in functions.values():
+            if not function.is_external:
+                changed |= inline_calls(function, functions)
+        return drop_uncalled(module) or changed
 
 
 def inline_calls(function: Function, functions: dict[str, Function]) -> bool:
-    """Inline all calls in `function` but those of control flow."""
+    """Inline all calls in `function` that can be."""
     changed = False
-    while calls := [op for op in _calls(function) if not _is_control(op, functions)]:
+    while calls := [op for op in _calls(function) if _has_body(op, functions)]:
         for call in calls:
             _inline(call, functions)
         changed = True
@@ -79,19 +85,14 @@ def _calls(function: Function) -> list[func.CallOp]:
     return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
 
 
-def _is_control(call: func.CallOp, functions: dict[str, Function]) -> bool:
-    return control_of(functions[callee_of(call)]) is not None
+def _has_body(call: func.CallOp, functions: dict[str, Function]) -> bool:
+    """Whether a call is none of control flow, nor of a derivative yet to be written."""
+    callee = functions[callee_of(call)]
+    return control_of(callee) is None and derived_of(callee) is None
 
 
 def _inline(call: func.CallOp, functions: dict[str, Function]) -> None:
     callee = functions[callee_of(call)]
-    if derived_of(callee) is not None:
-        raise CompileError(
-            "undefined-derivative",
-            f"the body of '{call.callee}' has not been written yet",
-            where=source_of(call.location),
-            hint="run the pass 'autodiff' first",
-        )
     with ir.InsertionPoint(call):
         results = clone_body(callee.entry_block, list(call.operands))
     for old, new in zip(call.results, results, strict=True):

@@ -17,6 +17,7 @@ from typing import Any
 
 from aotc.dialects.binding import bindings
 from aotc.dialects.control import control_of
+from aotc.dialects.entries import lower_signature
 from aotc.dialects.functions import (
     callee_of,
     functions_of,
@@ -28,20 +29,27 @@ from aotc.dialects.graph import GraphOp, several, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
+from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.errors import CompileError
-from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
+from aotc.mlir import Function, Operation, Value, arith, func, ir, tensor
+from aotc.passes.base import Pass, Unit
 
 
-def run(module: Module) -> bool:
+class LowerToLinalg(Pass):
     """Replace every function by its lowered form; what control flow runs goes in."""
-    functions = functions_of(module)
-    for function in functions.values():
-        if not is_private(function):
-            _lower_function(function, functions)
-    for function in functions.values():
-        function.operation.erase()
-    return bool(functions)
+
+    name = "lower-to-linalg"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        functions = functions_of(unit.module)
+        for function in functions.values():
+            if not is_private(function):
+                _lower_function(function, functions)
+        for function in functions.values():
+            function.operation.erase()
+        return bool(functions)
 
 
 def _lower_function(function: Function, functions: dict[str, Function]) -> None:
@@ -52,9 +60,7 @@ def _lower_function(function: Function, functions: dict[str, Function]) -> None:
     contracts = contracts_of(function)
     with known_contracts(contracts), ir.InsertionPoint(function), function.location:
         lowered = func.FuncOp(name_of(function), kind)
-        for side in ("arg_attrs", "res_attrs"):  # which are states, by name
-            if side in function.attributes:
-                lowered.attributes[side] = function.attributes[side]
+        lower_signature(function, lowered)
         with ir.InsertionPoint(lowered.add_entry_block()):
             unknown: list[Any] = [None] * len(contracts)
             lowering = Lowering(unknown)
@@ -90,7 +96,15 @@ class _Inlined:
 
     def _lower(self, op: Operation, operands: list[Value]) -> Sequence[Value]:
         if isinstance(op, func.CallOp):
-            control = control_of(self.functions[callee_of(op)])
+            callee = self.functions[callee_of(op)]
+            if derived_of(callee) is not None:
+                raise CompileError(
+                    "undefined-derivative",
+                    f"the body of '{op.callee}' has not been written yet",
+                    where=where_of(op),
+                    hint="run the pass 'autodiff' first, then 'inline'",
+                )
+            control = control_of(callee)
             if control is not None:
                 return control.lower(self.lowering, op, operands, self)
         if not isinstance(op, GraphOp):

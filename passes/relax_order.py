@@ -12,16 +12,22 @@ where one of its readers reads nothing else that waits.
 
 from aotc.dialects.functions import functions_of
 from aotc.dialects.ops.effects import After
-from aotc.mlir import Function, Module, Operation, Value, ir
+from aotc.mlir import Function, Operation, Value, ir
+from aotc.passes.base import Pass, Unit
 
 
-def run(module: Module) -> bool:
+class RelaxOrder(Pass):
     """Relax the order of every function."""
-    changed = False
-    for function in functions_of(module).values():
-        if not function.is_external:
-            changed |= _relax(function)
-    return changed
+
+    name = "relax-order"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        for function in functions_of(unit.module).values():
+            if not function.is_external:
+                changed |= _relax(function)
+        return changed
 
 
 def _relax(function: Function) -> bool:

@@ -23,12 +23,16 @@ new order depends on data, so that no later pass can undo it.
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 from math import prod
 
+from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.ordering import after
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
+from aotc.errors import InputError
 from aotc.mlir import Block, Function, Operation, Value, ir
+from aotc.passes.base import Pass, Unit
 
 # Seconds for a step of a product, and for an element that is read or written elsewhere,
 # on one core of 2020; only their ratio matters.
@@ -38,6 +42,44 @@ PATIENCE = 12  # trials without success
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 _FREE = ("tensor.empty", "arith.constant", "linalg.fill", *_VIEWS)
+
+
+@dataclass(frozen=True)
+class Rematerialize(Pass):
+    """Rewrite an entry so that what it computes takes about so many bytes.
+
+    Args:
+        entry: its name.
+        bytes: for all computed values that are alive at one time.
+
+    Raises:
+        InputError: `unknown-entry`, `symbolic-memory`: its sizes are not fixed; or
+            `memory-budget`: that would take several times the work.
+    """
+
+    entry: str
+    bytes: int
+
+    name = "rematerialize"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether any value is computed again."""
+        return rematerialize(self._function(unit), self.bytes) > 0
+
+    def _function(self, unit: Unit) -> Function:
+        known = {entry.name: entry for entry in unit.program.entries}
+        if self.entry not in known:
+            raise InputError(
+                "unknown-entry",
+                f"there is no entry '{self.entry}'; the IR has {', '.join(known)}",
+            )
+        if known[self.entry].symbols:
+            raise InputError(
+                "symbolic-memory",
+                f"only entries of fixed sizes can be rewritten; '{self.entry}' takes "
+                f"{', '.join(map(str, known[self.entry].symbols))}",
+            )
+        return functions_of(unit.module)[self.entry]
 
 
 def rematerialize(function: Function, budget: int) -> int:
@@ -68,7 +110,11 @@ def rematerialize(function: Function, budget: int) -> int:
         if (found.excess, found.extra_seconds) < (best.excess, best.extra_seconds):
             best, kept, failed = found, kept | {value}, 0
     if best.excess or best.extra_seconds > MOST_WORK * sum(values.work):
-        raise OutOfBudget
+        raise OutOfBudget(
+            "memory-budget",
+            f"computing values again does not bring an entry down to {budget:,} bytes",
+            hint="allow more, or use smaller batches",
+        )
     return _Walk(values, budget, kept, writes=True).run().recomputed
 
 
@@ -78,7 +124,7 @@ def modeled_bytes(function: Function) -> int:
     return _Walk(values, 0, frozenset(values.uses)).run().excess
 
 
-class OutOfBudget(Exception):
+class OutOfBudget(InputError):
     """No order of the ops was found that takes as little memory."""
 
 

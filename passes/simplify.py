@@ -15,7 +15,8 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions_of, is_private
 from aotc.dialects.graph import GraphOp, evaluate, has_effect, several
 from aotc.dialects.types import Tensor, element_count
-from aotc.mlir import Block, Function, Module, Operation, Value, func, ir
+from aotc.mlir import Block, Function, Operation, Value, func, ir
+from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled, reached_from
 from aotc.passes.prune import is_removable, prune
 
@@ -23,22 +24,28 @@ from aotc.passes.prune import is_removable, prune
 LARGEST_FOLD = 256
 
 
-def run(module: Module) -> bool:
+class Simplify(Pass):
     """Simplify every function that a public one reaches, callers first."""
-    changed, done = False, set()
-    functions = functions_of(module)
-    rest = [name for name, function in functions.items() if not is_private(function)]
-    while rest:
-        name = rest.pop()
-        if name in done:
-            continue
-        done.add(name)
-        function = functions_of(module)[name]
-        if not function.is_external:
-            while _sweep(function.entry_block, functions_of(module)):
-                changed = True
-        rest += reached_from(function)
-    return drop_uncalled(module) or changed
+
+    name = "simplify"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        module = unit.module
+        changed, done = False, set()
+        functions = functions_of(module)
+        rest = [name for name, each in functions.items() if not is_private(each)]
+        while rest:
+            name = rest.pop()
+            if name in done:
+                continue
+            done.add(name)
+            function = functions_of(module)[name]
+            if not function.is_external:
+                while _sweep(function.entry_block, functions_of(module)):
+                    changed = True
+            rest += reached_from(function)
+        return drop_uncalled(module) or changed
 
 
 def _sweep(block: Block, functions: dict[str, Function]) -> bool:

@@ -22,8 +22,7 @@ of several into one buffer, but starts with a single one where the file is mappe
 the process that writes there dies.
 
 Requires: linalg (lower-to-linalg), and `graph.kind` on arguments and results. Ensures:
-an elementwise chain of ops that ends in new states of one shape is one loop, and no
-attributes of the graph dialect are left.
+an elementwise chain of ops that ends in new states of one shape is one loop.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,8 @@ from operator import or_
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
-from aotc.mlir import Function, Module, Operation, Value, ir
+from aotc.mlir import Function, Operation, Value, ir
+from aotc.passes.base import Pass, Unit
 
 # IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.
 _MOST_TENSORS = 16
@@ -41,19 +41,20 @@ _MOST_TENSORS = 16
 _SIDES = ("arg_attrs", "res_attrs")
 
 
-def run(module: Module) -> bool:
+class UpdateInPlace(Pass):
     """Tie the new states of every function to the old ones."""
-    changed = False
-    functions = functions_of(module).values()
-    several = len({name for f in functions for name in _states(f, "arg_attrs")}) > 1
-    for function in functions:
-        if several and not function.is_external and not _may_fail(function):
-            changed |= _tie(function)
-        for side in _SIDES:  # nobody reads them from here on, and IREE may not
-            if side in function.attributes:
-                del function.attributes[side]
-                changed = True
-    return changed
+
+    name = "update-in-place"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        functions = functions_of(unit.module).values()
+        several = len({name for f in functions for name in _states(f, "arg_attrs")}) > 1
+        for function in functions:
+            if several and not function.is_external and not _may_fail(function):
+                changed |= _tie(function)
+        return changed
 
 
 def _may_fail(function: Function) -> bool:

@@ -12,6 +12,7 @@ LEAVES = {
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
+PROGRAM = MODEL | {"program"}
 ALLOWED = {
     "errors": set(),
     "exit_status": set(),
@@ -30,10 +31,12 @@ ALLOWED = {
     "training": EDGE | {"runtime"},
     "mlir": LEAVES,
     "dialects": MODEL,
+    "program": MODEL,
+    "program_files": PROGRAM,
     # numpy, nn, … are the frontend's vocabulary, so they are of its layer
-    "frontends": MODEL
+    "frontends": PROGRAM
     | {"numpy", "nn", "random", "optim", "transforms", "control"}
-    | {"linalg", "special", "fft", "debug"},
+    | {"linalg", "special", "fft", "debug", "program_files"},
     "numpy": MODEL | {"frontends"},
     "nn": MODEL | {"frontends", "numpy", "random", "special", "control"},
     "random": MODEL | {"frontends", "numpy"},
@@ -46,28 +49,31 @@ ALLOWED = {
     "collectives": MODEL | {"frontends", "numpy"},
     "transforms": MODEL | {"frontends", "numpy"},
     "control": MODEL | {"frontends", "numpy"},
-    "cases": MODEL | {"frontends", "passes"},
-    "passes": MODEL,
+    "cases": PROGRAM | {"frontends", "passes"},
+    "passes": PROGRAM,
     "reference": MODEL | {"passes"},
-    "nonfinite": MODEL | {"frontends", "passes", "reference"},
+    "nonfinite": PROGRAM | {"frontends", "passes", "reference"},
     "cache": EDGE,
-    "backend": MODEL | {"frontends", "worker", "cache"},
+    "backend": PROGRAM | {"passes", "worker", "cache"},
     "worker": set(),
-    "certificate": MODEL | {"frontends", "passes", "reference", "backend", "checks"},
-    "checks": MODEL
+    "certificate": PROGRAM | {"frontends", "passes", "reference", "backend", "checks"},
+    "checks": PROGRAM
     | {"frontends", "passes", "reference", "backend", "artifacts", "runtime", "cache"}
     | {"worker"},
-    "parity": MODEL | {"frontends", "checks"},
-    "intermediates": MODEL | {"frontends", "artifacts"},
-    "budget": MODEL | {"frontends", "passes", "backend"},
-    "provenance": MODEL | {"frontends", "backend"},
-    "packager": MODEL
-    | {"frontends", "backend", "artifacts", "provenance", "certificate"}
-    | {"parity", "checks"},
-    "pipeline": MODEL
+    "parity": PROGRAM | {"frontends", "checks"},
+    "budget": PROGRAM | {"passes", "backend"},
+    "provenance": PROGRAM | {"backend"},
+    "packager": PROGRAM
+    | {"backend", "artifacts", "provenance", "certificate", "parity", "checks"}
+    | {"program_files"},
+    "bundle_output": PROGRAM | {"frontends", "artifacts"},
+    "build_report": PROGRAM
+    | {"passes", "backend", "budget", "certificate", "checks", "parity"},
+    "pipeline": PROGRAM
     | {"frontends", "passes", "backend", "packager", "artifacts", "certificate"}
-    | {"budget", "parity", "checks", "intermediates", "cache"},
-    "explain": MODEL | {"frontends", "passes", "backend", "pipeline"},
+    | {"budget", "parity", "checks", "cache", "program_files", "bundle_output"}
+    | {"build_report"},
+    "explain": PROGRAM | {"frontends", "passes", "backend", "pipeline"},
     "cli": EDGE
     | {"cache", "runtime", "training", "pipeline", "explain", "parity", "nonfinite"}
     | {"dialects"},

@@ -26,14 +26,16 @@ from typing import Any
 
 from aotc import options
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.backend.crossing import crossing, require_upstream_only
-from aotc.backend.reuse import Modules
+from aotc.backend.crossing import crossing
+from aotc.backend.reuse import KeptModule
 from aotc.cache import Cache
+from aotc.dialects.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
-from aotc.frontends.program import Entry, Program
+from aotc.passes.base import Unit
+from aotc.program import Program
 from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
 from aotc.target import Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
@@ -100,6 +102,7 @@ class Compiled:
     Args:
         target: what it was compiled for.
         vmfb: the module.
+        passes: that the program went through, with their options.
         flags: flags of the compiler, in order.
         compiler: version and revision of IREE's compiler.
         statistics: dispatches, transient bytes and the like, as IREE counts them.
@@ -111,6 +114,7 @@ class Compiled:
 
     target: Target
     vmfb: bytes
+    passes: tuple[str, ...]
     flags: tuple[str, ...]
     compiler: dict[str, str]
     statistics: dict[str, int]
@@ -120,20 +124,23 @@ class Compiled:
     reuse: str = "off"
 
 
-def compile_targets(
-    program: Program,
-    targets: Sequence[Target],
+def compile_targets(program: Program, targets: Sequence[Target]) -> list[Compiled]:
+    """Compile one lowered program for each target; see `compile_units`."""
+    return compile_units([Unit(program, target) for target in targets])
+
+
+def compile_units(
+    units: Sequence[Unit],
     *,
     dump: Path | None = None,
     finished: Callable[[Compiled], None] | None = None,
     cache: Cache | None = None,
 ) -> list[Compiled]:
-    """Compile a program, lowered to linalg, for each target; in parallel.
+    """Compile lowered programs, each for its target; in parallel.
 
     Args:
-        program: the program.
-        targets: what to compile it for.
-        dump: folder for what the compiler is given.
+        units: with their targets.
+        dump: folder for what the compiler is given beside the IR.
         finished: is told of each variant as soon as it is compiled.
         cache: where modules are taken from and kept.
 
@@ -142,25 +149,20 @@ def compile_targets(
         SetupError: the compiler is not installed.
     """
     require_compiler()
-    require_upstream_only(program.module)
-    crossed = crossing(program)
+    jobs = [_Job.of(unit, cache) for unit in units]
     if dump is not None:
-        write_text(dump / "linalg.mlir", f"{program.module}\n")
-        write_text(dump / "iree-frame.mlir", crossed[1])
-    kept = Modules(cache, program, crossed) if cache else None
-    with _workers(len(targets)) as (pool, running):
-        work = [
-            pool.submit(_compile, program, crossed, target, running, kept)
-            for target in targets
-        ]
+        for job in jobs:
+            write_text(dump / job.target.id / "iree-frame.mlir", job.crossed[1])
+    with _workers(len(jobs)) as (pool, running):
+        work = [pool.submit(_compile, job, running) for job in jobs]
         for future in as_completed(work):
             if finished is not None:
                 finished(future.result())
         return [future.result() for future in work]
 
 
-def plan_memory(program: Program, target: Target) -> dict[str, Memory]:
-    """The memory that each entry would need if the program were compiled.
+def plan_memory(unit: Unit) -> dict[str, Memory]:
+    """The memory that each entry would need if a lowered program were compiled.
 
     Entries without a plan are left out: those that take a symbolic size without limit,
     and those whose memory depends on what they compute.
@@ -168,11 +170,10 @@ def plan_memory(program: Program, target: Target) -> dict[str, Memory]:
     Raises:
         CompileError: the compiler refused the module, or died.
     """
-    crossed = crossing(program)
+    job = _Job.of(unit, only_plans=True)
     with _workers(1) as (pool, running):
-        job = _job_of(program, target, only_plans=True)
-        report, _ = pool.submit(_job, crossed, target, running, job).result()
-        return _memory(program, report)
+        report, _ = pool.submit(_run, job, running).result()
+        return _memory(job.entries, report)
 
 
 @contextmanager
@@ -209,9 +210,50 @@ def target_flags(target: Target) -> tuple[str, ...]:
     return (*target.flags, *COMMON_FLAGS)
 
 
-def _plans(program: Program) -> dict[str, list[list[int]]]:
+@dataclass(frozen=True)
+class _Job:
+    """What a worker is to do.
+
+    Args:
+        target: what to compile for.
+        entries: of the program.
+        crossed: bytecode of the graph functions, and the frame around them.
+        settings: what the worker is told beside these.
+        passes: that the program went through.
+        kept: where the cache has the module, if there is one.
+    """
+
+    target: Target
+    entries: Sequence[Entry]
+    crossed: tuple[bytes, str]
+    settings: dict[str, Any]
+    passes: tuple[str, ...]
+    kept: KeptModule | None
+
+    @classmethod
+    def of(
+        cls, unit: Unit, cache: Cache | None = None, *, only_plans: bool = False
+    ) -> _Job:
+        """The job for a program that is lowered."""
+        assert unit.target is not None
+        target, entries = unit.target, unit.program.entries
+        crossed = crossing(unit.program)
+        settings = {
+            "flags": target_flags(target),
+            "plans": _plans(entries),
+            "is_mapped": target.device == "local",
+            "only_plans": only_plans,
+            "sum_block": BLOCK,
+            "smaller_steps": SMALLER_STEPS,
+        }
+        kept = KeptModule.of(cache, unit, crossed, settings) if cache else None
+        passes = tuple(unit.program.passes)
+        return cls(target, entries, crossed, settings, passes, kept)
+
+
+def _plans(entries: Sequence[Entry]) -> dict[str, list[list[int]]]:
     """The largest shapes of the inputs of each entry that has such."""
-    shapes = {entry.name: _largest_shapes(entry) for entry in program.entries}
+    shapes = {entry.name: _largest_shapes(entry) for entry in entries}
     return {name: found for name, found in shapes.items() if found is not None}
 
 
@@ -226,79 +268,58 @@ def _largest_shapes(entry: Entry) -> list[list[int]] | None:
     return [[evaluate_size(size, symbols) for size in p.type.shape] for p in inputs]
 
 
-def _memory(program: Program, report: dict[str, Any]) -> dict[str, Memory]:
+def _memory(entries: Sequence[Entry], report: dict[str, Any]) -> dict[str, Memory]:
     return {
         entry.name: Memory({c.name: c.max or 0 for c in entry.symbols}, **found)
-        for entry in program.entries
+        for entry in entries
         if (found := report["memory"].get(entry.name))
     }
 
 
-def _compile(
-    program: Program,
-    crossed: tuple[bytes, str],
-    target: Target,
-    running: Running,
-    kept: Modules | None,
-) -> Compiled:
-    job = _job_of(program, target)
+def _compile(job: _Job, running: Running) -> Compiled:
     start = time.perf_counter()
-    found = kept.find(target, job) if kept else None
+    found = job.kept.find() if job.kept else None
     if found:
         report, vmfb = found
         report |= {"seconds": time.perf_counter() - start, "peak_bytes": 0}
         reuse = "hit"
     else:
-        reuse = kept.why_missing(target, job) if kept else "off"
-        report, vmfb = _job(crossed, target, running, job)
-        if kept:
-            reuse += kept.keep(target, job, report, vmfb)
+        reuse = job.kept.why_missing() if job.kept else "off"
+        report, vmfb = _run(job, running)
+        if job.kept:
+            reuse += job.kept.keep(report, vmfb)
     return Compiled(
-        target=target,
+        target=job.target,
         vmfb=vmfb,
+        passes=job.passes,
         flags=tuple(report["flags"]),
         compiler=report["compiler"],
         statistics=report["statistics"],
-        memory=_memory(program, report),
+        memory=_memory(job.entries, report),
         seconds=report["seconds"],
         peak_bytes=report["peak_bytes"],
         reuse=reuse,
     )
 
 
-def _job_of(
-    program: Program, target: Target, *, only_plans: bool = False
-) -> dict[str, Any]:
-    """What the worker is told beside the module."""
-    return {
-        "flags": target_flags(target),
-        "plans": _plans(program),
-        "is_mapped": target.device == "local",
-        "only_plans": only_plans,
-        "sum_block": BLOCK,
-        "smaller_steps": SMALLER_STEPS,
-    }
-
-
-def _job(
-    crossed: tuple[bytes, str], target: Target, running: Running, job: dict[str, Any]
-) -> tuple[dict[str, Any], bytes]:
+def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
     """What the worker reports; and the module, if it is to compile one."""
-    bytecode, frame = crossed
+    bytecode, frame = job.crossed
     with temporary_folder() as root:
         try:
             (root / "graph.mlirbc").write_bytes(bytecode)
             (root / "frame.mlir").write_text(frame, encoding="utf-8")
-            (root / "job.json").write_text(json.dumps(job), encoding="utf-8")
+            (root / "job.json").write_text(json.dumps(job.settings), encoding="utf-8")
         except OSError as error:
             raise _no_room(root, str(error)) from error
         code, log = _run_worker(root, running)
         if running.is_stopped:
             raise CancelledError
         if code != 0 or not (root / "report.json").is_file():
-            raise _refusal(target, code, log, root) or _failure(target, code, log)
+            refusal = _refusal(job.target, code, log, root)
+            raise refusal or _failure(job.target, code, log)
         report = json.loads((root / "report.json").read_text(encoding="utf-8"))
-        only_plans = job["only_plans"]
+        only_plans = job.settings["only_plans"]
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
 
 

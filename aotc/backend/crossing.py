@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aotc.dialects.entries import Entry, strip_program
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering import foreign
-from aotc.dialects.lowering.blocks import to_blocks
+from aotc.dialects.parameters import SCOPE
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError
-from aotc.frontends.program import Entry, Program, StateSpec
 from aotc.mlir import bytecode, func, ir
-
-SCOPE = "model"  # of the parameters in the weights archive
+from aotc.program import Program, StateSpec
 
 _CROSSING = {
     "affine",
@@ -56,7 +55,8 @@ def crossing(program: Program) -> tuple[bytes, str]:
         # By way of text: bytecode also tells in which order values came to be used, by
         # which IREE might go, and which no reader of a dump could know.
         copy = ir.Module.parse(program.module.operation.get_asm(enable_debug_info=True))
-        to_blocks(copy)
+        strip_program(copy)
+        require_upstream_only(copy)
         for function in copy.body.operations:
             if isinstance(function, func.FuncOp) and not function.is_external:
                 name = ir.StringAttr(function.attributes["sym_name"]).value

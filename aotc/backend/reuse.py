@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,82 +17,71 @@ from typing import Any
 
 from aotc import worker
 from aotc.cache import Cache, Recipe, digest, sources_digest
-from aotc.frontends.program import Program
 from aotc.mlir import ir
-from aotc.target import Target
+from aotc.passes.base import Unit
 
 # what the worker reports of the module, and not of its own work
 _FACTS = ("flags", "compiler", "statistics", "memory")
 
 
-class Modules:
-    """The modules of one program, by target.
+@dataclass(frozen=True)
+class KeptModule:
+    """The module of a program for a target, where the cache has it or may keep it."""
 
-    Args:
-        cache: where they are kept.
-        program: lowered to linalg.
-        crossed: what IREE gets of it: bytecode, and the frame as text.
-    """
+    cache: Cache
+    recipe: Recipe
 
-    def __init__(
-        self, cache: Cache, program: Program, crossed: tuple[bytes, str]
-    ) -> None:
-        self._cache = cache
-        self._names = ", ".join(entry.name for entry in program.entries)
-        # before the threads that ask: a context of MLIR is for one at a time
-        self._models = {
-            with_places: _model_digest(program, crossed, with_places)
-            for with_places in (False, True)
+    @classmethod
+    def of(
+        cls,
+        cache: Cache,
+        unit: Unit,
+        crossed: tuple[bytes, str],
+        settings: Mapping[str, Any],
+    ) -> KeptModule:
+        """Where the module of a lowered program is kept.
+
+        Args:
+            cache: what keeps it.
+            unit: the program, and its target.
+            crossed: what IREE gets of it: bytecode, and the frame as text.
+            settings: for the worker that compiles it.
+        """
+        target = unit.target
+        assert target is not None
+        names = ", ".join(entry.name for entry in unit.program.entries)
+        parts = {
+            "model": _model_digest(unit, crossed, target.backend == "vmvx"),
+            "sizes": digest(json.dumps(settings["plans"], sort_keys=True)),
+            "flags": digest(*settings["flags"]),
+            "flags for smaller steps": digest(*settings["smaller_steps"]),
+            "block of sums": str(settings["sum_block"]),
+            **_toolchain(),
         }
+        return cls(cache, Recipe("module", f"{target}: {names}", parts))
 
-    def find(
-        self, target: Target, job: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], bytes] | None:
+    def find(self) -> tuple[dict[str, Any], bytes] | None:
         """What the worker reported of the module, and the module."""
-        value = self._cache.find(self._recipe(target, job))
+        value = self.cache.find(self.recipe)
         if value is None:
             return None
         report, _, vmfb = value.partition(b"\n")
         return json.loads(report), vmfb
 
-    def why_missing(self, target: Target, job: Mapping[str, Any]) -> str:
+    def why_missing(self) -> str:
         """`miss`, and what is new since a module of this kind was made."""
-        return f"miss ({self._cache.why_missing(self._recipe(target, job))})"
+        return f"miss ({self.cache.why_missing(self.recipe)})"
 
-    def keep(
-        self,
-        target: Target,
-        job: Mapping[str, Any],
-        report: Mapping[str, Any],
-        vmfb: bytes,
-    ) -> str:
+    def keep(self, report: Mapping[str, Any], vmfb: bytes) -> str:
         """Keep a module; what to add to the reason of the miss if that fails."""
         facts = json.dumps({name: report[name] for name in _FACTS}, sort_keys=True)
-        failure = self._cache.keep(
-            self._recipe(target, job), facts.encode() + b"\n" + vmfb
-        )
+        failure = self.cache.keep(self.recipe, facts.encode() + b"\n" + vmfb)
         return f", not kept: {failure}" if failure else ""
 
-    def _recipe(self, target: Target, job: Mapping[str, Any]) -> Recipe:
-        return Recipe(
-            "module",
-            f"{target}: {self._names}",
-            {
-                "model": self._models[target.backend == "vmvx"],
-                "sizes": digest(json.dumps(job["plans"], sort_keys=True)),
-                "flags": digest(*job["flags"]),
-                "flags for smaller steps": digest(*job["smaller_steps"]),
-                "block of sums": str(job["sum_block"]),
-                **_toolchain(),
-            },
-        )
 
-
-def _model_digest(
-    program: Program, crossed: tuple[bytes, str], with_places: bool
-) -> str:
+def _model_digest(unit: Unit, crossed: tuple[bytes, str], with_places: bool) -> str:
     bytecode, frame = crossed
-    with program.module.context:
+    with unit.module.context:
         module = ir.Module.parse(bytecode)
         text = module.operation.get_asm(enable_debug_info=with_places)
     return digest(text, frame)

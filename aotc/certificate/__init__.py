@@ -37,23 +37,14 @@ from aotc.dialects import context
 from aotc.dialects.functions import copied, functions_of, keep_only
 from aotc.dialects.transform import Widened, derive
 from aotc.errors import AotcError, CompileError
-from aotc.frontends.program import Program
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.inline import reached
+from aotc.passes.stages import passes_between
+from aotc.program import Program
 from aotc.target import Target
 
 DOT_PRODUCT = 1e-9  # the largest difference that is rounding
-
-_LOWERING = (
-    "inline",
-    "simplify",
-    "cse",
-    "decompose",
-    "simplify",
-    "lower-to-linalg",
-    "cse",
-)
 
 
 @dataclass(frozen=True)
@@ -151,10 +142,10 @@ def _measured(
     pairs = [_declared(module, *each) for each in enumerate(points)]
     checks = [check for pair in pairs for check in pair if check is not None]
     keep_only(module, [check.name for check in checks])
+    program = Program.of_functions(module, [check.entry() for check in checks])
     run_passes(module, ("autodiff",))
     graph = copied(module)
-    run_passes(module, _LOWERING)
-    program = Program(module, [check.entry() for check in checks])
+    run_passes(module, passes_between("autodiff", None))
     (variant,) = compile_targets(program, [Target.parse("cpu")])
     code = code_of(variant, [_export(check) for check in checks])
     with CompiledProcess(code) as process:

@@ -10,6 +10,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.certificate.modules import Modes
+from aotc.dialects.entries import Entry
 from aotc.dialects.functions import (
     SYMBOLS,
     call,
@@ -19,7 +20,6 @@ from aotc.dialects.functions import (
 from aotc.dialects.symbols import Contract
 from aotc.dialects.transform import Jvp, Vjp, derive, floats
 from aotc.dialects.types import Dim, Tensor, evaluate_size
-from aotc.frontends.program import Entry
 from aotc.mlir import func, ir
 
 DIFFERENCE = 1e-5  # at most, of the directional test

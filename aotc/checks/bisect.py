@@ -27,6 +27,7 @@ from aotc.checks.process import (
     export_at,
 )
 from aotc.checks.rounding import Noise
+from aotc.dialects.entries import Entry
 from aotc.dialects.functions import (
     callee_of,
     copied,
@@ -36,13 +37,14 @@ from aotc.dialects.functions import (
 )
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.errors import AotcError, CompileError
-from aotc.frontends.program import Entry, Program
 from aotc.frontends.survey import watched
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
+from aotc.passes.stages import passes_between
+from aotc.program import Program
 from aotc.target import Target
 
-LOWERING = ("lower-to-linalg", "cse")  # the passes before it are on graphs
+_LOWERING = "lower-to-linalg"  # the passes before it are on graphs
 _SECONDS = 300  # for one compiled call
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
 
@@ -88,7 +90,6 @@ def diverging(
     values: Sequence[Any],
     expected: Sequence[Any],
     rule: Rule,
-    passes: Sequence[str],
 ) -> Divergence:
     """The first place where an entry differs from `expected`.
 
@@ -100,7 +101,6 @@ def diverging(
         values: all its arguments.
         expected: the outputs of the framework.
         rule: that says what is wrong.
-        passes: all those of a build, in order.
     """
     noisy = partial(_noisy, graph, entry, values)
 
@@ -115,10 +115,10 @@ def diverging(
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
         module = copied(graph)
-        for name in passes[: passes.index(LOWERING[0])]:
-            run_passes(module, (name,))
+        for each in passes_between("autodiff", _LOWERING):
+            run_passes(module, (each,))
             if is_wrong(module):
-                return Divergence(name)
+                return Divergence(str(each))
         return _InCode(module, entry, target, values, rule).first()
 
 
@@ -130,14 +130,13 @@ def located(
     values: Sequence[Any],
     expected: Sequence[Any],
     rule: Rule,
-    passes: Sequence[str],
 ) -> tuple[str | None, str]:
     """The line where an entry begins to differ, and a sentence for a message.
 
     Takes what `diverging` takes, and raises nothing: the failure itself is to be said.
     """
     try:
-        first = diverging(program, graph, entry, target, values, expected, rule, passes)
+        first = diverging(program, graph, entry, target, values, expected, rule)
     except AotcError as error:
         return None, f"where it begins was not found: {error.message}"
     return first.where, str(first)
@@ -315,8 +314,9 @@ def _compiled(
     _return_only(function, [ops[number].results[index] for number, index in places])
     inputs, outputs = signature(function)
     symbols = reference.bind_symbols(inputs, values)
-    run_passes(module, LOWERING)
-    program = Program(module, [Entry.flat(entry.name, inputs, outputs)])
+    flat = Entry.flat(entry.name, inputs, outputs)
+    program = Program.of_functions(module, [flat])
+    run_passes(module, (_LOWERING, *passes_between(_LOWERING, None)))
     (variant,) = compile_targets(program, [target])
     code = code_of(variant, [export_at(entry.name, inputs, outputs, symbols)])
     with CompiledProcess(code, _SECONDS) as process:

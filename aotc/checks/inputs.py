@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.entries import Entry, Port
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.scattering import Scatter
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.errors import AotcError, InputError
-from aotc.frontends.program import Entry, Port
 from aotc.mlir import func, ir
 from aotc.pytree import flatten
 from aotc.reference import bind_symbols

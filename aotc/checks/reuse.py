@@ -25,7 +25,7 @@ from aotc.cache import Cache, Recipe, digest, sources_digest
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
 from aotc.checks.report import SelfCheck
-from aotc.frontends.program import Program
+from aotc.program import Program
 from aotc.pytree import flatten
 
 _PACKAGES = (aotc, artifacts, dialects, passes)
@@ -115,9 +115,12 @@ def _code(variants: Sequence[Compiled]) -> Iterator[str | bytes]:
 
 
 def _text(graph: Any) -> str:
-    """The graph without the places in the user's source."""
+    """The graph without source, title, and the places in the user's source."""
     with graph.context:
-        return str(graph.operation.get_asm(enable_debug_info=False))
+        return "\n".join(
+            str(op.operation.get_asm(enable_debug_info=False))
+            for op in graph.body.operations
+        )
 
 
 def _arrays(named: Mapping[str, Any]) -> Iterator[str | bytes]:

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 
 from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
+from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
 from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError
-from aotc.frontends.program import Entry, Program
 from aotc.passes.inline import reached
+from aotc.program import Program
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
 _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)

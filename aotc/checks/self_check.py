@@ -30,11 +30,11 @@ from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
 from aotc.dialects import context
 from aotc.errors import AotcError, CompileError, InputError, SetupError
-from aotc.frontends.program import Program
 from aotc.mlir import ir
+from aotc.program import Program
 from aotc.target import Target
 
-__all__ = ["SelfCheck", "check_entries"]
+__all__ = ["SelfCheck", "check_entries", "unchecked"]
 
 _SEED = 20
 _SECONDS = 300  # for one compiled call
@@ -54,7 +54,6 @@ def check_entries(
     graph: Any,
     bundle: Path,
     targets: Sequence[Target],
-    passes: Sequence[str],
     *,
     full: bool = False,
 ) -> list[SelfCheck]:
@@ -65,7 +64,6 @@ def check_entries(
         graph: a copy of its module in which all derivatives are written.
         bundle: with the compiled code; it may be unsigned.
         targets: those that it has variants for.
-        passes: that compiled it, in order.
         full: compare at all sizes, however long the reference evaluator takes.
 
     Raises:
@@ -85,12 +83,21 @@ def check_entries(
         if not running:
             return rows
         jobs = [
-            (Subject(program, graph, entry, passes), item)
+            (Subject(program, graph, entry), item)
             for entry in program.entries
             for item in items_of(program, graph, entry)
         ]
         work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
         return rows + _check(jobs, running, work)
+
+
+def unchecked(program: Program, targets: Sequence[Target], why: str) -> list[SelfCheck]:
+    """What is said of entries that nothing can be compared with."""
+    return [
+        SelfCheck(entry.name, str(target)).skip({}, why)
+        for target in targets
+        for entry in program.entries
+    ]
 
 
 def _check(
@@ -337,5 +344,4 @@ def _place(
         arguments,
         outputs,
         RoundingRule(),
-        subject.passes,
     )

@@ -11,7 +11,8 @@ from typing import Any
 from aotc import reference
 from aotc.checks.process import CompiledProcess
 from aotc.checks.samples import Calls
-from aotc.frontends.program import Entry, Program
+from aotc.dialects.entries import Entry
+from aotc.program import Program
 
 Arrays = list[Any]
 
@@ -24,13 +25,11 @@ class Subject:
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
         entry: of the program.
-        passes: that compiled it, in order.
     """
 
     program: Program
     graph: Any
     entry: Entry
-    passes: Sequence[str]
 
     @property
     def names(self) -> list[str]:

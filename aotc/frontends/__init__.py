@@ -1,7 +1,8 @@
 """Frontends: what people have → a `Program` of graph functions.
 
 Each frontend is a module with `load(path, entries) -> Program`, named in `FRONTENDS` by
-the suffix of the files it takes, and imported on use.
+the suffix of the files it takes, and imported on use. IR that a build has dumped is a
+program as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
-    from aotc.frontends.program import Program
+    from aotc.program import Program
 
 # suffix → module with load(path, entries)
 FRONTENDS = {
@@ -54,10 +55,14 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     # on use: this package is imported before the modules in it that these need
     from aotc.dialects.limits import graph_ops
     from aotc.frontends.survey import surveyed
+    from aotc.program_files import holds_program, read_program
 
+    if path.suffix == ".mlir" and holds_program(path):
+        return read_program(path, entries)
     with surveyed() as survey:
         program: Program = import_module(FRONTENDS[path.suffix]).load(path, entries)
-    program.source["coverage"] = survey.coverage(len(graph_ops(program.module)))
+    coverage = survey.coverage(len(graph_ops(program.module)))
+    program.source = {**program.source, "coverage": coverage}
     return program
 
 

@@ -1,8 +1,7 @@
 """Declared entries → `Program`: arguments, the traced body, results.
 
 A graph function takes the leaves of all parameters in order, and returns the leaves of
-the new states, then those of the outputs. `graph.name` and `graph.kind` on its
-arguments and results say which is which.
+the new states, then those of the outputs.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects import context
 from aotc.dialects.binding import bindings
+from aotc.dialects.entries import Entry, Port, write_entry
 from aotc.dialects.functions import functions_of
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim as SymbolicDim
@@ -32,12 +32,12 @@ from aotc.frontends.entry import (
     traced_entry,
 )
 from aotc.frontends.places import at_user_line, fail, pinned, relative, user_line
-from aotc.frontends.program import Entry, Port, Program, StateSpec
 from aotc.frontends.results import Result, results_of
 from aotc.frontends.survey import tolerated
 from aotc.frontends.tracing import Trace
 from aotc.frontends.user_errors import user_errors
 from aotc.mlir import ir
+from aotc.program import Program
 from aotc.pytree import Structure, flatten, leaf_names
 
 
@@ -51,10 +51,10 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
     with context(), ir.Location.unknown():
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
-    builder = _Builder(Program(module, []), dict(names))
+    builder = _Builder(Program(module), dict(names))
     for function in declared:
         with tolerated(f"entry '{function.name}'"), _whole_or_not(module):
-            builder.program.entries.append(_trace_entry(builder, function))
+            write_entry(module, _trace_entry(builder, function))
             if function.network is not None:
                 builder.program.networks[function.name] = function.network
     return builder.program
@@ -114,16 +114,21 @@ class _Builder:
                 "define them in the module under different names",
             )
         leaves = leaf_names(stored.structure, name)
-        self.program.parameters.update(zip(leaves, stored.arrays, strict=True))
+        kind = kind_of(stored)
+        for leaf, array in zip(leaves, stored.arrays, strict=True):
+            self.program.add_parameter(leaf, array, array_type(array), kind)
         self.stored[id(stored)] = leaves
         if isinstance(stored, State):
-            types = tuple(map(array_type, stored.arrays))
-            spec = StateSpec(name, tuple(leaves), types, stored.structure)
-            self.program.states.append(spec)
+            self.program.add_state(name, leaves, stored.structure)
 
 
 def _line_of(declared: EntryFunction) -> str:
     return f"{relative(declared.place[0])}:{declared.place[1]}"
+
+
+def kind_of(stored: Stored) -> str:
+    """What leaves of a Weights or State are called among the parameters."""
+    return "weight" if isinstance(stored, Weights) else "state"
 
 
 def array_type(array: Any) -> Tensor:
@@ -173,7 +178,6 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
             returned = _call(declared, arguments, tracing)
             result = results_of(declared, _updated(arguments), returned)
             tracing.finish(result.arrays)
-        _annotate(tracing.function, ports, result.ports)
         if declared.network is None:
             _warn_of_idle(declared, tracing.function, ports, result.ports)
     entry = _entry(builder, declared.name, contracts, arguments, result)
@@ -261,24 +265,6 @@ def _entry(
     )
 
 
-def _annotate(
-    function: Any, arguments: Sequence[Port], results: Sequence[Port]
-) -> None:
-    """Write names and kinds of arguments and results into the IR, for its readers."""
-
-    def facts(ports: Sequence[Port]) -> Any:
-        rows = [{"graph.name": port.name, "graph.kind": port.kind} for port in ports]
-        return ir.ArrayAttr.get(
-            [
-                ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in row.items()})
-                for row in rows
-            ]
-        )
-
-    function.attributes["arg_attrs"] = facts(arguments)
-    function.attributes["res_attrs"] = facts(results)
-
-
 # ---- arguments ----------------------------------------------------------------------
 
 
@@ -292,7 +278,7 @@ def _argument(
     stored = source.state if isinstance(source, Frozen) else source
     if isinstance(stored, Stored):
         names = builder.leaves_of(stored, parameter)
-        kind = "weight" if isinstance(stored, Weights) else "state"
+        kind = kind_of(stored)
         types = map(array_type, stored.arrays)
         ports = [Port(n, t, kind) for n, t in zip(names, types, strict=True)]
         return Argument(parameter, source, stored.structure, ports)

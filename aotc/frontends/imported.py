@@ -11,7 +11,7 @@ from aotc.frontends.assembly import trace
 from aotc.frontends.entry import EntryFunction, State, Stored, Weights
 from aotc.frontends.original import Original
 from aotc.frontends.places import Place, pinned, user_place
-from aotc.frontends.program import Program
+from aotc.program import Program
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,10 @@ from aotc.frontends.assembly import trace
 from aotc.frontends.entry import DECLARED, EntryFunction, Stored
 from aotc.frontends.imported import Imported
 from aotc.frontends.places import Place, relative, source_root
-from aotc.frontends.program import Program, source_of
 from aotc.frontends.repeatable import require_repeatable
 from aotc.frontends.title import declared_title
 from aotc.frontends.user_errors import user_errors
+from aotc.program import Program, source_of
 
 __all__ = ["load", "names_in", "run_file", "trace"]
 

@@ -20,9 +20,9 @@ from typing import Any
 
 from aotc.dialects.functions import functions_of
 from aotc.errors import AotcError, InputError
-from aotc.frontends.program import Program
 from aotc.frontends.survey import unsurveyed
 from aotc.mlir import bytecode, func, source_of
+from aotc.program import Program
 
 _HINT = (
     "what Python computes here would be the same in every call: draw random numbers "

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.dialects.entries import Port
 from aotc.errors import InputError
 from aotc.frontends.array import Array
 from aotc.frontends.conversion import lift
 from aotc.frontends.entry import EntryFunction
 from aotc.frontends.places import fail
-from aotc.frontends.program import Port
 from aotc.pytree import Structure, flatten, leaf_names
 
 # parameter → form and ports of the state that it must be returned as

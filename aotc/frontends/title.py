@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aotc.errors import InputError
 from aotc.frontends.places import fail, user_line
+from aotc.program import Title
 
 # as in `aotc.artifacts.schema`, which the frontends do not import
 NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
@@ -19,15 +19,6 @@ LONGEST = 100  # characters of either: a folder is called after both
 
 # in the globals of the file that calls `bundle`: what that file imports has its own
 _VARIABLE = "__aotc_bundle__"
-
-
-@dataclass(frozen=True)
-class Title:
-    """Name and version of a bundle; None for what its source does not say."""
-
-    name: str | None = None
-    version: str | None = None
-    line: str | None = None
 
 
 def bundle(*, name: str | None = None, version: str | None = None) -> None:

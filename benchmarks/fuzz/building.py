@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.backend import compile_targets
+from aotc.dialects.entries import Entry
 from aotc.frontends.assembly import trace
-from aotc.frontends.program import Entry
-from aotc.frontends.program import Program as Traced
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.pipeline import PASS_NAMES
+from aotc.passes.stages import all_passes
+from aotc.program import Program as Traced
 from aotc.target import Target
 
 from .executing import entry_of
@@ -85,7 +85,7 @@ def _built_together(
     stage = "passes"
     try:
         traced = trace(entries, {})
-        run_passes(traced.module, PASS_NAMES)
+        run_passes(traced.module, all_passes())
         stage = "compiles"
         (compiled,) = compile_targets(traced, [Target.parse(target)])
     except Exception as error:

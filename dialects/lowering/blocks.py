@@ -13,13 +13,21 @@ from aotc.mlir import Block, Module, Operation, Type, Value, arith, cf, func, ir
 Rewrite = Callable[[Operation, Block, Block], list[Block]]
 
 
-def to_blocks(module: Module) -> None:
-    """Rewrite what stands in functions themselves; bodies of other ops keep theirs."""
+def to_blocks(module: Module) -> bool:
+    """Rewrite what stands in functions themselves; bodies of other ops keep theirs.
+
+    Returns:
+        Whether there was anything.
+    """
+    changed = False
     for function in module.body.operations:
         if isinstance(function, func.FuncOp) and not function.is_external:
             rest = [function.entry_block]
             while rest:
-                rest += _rewrite_first(rest.pop())
+                made = _rewrite_first(rest.pop())
+                changed |= bool(made)
+                rest += made
+    return changed
 
 
 def _rewrite_first(block: Block) -> list[Block]:

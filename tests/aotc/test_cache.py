@@ -125,7 +125,9 @@ def test_the_code_is_found_by_what_crosses_to_the_compiler(
         for op in module.body.operations:
             op.attributes["aotc.marked"] = ir.UnitAttr.get()
 
-    monkeypatch.setattr(sys.modules["aotc.backend.crossing"], "to_blocks", renamed)
+    monkeypatch.setattr(
+        sys.modules["aotc.backend.crossing"], "require_upstream_only", renamed
+    )
     (variant,) = build(file, output=tmp_path, **choices).variants
     assert variant.reuse == "miss (changed: model)"
 

@@ -138,7 +138,7 @@ def test_a_pass_without_memory_is_no_bug(monkeypatch):
 
     monkeypatch.setattr(passes, "load", lambda _: failing(MemoryError()))
     with pytest.raises(SetupError, match="pass 'cse'") as caught:
-        pipeline.optimize("module {}", ["cse"])
+        pipeline.optimize("module {}", "cse")
     assert caught.value.code == "out-of-memory"
 
 

@@ -12,7 +12,8 @@ from aotc.errors import InputError
 from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.pipeline import PASS_NAMES, build
+from aotc.passes.stages import all_passes
+from aotc.pipeline import build
 
 MODEL = """
 import aotc
@@ -202,6 +203,6 @@ def test_what_cannot_be_checked_or_printed_is_refused(call, code, said):
 
 def test_equal_prints_share_one_function():
     module = traced(effects, ((3,), "f32"))
-    run_passes(module, PASS_NAMES)
+    run_passes(module, all_passes())
     names = [str(op.attributes["sym_name"]) for op in module.body.operations]
     assert sorted(names) == ['"f"', '"iree.barrier"', '"iree.print"']

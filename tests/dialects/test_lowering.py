@@ -14,13 +14,14 @@ from aotc.backend import compile_targets
 from aotc.backend.crossing import require_upstream_only
 from aotc.cases import edges
 from aotc.dialects import context
+from aotc.dialects.entries import Entry, Port
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.frontends.array import Array
-from aotc.frontends.program import Entry, Port, Program
 from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.program import Program
 from aotc.pytree import Structure
 from aotc.target import Target
 
@@ -51,8 +52,9 @@ class Compiled:
             _entry(op) for op in module.body.operations if "sym_name" in op.attributes
         ]
         self._results = {e.name: [port.type for port in e.results] for e in entries}
-        run_passes(module, ["inline", "decompose", "lower-to-linalg"])
-        program = Program(module, entries)
+        program = Program.of_functions(module, entries)
+        passes = ["inline", "decompose", "lower-to-linalg", "control-to-blocks"]
+        run_passes(module, passes)
         (variant,) = compile_targets(program, [Target.parse(target)])
         config = iree.Config("local-sync")
         self._device = config.device

@@ -13,6 +13,7 @@ from aotc.dialects import context
 from aotc.errors import CompileError, InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.passes.base import Pass
 
 
 @pytest.fixture
@@ -26,8 +27,11 @@ def register(monkeypatch):
     """Offer a function as the pass of a name."""
 
     def add(name, run):
-        monkeypatch.setitem(sys.modules, f"test_{name}", SimpleNamespace(run=run))
-        monkeypatch.setitem(passes.PASSES, name, f"test_{name}")
+        made = type(
+            "Made", (Pass,), {"name": name, "run": lambda _, unit: run(unit.module)}
+        )
+        monkeypatch.setitem(sys.modules, f"test_{name}", SimpleNamespace(Made=made))
+        monkeypatch.setitem(passes.PASSES, name, f"test_{name}:Made")
 
     return add
 

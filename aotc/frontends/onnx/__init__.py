@@ -16,7 +16,7 @@ from aotc.frontends.dims import Dim
 from aotc.frontends.imported import Imported
 from aotc.frontends.onnx.network import network
 from aotc.frontends.onnx.reading import read
-from aotc.frontends.program import Program
+from aotc.program import Program
 
 __all__ = ["from_onnx", "load"]
 

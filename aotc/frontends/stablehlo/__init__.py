@@ -21,7 +21,7 @@ from aotc.errors import InputError
 if TYPE_CHECKING:
     from aotc.frontends.entry import Spec
     from aotc.frontends.imported import Imported
-    from aotc.frontends.program import Program
+    from aotc.program import Program
 
 __all__ = ["from_jax", "from_stablehlo", "load"]
 
@@ -77,7 +77,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     Raises:
         InputError: it cannot be read, or another entry is asked for.
     """
-    from aotc.frontends.program import source_of
+    from aotc.program import source_of
 
     if any(name != "main" for name in entries):
         raise InputError(

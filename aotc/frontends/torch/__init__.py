@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from aotc.errors import InputError, SetupError
 from aotc.frontends.places import pinned
-from aotc.frontends.program import source_of
+from aotc.program import source_of
 
 if TYPE_CHECKING:
     from aotc.frontends.imported import Imported
-    from aotc.frontends.program import Program
+    from aotc.program import Program
 
 __all__ = ["from_torch", "load"]
 

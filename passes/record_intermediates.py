@@ -4,37 +4,45 @@ A runtime computes sizes of buffers in 64 bits. Where symbolic sizes have no lim
 their product can go beyond that, and a buffer would be too small for what is written to
 it. So the manifest lists the tensors of each entry that could be so large, and the
 loader computes their sizes, in numbers of any size, before a call.
+
+Requires: graph ops, whose types say what symbolic sizes are. Ensures: the attribute
+`graph.intermediates` of entries that have such tensors.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from aotc import dtypes
 from aotc.artifacts.shapes import ADDRESSABLE, LENGTH_LIMIT
+from aotc.dialects.entries import Entry, entries_of, write_intermediates
+from aotc.dialects.functions import functions_of
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor, bounds, factors, size_of
-from aotc.frontends.program import Entry, Program
 from aotc.mlir import ir
+from aotc.passes.base import Pass, Unit
 
 # An intermediate may be this much larger than an input, which a machine has room for.
 _ROOM = 64
 
 
-def record(program: Program) -> None:
-    """Note the largest intermediates of every entry of a graph module."""
-    functions = {
-        function.attributes["sym_name"].value: function
-        for function in program.module.body.operations
-        if "sym_name" in function.attributes
-    }
-    program.entries[:] = [
-        replace(entry, intermediates=_largest(functions[entry.name], entry))
-        for entry in program.entries
-    ]
+class RecordIntermediates(Pass):
+    """State the largest intermediates at every entry of a graph module."""
+
+    name = "record-intermediates"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether an entry has any."""
+        changed = False
+        functions = functions_of(unit.module)
+        for entry in entries_of(unit.module):
+            found = _largest(functions[entry.name], entry)
+            if found:
+                write_intermediates(functions[entry.name], found)
+                changed = True
+        return changed
 
 
 def _largest(function: Any, entry: Entry) -> tuple[Tensor, ...]:

@@ -1,0 +1,137 @@
+"""What a build tells: of its progress, and in the end of what it made and cost."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from aotc import budget
+from aotc.backend import Compiled
+from aotc.certificate import Certificate
+from aotc.checks.report import SelfCheck
+from aotc.parity import Parity
+from aotc.passes.base import PassRecord
+
+
+class Reporter(Protocol):
+    """What a build tells of its progress."""
+
+    def stage(self, name: str) -> Any:
+        """A context manager for the duration of a stage."""
+
+    def finished(self, part: str, seconds: float) -> None:
+        """A part of the stage is done, such as the code of one target."""
+
+
+class Silent:
+    def stage(self, name: str) -> Any:
+        """Tell nothing."""
+        return nullcontext()
+
+    def finished(self, part: str, seconds: float) -> None:
+        """Tell nothing."""
+
+
+@dataclass
+class BuildReport:
+    """What a build made and what it cost.
+
+    Args:
+        bundle: the bundle's folder, or None if the build stopped earlier.
+        ir: the IR of the stage that the build stopped after, if it did.
+        stages: wall time in seconds by stage.
+        passes: what each pass did, for all targets.
+        variant_passes: and for each target by itself.
+        variants: the compiled targets.
+        certificates: of the gradients, if they were asked for.
+        fits: what was done for a budget of memory.
+        parities: how entries compare with their source, if that was asked for.
+        self_checks: how compiled entries compare with the reference evaluator.
+        self_check_reuse: whether the cache had that: `off`, `hit`, or `miss` and why.
+        signer: id of the key that signed, or None.
+        channel: development, release or unsigned.
+    """
+
+    bundle: Path | None = None
+    ir: str | None = None
+    stages: dict[str, float] = field(default_factory=dict)
+    passes: list[PassRecord] = field(default_factory=list)
+    variant_passes: dict[str, list[PassRecord]] = field(default_factory=dict)
+    variants: list[Compiled] = field(default_factory=list)
+    certificates: list[Certificate] = field(default_factory=list)
+    fits: list[budget.Fit] = field(default_factory=list)
+    parities: list[Parity] = field(default_factory=list)
+    self_checks: list[SelfCheck] = field(default_factory=list)
+    self_check_reuse: str = "off"
+    signer: str | None = None
+    channel: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `aotc.build/1`."""
+        return {
+            "bundle": str(self.bundle) if self.bundle else None,
+            "ir": self.ir,
+            "channel": self.channel,
+            "signer": self.signer,
+            "seconds": {**self.stages, "total": sum(self.stages.values())},
+            "peak_bytes": _peak_bytes(),
+            "passes": [record.to_json() for record in self.passes],
+            "variant_passes": {
+                target: [record.to_json() for record in records]
+                for target, records in self.variant_passes.items()
+            },
+            "variants": [_variant_json(variant) for variant in self.variants],
+            "gradient_certificates": [each.to_json() for each in self.certificates],
+            "memory_fits": [each.to_json() for each in self.fits],
+            "parity": [each.to_json() for each in self.parities],
+            "self_check": [each.to_json() for each in self.self_checks],
+            "self_check_cache": self.self_check_reuse,
+        }
+
+    def to_text(self) -> str:
+        """The same for people."""
+        if self.ir is not None:
+            return self.ir
+        lines = [
+            f"{variant.target!s:<14} {len(variant.vmfb) / 1024:8.1f} KiB"
+            f"  {variant.statistics['dispatches']:4} dispatches"
+            f"  {variant.seconds:6.1f} s"
+            for variant in self.variants
+        ]
+        lines += [str(each) for each in self._measured]
+        if self.bundle:
+            lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
+        if self.channel == "unsigned":
+            lines.append(
+                "WARNING: this bundle is unsigned. Anyone who can write to it can run "
+                "code on its devices,\nand loaders refuse it without --allow-unsigned."
+            )
+        return "\n".join(lines)
+
+    @property
+    def _measured(self) -> tuple[Any, ...]:
+        return (*self.certificates, *self.fits, *self.parities, *self.self_checks)
+
+    def _signed_by(self) -> str:
+        return f"signed by {self.signer[:16]}" if self.signer else "not signed"
+
+
+def _peak_bytes() -> int:
+    """The largest resident set of this process so far."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _variant_json(variant: Compiled) -> dict[str, Any]:
+    return {
+        "target": str(variant.target),
+        "bytes": len(variant.vmfb),
+        "seconds": variant.seconds,
+        "peak_bytes": variant.peak_bytes,
+        "cache": variant.reuse,
+        "statistics": variant.statistics,
+        "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
+    }

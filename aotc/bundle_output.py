@@ -1,0 +1,72 @@
+"""Where a bundle goes: its name and version, its folder, and who signs it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from aotc import options
+from aotc.artifacts import Signer, development_key
+from aotc.errors import InputError
+from aotc.frontends.title import LONGEST, require_title
+from aotc.program import Program
+from aotc.system_errors import cannot_write
+from aotc.writing import unwritable
+
+
+def bundle_title(
+    path: Path, program: Program, name: str | None, version: str | None
+) -> tuple[str, str]:
+    """Name and version of the bundle: as given, else as declared, else by default.
+
+    The default depends on the file's name and not on where it lies: a source gives the
+    same bundle in every folder.
+
+    Raises:
+        InputError: a given name or version is none that a bundle can have.
+    """
+    for what, value in (("name", name), ("version", version)):
+        if value is not None:
+            require_title(what, value)
+    declared = program.title
+    return (
+        name or declared.name or default_name(path),
+        version or declared.version or "1.0.0",
+    )
+
+
+def default_name(path: Path) -> str:
+    """`examples/digits/model.py` → `model`, `res net.onnx` → `res-net`."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)
+    return plain.lstrip(".")[:LONGEST] or "model"
+
+
+def signer_of(key: Path | None, sign: bool) -> Signer | None:
+    if not sign:
+        return None
+    named = key or options.get("AOTC_SIGNING_KEY")
+    return Signer.from_file(Path(named)) if named else development_key()
+
+
+def channel_of(signer: Signer | None) -> str:
+    if signer is None:
+        return "unsigned"
+    return "development" if signer.development else "release"
+
+
+def require_writable(output: Path) -> None:
+    """Fail before the work, not after it; writing checks once more."""
+    standing = next(p for p in (output, *output.absolute().parents) if p.exists())
+    if (found := unwritable(standing)) is not None:
+        raise cannot_write(output, found, "the bundle")
+
+
+def require_free(output: Path, title: tuple[str, str], force: bool) -> None:
+    """Fail before the work, not after it; writing checks once more."""
+    target = output / f"{'-'.join(title)}.aotc"
+    if target.exists() and not force:
+        raise InputError(
+            "output-exists",
+            f"there is already something at '{target}'",
+            hint="pass --force to replace it, or choose another --version or -o",
+        )

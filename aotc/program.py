@@ -1,0 +1,201 @@
+"""`Program`: what every frontend produces, and what the pipeline compiles.
+
+The module is the whole program, at every stage: functions that are entries
+(`aotc.dialects.entries`), symbols that are parameters (`aotc.dialects.parameters`), and
+states, source and title as attributes of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.entries import Entry, entries_of, write_entry
+from aotc.dialects.functions import keep_only
+from aotc.dialects.parameters import (
+    Parameter,
+    declare_parameter,
+    drop_parameters,
+    parameter_ops,
+    parameters_of,
+)
+from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
+from aotc.dialects.types import Tensor
+from aotc.pytree import Structure
+
+STAGE = "graph.stage"
+_STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
+_TARGET, _PASSES = "graph.target", "graph.passes"
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """One `State` of the program: its leaves share a prefix in `Program.parameters`."""
+
+    name: str
+    leaves: tuple[str, ...]
+    types: tuple[Tensor, ...]
+    tree: Structure
+
+
+@dataclass(frozen=True)
+class Title:
+    """Name and version of a bundle; None for what its source does not say."""
+
+    name: str | None = None
+    version: str | None = None
+    line: str | None = None
+
+
+class Program:
+    """A module that is a whole program, with the arrays of its parameters.
+
+    Args:
+        module: all else is read from it.
+        parameters: weights and initial states by dotted name.
+        networks: the `Imported` networks among the entries, by name.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        parameters: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        networks: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.module = module
+        self.parameters = dict(parameters or {})
+        self.networks = dict(networks or {})
+
+    @classmethod
+    def of_functions(cls, module: Any, entries: Sequence[Entry]) -> Program:
+        """Functions of a module as a program without parameters: for checks of code.
+
+        Args:
+            module: of the graph dialect; what it states of parameters goes.
+            entries: a function each.
+        """
+        for op in parameter_ops(module):
+            op.operation.erase()
+        if _STATES in module.operation.attributes:
+            del module.operation.attributes[_STATES]
+        for entry in entries:
+            write_entry(module, entry)
+        return cls(module)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The callable functions, in the order of the module."""
+        return entries_of(self.module)
+
+    @property
+    def states(self) -> list[StateSpec]:
+        """The mutable ones among the parameters."""
+        types = {each.name: each.type for each in parameters_of(self.module)}
+        return [
+            StateSpec(
+                row["name"],
+                tuple(row["leaves"]),
+                tuple(types[leaf] for leaf in row["leaves"]),
+                tree_of(row["tree"]),
+            )
+            for row in self._stated(_STATES, [])
+        ]
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Frontend, file name and digest, for the manifest."""
+        return dict(self._stated(_SOURCE, {}))
+
+    @source.setter
+    def source(self, source: dict[str, Any]) -> None:
+        self._state(_SOURCE, source)
+
+    @property
+    def title(self) -> Title:
+        """Name and version of the bundle, as far as the source declares them."""
+        return Title(**self._stated(_TITLE, {}))
+
+    @title.setter
+    def title(self, title: Title) -> None:
+        facts = {"name": title.name, "version": title.version}
+        self._state(_TITLE, {k: v for k, v in facts.items() if v is not None})
+
+    @property
+    def stage(self) -> str:
+        """The stage of a build that the module is at."""
+        return str(self._stated(STAGE, "graph"))
+
+    @stage.setter
+    def stage(self, name: str) -> None:
+        self._state(STAGE, name)
+
+    @property
+    def passes(self) -> list[str]:
+        """The passes that the module went through, with their options."""
+        return list(self._stated(_PASSES, []))
+
+    def note_passes(self, names: Iterable[str]) -> None:
+        """State that the module went through some passes."""
+        self._state(_PASSES, [*self.passes, *names])
+
+    @property
+    def target(self) -> str | None:
+        """What the module is for, once it is for one target only."""
+        target: str | None = self._stated(_TARGET, None)
+        return target
+
+    @target.setter
+    def target(self, target: str) -> None:
+        self._state(_TARGET, target)
+
+    def entry(self, name: str) -> Entry:
+        """The entry called `name`."""
+        return next(entry for entry in self.entries if entry.name == name)
+
+    def add_parameter(
+        self, name: str, array: np.ndarray[Any, Any], tensor: Tensor, kind: str
+    ) -> None:
+        """Add a weight or a leaf of a state.
+
+        Args:
+            name: dotted, and new.
+            array: its (initial) value.
+            tensor: its type.
+            kind: `weight` or `state`.
+        """
+        self.parameters[name] = array
+        declare_parameter(self.module, Parameter(name, tensor, kind))
+
+    def add_state(self, name: str, leaves: Sequence[str], tree: Structure) -> None:
+        """Say that some parameters are the leaves of one State."""
+        row = {"name": name, "leaves": list(leaves), "tree": plain_tree(tree)}
+        self._state(_STATES, [*self._stated(_STATES, []), row])
+
+    def keep_entries(self, names: Collection[str]) -> None:
+        """Drop other entries, and the parameters and states that only they take."""
+        keep_only(self.module, names)
+        kept = {port.name for entry in self.entries for port in entry.arguments}
+        drop_parameters(self.module, set(self.parameters) - kept)
+        self.parameters = {k: x for k, x in self.parameters.items() if k in kept}
+        rows = self._stated(_STATES, [])
+        self._state(_STATES, [row for row in rows if kept.issuperset(row["leaves"])])
+
+    def _stated(self, name: str, default: Any) -> Any:
+        attributes = self.module.operation.attributes
+        return plain_of(attributes[name]) if name in attributes else default
+
+    def _state(self, name: str, data: Any) -> None:
+        with self.module.context:
+            self.module.operation.attributes[name] = attribute_of(data)
+
+
+def source_of(path: Path, frontend: str) -> dict[str, Any]:
+    """What the manifest says of the file that a program is made of."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"kind": frontend, "file": path.name, "sha256": digest}

@@ -1,0 +1,250 @@
+"""Entries: the functions of a program that can be called, as its module states them.
+
+    func @predict(%w: tensor<4x2xf32> {graph.kind = "weight", graph.name = "dense.w"},
+                  %x: tensor<?x4xf32, …> {graph.kind = "input", graph.name = "x"})
+      attributes {graph.entry = {inputs = …, outputs = …, reads = …, updates = …}}
+
+Where lowering has replaced a type of the graph dialect, `graph.type` has it.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from aotc.dialects.functions import SYMBOLS, functions_of
+from aotc.dialects.guards import GUARDS, Guard, guards_attribute, guards_of
+from aotc.dialects.parameters import parameter_ops
+from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
+from aotc.dialects.symbols import Contract, contracts_attribute, contracts_of
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.mlir import Function, Module, Type, ir
+from aotc.pytree import Structure
+
+_ENTRY, _INTERMEDIATES = "graph.entry", "graph.intermediates"
+_SIDES = ("arg_attrs", "res_attrs")
+_NEARBY = 5  # sizes that are tried for each symbol
+
+
+@dataclass(frozen=True)
+class Port:
+    """One argument or result of a graph function.
+
+    Args:
+        name: dotted path, unique among ports of the kind.
+        type: shape and dtype.
+        kind: `input`, `weight` or `state` of an argument; `output` or `state` of a
+            result.
+    """
+
+    name: str
+    type: Tensor
+    kind: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One function of the model that can be called.
+
+    Args:
+        name: of the entry and of its graph function.
+        symbols: contract per symbol, in the order of the function's symbols.
+        arguments: the graph function's arguments, in order.
+        results: the graph function's results, in order.
+        input_tree: form of the caller's arguments, a dict by argument name.
+        output_tree: form of what the caller gets back.
+        reads: names of the weights and states it reads.
+        updates: names of the states it updates.
+        guards: what must hold of the sizes of a call besides.
+        intermediates: the largest tensors in between, where sizes have no limit.
+    """
+
+    name: str
+    symbols: tuple[Contract, ...]
+    arguments: tuple[Port, ...]
+    results: tuple[Port, ...]
+    input_tree: Structure
+    output_tree: Structure
+    reads: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    intermediates: tuple[Tensor, ...] = ()
+
+    @classmethod
+    def flat(
+        cls,
+        name: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        symbols: tuple[Contract, ...] = (),
+    ) -> "Entry":
+        """An entry that takes all that it needs as inputs: for checks of code."""
+        leaf = Structure("leaf")
+        taken = (Port(f"x{i}", kind, "input") for i, kind in enumerate(inputs))
+        returned = (Port(f"y{i}", kind, "output") for i, kind in enumerate(outputs))
+        return cls(name, symbols, tuple(taken), tuple(returned), leaf, leaf)
+
+    def allows(self, symbols: Sequence[int]) -> bool:
+        """Whether its guards hold for values of its symbols, in parts of multiples."""
+        sizes = {
+            contract.name: part * contract.multiple_of
+            for contract, part in zip(self.symbols, symbols, strict=True)
+        }
+        return all(guard.holds(sizes) for guard in self.guards)
+
+    def nearest_allowed(
+        self, wanted: Sequence[int], fixed: Collection[str] = ()
+    ) -> list[int]:
+        """Values of the symbols that contracts and guards allow, from `wanted` upwards.
+
+        Args:
+            wanted: in parts of multiples, within the contracts.
+            fixed: names of symbols to leave as they are.
+
+        Raises:
+            InputError: `no-sizes`: there are none nearby.
+        """
+        free = [each.name not in fixed for each in self.symbols]
+        if self.allows(wanted):
+            return list(wanted)
+        for steps in sorted(product(range(_NEARBY), repeat=sum(free)), key=sum):
+            moves = iter(steps)
+            found = [
+                part + next(moves) if is_free else part
+                for part, is_free in zip(wanted, free, strict=True)
+            ]
+            if self._within(found) and self.allows(found):
+                return found
+        raise InputError(
+            "no-sizes",
+            f"no sizes near {', '.join(map(str, self.symbols))} hold for entry "
+            f"'{self.name}': {'; '.join(each.condition for each in self.guards)}",
+            hint="give sizes that hold, for instance with --sizes NAME=N",
+        )
+
+    def _within(self, symbols: Sequence[int]) -> bool:
+        """Whether values of the symbols are not above their contracts."""
+        return all(
+            contract.max is None or part * contract.multiple_of <= contract.max
+            for contract, part in zip(self.symbols, symbols, strict=True)
+        )
+
+    def ports(self, kind: str) -> list[Port]:
+        """The arguments of kind `input`, or the results of kind `output`."""
+        side = self.results if kind == "output" else self.arguments
+        return [port for port in side if port.kind == kind]
+
+
+# ---- in the module ------------------------------------------------------------------
+
+
+def entries_of(module: Module) -> list[Entry]:
+    """The entries of a module, at any stage."""
+    return [
+        _read_entry(name, function)
+        for name, function in functions_of(module).items()
+        if _ENTRY in function.attributes
+    ]
+
+
+def write_entry(module: Module, entry: Entry) -> None:
+    """State all of an entry at the graph function of its name."""
+    function = functions_of(module)[entry.name]
+    with module.context:
+        attributes = function.attributes
+        sides = (entry.arguments, entry.results)
+        for side, ports in zip(_SIDES, sides, strict=True):
+            attributes[side] = _ports_attribute(ports)
+        attributes[_ENTRY] = attribute_of(
+            {
+                "inputs": plain_tree(entry.input_tree),
+                "outputs": plain_tree(entry.output_tree),
+                "reads": list(entry.reads),
+                "updates": list(entry.updates),
+            }
+        )
+        if entry.symbols:
+            attributes[SYMBOLS] = contracts_attribute(entry.symbols)
+        if entry.guards:
+            attributes[GUARDS] = guards_attribute(entry.guards)
+
+
+def write_intermediates(function: Function, tensors: Sequence[Tensor]) -> None:
+    """State the largest tensors between the inputs and the outputs of an entry."""
+    types = [ir.TypeAttr.get(tensor.to_mlir()) for tensor in tensors]
+    function.attributes[_INTERMEDIATES] = ir.ArrayAttr.get(types)
+
+
+def lower_signature(function: Function, lowered: Function) -> None:
+    """State at a lowered function what the graph function in its place did.
+
+    Types of the graph dialect go with it: they say what symbolic sizes are.
+    """
+    kind = function.type
+    for name in function.attributes:
+        if name.startswith("graph."):
+            lowered.attributes[name] = function.attributes[name]
+    for side, types in zip(_SIDES, (kind.inputs, kind.results), strict=True):
+        if side in function.attributes:
+            rows = ir.ArrayAttr(function.attributes[side])
+            lowered.attributes[side] = ir.ArrayAttr.get(
+                [
+                    _with_fact(row, "graph.type", ir.TypeAttr.get(each))
+                    for row, each in zip(rows, types, strict=True)
+                ]
+            )
+
+
+def strip_program(module: Module) -> None:
+    """Leave nothing but functions, without a word about the program that they are."""
+    for op in parameter_ops(module):
+        op.operation.erase()
+    functions = (function.operation for function in functions_of(module).values())
+    for stating in (module.operation, *functions):
+        attributes = stating.attributes
+        for name in list(attributes):
+            if name.startswith("graph.") or name in _SIDES:
+                del attributes[name]
+
+
+def _read_entry(name: str, function: Function) -> Entry:
+    stated = plain_of(function.attributes[_ENTRY])
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    return Entry(
+        name,
+        tuple(contracts_of(function)),
+        tuple(_ports(function, "arg_attrs", kind.inputs)),
+        tuple(_ports(function, "res_attrs", kind.results)),
+        tree_of(stated["inputs"]),
+        tree_of(stated["outputs"]),
+        tuple(stated["reads"]),
+        tuple(stated["updates"]),
+        tuple(guards_of(function)),
+        tuple(_intermediates(function)),
+    )
+
+
+def _intermediates(function: Function) -> list[Tensor]:
+    if _INTERMEDIATES not in function.attributes:
+        return []
+    types = ir.ArrayAttr(function.attributes[_INTERMEDIATES])
+    return [Tensor.of(ir.TypeAttr(each).value) for each in types]
+
+
+def _ports(function: Function, side: str, types: Sequence[Type]) -> Iterator[Port]:
+    rows = ir.ArrayAttr(function.attributes[side]) if len(types) else ()
+    for row, kind in zip(map(ir.DictAttr, rows), types, strict=True):
+        stated = ir.TypeAttr(row["graph.type"]).value if "graph.type" in row else kind
+        name, role = plain_of(row["graph.name"]), plain_of(row["graph.kind"])
+        yield Port(name, Tensor.of(stated), role)
+
+
+def _ports_attribute(ports: Sequence[Port]) -> Any:
+    rows = [{"graph.name": port.name, "graph.kind": port.kind} for port in ports]
+    return ir.ArrayAttr.get([attribute_of(row) for row in rows])
+
+
+def _with_fact(row: Any, name: str, attribute: Any) -> Any:
+    facts = {each.name: each.attr for each in ir.DictAttr(row)}
+    return ir.DictAttr.get({**facts, name: attribute})

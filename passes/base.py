@@ -1,0 +1,74 @@
+"""What a pass is, and the unit that it works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from aotc.dialects.functions import copied
+from aotc.program import Program
+from aotc.target import Target
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did.
+
+    Args:
+        name: of the pass, with its options.
+        seconds: wall time.
+        changed: whether it changed the IR.
+    """
+
+    name: str
+    seconds: float
+    changed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As the build report holds it."""
+        return {"pass": self.name, "seconds": self.seconds, "changed": self.changed}
+
+
+@dataclass
+class Unit:
+    """A program on its way through the passes: for all targets, or for one.
+
+    Args:
+        program: module and parameters; both are the passes' to change.
+        target: None before the program is forked, one for each target.
+        records: what has been done to it, in order.
+        notes: what passes have to tell, such as how an entry was made to fit.
+    """
+
+    program: Program
+    target: Target | None = None
+    records: list[PassRecord] = field(default_factory=list)
+    notes: list[Any] = field(default_factory=list)
+
+    @property
+    def module(self) -> Any:
+        """The module of the program."""
+        return self.program.module
+
+    def fork(self, target: Target) -> Unit:
+        """The same program for one target, whose passes leave this one as it is."""
+        given = self.program
+        program = Program(copied(given.module), given.parameters, given.networks)
+        program.target = str(target)
+        return Unit(program, target)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A step from module to module. The fields of a class are its options."""
+
+    name: ClassVar[str]
+
+    def run(self, unit: Unit) -> bool:
+        """Work on the module of `unit`, in its context; whether anything changed."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """As `aotc opt --passes` reads it: `cse`, `rematerialize{entry=f,bytes=9}`."""
+        options = [f"{each.name}={getattr(self, each.name)}" for each in fields(self)]
+        return f"{self.name}{{{','.join(options)}}}" if options else self.name

@@ -1,0 +1,19 @@
+"""Loops and branches of functions as blocks that jump to one another.
+
+See `aotc.dialects.lowering.blocks` for why.
+
+Requires: linalg (lower-to-linalg). Ensures: `scf` stands in bodies of other ops alone.
+"""
+
+from aotc.dialects.lowering.blocks import to_blocks
+from aotc.passes.base import Pass, Unit
+
+
+class ControlToBlocks(Pass):
+    """Rewrite the loops and branches that stand in functions themselves."""
+
+    name = "control-to-blocks"
+
+    def run(self, unit: Unit) -> bool:
+        """Whether there were any."""
+        return to_blocks(unit.module)

@@ -1,0 +1,271 @@
+"""IR of a whole program: dumped at any stage, changed, and gone on with."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import pipeline
+from aotc.errors import InputError
+from aotc.frontends import load
+from aotc.pipeline import IR_STAGES, build
+from aotc.target import Target
+
+MODEL = """
+import numpy
+import aotc
+import aotc.numpy as np
+from collections import namedtuple
+
+Pair = namedtuple("Pair", "left right")
+aotc.bundle(version="2.5")
+table = aotc.Weights({"b": numpy.ones((3, 2), "u1"), "a": numpy.full((4,), 2.0, "f4")})
+state = aotc.State({"w": numpy.ones((4, 3), "f4"), "n": numpy.zeros((), "i8"),
+                    "none": numpy.zeros((0, 2), "f2"), "flag": numpy.array(True)})
+n = aotc.Dim("n", min=2, max=64, multiple_of=2)
+
+
+@aotc.entry(x=aotc.Spec((n, 4)), y=aotc.Spec(("m", 3)))
+def predict(table, y, x):
+    a = np.tanh(x * table["a"])
+    return Pair({"z": a, "a": [x, (y,)]}, None)
+
+
+@aotc.entry(x=aotc.Spec((n, 4)))
+def step(state, table, x):
+    def loss(w):
+        return np.square(np.sin(x * table["a"]) @ w - 1).mean()
+
+    value, slope = aotc.value_and_grad(loss)(state["w"])
+    new = {**state, "w": state["w"] - 0.1 * slope, "n": state["n"] + 1}
+    return new, value
+"""
+
+
+@pytest.fixture
+def source(tmp_path):
+    file = tmp_path / "pair.py"
+    file.write_text(MODEL)
+    return file
+
+
+def files_of(bundle):
+    """The bytes of each file of a bundle, by name."""
+    return {
+        path.relative_to(bundle).as_posix(): path.read_bytes()
+        for path in bundle.rglob("*")
+        if path.is_file()
+    }
+
+
+def variants_of(bundle):
+    """The rows of a manifest, one for each target."""
+    return json.loads((bundle / "manifest.json").read_bytes())["variants"]
+
+
+def test_every_stage_goes_on_to_the_same_bundle_byte_for_byte(
+    source, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
+    choices = {"targets": [Target.parse("cpu")], "sign": False, "self_check": "off"}
+    whole = build(
+        source, output=tmp_path / "whole", dump=tmp_path / "ir", **choices
+    ).bundle
+    for stage in IR_STAGES:
+        (file,) = (tmp_path / "ir").rglob(f"{stage}.mlir")
+        again = build(file, output=tmp_path / stage, **choices)
+        assert again.variants[0].reuse == "hit"
+        assert files_of(again.bundle) == files_of(whole), stage
+
+
+def test_what_is_read_of_a_dump_is_what_was_written(source, tmp_path):
+    build(source, dump=tmp_path / "ir", stop_after="variant")
+    program = load(source)
+    for stage in IR_STAGES:
+        (file,) = (tmp_path / "ir").rglob(f"{stage}.mlir")
+        other = load(file)
+        assert (other.stage, other.source) == (stage, program.source)
+        assert (other.title.name, other.title.version) == ("pair", "2.5")
+        assert other.states == program.states
+        assert [e.input_tree for e in other.entries] == [
+            e.input_tree for e in program.entries
+        ]
+        for mine, theirs in zip(program.entries, other.entries, strict=True):
+            assert mine == theirs
+        assert list(other.parameters) == list(program.parameters)
+        for name, array in program.parameters.items():
+            assert other.parameters[name].dtype == array.dtype
+            np.testing.assert_array_equal(other.parameters[name], array)
+
+
+def test_edited_ir_is_what_is_compiled(tmp_path):
+    file = tmp_path / "f.py"
+    file.write_text(
+        "import aotc, numpy\nimport aotc.numpy as np\n"
+        "w = aotc.Weights(numpy.full(3, 2.0, 'f4'))\n"
+        "@aotc.entry(x=aotc.Spec((3,)))\ndef f(w, x):\n    return np.exp(x) * w\n"
+    )
+    build(file, dump=tmp_path / "ir", stop_after="optimized")
+    ir = tmp_path / "ir" / "optimized.mlir"
+    ir.write_text(ir.read_text().replace("graph.exp", "graph.tanh"))
+    report = build(ir, output=tmp_path, sign=False, targets=[Target.parse("cpu")])
+    assert report.self_checks[0].checked
+    model = aotc.load(report.bundle, allow_unsigned=True)
+    x = np.arange(3, dtype="f4")
+    np.testing.assert_allclose(model.f(x=x), 2 * np.tanh(x), rtol=1e-6)
+
+
+def test_lowered_ir_has_no_graph_to_be_checked_by_which_is_said(source, tmp_path):
+    build(source, dump=tmp_path / "ir", stop_after="linalg")
+    ir = tmp_path / "ir" / "linalg.mlir"
+    choices = {"entries": ["predict"], "targets": [Target.parse("vmvx")]}
+    (row,) = build(ir, output=tmp_path, **choices).self_checks
+    assert not row.checked
+    assert "stage 'linalg'" in str(row)
+    with pytest.raises(InputError) as caught:
+        build(ir, output=tmp_path / "full", self_check="full", **choices)
+    assert caught.value.code == "no-graph"
+
+
+def test_ir_for_one_target_is_built_for_that_one(source, tmp_path):
+    build(source, dump=tmp_path, stop_after="variant", targets=[Target.parse("vmvx")])
+    ir = tmp_path / "vmvx" / "variant.mlir"
+    with pytest.raises(InputError, match="expected target 'vmvx'"):
+        build(ir, stop_after="variant", targets=[Target.parse("cuda:sm_80")])
+    bundle = build(ir, output=tmp_path / "out").bundle
+    assert [row["id"] for row in variants_of(bundle)] == ["vmvx"]
+
+
+def _without_archive(folder):
+    (folder / "parameters.irpa").unlink()
+
+
+def _with_another_archive(folder):
+    archive = folder / "parameters.irpa"
+    archive.write_bytes(archive.read_bytes()[:-1] + b"?")
+
+
+def _with_a_parameter_more(folder):
+    file = folder / "graph.mlir"
+    text = file.read_text().replace('@"model::table.a"', '@"model::table.other"')
+    file.write_text(text)
+
+
+def _with_a_wider_parameter(folder):
+    file = folder / "graph.mlir"
+    file.write_text(file.read_text().replace("tensor<4x3xf32>", "tensor<4x6xf32>"))
+
+
+def _at_another_stage(folder):
+    file = folder / "graph.mlir"
+    text = file.read_text().replace('graph.stage = "graph"', 'graph.stage = "grap"')
+    file.write_text(text)
+
+
+def _with_half_the_text(folder):
+    file = folder / "graph.mlir"
+    file.write_text(file.read_text()[:-200])
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        (_without_archive, "bad-parameters", "it is not there"),
+        (_with_another_archive, "bad-parameters", "got another"),
+        (_with_a_parameter_more, "bad-parameters", "'table.other'"),
+        (_with_a_wider_parameter, "bad-ir", "not valid"),
+        (_at_another_stage, "bad-ir", "got 'grap'"),
+        (_with_half_the_text, "bad-ir", "not valid"),
+    ],
+)
+def test_ir_that_is_not_whole_is_refused(source, tmp_path, change, code, words):
+    build(source, dump=tmp_path / "ir", stop_after="graph")
+    change(tmp_path / "ir")
+    with pytest.raises(InputError, match=words) as caught:
+        build(tmp_path / "ir" / "graph.mlir", stop_after="optimized")
+    assert caught.value.code == code
+
+
+def test_parts_of_a_dump_can_be_taken_elsewhere(source, tmp_path):
+    build(source, dump=tmp_path / "ir", stop_after="optimized")
+    shutil.move(tmp_path / "ir", tmp_path / "elsewhere")
+    report = build(tmp_path / "elsewhere" / "optimized.mlir", stop_after="linalg")
+    assert report.ir == build(source, stop_after="linalg").ir
+
+
+@pytest.mark.parametrize(
+    "passes",
+    [
+        "autodiff, inline",
+        "simplify, cse, autodiff, inline",
+        "inline, simplify, autodiff, cse, inline, simplify",
+        "inline, cse, autodiff, inline, simplify, cse, relax-order",
+    ],
+)
+def test_derivatives_are_the_same_before_and_after_optimisations(
+    source, tmp_path, passes
+):
+    choices = {"targets": [Target.parse("cpu")], "sign": False, "entries": ["step"]}
+    bundle = build(source, output=tmp_path, passes=passes, **choices).bundle
+    model = aotc.load(bundle, allow_unsigned=True)
+    x = np.linspace(-1, 1, 8, dtype="f4").reshape(2, 4)
+    loss = model.step(x=x)
+    w, s = np.ones((4, 3), "f8"), np.sin(2 * x.astype("f8"))
+    np.testing.assert_allclose(loss, np.square(s @ w - 1).mean(), rtol=1e-6)
+    slope = s.T @ (s @ w - 1) * 2 / 6
+    found = model.read_state("state")["w"]
+    np.testing.assert_allclose(found, w - 0.1 * slope, rtol=1e-5)
+    ran = variants_of(bundle)[0]["passes"]
+    assert ran[: passes.count(",") + 1] == passes.replace(" ", "").split(",")
+
+
+def test_the_manifest_says_what_ran_with_options_for_each_target(tmp_path):
+    file = tmp_path / "deep.py"
+    file.write_text(
+        "import aotc, numpy\nimport aotc.numpy as np\n"
+        "ws = aotc.State([numpy.ones((64, 64), 'f4') / 64 for _ in range(8)])\n"
+        "@aotc.entry(x=aotc.Spec((512, 64)))\ndef step(ws, x):\n"
+        "    def loss(ws):\n        y = x\n        for w in ws:\n"
+        "            y = np.tanh(y @ w)\n        return y.sum()\n"
+        "    value, grads = aotc.value_and_grad(loss)(ws)\n"
+        "    return [w - 0.1 * g for w, g in zip(ws, grads)], value\n"
+    )
+    choices = {"targets": [Target.parse("cpu")], "sign": False, "self_check": "off"}
+    taken = build(file, output=tmp_path, **choices).variants[0].memory["step"]
+    least = int(taken.peak_bytes * 0.8)
+    report = build(file, output=tmp_path, force=True, peak_memory=least, **choices)
+    (row,) = variants_of(report.bundle)
+    fitted = row["passes"].index(f"fit-memory{{bytes={least}}}")
+    first, second = row["passes"][fitted - 2 : fitted]
+    assert first.startswith("rematerialize{entry=step,bytes=")
+    assert second == "cse"
+    assert row["passes"][fitted + 1 :] == ["update-in-place", "control-to-blocks"]
+    assert report.fits[0].after <= least < report.fits[0].before
+
+
+@pytest.mark.parametrize(
+    ("spelled", "code"),
+    [
+        ("rematerialize", "bad-pass-option"),
+        ("rematerialize{entry=f,bytes=x}", "bad-pass-option"),
+        ("cse{of=1}", "bad-pass-option"),
+        ("rematerialize{entry=g,bytes=1}", "unknown-entry"),
+        ("rematerialize{entry=step,bytes=9000}", "symbolic-memory"),
+        ("rematerialize{bytes=10,entry=f}", "memory-budget"),
+        ("rematerialize{entry=f,bytes=100000},cse", None),
+    ],
+)
+def test_a_pass_takes_its_options_in_braces(source, spelled, code):
+    source.write_text(
+        f"{MODEL}\n\n@aotc.entry(x=aotc.Spec((8, 4)))\n"
+        "def f(x):\n    return np.sin(x) @ np.cos(x).T\n"
+    )
+    text = build(source, stop_after="linalg").ir
+    if code is None:
+        assert spelled.partition(",cse")[0] in pipeline.optimize(text, spelled)
+        return
+    with pytest.raises(InputError) as caught:
+        pipeline.optimize(text, spelled)
+    assert caught.value.code == code
