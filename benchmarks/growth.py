@@ -81,26 +81,24 @@ def measure_one(kind: str, steps: int, batch: str) -> dict[str, Any]:
 
 def measure_stages(steps: int) -> dict[str, Any]:
     """The same of the kind and the batch that the environment says."""
-    from aotc import frontends, intermediates
-    from aotc.backend.crossing import crossing, require_upstream_only
+    from aotc import frontends
+    from aotc.backend.crossing import crossing
     from aotc.dialects import control
     from aotc.dialects.functions import copied
     from aotc.dialects.limits import graph_ops, require_supported
     from aotc.mlir import bytecode
     from aotc.passes import run_passes
-    from aotc.pipeline import PASS_NAMES
+    from aotc.passes.stages import all_passes
     from aotc.target import Target
 
     os.environ["GROWTH_STEPS"] = str(steps)
     stages, ops, before = Stages(), 0, _resident("VmRSS")
     with stages.measured("tracing"):
         program = frontends.load(MODEL, ())
-    for name in PASS_NAMES:
+    for name in map(str, all_passes()):
         if name == "lower-to-linalg":
             with stages.measured("limits"):
                 require_supported(program.module, Target.default())
-            with stages.measured("intermediates"):
-                intermediates.record(program)
         given = bytecode(program.module)
         with stages.measured(name):
             run_passes(program.module, [name])
@@ -113,7 +111,6 @@ def measure_stages(steps: int) -> dict[str, Any]:
                 control.verify(program.module)
         ops = max(ops, len(graph_ops(program.module)))
     with stages.measured("crossing"):
-        require_upstream_only(program.module)
         crossing(program)
     peaks = {name: peak - before for name, peak in stages.peaks.items()}
     return {"ops": ops, "seconds": stages.seconds, "bytes": peaks}

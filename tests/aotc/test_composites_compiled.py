@@ -107,7 +107,10 @@ def test_functions_compile_to_what_they_are_at_once():
     for name, one, other in zip(names, wanted, flatten(at_once)[0], strict=True):
         np.testing.assert_allclose(one, np.asarray(other), 1e-4, 1e-4, err_msg=name)
 
-    run_passes(program.module, ["simplify", "cse", "decompose", "lower-to-linalg"])
+    run_passes(
+        program.module,
+        ["simplify", "cse", "decompose", "lower-to-linalg", "control-to-blocks"],
+    )
     (compiled,) = compile_targets(program, [Target.parse("cpu")])
     config = iree.Config("local-sync")
     code = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)

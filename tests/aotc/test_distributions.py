@@ -344,7 +344,10 @@ def assert_same_bits(draw, dtype, target):
         2 * rng.normal(size=37).astype("f4"),
     ]
     wanted = reference.evaluate(program.module, "entry", inputs)
-    run_passes(program.module, ["decompose", "simplify", "cse", "lower-to-linalg"])
+    run_passes(
+        program.module,
+        ["decompose", "simplify", "cse", "lower-to-linalg", "control-to-blocks"],
+    )
     (compiled,) = compile_targets(program, [Target.parse(target)])
     config = iree.Config("local-sync")
     vmfb = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)

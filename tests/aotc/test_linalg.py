@@ -271,7 +271,15 @@ def test_a_compiled_model_solves_in_blocks_and_exponentiates():
         }
 
     program = traced(model, big, definite, ill)
-    names = ["autodiff", "inline", "decompose", "simplify", "cse", "lower-to-linalg"]
+    names = [
+        "autodiff",
+        "inline",
+        "decompose",
+        "simplify",
+        "cse",
+        "lower-to-linalg",
+        "control-to-blocks",
+    ]
     run_passes(program.module, names)
     (compiled,) = compile_targets(program, [Target.parse("cpu")])
     config = iree.Config("local-sync")

@@ -177,7 +177,7 @@ def test_gradients_of_layers_are_their_slopes(program, inputs):
 def test_compiled_layers_equal_their_reference(inputs):
     program = _traced(["same", "max", "group norm", "causal groups"])
     expected = reference.evaluate(program.module, "entry", inputs)
-    passes = ["decompose", "simplify", "cse", "lower-to-linalg"]
+    passes = ["decompose", "simplify", "cse", "lower-to-linalg", "control-to-blocks"]
     run_passes(program.module, passes)
     (compiled,) = compile_targets(program, [Target.parse("cpu")])
     config = iree.Config("local-sync")

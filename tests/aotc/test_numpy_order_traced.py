@@ -108,7 +108,10 @@ def test_compiled_order_and_totals_equal_the_reference():
         *inputs,
     )
     wanted = reference.evaluate(program.module, "entry", inputs)
-    run_passes(program.module, ["simplify", "cse", "decompose", "lower-to-linalg"])
+    run_passes(
+        program.module,
+        ["simplify", "cse", "decompose", "lower-to-linalg", "control-to-blocks"],
+    )
     (compiled,) = compile_targets(program, [Target.parse("cpu")])
     config = iree.Config("local-sync")
     code = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)

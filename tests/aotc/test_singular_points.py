@@ -86,7 +86,7 @@ def evaluated(program):
 @pytest.fixture(scope="module")
 def compiled(program, evaluated):
     """What the compiled program computes for each row."""
-    run_passes(program.module, ["decompose", "lower-to-linalg"])
+    run_passes(program.module, ["decompose", "lower-to-linalg", "control-to-blocks"])
     (variant,) = compile_targets(program, [Target.parse("cpu")])
     config = iree.Config("local-sync")
     code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)

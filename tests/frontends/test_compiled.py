@@ -41,7 +41,9 @@ def test_a_compiled_model_gives_what_the_reference_gives(model):
     ]
     run_passes(program.module, ["autodiff", "inline"])
     expected = reference.evaluate(program.module, "f", inputs)
-    run_passes(program.module, ["simplify", "cse", "lower-to-linalg"])
+    run_passes(
+        program.module, ["simplify", "cse", "lower-to-linalg", "control-to-blocks"]
+    )
     (compiled,) = compile_targets(program, [Target.parse("cpu")])
     config = iree.Config("local-sync")
     vmfb = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)
