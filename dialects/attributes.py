@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from aotc import dtypes
 from aotc.dialects.types import (
@@ -18,6 +17,9 @@ from aotc.dialects.types import (
 )
 from aotc.errors import InputError
 from aotc.mlir import ir
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 T = TypeVar("T")
 
@@ -155,7 +157,7 @@ class Array(Attribute[np.ndarray]):
     mlir = ir.DenseElementsAttr
 
     @staticmethod
-    def encode(value: npt.ArrayLike) -> ir.Attribute:
+    def encode(value: "ArrayLike") -> ir.Attribute:
         """Dense elements of the array's shape and dtype."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         dtype = dtypes.canonical(array.dtype)
