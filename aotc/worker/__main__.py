@@ -135,7 +135,7 @@ def write_module(invocation: Any, file: Path) -> None:
 
 def is_process_flag(flag: str) -> bool:
     """Whether IREE takes a flag for the whole process only, before any session."""
-    return flag.startswith("--iree-codegen-")
+    return flag.startswith(("--iree-codegen-", "--iree-llvmcpu-vector-pproc-"))
 
 
 def merge(module: Any, graph: Any) -> None:
