@@ -18,7 +18,7 @@ from aotc import dtypes
 from aotc.dialects import OPS, context, limits
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, signature
-from aotc.dialects.graph import Reason, several
+from aotc.dialects.graph import Reason, as_tuple
 from aotc.dialects.samples import Sample
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
@@ -80,7 +80,7 @@ class Case:
         """The result types for these sizes."""
         with context():
             found = self.cls.infer(*self.types(sizes), **self.attributes(sizes))
-            return several(found)
+            return as_tuple(found)
 
     def drawn(self) -> Iterator[Sizes]:
         """Numbers for the symbols: some random ones, all 1, and all 0 where allowed."""
@@ -188,7 +188,7 @@ class Case:
         values = list(trace.block.arguments)[: len(self.sample.operands)]
         with trace.active():
             if body is None:
-                results = several(trace.build(self.op, *values, **attributes))
+                results = as_tuple(trace.build(self.op, *values, **attributes))
             else:
                 with ir.Location.unknown(), ir.InsertionPoint(trace.block):
                     results = body(trace, *values)

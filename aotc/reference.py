@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.binding import bindings
 from aotc.dialects.control import control_of
 from aotc.dialects.devices import Group
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.graph import Evaluator
 from aotc.dialects.guards import require_guards
+from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import func
@@ -168,7 +168,7 @@ def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:
     for tensor, array in zip(types, arrays, strict=True):
         if dtypes.canonical(array.dtype) != tensor.dtype or array.ndim != tensor.rank:
             raise _misfit(tensor, array)
-    found = bindings(types)
+    found = solve_symbols(types)
     symbols = [0] * (max((each.symbol for each in found), default=-1) + 1)
     for each in found:
         size = arrays[each.input].shape[each.axis]

@@ -165,7 +165,7 @@ class GraphOp(_Declared):
         inferred = cls.infer(*map(Tensor.of, operands), **attributes)
         op = ir.Operation.create(
             cls.OPERATION_NAME,
-            results=[tensor.to_mlir() for tensor in several(inferred)],
+            results=[tensor.to_mlir() for tensor in as_tuple(inferred)],
             operands=list(operands),
             attributes={n: c.encode(attributes[n]) for n, c in cls.codecs.items()},
         )
@@ -218,7 +218,7 @@ class GraphOp(_Declared):
         return getattr(cls, name, None)
 
 
-def several(found: Any) -> tuple[Any, ...]:
+def as_tuple(found: Any) -> tuple[Any, ...]:
     """What a rule gives, one for each result: most ops have one and give no tuple."""
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
@@ -246,7 +246,7 @@ def _flaw(
     try:
         cls._require_operands(len(operands))
         values = {n: read_attribute(stored, n, c) for n, c in cls.codecs.items()}
-        expected = several(cls.infer(*map(Tensor.of, operands), **values))
+        expected = as_tuple(cls.infer(*map(Tensor.of, operands), **values))
     except AotcError as error:
         return error.message
     actual = tuple(map(Tensor.of, results))
@@ -321,7 +321,7 @@ class Evaluator:
                     evaluate_size(size, symbols) for size in stored[name]
                 )
         try:
-            results = several(cls.ref(*arrays, **attributes))
+            results = as_tuple(cls.ref(*arrays, **attributes))
         except AotcError as error:  # such as a failed assertion
             error.where = error.where or where_of(op)
             raise

@@ -7,7 +7,7 @@ every op that is left has a `lower` rule.
 """
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import GraphOp, several
+from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.mlir import Module, func, ir
 from aotc.passes.base import Pass, Unit
 
@@ -40,7 +40,7 @@ def _composed(module: Module) -> list[GraphOp]:
 
 def _replace(op: GraphOp) -> None:
     with ir.InsertionPoint(op), op.location:
-        values = several(type(op).decompose(Builder(), op))
+        values = as_tuple(type(op).decompose(Builder(), op))
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     op.operation.erase()

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aotc.dialects.binding import bindings
 from aotc.dialects.control import control_of
 from aotc.dialects.entries import lower_signature
 from aotc.dialects.functions import (
@@ -25,9 +24,10 @@ from aotc.dialects.functions import (
     name_of,
     signature,
 )
-from aotc.dialects.graph import GraphOp, several, where_of
+from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
+from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
 from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor, element_count, lowered_type
@@ -120,14 +120,14 @@ class _Inlined:
             return [self.lowering.empty(result) for result in results]
         if type(op).rearranges and (scalar := filled_with(operands[0])) is not None:
             return [self.lowering.full(results[0], scalar)]  # Note [parts of fills]
-        return several(type(op).lower(self.lowering, op, *operands))
+        return as_tuple(type(op).lower(self.lowering, op, *operands))
 
 
 def _read_symbols(
     lowering: Lowering, inputs: list[Tensor], arguments: Sequence[Value]
 ) -> None:
     """Give the lowering the index value of each symbol, from the inputs' sizes."""
-    for binding in bindings(inputs):
+    for binding in solve_symbols(inputs):
         axis = lowering.index(binding.axis)
         value = tensor.dim(arguments[binding.input], axis)
         if binding.rest != 0:

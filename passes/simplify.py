@@ -13,7 +13,7 @@ import numpy as np
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions_of, is_private
-from aotc.dialects.graph import GraphOp, evaluate, has_effect, several
+from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Block, Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
@@ -78,7 +78,7 @@ def _replace(op: GraphOp) -> bool:
             found = type(op).simplify(Builder(), op)
     if found is None:
         return False
-    for old, new in zip(op.results, several(found), strict=True):
+    for old, new in zip(op.results, as_tuple(found), strict=True):
         old.replace_all_uses_with(new)
     return True
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import context
-from aotc.dialects.binding import bindings
 from aotc.dialects.entries import Entry, Port, write_entry
 from aotc.dialects.functions import functions_of
+from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim as SymbolicDim
 from aotc.dialects.types import Size, Tensor
@@ -319,7 +319,7 @@ def _require_bound(
     declared: EntryFunction, contracts: Sequence[Contract], types: Sequence[Tensor]
 ) -> None:
     """Every symbol must follow from the sizes of a call."""
-    bound = {binding.symbol for binding in bindings(types)}
+    bound = {binding.symbol for binding in solve_symbols(types)}
     for number, contract in enumerate(contracts):
         if number not in bound:
             fail(

@@ -17,7 +17,7 @@ import numpy as np
 
 from aotc.dialects import OPS, context
 from aotc.dialects.functions import SYMBOLS, name_of, unique_name
-from aotc.dialects.graph import in_dtype, several
+from aotc.dialects.graph import as_tuple, in_dtype
 from aotc.dialects.guards import GUARDS, Guard, guards_attribute
 from aotc.dialects.symbols import Contract, contracts_attribute, known_contracts
 from aotc.dialects.types import Tensor
@@ -184,7 +184,7 @@ def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
         if trace is None:
             return _evaluate(name, operands, attributes)
         values = [trace.value_of(operand) for operand in operands]
-        built = several(trace.build(name, *values, **attributes))
+        built = as_tuple(trace.build(name, *values, **attributes))
         return [Array(value=value, trace=trace) for value in built]
     except AotcError as error:
         error.where = error.where or user_line()
@@ -199,8 +199,8 @@ def _evaluate(
         if array._data is None:
             fail_leaked(array)
     with context():
-        types = several(op.infer(*(array.type for array in operands), **attributes))
+        types = as_tuple(op.infer(*(array.type for array in operands), **attributes))
         with np.errstate(all="ignore"):
             found = op.ref(*(array._data for array in operands), **attributes)
-    pairs = zip(several(found), types, strict=True)
+    pairs = zip(as_tuple(found), types, strict=True)
     return [Array(data=in_dtype(data, kind)) for data, kind in pairs]

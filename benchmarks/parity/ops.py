@@ -15,7 +15,7 @@ from ops_torch import TORCH
 
 from aotc.cases import Case, cases_of
 from aotc.dialects import OPS, context
-from aotc.dialects.graph import in_dtype, several
+from aotc.dialects.graph import as_tuple, in_dtype
 
 NO_PEER = {
     "dimension": "a size as a number, which peers know in Python",
@@ -60,7 +60,7 @@ def _beside_peers(name: str, case: Case) -> Iterator[Compared]:
         arrays, attributes = case.arrays(sizes), case.attributes(sizes)
         with context(), np.errstate(all="ignore"):
             types = case.infer(sizes)
-            found = several(case.cls.ref(*map(np.copy, arrays), **attributes))
+            found = as_tuple(case.cls.ref(*map(np.copy, arrays), **attributes))
         ours = [in_dtype(x, kind) for x, kind in zip(found, types, strict=True)]
         setting = f"{case.label} {sizes or ''}"
         kind = kind_of(name)

@@ -92,7 +92,7 @@ class While:
             derivative = derive(Jvp(body, (*smooth, *wrt)))
             return call(derivative, [*primal, *capture, *tangent, *capture_tangent])
 
-        def goes_on(values: Values) -> Values:
+        def cond(values: Values) -> Values:
             primal, _, capture, _ = split(
                 values, count, count + len(more), count + len(more) + len(captures)
             )
@@ -101,7 +101,7 @@ class While:
         kinds = [*carried, *more, *rest]
         loop = While(
             (
-                define(f"{condition}.jvp", kinds, goes_on),
+                define(f"{condition}.jvp", kinds, cond),
                 define(f"{body}.step", kinds, step),
             ),
             count + len(more),
@@ -157,7 +157,7 @@ class While:
             for index, kind in enumerate(types_of(op.operands))
         ]
 
-        def goes_on(values: Values) -> Values:
+        def cond(values: Values) -> Values:
             held = call(derive(Batch(condition, wrt, size)), values)[0]
             count = b.reduce_sum(b.cast(held, dtype="i32"), axes=(0,))
             return [b.compare(count, b.full_like(count, 0), direction="gt")]
@@ -169,7 +169,7 @@ class While:
 
         loop = While(
             (
-                define(f"{condition}.any", kinds, goes_on),
+                define(f"{condition}.any", kinds, cond),
                 define(f"{body}.each", kinds, step),
             ),
             count,

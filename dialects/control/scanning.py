@@ -287,7 +287,7 @@ class Scan:
     ) -> Values:
         """The loop in one dispatch, which reads elements of what is scanned."""
         carried, whole, captures = self._split(operands)
-        sources = [low.readable(x) for x in whole]
+        sources = [low.materialize_strided(x) for x in whole]
         numbers = Numbers(low.symbols)
         step = inline.lowered_by(numbers)
 

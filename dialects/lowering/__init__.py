@@ -21,7 +21,7 @@ from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.slices import element_position, element_slice
-from aotc.dialects.lowering.sources import filled_with, leaves_gaps
+from aotc.dialects.lowering.sources import filled_with, is_strided_view
 from aotc.dialects.lowering.variation import Variation
 from aotc.dialects.types import (
     Dim,
@@ -244,16 +244,19 @@ class Lowering:
             lambda _: body([self.loop_index(axis) for axis in range(result.rank)]),
         )
 
-    def readable(self, x: Value) -> Value:
-        """`x`, so that `extract` can read it: see Note [reads with gaps]."""
-        return foreign.apart(x) if leaves_gaps(x) else x
+    def materialize_strided(self, x: Value) -> Value:
+        """`x`, put into memory if it is a strided view: see Note [reads with gaps].
+
+        Nothing else is for `extract` to read.
+        """
+        return foreign.optimization_barrier(x) if is_strided_view(x) else x
 
     def loop_index(self, axis: int) -> Value:
         """Inside a body: the position along loop `axis`, an index value."""
         return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
 
     def extract(self, source: Value, indices: Sequence[Value]) -> Value:
-        """Inside a body: one element of what is `readable`; nobody checks bounds."""
+        """Inside a body: one element, of no strided view; nobody checks bounds."""
         return tensor.extract(source, list(indices))
 
     def clamp_index(self, index: Value, last: Size) -> Value:
@@ -311,7 +314,8 @@ class Lowering:
         slice_op = element_slice(x)
         if slice_op is None:
             return x
-        source, at = self.readable(slice_op.operands[0]), element_position(slice_op)
+        source = self.materialize_strided(slice_op.operands[0])
+        at = element_position(slice_op)
         return self.computed(of, lambda _: self.extract(source, at))
 
     def pad(

@@ -54,7 +54,7 @@ def call(
     return list(func.CallOp(callee, list(operands)).results)
 
 
-def apart(x: Value) -> Value:
+def optimization_barrier(x: Value) -> Value:
     """`x` behind a barrier of IREE's, which also forgets the sizes.
 
     IREE ends a submission of work at every barrier: a constant's is put at the start.
@@ -65,7 +65,7 @@ def apart(x: Value) -> Value:
     return _barrier(x, [*lines, kept, tied, f"return %z : {x.type}"])
 
 
-def number_apart(number: Value) -> Value:
+def scalar_barrier(number: Value) -> Value:
     """The same for a scalar, which is no work of the device."""
     kept = f"%y = util.optimization_barrier %0 : {number.type}"
     return _barrier(number, [kept, f"return %y : {number.type}"])

@@ -130,4 +130,4 @@ def in_one_dispatch(
     block = op.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
         linalg.YieldOp(list(body(*list(block.arguments)[: len(numbers)])))
-    return [foreign.apart(result) for result in op.results]
+    return [foreign.optimization_barrier(result) for result in op.results]

@@ -1,4 +1,4 @@
-"""What no data says: that a tensor is read late, or has a buffer of its own."""
+"""Control dependences, which IREE cannot express: it orders what it runs by data."""
 
 from collections.abc import Sequence
 
@@ -55,7 +55,7 @@ def _elementwise(
 
 def starts(values: Sequence[Value]) -> list[Value]:
     """What a loop starts from: each behind a barrier."""
-    return [foreign.apart(x) for x in values]
+    return [foreign.optimization_barrier(x) for x in values]
 
 
 def _first(source: Value) -> Value:

@@ -148,7 +148,7 @@ def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
     rows = padded(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
 
-    def goes_on(values: list[Value]) -> list[Value]:
+    def cond(values: list[Value]) -> list[Value]:
         b, (_, cosine, count) = Builder(), values
         unfinished = b.compare(cosine, b.full_like(cosine, enough), direction="gt")
         left = b.compare(count, b.full_like(count, SWEEPS), direction="lt")
@@ -165,7 +165,7 @@ def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
 
     first = b.constant(value=np.array(1, dtypes.to_numpy(kind.dtype)))
     zero = b.constant(value=np.array(0, "i4"))
-    return control.while_loop(goes_on, sweep, [rows, first, zero], [])[0]
+    return control.while_loop(cond, sweep, [rows, first, zero], [])[0]
 
 
 def _opponents(b: Builder, k: int) -> Value:

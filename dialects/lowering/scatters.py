@@ -150,7 +150,7 @@ def _write(
     rows, where = _rows(low, to, indices)
     column = Tensor((element_count(where.shape), 1), where.dtype)
     rows = low.reshape(rows, where, column)
-    start = foreign.number_apart(start)
+    start = foreign.scalar_barrier(start)
     operands = [
         _without_lost(low, to, updates, matrix),
         _without_lost(low, to, rows, column),

@@ -33,4 +33,4 @@ def element_position(slice_op: Operation) -> list[Value]:
         next(dynamic) if offset == given else arith.ConstantOp(index, offset).result
         for offset in static
     ]
-    return position if any(static) else list(map(foreign.number_apart, position))
+    return position if any(static) else list(map(foreign.scalar_barrier, position))

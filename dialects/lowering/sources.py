@@ -28,7 +28,7 @@ def operands_of(op: Operation) -> list[Value]:
     return [value for value in values if value not in inner] if inner else values
 
 
-def leaves_gaps(value: Value) -> bool:
+def is_strided_view(value: Value) -> bool:
     """Whether neighbours along the last axis of a lowered tensor are none in memory.
 
     Note [reads with gaps]: IREE 3.13 fuses a slice, and a plain copy of one, into what
@@ -38,7 +38,7 @@ def leaves_gaps(value: Value) -> bool:
     while not isinstance(value.owner, ir.Block):
         op = value.owner
         if op.name == "tensor.extract_slice":
-            return _has_gaps(op) or leaves_gaps(op.operands[0])
+            return _has_gaps(op) or is_strided_view(op.operands[0])
         if not op.name.startswith(_VIEWS) and not _is_copy(op):
             return False
         value = op.operands[0]

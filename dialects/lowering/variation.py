@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotc.dialects.functions import current_module, functions_of
-from aotc.dialects.lowering.foreign import body_of, number_apart
+from aotc.dialects.lowering.foreign import body_of, scalar_barrier
 from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.sources import filled_with
 from aotc.mlir import ElementType, Operation, Value, arith, ir, linalg, tensor
@@ -83,7 +83,7 @@ class Variation:
         """A tensor of rank 0."""
         if str(bits) not in self._zeros:
             zero = arith.ConstantOp(bits, 0).result
-            self._zeros[str(bits)] = number_apart(zero)
+            self._zeros[str(bits)] = scalar_barrier(zero)
         whole = ir.RankedTensorType.get([], bits)
         return tensor.from_elements(whole, [self._zeros[str(bits)]])
 

@@ -149,7 +149,7 @@ class Barrier(GraphOp, name="barrier"):
     @staticmethod
     def lower(low: Lowering, op: "Barrier", x: Value) -> Value:
         """IREE's own barrier."""
-        return foreign.apart(x)
+        return foreign.optimization_barrier(x)
 
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((i32(),))]
 
@@ -194,7 +194,7 @@ class After(GraphOp, name="after", traits=[Pure]):
         """IREE's barrier, where `event` may have no elements."""
         kind = Tensor.of(op.event)
         if kind.dtype == "bool" or not all(map(_is_positive, kind.shape)):
-            return foreign.apart(x)
+            return foreign.optimization_barrier(x)
         return ordering.after(x, event)
 
     samples = [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aotc.dialects.batching import spread
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import require_own_values
-from aotc.dialects.graph import several
+from aotc.dialects.graph import as_tuple
 from aotc.dialects.transform import Batch
 from aotc.mlir import Block, Function, Operation, Value, func
 from aotc.passes.sweeps.rules import rule_of, title
@@ -34,7 +34,7 @@ def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
         with op.location:
             if any(batched):
                 rule = rule_of(op, "batch")
-                results: Sequence[Value] = several(
+                results: Sequence[Value] = as_tuple(
                     rule(build, op, operands, batched, size)
                 )
                 writer = f"the rule 'batch' of {title(op)}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import Tangent, several
+from aotc.dialects.graph import Tangent, as_tuple
 from aotc.dialects.transform import Jvp
 from aotc.mlir import Block, Operation, Value
 from aotc.passes.sweeps.reverse import is_float
@@ -46,4 +46,4 @@ def _tangents(
     if is_call(op):
         smooth = [value for value in op.results if is_float(value)]
         return dict(zip(smooth, rule(build, op, given), strict=True))
-    return dict(zip(op.results, several(rule(build, op, *given)), strict=True))
+    return dict(zip(op.results, as_tuple(rule(build, op, *given)), strict=True))

@@ -15,7 +15,7 @@ from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
-from aotc.dialects.graph import FOLLOWS, LOW, WIDE, GraphOp, several
+from aotc.dialects.graph import FOLLOWS, LOW, WIDE, GraphOp, as_tuple
 from aotc.dialects.transform import Checkpoint, Precision, annotate, custom_of, derive
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Function, Value, func
@@ -82,7 +82,7 @@ def _write_op(op: GraphOp, values: _Values) -> tuple[Sequence[Value], str]:
     taken = LOW if kind == LOW else WIDE
     operands = [values.read(value, taken) for value in op.operands]
     cls = type(op)
-    return several(cls.build(*operands, **cls.attributes_of(op))), kind
+    return as_tuple(cls.build(*operands, **cls.attributes_of(op))), kind
 
 
 def _kind_of(op: GraphOp, values: _Values) -> str:

@@ -13,7 +13,7 @@ from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
-from aotc.dialects.graph import GraphOp, several
+from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.transform import Checkpoint, Widened, annotate, custom_of, derive
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Function, Value, func
@@ -47,12 +47,12 @@ def _write_op(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
     attributes = cls.attributes_of(op)
     if not op.reads_bits:
         attributes = {name: _widen(value) for name, value in attributes.items()}
-        return several(cls.build(*operands, **attributes))
+        return as_tuple(cls.build(*operands, **attributes))
     given = [
         build.cast(new, dtype=Tensor.of(old).dtype)
         for old, new in zip(op.operands, operands, strict=True)
     ]
-    found = several(cls.build(*given, **attributes))
+    found = as_tuple(cls.build(*given, **attributes))
     return [build.cast(y, dtype=_widen(Tensor.of(y).dtype)) for y in found]
 
 

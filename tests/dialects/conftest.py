@@ -14,7 +14,7 @@ from aotc.cases import Case, all_cases, cases_of, smooth_cases
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import call, find, signature
-from aotc.dialects.graph import several
+from aotc.dialects.graph import as_tuple
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.types import Dim, Tensor
 from aotc.frontends.tracing import Array, Trace
@@ -62,7 +62,7 @@ class Differentiate:
             op = self._op(trace, case, values)
             tangents = {i: _argument(trace, values[i].type) for i in active}
             given = map(tangents.get, range(len(values)))
-            dys = several(case.cls.jvp(Builder(), op, *given))
+            dys = as_tuple(case.cls.jvp(Builder(), op, *given))
             return [
                 Builder().full_like(y, 0.0) if dy is None else dy
                 for y, dy in zip(op.results, dys, strict=True)

@@ -10,7 +10,7 @@ from aotc.collectives import Axis
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
 from aotc.dialects.devices import Group, meet
-from aotc.dialects.graph import several
+from aotc.dialects.graph import as_tuple
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, InputError
 from aotc.frontends.tracing import Array, Trace
@@ -77,7 +77,7 @@ def module_of(body, *types):
         trace = Trace(module, "f", types, [])
     with trace.active():
         with ir.Location.unknown(), ir.InsertionPoint(trace.block):
-            values = several(body(Builder(), *trace.block.arguments))
+            values = as_tuple(body(Builder(), *trace.block.arguments))
         trace.finish([Array(value=value, trace=trace) for value in values])
     return module
 

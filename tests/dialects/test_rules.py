@@ -8,7 +8,7 @@ import pytest
 from aotc import dtypes, reference
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import RULES, Reason, evaluate, several
+from aotc.dialects.graph import RULES, Reason, as_tuple, evaluate
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.mlir import ir
@@ -46,7 +46,7 @@ def test_verify_accepts_what_infer_builds(case, graph):
     (op, _) = trace.block.operations
     with context():
         inferred = op.infer(*map(Tensor.of, op.operands), **op.attributes_of(op))
-        assert tuple(map(Tensor.of, op.results)) == several(inferred)
+        assert tuple(map(Tensor.of, op.results)) == as_tuple(inferred)
 
 
 @pytest.mark.parametrize("name", OPS)

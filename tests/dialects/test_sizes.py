@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from aotc.artifacts.shapes import Dim as ManifestDim
 from aotc.dialects import context
-from aotc.dialects.binding import bindings
+from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract, known_contracts
 from aotc.dialects.types import (
     Dim,
@@ -174,13 +174,13 @@ def test_shapes_divide_by_common_factors():
 def test_symbols_are_solved_from_sizes_that_are_linear_in_them():
     n, m, k = sizes()
     types = [Tensor((2 * n + m, k), "f32"), Tensor((m - 1, n * n), "f32")]
-    found = {b.symbol: b for b in bindings(types)}
+    found = {b.symbol: b for b in solve_symbols(types)}
     values = [0, 0, 0]
     arrays = [np.zeros((2 * 5 + 7, 8)), np.zeros((6, 25))]
-    for b in bindings(types):
+    for b in solve_symbols(types):
         size = arrays[b.input].shape[b.axis]
         values[b.symbol] = (size - evaluate_size(b.rest, values)) // b.factor
     assert values == [5, 7, 2]
     assert found[2].factor == 4
-    assert not bindings([Tensor((n * n, n + m), "f32")])
-    assert not bindings([Tensor((n // 2, minimum(m, 3)), "f32")])
+    assert not solve_symbols([Tensor((n * n, n + m), "f32")])
+    assert not solve_symbols([Tensor((n // 2, minimum(m, 3)), "f32")])

@@ -1,4 +1,4 @@
-"""Which input says what each symbol is: sizes of a call, solved for the symbols."""
+"""Solve the sizes of inputs for the symbols that they mention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Binding:
     rest: Size
 
 
-def bindings(inputs: Sequence[Tensor]) -> list[Binding]:
+def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
     """How to find each symbol that the sizes of `inputs` decide, in an order to do it.
 
     A size decides a symbol that it is linear in, such as n in `n * 2 + m`, if it knows
