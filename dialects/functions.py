@@ -9,6 +9,8 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from aotc.dialects.function_table import erase, insert, table_of
+from aotc.dialects.function_table import name_of as name_of
 from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import Function, Module, Operation, Value, func, ir
@@ -24,11 +26,6 @@ def functions_of(module: Module) -> dict[str, Function]:
     return {
         name_of(op): op for op in module.body.operations if isinstance(op, func.FuncOp)
     }
-
-
-def name_of(function: Function) -> str:
-    """The name of a function."""
-    return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
 def is_private(function: Function) -> bool:
@@ -52,16 +49,7 @@ def callee_of(call: func.CallOp) -> str:
 
 def unique_name(module: Module, name: str) -> str:
     """`name`, or with a number if the module has a function of that name."""
-    taken = {
-        ir.StringAttr(op.attributes["sym_name"]).value
-        for op in module.body.operations
-        if "sym_name" in op.attributes
-    }
-    number, candidate = 0, name
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
+    return table_of(module).unused_name(name)
 
 
 def copied(module: Module) -> Module:
@@ -80,7 +68,7 @@ def keep_only(module: Module, names: Container[str]) -> None:
     """Drop the public functions that are not in `names`."""
     for function in functions_of(module).values():
         if not is_private(function) and name_of(function) not in names:
-            function.operation.erase()
+            erase(function)
 
 
 # ---- at the insertion point ---------------------------------------------------------
@@ -102,7 +90,7 @@ def current_module() -> Module:
 
 def find(name: str) -> Function:
     """The function of this name, in the module of the insertion point."""
-    return functions_of(current_module())[name]
+    return table_of(current_module())[name]
 
 
 def define(name: str, inputs: Sequence[Tensor], body: Body) -> str:
@@ -120,6 +108,7 @@ def define(name: str, inputs: Sequence[Tensor], body: Body) -> str:
         function = func.FuncOp(name, (types, []), visibility="private")
     if SYMBOLS in symbols:
         function.attributes[SYMBOLS] = symbols[SYMBOLS]
+    insert(function)
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
         results = list(body(list(block.arguments)))
@@ -187,6 +176,7 @@ def declare(
         function.attributes[key] = value
     if SYMBOLS in symbols:
         function.attributes[SYMBOLS] = symbols[SYMBOLS]
+    insert(function)
     return name
 
 

@@ -9,7 +9,7 @@ The bytes lie in an archive, under the name behind `model::`.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aotc.dialects.functions import functions_of
+from aotc.dialects.function_table import table_of
 from aotc.dialects.plain import plain_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import Module, Operation, ir
@@ -53,9 +53,8 @@ def declare_parameter(module: Module, parameter: Parameter) -> None:
         if parameter.kind == "state":
             facts["is_mutable"] = ir.UnitAttr.get()
         op = ir.Operation.create(_OP, attributes=facts)
-        functions = list(functions_of(module).values())
-        place = ir.InsertionPoint(functions[0] if functions else module.body)
-        place.insert(op)
+        first = next(iter(table_of(module).values()), None)
+        ir.InsertionPoint(first or module.body).insert(op)
 
 
 def drop_parameters(module: Module, names: Collection[str]) -> None:

@@ -27,6 +27,7 @@ from aotc.dialects.attributes import (
     Symbol,
     read_attribute,
 )
+from aotc.dialects.function_table import table_of
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Function, ir
 
@@ -149,11 +150,9 @@ def derive(derived: Derived) -> str:
 
     To be called where ops are inserted; the function that it is of is complete.
     """
-    known = functions.functions_of(functions.current_module())
-    for name, function in known.items():
-        declared = _facts_of(function)  # tuples of other classes may be equal to it
-        if type(declared) is type(derived) and declared == derived:
-            return name
+    known = table_of(functions.current_module())
+    for function in known.grouped(_kind_and_facts).get((type(derived), derived), ()):
+        return functions.name_of(function)
     inputs, outputs = functions.signature(known[derived.of])
     taken, returned = derived.signature(inputs, outputs)
     kind = _kind_of(derived)
@@ -171,6 +170,12 @@ def _kind_of(derived: Derived) -> str:
 def derived_of(function: Function) -> Derived | None:
     """What `function` is declared as, if its body is yet to be written."""
     return _facts_of(function) if function.is_external else None
+
+
+def _kind_and_facts(function: Function) -> tuple[type[Derived], Derived] | None:
+    """What `function` is declared as; tuples of different classes may be equal."""
+    facts = _facts_of(function)
+    return None if facts is None else (type(facts), facts)
 
 
 def _facts_of(function: Function) -> Derived | None:

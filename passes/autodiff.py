@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc.dialects.control import control_of
-from aotc.dialects.functions import SYMBOLS, callee_of, functions_of
+from aotc.dialects.function_table import Functions, indexed
+from aotc.dialects.functions import SYMBOLS, callee_of
 from aotc.dialects.transform import (
     Batch,
     Derived,
@@ -28,7 +29,7 @@ from aotc.dialects.transform import (
     custom_of,
     derived_of,
 )
-from aotc.mlir import Block, Function, Module, Value, func, ir
+from aotc.mlir import Block, Function, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import clone_body
 from aotc.passes.sweeps import batch, forward, precision, reverse, widen
@@ -55,31 +56,25 @@ class Autodiff(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        module = unit.module
-        changed = False
-        while declared := _declared_names(module):
-            _define(module, declared[0])
-            changed = True
+        changed, seen = False, 0
+        with indexed(unit.module) as functions:
+            while rest := [*functions][seen:]:  # bodies may declare more of them
+                seen += len(rest)
+                for name in rest:
+                    changed |= derived_of(functions[name]) is not None
+                    _define(functions, name)
         return changed
 
 
-def _declared_names(module: Module) -> list[str]:
-    return [
-        name
-        for name, function in functions_of(module).items()
-        if derived_of(function) is not None
-    ]
-
-
-def _define(module: Module, name: str) -> None:
+def _define(functions: Functions, name: str) -> None:
     """Write the body of `name`, and before it of whatever it is made from."""
-    function = functions_of(module)[name]
+    function = functions[name]
     derived = derived_of(function)
     if derived is None:
         return
-    _define(module, derived.of)
-    _flatten(module, derived.of)
-    primal = functions_of(module)[derived.of]
+    _define(functions, derived.of)
+    _flatten(functions, derived.of)
+    primal = functions[derived.of]
     block = function.add_entry_block()
     if SYMBOLS in primal.attributes:
         function.attributes[SYMBOLS] = primal.attributes[SYMBOLS]
@@ -102,26 +97,24 @@ def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
     return [*outputs, *found]
 
 
-def _flatten(module: Module, name: str) -> None:
+def _flatten(functions: Functions, name: str) -> None:
     """Inline the calls of `name` but those that have a rule; all have bodies then."""
-    functions = functions_of(module)
     while calls := [op for op in _calls(functions[name]) if _is_plain(op, functions)]:
         for call in calls:
-            _define(module, callee_of(call))
-            callee = functions_of(module)[callee_of(call)]
+            _define(functions, callee_of(call))
+            callee = functions[callee_of(call)]
             with ir.InsertionPoint(call):
                 results = clone_body(callee.entry_block, list(call.operands))
             for old, new in zip(call.results, results, strict=True):
                 old.replace_all_uses_with(new)
             call.operation.erase()
-        functions = functions_of(module)
 
 
 def _calls(function: Function) -> list[func.CallOp]:
     return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
 
 
-def _is_plain(call: func.CallOp, functions: dict[str, Function]) -> bool:
+def _is_plain(call: func.CallOp, functions: Functions) -> bool:
     """Whether a call says nothing about how it is differentiated."""
     callee = functions[callee_of(call)]
     return control_of(callee) is None and custom_of(callee) is None

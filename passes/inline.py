@@ -9,6 +9,7 @@ Ensures: the only calls are of control flow and of derivatives that are not writ
 from collections.abc import Mapping, Sequence
 
 from aotc.dialects.control import control_of
+from aotc.dialects.function_table import erase
 from aotc.dialects.functions import callee_of, functions_of, is_private
 from aotc.dialects.transform import derived_of
 from aotc.mlir import Block, Function, Module, Value, func, ir
@@ -53,7 +54,7 @@ def drop_uncalled(module: Module) -> bool:
             rest += reached_from(functions[name])
     unused = [name for name in functions if name not in reached]
     for name in unused:
-        functions[name].operation.erase()
+        erase(functions[name])
     return bool(unused)
 
 

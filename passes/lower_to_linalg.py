@@ -17,6 +17,7 @@ from typing import Any
 
 from aotc.dialects.control import control_of
 from aotc.dialects.entries import lower_signature
+from aotc.dialects.function_table import erase, indexed, insert
 from aotc.dialects.functions import (
     callee_of,
     functions_of,
@@ -44,15 +45,20 @@ class LowerToLinalg(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         functions = functions_of(unit.module)
-        for function in functions.values():
-            if not is_private(function):
+        with indexed(unit.module):
+            lowered = [
                 _lower_function(function, functions)
-        for function in functions.values():
-            function.operation.erase()
+                for function in functions.values()
+                if not is_private(function)
+            ]
+            for function in functions.values():
+                erase(function)
+            for function in lowered:
+                insert(function)
         return bool(functions)
 
 
-def _lower_function(function: Function, functions: dict[str, Function]) -> None:
+def _lower_function(function: Function, functions: dict[str, Function]) -> Function:
     inputs, results = signature(function)
     kind = ir.FunctionType.get(
         [lowered_type(t) for t in inputs], [lowered_type(t) for t in results]
@@ -69,6 +75,7 @@ def _lower_function(function: Function, functions: dict[str, Function]) -> None:
             inlined = _Inlined(functions, lowering)
             returned = inlined(name_of(function), list(lowered.arguments))
             func.ReturnOp(returned)
+    return lowered
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,12 @@ from collections.abc import Callable, Sequence
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
-from aotc.dialects.functions import (
-    before,
-    callee_of,
-    define,
-    find,
-    functions_of,
-    signature,
-)
+from aotc.dialects.function_table import Functions, indexed
+from aotc.dialects.functions import before, callee_of, define, find, signature
 from aotc.dialects.graph import has_effect
-from aotc.mlir import Function, Operation, Value, func
+from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import clone_body
-
-Functions = dict[str, Function]
 
 
 class Prune(Pass):
@@ -37,10 +29,11 @@ class Prune(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         changed = False
-        for function in functions_of(unit.module).values():
-            if not function.is_external:
-                for op in list(function.entry_block.operations):
-                    changed |= prune(op, functions_of(unit.module))
+        with indexed(unit.module) as functions:
+            for function in [*functions.values()]:
+                if not function.is_external:
+                    for op in list(function.entry_block.operations):
+                        changed |= prune(op, functions)
         return changed
 
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import functions_of, is_private
+from aotc.dialects.function_table import Functions, indexed
+from aotc.dialects.functions import is_private
 from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
-from aotc.mlir import Block, Function, Operation, Value, func, ir
+from aotc.mlir import Block, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled, reached_from
 from aotc.passes.prune import is_removable, prune
@@ -31,24 +32,28 @@ class Simplify(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        module = unit.module
-        changed, done = False, set()
-        functions = functions_of(module)
-        rest = [name for name, each in functions.items() if not is_private(each)]
-        while rest:
-            name = rest.pop()
-            if name in done:
-                continue
-            done.add(name)
-            function = functions_of(module)[name]
-            if not function.is_external:
-                while _sweep(function.entry_block, functions_of(module)):
-                    changed = True
-            rest += reached_from(function)
-        return drop_uncalled(module) or changed
+        with indexed(unit.module) as functions:
+            changed = _simplify(functions)
+            return drop_uncalled(unit.module) or changed
 
 
-def _sweep(block: Block, functions: dict[str, Function]) -> bool:
+def _simplify(functions: Functions) -> bool:
+    changed, done = False, set()
+    rest = [name for name, function in functions.items() if not is_private(function)]
+    while rest:
+        name = rest.pop()
+        if name in done:
+            continue
+        done.add(name)
+        function = functions[name]
+        if not function.is_external:
+            while _sweep(function.entry_block, functions):
+                changed = True
+        rest += reached_from(function)
+    return changed
+
+
+def _sweep(block: Block, functions: Functions) -> bool:
     """One pass over the ops, and one backwards that removes what is unused."""
     changed = False
     for op in list(block.operations):

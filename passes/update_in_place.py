@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
+from aotc.dialects.function_table import indexed
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
@@ -51,9 +52,10 @@ class UpdateInPlace(Pass):
         changed = False
         functions = functions_of(unit.module).values()
         several = len({name for f in functions for name in _states(f, "arg_attrs")}) > 1
-        for function in functions:
-            if several and not function.is_external and not _may_fail(function):
-                changed |= _tie(function)
+        with indexed(unit.module):
+            for function in functions:
+                if several and not function.is_external and not _may_fail(function):
+                    changed |= _tie(function)
         return changed
 
 

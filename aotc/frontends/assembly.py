@@ -15,6 +15,7 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects import context
 from aotc.dialects.entries import Entry, Port, write_entry
+from aotc.dialects.function_table import erase, indexed
 from aotc.dialects.functions import functions_of
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract
@@ -52,11 +53,12 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
     builder = _Builder(Program(module), dict(names))
-    for function in declared:
-        with tolerated(f"entry '{function.name}'"), _whole_or_not(module):
-            write_entry(module, _trace_entry(builder, function))
-            if function.network is not None:
-                builder.program.networks[function.name] = function.network
+    with indexed(module):
+        for function in declared:
+            with tolerated(f"entry '{function.name}'"), _whole_or_not(module):
+                write_entry(module, _trace_entry(builder, function))
+                if function.network is not None:
+                    builder.program.networks[function.name] = function.network
     return builder.program
 
 
@@ -69,7 +71,7 @@ def _whole_or_not(module: Any) -> Iterator[None]:
     except AotcError:
         for name, function in functions_of(module).items():
             if name not in before:
-                function.operation.erase()
+                erase(function)
         raise
 
 

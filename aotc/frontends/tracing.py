@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aotc.dialects import OPS, context
+from aotc.dialects.function_table import insert
 from aotc.dialects.functions import SYMBOLS, name_of, unique_name
 from aotc.dialects.graph import as_tuple, in_dtype
 from aotc.dialects.guards import GUARDS, Guard, guards_attribute
@@ -63,6 +64,7 @@ class Trace:
             name = unique_name(module, name)
             self.function = func.FuncOp(name, (types, []), visibility=visibility)
             self.function.attributes[SYMBOLS] = contracts_attribute(self.contracts)
+            insert(self.function)
             self.block = self.function.add_entry_block()
 
     @property

@@ -48,8 +48,7 @@ Restrict = Callable[[str, list[int], list[int]], str]
 
 def invoke(control: "Control", operands: Sequence[Value]) -> Values:
     """Call `control` at the insertion point; returns its results."""
-    known = functions.functions_of(functions.current_module())
-    parts = [functions.signature(known[name]) for name in control.functions]
+    parts = [functions.signature(functions.find(name)) for name in control.functions]
     inputs, outputs = control.signature(parts)
     require_same(f"the {control.kind} takes", inputs, types_of(operands))
     facts = {

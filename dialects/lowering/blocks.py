@@ -24,34 +24,32 @@ def to_blocks(module: Module) -> bool:
         if isinstance(function, func.FuncOp) and not function.is_external:
             rest = [function.entry_block]
             while rest:
-                made = _rewrite_first(rest.pop())
+                made = _rewrite_block(rest.pop())
                 changed |= bool(made)
                 rest += made
     return changed
 
 
-def _rewrite_first(block: Block) -> list[Block]:
-    """Rewrite the first loop or branch of a block; the blocks that came of it."""
-    for op in block.operations:
+def _rewrite_block(block: Block) -> list[Block]:
+    """Cut a block behind each loop and branch in it; returns the blocks in between."""
+    ops, made = list(block.operations), list[Block]()
+    first = next((n for n, op in enumerate(ops) if op.name in _REWRITES), len(ops))
+    for op in ops[first + 1 :]:  # a block takes no jump before its end
+        op.operation.detach_from_parent()
+    here = block
+    for place, op in enumerate(ops[first:]):
+        if place:
+            here.append(op)
         rewrite = _REWRITES.get(op.name)
         if rewrite is not None:
             with op.location:
-                return _split_at(block, op, rewrite)
-    return []
-
-
-def _split_at(block: Block, op: Operation, rewrite: Rewrite) -> list[Block]:
-    """Cut a block behind `op`, which becomes blocks in between."""
-    kinds = [value.type for value in op.results]
-    behind = _add_block_after(block, kinds)
-    following: list[Operation] = list(block.operations)
-    for other in following[following.index(op) + 1 :]:
-        behind.append(other)
-    for old, new in zip(op.results, behind.arguments, strict=True):
-        old.replace_all_uses_with(new)
-    made = rewrite(op, block, behind)
-    op.operation.erase()
-    return [*made, behind]
+                behind = _add_block_after(here, [value.type for value in op.results])
+                for old, new in zip(op.results, behind.arguments, strict=True):
+                    old.replace_all_uses_with(new)
+                made += rewrite(op, here, behind)
+            op.operation.erase()
+            here = behind
+    return made
 
 
 def _add_block_after(block: Block, kinds: Sequence[Type]) -> Block:

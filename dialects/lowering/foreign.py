@@ -11,17 +11,16 @@ The text calls the arguments %0, %1, … and its last line returns the results.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
-from aotc.dialects.functions import (
-    current_function,
-    current_module,
-    functions_of,
-    unique_name,
-)
+from aotc.dialects.function_table import insert, table_of
+from aotc.dialects.functions import current_function, current_module, unique_name
 from aotc.mlir import Function, Module, Type, Value, func, ir
 
 BODY = "graph.iree_body"
 HELD = "graph.iree_global"
+_NO_INLINE = "no_inline"
+_FACTS = (BODY, HELD, _NO_INLINE)
 
 
 def call(
@@ -46,11 +45,13 @@ def call(
     types = [value.type for value in operands]
     signature = ir.FunctionType.get(types, list(results))
     text = "\n".join(body)
-    callee = _find_declared(signature, text) or _declare(name, signature, text)
+    attributes: dict[str, ir.Attribute] = {BODY: ir.StringAttr.get(text)}
     if held:
-        callee.attributes[HELD] = ir.StringAttr.get(held)
+        attributes[HELD] = ir.StringAttr.get(held)
     if not inlined:
-        callee.attributes["no_inline"] = ir.UnitAttr.get()
+        attributes[_NO_INLINE] = ir.UnitAttr.get()
+    callee = _find_declared(signature, attributes)
+    callee = callee or _declare(name, signature, attributes)
     return list(func.CallOp(callee, list(operands)).results)
 
 
@@ -81,20 +82,32 @@ def _barrier(x: Value, body: Sequence[str]) -> Value:
     return y
 
 
-def _find_declared(signature: ir.FunctionType, body: str) -> Function | None:
-    """The function of this type and body that the module has, or None."""
-    for function in functions_of(current_module()).values():
-        if body_of(function) == body and function.type == signature:
-            return function
-    return None
+def _find_declared(
+    signature: ir.FunctionType, attributes: dict[str, ir.Attribute]
+) -> Function | None:
+    """The function of this type and these attributes that the module has, or None."""
+    known = table_of(current_module()).grouped(_definition_key)
+    return next(iter(known.get((signature, *map(attributes.get, _FACTS)), ())), None)
 
 
-def _declare(name: str, signature: ir.FunctionType, body: str) -> Function:
+def _definition_key(function: Function) -> tuple[Any, ...] | None:
+    """The type and the attributes of a function that IREE's side defines."""
+    attributes = function.attributes
+    if BODY not in attributes:
+        return None
+    return function.type, *(attributes.get(fact, None) for fact in _FACTS)
+
+
+def _declare(
+    name: str, signature: ir.FunctionType, attributes: dict[str, ir.Attribute]
+) -> Function:
     module = current_module()
     with ir.InsertionPoint(module.body):
         name = unique_name(module, f"iree.{name}")
         function = func.FuncOp(name, signature, visibility="private")
-    function.attributes[BODY] = ir.StringAttr.get(body)
+    for fact, value in attributes.items():
+        function.attributes[fact] = value
+    insert(function)
     return function
 
 
@@ -111,7 +124,7 @@ def definition(function: Function) -> list[str]:
     inputs = ", ".join(f"%{i}: {t}" for i, t in enumerate(function.type.inputs))
     results = ", ".join(map(str, function.type.results))
     body = (body_of(function) or "").splitlines()
-    kept = "no_inline" in function.attributes
+    kept = _NO_INLINE in function.attributes
     policy = "attributes {noinline} " if kept else ""
     head = f'func.func private @"{name}"({inputs}) -> ({results}) {policy}{{'
     return [*_held_global(function), head, *(f"  {line}" for line in body), "}"]
@@ -125,8 +138,12 @@ def _held_global(function: Function) -> list[str]:
 
 def unique_global(module: Module, name: str) -> str:
     """A name for a global that no function of the module holds yet."""
-    functions = functions_of(module).values()
-    return f"{name}{sum(HELD in function.attributes for function in functions)}"
+    return f"{name}{len(table_of(module).grouped(_is_holding).get(True, ()))}"
+
+
+def _is_holding(function: Function) -> bool | None:
+    """Whether the module gets a global beside a function; None for no."""
+    return True if HELD in function.attributes else None
 
 
 def sizes(value: str, kind: ir.RankedTensorType) -> tuple[list[str], str]:

@@ -11,7 +11,7 @@ that is in memory: a zero that the compiler does not know.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aotc.dialects.functions import current_module, functions_of
+from aotc.dialects.functions import find
 from aotc.dialects.lowering.foreign import body_of, scalar_barrier
 from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.sources import filled_with
@@ -190,7 +190,7 @@ def _call_varies(
 ) -> bool:
     """Whether the results of what IREE's side defines vary."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    body = body_of(functions_of(current_module())[callee]) or ""
+    body = body_of(find(callee)) or ""
     return "optimization_barrier" in body or all(map(known, read))
 
 

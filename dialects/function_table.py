@@ -1,0 +1,144 @@
+"""The functions of a module by name, and by what they are, without a walk over it.
+
+A module has no index of its functions. Rules that find, name or declare one for each op
+would walk over all of them each time; within `indexed` they ask a table:
+
+    with indexed(module):
+        …                      # find, define, declare, call, derive in functions.py, …
+
+Whoever makes or erases a function of a module says so, by `insert` and `erase`; outside
+of such a block these only change the module.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from aotc.mlir import Function, Module, Operation, func, ir
+
+Functions = Mapping[str, Function]  # by name
+
+# what a function is found by; None for a function that is not to be found by this
+KeyOf = Callable[[Function], Hashable]
+
+
+class FunctionTable(Mapping[str, Function]):
+    """The functions of a module by name.
+
+    Args:
+        module: what is looked through once.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module.operation
+        self._functions: dict[str, Function] = {}
+        self._others: set[str] = set()  # names of symbols that are no functions
+        for op in module.body.operations:
+            if isinstance(op, func.FuncOp):
+                self._functions[name_of(op)] = op
+            elif "sym_name" in op.attributes:
+                self._others.add(name_of(op))
+        self._numbers: dict[str, int] = {}  # all below are taken
+        self._groups: dict[KeyOf, dict[Hashable, list[Function]]] = {}
+
+    def __getitem__(self, name: str) -> Function:
+        return self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def unused_name(self, name: str) -> str:
+        """`name`, or with the least number that makes it one that nothing has."""
+        number = self._numbers.get(name, 0)
+        candidate = _numbered(name, number)
+        while candidate in self._functions or candidate in self._others:
+            number += 1
+            candidate = _numbered(name, number)
+        self._numbers[name] = number
+        return candidate
+
+    def grouped(self, key_of: KeyOf) -> Mapping[Hashable, list[Function]]:
+        """The functions by what `key_of` gives for them, where it is not None.
+
+        It is asked once for each function, when that is complete.
+        """
+        if key_of not in self._groups:
+            self._groups[key_of] = {}
+            for function in self._functions.values():
+                self._put(function, key_of)
+        return self._groups[key_of]
+
+    def _put(self, function: Function, key_of: KeyOf) -> None:
+        key = key_of(function)
+        if key is not None:
+            self._groups[key_of].setdefault(key, []).append(function)
+
+    def insert(self, function: Function) -> None:
+        """A function is in the module now, and has all its attributes."""
+        self._functions[name_of(function)] = function
+        for key_of in self._groups:
+            self._put(function, key_of)
+
+    def remove(self, name: str) -> None:
+        """A function is not in the module any more."""
+        del self._functions[name]
+        self._numbers.clear()
+        self._groups.clear()
+
+
+_active: ContextVar[FunctionTable | None] = ContextVar("aotc_functions", default=None)
+
+
+@contextmanager
+def indexed(module: Module) -> Iterator[FunctionTable]:
+    """Within this block a table answers what functions the module has; it is given."""
+    table = _table_of(module)
+    if table is not None:
+        yield table
+        return
+    table = FunctionTable(module)
+    token = _active.set(table)
+    try:
+        yield table
+    finally:
+        _active.reset(token)
+    if {*table} != {*FunctionTable(module)}:
+        raise AssertionError("a function was made or erased behind the table's back")
+
+
+def table_of(module: Module) -> FunctionTable:
+    """The table in use for a module; a new one, for one question, if there is none."""
+    table = _table_of(module)
+    return FunctionTable(module) if table is None else table
+
+
+def _table_of(module: Module) -> FunctionTable | None:
+    table = _active.get()
+    return table if table is not None and table.module == module.operation else None
+
+
+def insert(function: Function) -> None:
+    """Note that a function was put into its module; it has all its attributes."""
+    table = _table_of(function.operation.parent)
+    if table is not None:
+        table.insert(function)
+
+
+def erase(function: Function) -> None:
+    """Erase a function from its module."""
+    table = _table_of(function.operation.parent)
+    if table is not None:
+        table.remove(name_of(function))
+    function.operation.erase()
+
+
+def name_of(function: Operation) -> str:
+    """The name of a function, or of another symbol."""
+    return str(ir.StringAttr(function.attributes["sym_name"]).value)
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}_{number}" if number else name

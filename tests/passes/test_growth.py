@@ -1,0 +1,72 @@
+"""What aotc does before IREE grows with the graph, and not with its square.
+
+Counted, not timed: the calls of Python functions and of the bindings in each stage, on
+the graphs of `benchmarks/growth.py`.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc import frontends
+from aotc.backend.crossing import crossing
+from aotc.dialects.limits import require_supported
+from aotc.passes import run_passes
+from aotc.passes.stages import all_passes
+from aotc.target import Target
+
+MODEL = Path(__file__).parents[2] / "benchmarks" / "growth_model.py"
+KINDS = ("chain", "residual", "branching", "differentiated", "looping", "training")
+STEPS = 6
+
+
+def calls_of(work: Callable[[], Any]) -> tuple[int, Any]:
+    """How many calls `work` makes, and what it returns."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        found = work()
+    finally:
+        sys.setprofile(None)
+    return count, found
+
+
+def calls_by_stage() -> dict[str, int]:
+    """The calls of each stage up to IREE, for the model of the environment."""
+    found = {}
+    found["tracing"], program = calls_of(lambda: frontends.load(MODEL, ()))
+    for number, each in enumerate(all_passes()):
+        if each.name == "lower-to-linalg":
+            found["limits"], _ = calls_of(
+                lambda: require_supported(program.module, Target.default())
+            )
+        found[f"{number} {each}"], _ = calls_of(
+            lambda each=each: run_passes(program.module, [each])
+        )
+    found["crossing"], _ = calls_of(lambda: crossing(program))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_stage_grows_faster_than_the_graph(kind, monkeypatch):
+    monkeypatch.setenv("GROWTH_KIND", kind)
+    monkeypatch.setenv("GROWTH_BATCH", "batch")
+    counts = []
+    for steps in (STEPS, STEPS, 2 * STEPS, 4 * STEPS):  # the first time, all is new
+        monkeypatch.setenv("GROWTH_STEPS", str(steps))
+        counts.append(calls_by_stage())
+    _, one, two, four = counts
+    excess = {
+        stage: (four[stage] - two[stage]) / (two[stage] - one[stage])
+        for stage in four
+        if four[stage] - two[stage] > 2.1 * max(two[stage] - one[stage], 1) + 20
+    }
+    assert not excess, "the calls of these stages more than double with the graph"
