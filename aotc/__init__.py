@@ -2,7 +2,8 @@
 
 A map of the pipeline, in processing order:
 
-    frontends   model.py → graph dialect           (aotc.frontends, aotc.numpy, …)
+    tracing     functions of arrays → graph dialect     (aotc.tracing, aotc.numpy, …)
+    importers   model.py, PyTorch, ONNX, StableHLO → graph dialect   (aotc.importers)
     passes      graph → graph → linalg             (aotc.passes, aotc.dialects)
     backend     linalg → .vmfb through IREE        (aotc.backend, aotc.pipeline)
     artifacts   .vmfb + weights + manifest → signed bundle     (aotc.artifacts)
@@ -21,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from aotc.frontends.custom import checkpoint, custom_jvp, custom_vjp
-    from aotc.frontends.dims import Dim
-    from aotc.frontends.entry import Spec, State, Weights, entry
-    from aotc.frontends.onnx import from_onnx
-    from aotc.frontends.stablehlo import from_jax, from_stablehlo
-    from aotc.frontends.title import bundle
-    from aotc.frontends.torch import from_torch
+    from aotc.importers.onnx import from_onnx
+    from aotc.importers.stablehlo import from_jax, from_stablehlo
+    from aotc.importers.torch import from_torch
     from aotc.runtime import Model, load
+    from aotc.tracing.custom import checkpoint, custom_jvp, custom_vjp
+    from aotc.tracing.dims import Dim
+    from aotc.tracing.entry import Spec, State, Weights, entry
+    from aotc.tracing.title import bundle
     from aotc.transforms import (
         grad,
         hessian,
@@ -45,16 +46,16 @@ if TYPE_CHECKING:
 
 # name → module that defines it
 _EXPORTS = {
-    "bundle": "aotc.frontends.title",
-    "entry": "aotc.frontends.entry",
-    "from_jax": "aotc.frontends.stablehlo",
-    "from_onnx": "aotc.frontends.onnx",
-    "from_stablehlo": "aotc.frontends.stablehlo",
-    "Dim": "aotc.frontends.dims",
-    "Spec": "aotc.frontends.entry",
-    "Weights": "aotc.frontends.entry",
-    "State": "aotc.frontends.entry",
-    "from_torch": "aotc.frontends.torch",
+    "bundle": "aotc.tracing.title",
+    "entry": "aotc.tracing.entry",
+    "from_jax": "aotc.importers.stablehlo",
+    "from_onnx": "aotc.importers.onnx",
+    "from_stablehlo": "aotc.importers.stablehlo",
+    "Dim": "aotc.tracing.dims",
+    "Spec": "aotc.tracing.entry",
+    "Weights": "aotc.tracing.entry",
+    "State": "aotc.tracing.entry",
+    "from_torch": "aotc.importers.torch",
     "grad": "aotc.transforms",
     "value_and_grad": "aotc.transforms",
     "vjp": "aotc.transforms",
@@ -66,9 +67,9 @@ _EXPORTS = {
     "hessian": "aotc.transforms",
     "hvp": "aotc.transforms",
     "vmap": "aotc.transforms",
-    "custom_jvp": "aotc.frontends.custom",
-    "custom_vjp": "aotc.frontends.custom",
-    "checkpoint": "aotc.frontends.custom",
+    "custom_jvp": "aotc.tracing.custom",
+    "custom_vjp": "aotc.tracing.custom",
+    "checkpoint": "aotc.tracing.custom",
     "load": "aotc.runtime",
     "Model": "aotc.runtime",
 }

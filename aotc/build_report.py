@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from aotc import budget
 from aotc.backend import Compiled
-from aotc.certificate import Certificate
+from aotc.checks.budget import Fit
+from aotc.checks.certificate import Certificate
+from aotc.checks.parity import Parity
 from aotc.checks.report import SelfCheck
-from aotc.parity import Parity
 from aotc.passes.base import PassRecord
 
 
@@ -61,7 +61,7 @@ class BuildReport:
     variant_passes: dict[str, list[PassRecord]] = field(default_factory=dict)
     variants: list[Compiled] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
-    fits: list[budget.Fit] = field(default_factory=list)
+    fits: list[Fit] = field(default_factory=list)
     parities: list[Parity] = field(default_factory=list)
     self_checks: list[SelfCheck] = field(default_factory=list)
     self_check_reuse: str = "off"

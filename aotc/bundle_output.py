@@ -8,9 +8,9 @@ from pathlib import Path
 from aotc import options
 from aotc.artifacts import Signer, development_key
 from aotc.errors import InputError
-from aotc.frontends.title import LONGEST, require_title
 from aotc.program import Program
 from aotc.system_errors import cannot_write
+from aotc.tracing.title import LONGEST, require_title
 from aotc.writing import unwritable
 
 

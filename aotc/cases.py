@@ -23,11 +23,11 @@ from aotc.dialects.samples import Sample
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
-from aotc.frontends.array import Array
-from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.program import Program
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import Trace
 
 Sizes = dict[str, Any]
 

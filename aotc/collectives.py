@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.calls import guard
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.pytree import flatten
+from aotc.tracing.array import Array
+from aotc.tracing.calls import guard
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 __all__ = [
     "Axis",

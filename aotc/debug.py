@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes, printing
-from aotc.frontends.array import Array
-from aotc.frontends.calls import guard
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit, emit_all
 from aotc.pytree import flatten
+from aotc.tracing.array import Array
+from aotc.tracing.calls import guard
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit, emit_all
 
 __all__ = ["barrier", "check", "print"]
 

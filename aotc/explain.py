@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotc import frontends
+from aotc import importers
 from aotc.backend import require_compiler
 from aotc.dialects.graph import where_of
 from aotc.dialects.limits import graph_ops, refusals
 from aotc.errors import AotcError, SetupError
-from aotc.frontends.findings import Finding
-from aotc.frontends.survey import Survey, surveyed
 from aotc.passes import printed_pass, run_passes
 from aotc.passes.stages import PASS_STAGES
 from aotc.program import Program
 from aotc.target import Target
+from aotc.tracing.findings import Finding
+from aotc.tracing.survey import Survey, surveyed
 
 __all__ = ["Explanation", "Finding", "explain"]
 
@@ -81,7 +81,7 @@ def explain(
             that a setting names cannot be written.
     """
     path, targets = Path(source), tuple(targets) or Target.default()
-    frontends.require_known(path)
+    importers.require_known(path)
     require_compiler()
     printed_pass()  # a wrong setting is no fault of the model
     with surveyed(tolerant=True) as survey:
@@ -96,7 +96,7 @@ def explain(
 def _imported(path: Path, entries: tuple[str, ...], survey: Survey) -> Program | None:
     """The program, with stand-ins for what cannot be imported; None if none came."""
     try:
-        return frontends.load(path, entries)
+        return importers.load(path, entries)
     except SetupError:
         raise
     except AotcError as error:

@@ -17,14 +17,14 @@ import aotc
 from aotc.artifacts import vmfb
 from aotc.backend import Compiled
 from aotc.backend.crossing import reader_name, writer_name
-from aotc.certificate import Certificate
+from aotc.checks.certificate import Certificate
+from aotc.checks.parity import Parity
 from aotc.checks.self_check import SelfCheck
 from aotc.dialects.entries import Entry, Port
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.parity import Parity
 from aotc.program import Program, StateSpec
 from aotc.program_files import write_parameters
 from aotc.provenance import BINDINGS, digests, provenance, sbom

@@ -16,11 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from aotc import frontends, options, packager
+from aotc import importers, options, packager
 from aotc.artifacts import Signer, write_bundle
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled, compile_units, require_compiler
-from aotc.budget import FitMemory
 from aotc.build_report import BuildReport, Reporter, Silent
 from aotc.bundle_output import (
     bundle_title,
@@ -30,7 +29,9 @@ from aotc.bundle_output import (
     signer_of,
 )
 from aotc.cache import Cache
-from aotc.certificate import certify
+from aotc.checks.budget import FitMemory
+from aotc.checks.certificate import certify
+from aotc.checks.parity import Plan, measure, require
 from aotc.checks.reuse import found_or_made, recipe_of
 from aotc.checks.self_check import SelfCheck, check_entries, unchecked
 from aotc.dialects import context
@@ -39,7 +40,6 @@ from aotc.dialects.limits import require_supported
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.mlir import ir
-from aotc.parity import Plan, measure, require
 from aotc.passes import parse, run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES, PassStage, all_passes
@@ -74,11 +74,11 @@ class Request:
         passes: that lead to the stage `optimized`, in place of those of every build,
             as `aotc opt --passes` takes them.
         certify_gradients: check every derivative on compiled code, and put the figures
-            into the manifest; see `aotc.certificate`.
+            into the manifest; see `aotc.checks.certificate`.
         peak_memory: bytes that a call of any entry may take at most; what does not fit
-            is made to by computing values again; see `aotc.budget`.
+            is made to by computing values again; see `aotc.checks.budget`.
         parity: how to compare the entries with their source before the bundle is
-            written, which gets the figures; see `aotc.parity`.
+            written, which gets the figures; see `aotc.checks.parity`.
         self_check: whether to compare the compiled entries with the reference
             evaluator before the bundle is signed: `auto`, as far as that takes some
             20 s, `full` or `off`; by default AOTC_SELF_CHECK; see
@@ -169,7 +169,7 @@ class Build:
     def load(self) -> None:
         """Import the source; at which stage it is, it says itself."""
         path = Path(self.request.source)
-        program = frontends.load(path, tuple(self.request.entries))
+        program = importers.load(path, tuple(self.request.entries))
         self.title = bundle_title(
             path, program, self.request.name, self.request.version
         )

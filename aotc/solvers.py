@@ -19,14 +19,14 @@ from typing import Any
 
 from aotc import control, dtypes
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.calls import guard
-from aotc.frontends.conversion import ArrayLike, as_float, lift
-from aotc.frontends.custom import closure_convert, custom_jvp, custom_vjp
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import current_trace, emit
 from aotc.linalg.solving import solve as solve_matrix
 from aotc.pytree import flatten
+from aotc.tracing.array import Array
+from aotc.tracing.calls import guard
+from aotc.tracing.conversion import ArrayLike, as_float, lift
+from aotc.tracing.custom import closure_convert, custom_jvp, custom_vjp
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import current_trace, emit
 from aotc.transforms import jvp, vjp, vmap
 
 __all__ = ["dense_solve", "fixed_point", "linear_solve", "root"]

@@ -81,7 +81,7 @@ def measure_one(kind: str, steps: int, batch: str) -> dict[str, Any]:
 
 def measure_stages(steps: int) -> dict[str, Any]:
     """The same of the kind and the batch that the environment says."""
-    from aotc import frontends
+    from aotc import importers
     from aotc.backend.crossing import crossing
     from aotc.dialects import control
     from aotc.dialects.functions import copied
@@ -94,7 +94,7 @@ def measure_stages(steps: int) -> dict[str, Any]:
     os.environ["GROWTH_STEPS"] = str(steps)
     stages, ops, before = Stages(), 0, _resident("VmRSS")
     with stages.measured("tracing"):
-        program = frontends.load(MODEL, ())
+        program = importers.load(MODEL, ())
     for name in map(str, all_passes()):
         if name == "lower-to-linalg":
             with stages.measured("limits"):

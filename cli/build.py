@@ -169,7 +169,7 @@ def build(
     if verbose and quiet:
         raise click.UsageError("--verbose and --quiet exclude each other")
     from aotc import pipeline
-    from aotc.parity import Plan
+    from aotc.checks.parity import Plan
 
     path, named = source_and_entries(source)
     result = pipeline.build(

@@ -72,7 +72,7 @@ class _FiniteEntry(Entry):
                 yield state_files.key(state, leaf), leaves[number]
 
     def _finding(self, name: str, values: Mapping[str, Array]) -> Finding:
-        from aotc import nonfinite
+        from aotc.checks import nonfinite
 
         said = f"{self.name}: '{name}' is not finite"
         given = next((key for key, x in values.items() if not _is_finite(x)), None)

@@ -16,7 +16,7 @@ from aotc.errors import InputError
 from aotc.target import Target
 
 if TYPE_CHECKING:
-    from aotc.parity import Plan
+    from aotc.checks.parity import Plan
 
 
 @verb(
@@ -80,7 +80,7 @@ def parity(
     """
     from aotc import pipeline
     from aotc.artifacts.leftovers import temporary_folder
-    from aotc.parity import Mismatch
+    from aotc.checks.parity import Mismatch
 
     path, entries = source_and_entries(source)
     with temporary_folder() as scratch:
@@ -116,7 +116,7 @@ def _plan(
     tolerance: float | None,
 ) -> Plan:
     """What the options ask for."""
-    from aotc.parity import Choice, Plan
+    from aotc.checks.parity import Choice, Plan
 
     named = dict(_pair(text, "--input x=@x.npy") for text in inputs)
     parts = (sizes or "").split(",") if sizes else []

@@ -14,7 +14,7 @@ at compile time; the time since the last use, which counts there, makes it worse
 
 What IREE computes where it is read, such as elementwise ops with one reader, and what
 only looks at another tensor, takes no memory. This is a model; what a program really
-takes is known when IREE has laid it out (`aotc.budget`).
+takes is known when IREE has laid it out (`aotc.checks.budget`).
 
 Requires: linalg (lower-to-linalg), all shapes static. Ensures: the same results; the
 new order depends on data, so that no later pass can undo it.

@@ -37,12 +37,12 @@ from aotc.dialects.functions import (
 )
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.errors import AotcError, CompileError
-from aotc.frontends.survey import watched
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
 from aotc.passes.stages import passes_between
 from aotc.program import Program
 from aotc.target import Target
+from aotc.tracing.survey import watched
 
 _LOWERING = "lower-to-linalg"  # the passes before it are on graphs
 _SECONDS = 300  # for one compiled call

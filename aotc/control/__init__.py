@@ -17,14 +17,14 @@ from aotc.control.scanning import associative_scan, reduce, reduce_window
 from aotc.control.segments import in_segments
 from aotc.dialects import control
 from aotc.dialects.types import Dim, Size
-from aotc.frontends.array import Array
-from aotc.frontends.bodies import Body, function_name, trace_bodies
-from aotc.frontends.calls import guard
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail, location
-from aotc.frontends.tracing import Trace, current_trace, emit
 from aotc.mlir import ir
 from aotc.pytree import Structure, flatten, leaf_names
+from aotc.tracing.array import Array
+from aotc.tracing.bodies import Body, function_name, trace_bodies
+from aotc.tracing.calls import guard
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail, location
+from aotc.tracing.tracing import Trace, current_trace, emit
 
 __all__ = [
     "associative_scan",

@@ -7,10 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc.dialects.types import Dim, Size, format_shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.indexing import getitem
@@ -22,6 +18,10 @@ from aotc.numpy.reducing import prod as product
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import flip, reshape
 from aotc.pytree import Structure, flatten
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 Function = Callable[[Any, Any], Any]
 Leaves = list[Array]

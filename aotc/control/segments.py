@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc.frontends.custom import checkpoint
-from aotc.frontends.places import fail
 from aotc.numpy.indexing import getitem
 from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import reshape
 from aotc.pytree import tree_map
+from aotc.tracing.custom import checkpoint
+from aotc.tracing.places import fail
 
 Scan = Callable[..., tuple[Any, Any]]
 

@@ -44,7 +44,7 @@ from aotc.fft.transforms import (
     rfftfreq,
     rfftn,
 )
-from aotc.frontends.calls import guard
+from aotc.tracing.calls import guard
 
 __all__ = [
     "Complex",

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift
 
 
 class Complex(NamedTuple):

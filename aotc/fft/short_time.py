@@ -13,10 +13,10 @@ from aotc import numpy as np
 from aotc.dialects.types import Size, maximum
 from aotc.fft.complexes import Complex
 from aotc.fft.transforms import fft, ifft, irfft, rfft
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def stft(

@@ -15,11 +15,11 @@ from aotc.fft.complexes import (
     as_complex,
     conj,
 )
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit_all
 from aotc.numpy.axes import axis_list, one_axis
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit_all
 
 ComplexLike = Any
 Norm = str | None

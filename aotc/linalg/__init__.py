@@ -13,9 +13,6 @@ impossible is Inf or NaN in the result, not an error.
 from __future__ import annotations
 
 from aotc import numpy as _np
-from aotc.frontends.array import Array
-from aotc.frontends.calls import guard
-from aotc.frontends.conversion import ArrayLike
 from aotc.linalg.factorizing import (
     cho_factor,
     cholesky,
@@ -47,6 +44,9 @@ from aotc.linalg.solving import (
 )
 from aotc.numpy.products import cross, matmul, outer, tensordot
 from aotc.numpy.shaping import matrix_transpose
+from aotc.tracing.array import Array
+from aotc.tracing.calls import guard
+from aotc.tracing.conversion import ArrayLike
 
 __all__ = [
     "block_diag",

@@ -14,10 +14,10 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit, emit_all
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit, emit_all
 
 DTYPES = ("f32", "f64")
 

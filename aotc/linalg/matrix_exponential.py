@@ -7,10 +7,10 @@ from typing import Any
 
 from aotc import control
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike
 from aotc.linalg.factorizing import eye_like, square
 from aotc.linalg.solving import solve
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
 
 # Coefficients of the approximant [13/13], and the largest norm that it is exact for.
 _PADE = [

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, to_accumulator
-from aotc.frontends.places import fail
 from aotc.linalg.factorizing import cutoff, matrices, square, svdvals
 from aotc.linalg.solving import inv
 from aotc.numpy.axes import axis_list
 from aotc.numpy.elementwise import root_of_squares
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, to_accumulator
+from aotc.tracing.places import fail
 
 
 def norm(

@@ -7,11 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, one_dtype
-from aotc.frontends.custom import custom_jvp
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.linalg.factorizing import (
     cutoff,
     eye_like,
@@ -22,6 +17,11 @@ from aotc.linalg.factorizing import (
     svd,
     svdvals,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
+from aotc.tracing.custom import custom_jvp
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 # ---- triangles ----------------------------------------------------------------------
 

@@ -13,8 +13,6 @@ of parameters.
 
 from __future__ import annotations
 
-from aotc.frontends.calls import guard
-from aotc.frontends.places import scope
 from aotc.nn import initializers
 from aotc.nn.activations import (
     celu,
@@ -141,6 +139,8 @@ from aotc.nn.routing import Routing, mixture_of_experts
 from aotc.nn.sampling import grid_sample
 from aotc.numpy.exponential import softplus
 from aotc.special.log_sums import logsumexp
+from aotc.tracing.calls import guard
+from aotc.tracing.places import scope
 
 __all__ = [
     "Routing",

@@ -6,10 +6,6 @@ branch that is not taken computes never overflows.
 
 from __future__ import annotations
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.numpy.elementwise import (
     absolute,
@@ -29,6 +25,10 @@ from aotc.numpy.elementwise import (
 from aotc.numpy.exponential import expm1, softplus
 from aotc.numpy.joining import split
 from aotc.numpy.trigonometric import tanh
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 # ---- with a kink at zero ------------------------------------------------------------
 

@@ -9,11 +9,11 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit_all
 from aotc.nn.spatial import fixed
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit_all
 
 
 def attention(

@@ -8,10 +8,6 @@ from aotc import numpy as np
 from aotc.dialects.ops.slicing import dilated
 from aotc.dialects.types import Shape, bounds
 from aotc.errors import InputError
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.nn.spatial import (
     Padding,
     Sides,
@@ -23,6 +19,10 @@ from aotc.nn.spatial import (
     sides_of,
     spatial_rank,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def conv(

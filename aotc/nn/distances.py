@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import (
+from aotc.nn.losses import reduced, same_shape
+from aotc.numpy.axes import one_axis
+from aotc.numpy.elementwise import root_of_squares
+from aotc.numpy.exponential import softplus
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import (
     ArrayLike,
     as_float,
     lift,
     one_dtype,
     to_accumulator,
 )
-from aotc.frontends.places import fail
-from aotc.nn.losses import reduced, same_shape
-from aotc.numpy.axes import one_axis
-from aotc.numpy.elementwise import root_of_squares
-from aotc.numpy.exponential import softplus
+from aotc.tracing.places import fail
 
 
 def _positive(x: Array) -> Array:

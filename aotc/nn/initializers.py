@@ -13,9 +13,9 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc import random
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike
-from aotc.frontends.places import fail
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
+from aotc.tracing.places import fail
 
 Initializer = Callable[..., Array]
 

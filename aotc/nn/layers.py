@@ -6,10 +6,10 @@ from typing import Any
 
 from aotc import dtypes
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def dense(x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None = None) -> Array:

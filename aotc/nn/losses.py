@@ -10,19 +10,19 @@ import math
 
 from aotc import dtypes
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import (
+from aotc.nn.layers import is_class
+from aotc.nn.normalizing import log_softmax
+from aotc.nn.spatial import fixed
+from aotc.numpy.exponential import softplus
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import (
     ArrayLike,
     as_float,
     lift,
     one_dtype,
     to_accumulator,
 )
-from aotc.frontends.places import fail
-from aotc.nn.layers import is_class
-from aotc.nn.normalizing import log_softmax
-from aotc.nn.spatial import fixed
-from aotc.numpy.exponential import softplus
+from aotc.tracing.places import fail
 
 
 def reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array:

@@ -8,11 +8,11 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape, format_shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift, to_accumulator
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit, emit_all
 from aotc.numpy.axes import one_axis, rising_axes
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift, to_accumulator
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit, emit_all
 
 # ---- to a sum of one ----------------------------------------------------------------
 

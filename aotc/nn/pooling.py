@@ -10,10 +10,6 @@ import numpy
 
 from aotc import dtypes
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, to_accumulator
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.nn.spatial import (
     Padding,
     Sides,
@@ -25,6 +21,10 @@ from aotc.nn.spatial import (
     sides_of,
     spatial_rank,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, to_accumulator
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def max_pool(

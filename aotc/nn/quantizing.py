@@ -12,10 +12,6 @@ from typing import Any
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.lowering.conversion import integer_bounds
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.nn.convolving import require_kernel
 from aotc.nn.spatial import (
     Padding,
@@ -28,6 +24,10 @@ from aotc.nn.spatial import (
 )
 from aotc.numpy.axes import one_axis
 from aotc.numpy.products import dot_general
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 Bounds = tuple[int, int]
 

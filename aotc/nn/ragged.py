@@ -5,10 +5,10 @@ from __future__ import annotations
 from aotc import control
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
 from aotc.nn.spatial import fixed
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
 
 _BLOCK = 16  # rows that are multiplied at once
 

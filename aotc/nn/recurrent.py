@@ -12,11 +12,11 @@ from collections.abc import Callable
 from aotc import control
 from aotc import numpy as np
 from aotc.dialects.types import format_shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.nn.layers import dense
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def simple_rnn_cell(

@@ -11,10 +11,10 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift
-from aotc.frontends.places import fail
 from aotc.nn.spatial import fixed, spatial_rank
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift
+from aotc.tracing.places import fail
 
 Scale = float | Sequence[float]
 

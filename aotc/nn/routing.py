@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.nn.layers import one_hot
 from aotc.nn.normalizing import softmax
 from aotc.nn.spatial import fixed
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 class Routing(NamedTuple):

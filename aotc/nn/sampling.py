@@ -9,9 +9,9 @@ from functools import reduce
 
 from aotc import numpy as np
 from aotc.dialects.types import Size, maximum
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, one_dtype
-from aotc.frontends.places import fail
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
+from aotc.tracing.places import fail
 
 Places = Sequence[Array]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from aotc.dialects.types import Dim, Size
-from aotc.frontends.array import Array
-from aotc.frontends.places import fail
-from aotc.frontends.sizes import bounds
-from aotc.frontends.tracing import emit
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+from aotc.tracing.sizes import bounds
+from aotc.tracing.tracing import emit
 
 Window = int | Sequence[int]
 Padding = str | int | Sequence[Any]

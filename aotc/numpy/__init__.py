@@ -34,10 +34,6 @@ import math
 import sys
 from typing import Any
 
-from aotc.frontends.array import Array
-from aotc.frontends.calls import guard
-from aotc.frontends.conversion import ArrayLike, astype
-from aotc.frontends.spellings import name_advice
 from aotc.numpy.bits import (
     bitcast,
     bitwise_count,
@@ -361,6 +357,11 @@ from aotc.numpy.trigonometric import (
     tan,
     tanh,
 )
+from aotc.numpy.updating import At
+from aotc.tracing.array import Array, provide_functions
+from aotc.tracing.calls import guard
+from aotc.tracing.conversion import ArrayLike, astype
+from aotc.tracing.spellings import name_advice
 
 # NumPy's second names
 array = asarray
@@ -711,6 +712,7 @@ __all__ = [
 ]
 
 guard(globals(), __all__)
+provide_functions({name: globals()[name] for name in __all__} | {"at": At})
 
 
 def __getattr__(name: str) -> Any:

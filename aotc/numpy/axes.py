@@ -6,8 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from aotc.frontends.array import Array
-from aotc.frontends.places import fail
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
 
 
 def one_axis(x: Array, axis: Any, new: int = 0) -> int:

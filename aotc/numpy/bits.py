@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -30,6 +26,10 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.predicates import isfinite
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 class _Format(NamedTuple):

@@ -6,10 +6,10 @@ import operator
 from typing import Any
 
 from aotc.dialects.types import Dim, Shape, Size, format_shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

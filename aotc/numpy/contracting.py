@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from aotc.dialects.types import Dim, Size, bounds
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, one_dtype
-from aotc.frontends.places import fail
 from aotc.numpy.diagonals import diagonal
 from aotc.numpy.products import dot_general
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import squeeze, transpose
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, one_dtype
+from aotc.tracing.places import fail
 
 Labels = list[str]
 

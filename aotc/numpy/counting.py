@@ -8,10 +8,6 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Size
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (
     add,
@@ -30,6 +26,10 @@ from aotc.numpy.reducing import max as largest
 from aotc.numpy.reducing import min as smallest
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import expand_dims, ravel
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def bincount(

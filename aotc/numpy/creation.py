@@ -10,14 +10,14 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Dim, Size, bounds, ceil_divide
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, astype, is_weak, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import as_shape, broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
 from aotc.numpy.joining import stack
 from aotc.numpy.shaping import ravel, reshape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, astype, is_weak, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def asarray(a: ArrayLike, dtype: Any = None) -> Array:

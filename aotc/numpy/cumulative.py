@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import common_floats
 from aotc.numpy.joining import concatenate
 from aotc.numpy.nan_reducing import without_nan
 from aotc.numpy.shaping import ravel
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def _along(name: str, x: Array, axis: Any, reverse: bool) -> Array:

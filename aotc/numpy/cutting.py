@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from aotc.dialects.types import Dim, Size, bounds
-from aotc.frontends.array import Array
-from aotc.frontends.places import fail
-from aotc.frontends.sizes import Span, describe_contracts, position_of, slice_span
-from aotc.frontends.tracing import emit
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+from aotc.tracing.sizes import Span, describe_contracts, position_of, slice_span
+from aotc.tracing.tracing import emit
 
 
 def narrowed(x: Array, axis: int, key: Any) -> Array:

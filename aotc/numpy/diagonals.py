@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.types import Dim, Size, maximum, minimum
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import axis_list
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut
@@ -18,6 +14,10 @@ from aotc.numpy.elementwise import equal, less_equal, subtract, where
 from aotc.numpy.padding import pad
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import expand_dims, moveaxis, ravel, reshape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def eye(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803

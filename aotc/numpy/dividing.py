@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, astype
-from aotc.frontends.places import fail
 from aotc.numpy.broadcasting import common
 from aotc.numpy.elementwise import (
     absolute,
@@ -18,6 +15,9 @@ from aotc.numpy.elementwise import (
     remainder,
     where,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, astype
+from aotc.tracing.places import fail
 
 
 def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:

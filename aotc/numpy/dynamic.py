@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from aotc.dialects.types import Shape, format_shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.sizes import bounds
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import as_shape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.sizes import bounds
+from aotc.tracing.tracing import emit
 
 
 def dynamic_slice(

@@ -9,11 +9,11 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Dim
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, is_weak, lift, weak_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to, common
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, is_weak, lift, weak_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 # ---- arithmetic ---------------------------------------------------------------------
 

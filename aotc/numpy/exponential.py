@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.tracing import emit
 from aotc.numpy.elementwise import (
     add,
     common_floats,
@@ -20,6 +17,9 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.predicates import isinf
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.tracing import emit
 
 
 def exp(x: ArrayLike, /) -> Array:

@@ -13,9 +13,6 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Size, bounds
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
-from aotc.frontends.places import fail
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import new_shape
 from aotc.numpy.creation import arange, full, unravel_index
@@ -38,6 +35,9 @@ from aotc.numpy.reducing import argmax
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import ravel, reshape, roll
 from aotc.numpy.updating import At
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
+from aotc.tracing.places import fail
 
 
 def _required(size: Any) -> Size:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import where
 from aotc.numpy.positions import counted, gathered, integers, read
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 _MODES = ("raise", "clip", "wrap", "fill")
 

@@ -15,10 +15,6 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.types import Dim, Size
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.cutting import narrowed
 from aotc.numpy.positions import (
     gathered,
@@ -26,6 +22,10 @@ from aotc.numpy.positions import (
     true_positions,
     unified,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def getitem(x: ArrayLike, key: Any) -> Array:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, one_dtype
-from aotc.frontends.places import fail
 from aotc.numpy.axes import one_axis
 from aotc.numpy.cumulative import cumsum
 from aotc.numpy.cutting import narrowed
@@ -29,6 +26,9 @@ from aotc.numpy.joining import concatenate
 from aotc.numpy.ordering import argsort, searchsorted, taken_along
 from aotc.numpy.sequences import diff
 from aotc.numpy.shaping import ravel, reshape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
+from aotc.tracing.places import fail
 
 
 def interp(

@@ -8,10 +8,6 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.types import Shape, Size, format_shape, minimum
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut, narrowed
@@ -28,6 +24,10 @@ from aotc.numpy.shaping import (
     squeeze,
     transpose,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 # ---- joining ------------------------------------------------------------------------
 

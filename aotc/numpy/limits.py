@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.frontends.places import fail
+from aotc.tracing.places import fail
 
 
 def finfo(dtype: Any) -> Any:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift
 from aotc.numpy import reducing
 from aotc.numpy.elementwise import isnan, logical_not, where
 from aotc.numpy.reducing import highest, lowest
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift
 
 
 def without_nan(a: ArrayLike, instead: float) -> Array:

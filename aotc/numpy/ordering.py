@@ -8,10 +8,6 @@ from typing import Any, NamedTuple
 
 from aotc import dtypes
 from aotc.dialects.types import Dim, Size, bounds
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, astype, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (
@@ -26,6 +22,10 @@ from aotc.numpy.elementwise import (
 from aotc.numpy.reducing import any as any_of
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import expand_dims, ravel, reshape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 # Up to this size, counting what is smaller is faster than a bisection.
 SMALL = 256

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.types import Dim, Size, bounds
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.sizes import describe_contracts
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut
 from aotc.numpy.gathering import take
 from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import flip
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.sizes import describe_contracts
+from aotc.tracing.tracing import emit
 
 Pair = tuple[Size, Size]
 

@@ -15,10 +15,6 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Shape, format_shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import (
     add,
@@ -28,6 +24,10 @@ from aotc.numpy.elementwise import (
     remainder,
     where,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 # ---- what may be a position ---------------------------------------------------------
 

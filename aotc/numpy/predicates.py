@@ -7,8 +7,6 @@ import math
 import numpy as np
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -24,6 +22,8 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.reducing import all as every
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift, one_dtype
 
 
 def isinf(x: ArrayLike, /) -> Array:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc.dtypes import canonical
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import multiply, subtract
 from aotc.numpy.shaping import expand_dims, ravel, reshape, roll, squeeze
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 AxisPair = tuple[Sequence[int], Sequence[int]]
 Axes = int | Sequence[int]

@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift, to_accumulator
-from aotc.frontends.places import fail
 from aotc.numpy.axes import rising_axes, without
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (
@@ -28,6 +25,9 @@ from aotc.numpy.ordering import sort, taken_along
 from aotc.numpy.reducing import any as any_of
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import moveaxis, ravel, reshape, transpose
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumulator
+from aotc.tracing.places import fail
 
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 

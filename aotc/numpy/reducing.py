@@ -10,14 +10,14 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.types import Size, element_count
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift, to_accumulator
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy import elementwise as each
 from aotc.numpy.axes import one_axis, rising_axes
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.shaping import ravel, reshape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumulator
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def kept(result: Array, x: Array, axes: Sequence[int], keepdims: bool) -> Array:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import operator
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.elementwise import (
     add,
     bitwise_and,
@@ -26,6 +22,10 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.predicates import isinf
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def ceil(x: ArrayLike, /) -> Array:

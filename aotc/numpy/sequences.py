@@ -6,11 +6,6 @@ import operator
 from typing import Any
 
 from aotc.dialects.types import Dim, bounds
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.sizes import describe_contracts
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis, rising_axes
 from aotc.numpy.cutting import narrowed
 from aotc.numpy.elementwise import add, divide, multiply, subtract
@@ -18,6 +13,11 @@ from aotc.numpy.joining import concatenate
 from aotc.numpy.padding import pad
 from aotc.numpy.products import dot
 from aotc.numpy.shaping import flip, ravel, reshape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.sizes import describe_contracts
+from aotc.tracing.tracing import emit
 
 
 def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:

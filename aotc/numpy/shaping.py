@@ -17,17 +17,17 @@ from aotc.dialects.types import (
     quotient,
     same_count,
 )
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.sizes import describe_contracts
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import axis_list, one_axis, rising_axes, without
 from aotc.numpy.broadcasting import as_shape, broadcast_to
 from aotc.numpy.cutting import cut
 from aotc.numpy.elementwise import remainder, subtract
 from aotc.numpy.gathering import take
 from aotc.numpy.positions import integers, known_integers
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.sizes import describe_contracts
+from aotc.tracing.tracing import emit
 
 # ---- shapes -------------------------------------------------------------------------
 

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import (
-    ArrayLike,
-    as_float,
-    astype,
-    lift,
-    one_dtype,
-    to_accumulator,
-)
-from aotc.frontends.places import fail
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.diagonals import diagonal
 from aotc.numpy.elementwise import clip, divide, maximum, multiply, sqrt, subtract
@@ -19,6 +9,16 @@ from aotc.numpy.joining import concatenate
 from aotc.numpy.products import matmul
 from aotc.numpy.reducing import mean
 from aotc.numpy.shaping import atleast_2d, expand_dims, reshape, transpose
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import (
+    ArrayLike,
+    as_float,
+    astype,
+    lift,
+    one_dtype,
+    to_accumulator,
+)
+from aotc.tracing.places import fail
 
 
 def cov(

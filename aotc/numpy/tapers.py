@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail
 
 
 def hanning(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import math
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.tracing import emit
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -25,6 +22,9 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.exponential import expm1, log1p
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.tracing import emit
 
 # ---- of an angle --------------------------------------------------------------------
 

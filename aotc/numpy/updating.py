@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.types import Shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift, one_dtype
-from aotc.frontends.places import fail
-from aotc.frontends.sizes import Span, position_of, slice_span
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import add, maximum, minimum, multiply, where
 from aotc.numpy.indexing import Key, cut_out, picked, read_key
 from aotc.numpy.positions import counted, index_maps, unified
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.places import fail
+from aotc.tracing.sizes import Span, position_of, slice_span
+from aotc.tracing.tracing import emit
 
 _MODES = {None: "drop", "drop": "drop", "fill": "drop", "clip": "clip"}
 

@@ -12,7 +12,6 @@ elementwise updates become one loop for each parameter and what is kept of it.
 
 from __future__ import annotations
 
-from aotc.frontends.calls import guard
 from aotc.optim.adaptive import (
     ScaleByAdaDeltaState,
     ScaleByAdamState,
@@ -109,6 +108,7 @@ from aotc.optim.wrapping import (
     MultiStepsState,
     apply_if_finite,
 )
+from aotc.tracing.calls import guard
 
 __all__ = [
     "ApplyIfFiniteState",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import reduce
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
 from aotc.optim.numbers import in_dtype
 from aotc.optim.scaling import root_mean_square, wide
 from aotc.optim.transformation import GradientTransformation, stateless
 from aotc.optim.trees import Tree, float_leaves, in_widest, leafwise
+from aotc.tracing.array import Array
 
 
 def clip(max_delta: float) -> GradientTransformation:

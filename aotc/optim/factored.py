@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import astype, lift
 from aotc.optim.moments import average
 from aotc.optim.numbers import in_each_dtype, increment, no_steps
 from aotc.optim.transformation import GradientTransformation, required, stateful
@@ -23,6 +21,8 @@ from aotc.optim.trees import (
     severally,
     zeros_like,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import astype, lift
 
 
 class FactoredState(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail
 from aotc.optim.numbers import increment, natural, no_steps
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, leafwise, zeros_like
 from aotc.optim.wrapping import all_finite, chosen
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail
 
 
 class DynamicLossScaleState(NamedTuple):

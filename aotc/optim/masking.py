@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy
 
 from aotc.errors import InputError
-from aotc.frontends.calls import shown
-from aotc.frontends.places import fail
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree
 from aotc.pytree import flatten, subtrees
+from aotc.tracing.calls import shown
+from aotc.tracing.places import fail
 
 
 class MaskedNode(NamedTuple):

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
 from aotc.optim.numbers import corrected, fraction, increment, no_steps
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, full_like, leafwise, like, zeros_like
+from aotc.tracing.array import Array
 
 
 def average(decay: Any) -> Callable[[Array, Array], Array]:

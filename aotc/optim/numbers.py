@@ -13,10 +13,10 @@ from typing import Any
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Dim
-from aotc.frontends.array import Array
-from aotc.frontends.calls import shown
-from aotc.frontends.conversion import astype, is_weak, lift
-from aotc.frontends.places import fail
+from aotc.tracing.array import Array
+from aotc.tracing.calls import shown
+from aotc.tracing.conversion import astype, is_weak, lift
+from aotc.tracing.places import fail
 
 # a number, a float scalar, or a schedule: a function of the number of steps so far
 Rate = Any

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
 from aotc.optim.masking import masked
 from aotc.optim.numbers import (
     Rate,
@@ -25,6 +24,7 @@ from aotc.optim.transformation import (
     stateless,
 )
 from aotc.optim.trees import Tree, leafwise
+from aotc.tracing.array import Array
 
 # ---- by rates -----------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.calls import shown
-from aotc.frontends.conversion import astype, lift
-from aotc.frontends.places import fail
 from aotc.optim.numbers import Schedule, natural
+from aotc.tracing.array import Array
+from aotc.tracing.calls import shown
+from aotc.tracing.conversion import astype, lift
+from aotc.tracing.places import fail
 
 
 def constant_schedule(value: float) -> Schedule:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from aotc.frontends.array import Array
-from aotc.frontends.calls import shown
-from aotc.frontends.places import fail
 from aotc.numpy.creation import zeros_like
 from aotc.optim.numbers import in_dtype, number
 from aotc.optim.trees import Tree, leafwise, like
+from aotc.tracing.array import Array
+from aotc.tracing.calls import shown
+from aotc.tracing.places import fail
 
 
 class Update(Protocol):

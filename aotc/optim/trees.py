@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import astype, lift
-from aotc.frontends.places import fail
 from aotc.numpy.creation import full
 from aotc.pytree import Structure, flatten, leaf_names, tree_map
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import astype, lift
+from aotc.tracing.places import fail
 
 Tree = Any
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, NoReturn
 import numpy
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.calls import shown
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail
 from aotc.optim.numbers import in_each_dtype, increment, natural, no_steps
 from aotc.optim.transformation import GradientTransformation, expected, stateful
 from aotc.optim.trees import Tree, float_dtype, float_leaves, leafwise, like, zeros_like
 from aotc.pytree import tree_map
+from aotc.tracing.array import Array
+from aotc.tracing.calls import shown
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail
 
 
 def chosen(flag: Array, new: Tree, old: Tree) -> Tree:

@@ -33,7 +33,6 @@ than the numbers have (floats, integers, or for `bits` unsigned ones).
 
 from __future__ import annotations
 
-from aotc.frontends.calls import guard
 from aotc.random.counts import binomial, geometric, poisson
 from aotc.random.distributions import (
     bernoulli,
@@ -60,6 +59,7 @@ from aotc.random.transformed import (
     weibull_min,
 )
 from aotc.random.vectors import multivariate_normal, orthogonal
+from aotc.tracing.calls import guard
 
 __all__ = [
     "bernoulli",

@@ -20,12 +20,12 @@ from typing import Any
 
 from aotc import dtypes
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.places import fail
 from aotc.random import exact
 from aotc.random.distributions import exponential, float_dtypes, parameters, tail
 from aotc.random.threefry import split
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.places import fail
 
 _LARGE = 10.0  # means from here on are drawn by rejection
 _SEARCHED = 40  # numbers; the next one has probability 10**-12 for a mean of 10

@@ -13,12 +13,12 @@ from typing import Any
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
 from aotc.numpy.broadcasting import as_shape, broadcast_shapes, broadcast_to
 from aotc.random import exact
 from aotc.random.threefry import bits, words
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
 
 
 def float_dtypes(dtype: Any) -> tuple[str, str]:

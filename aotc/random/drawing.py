@@ -7,15 +7,15 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape, Size, element_count
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import as_shape
 from aotc.random import exact
 from aotc.random.distributions import gumbel, randint
 from aotc.random.threefry import bits
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def categorical(

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 from aotc import numpy as np
 from aotc.dialects.lowering.coefficients import ERFC
-from aotc.frontends.array import Array
-from aotc.frontends.tracing import emit
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import emit
 
 _NEVER = 2.0**100  # larger than any product here
 

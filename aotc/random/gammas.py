@@ -19,11 +19,6 @@ import numpy
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.custom import custom_jvp
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import as_shape, broadcast_to
 from aotc.random import exact
 from aotc.random.distributions import (
@@ -33,6 +28,11 @@ from aotc.random.distributions import (
     parameters,
 )
 from aotc.random.threefry import split
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.custom import custom_jvp
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 _CANDIDATES = 6
 

@@ -16,11 +16,11 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Shape, element_count
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.broadcasting import as_shape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 _DRAW, _SPLIT, _FOLD = 0, 1, 2  # the counter's first word
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -9,8 +9,6 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
 from aotc.numpy.broadcasting import as_shape
 from aotc.random import exact
 from aotc.random.distributions import (
@@ -20,6 +18,8 @@ from aotc.random.distributions import (
     parameters,
     uniform,
 )
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
 
 Given = tuple[list[Array], Shape, str]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from aotc import numpy as np
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit, emit_all
 from aotc.numpy.broadcasting import as_shape, broadcast_shapes, new_shape
 from aotc.random.distributions import float_dtypes, normal
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit, emit_all
 
 
 def multivariate_normal(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aotc.frontends.calls import guard
 from aotc.special.bessel import i0, i0e, i1, i1e
 from aotc.special.functions import (
     betaln,
@@ -22,6 +21,7 @@ from aotc.special.functions import (
     xlogy,
 )
 from aotc.special.log_sums import logsumexp
+from aotc.tracing.calls import guard
 
 psi = digamma
 

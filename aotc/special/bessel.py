@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, lift
 from aotc.numpy.elementwise import absolute, maximum, minimum, sqrt, where
 from aotc.numpy.exponential import exp
 from aotc.special.functions import in_f32
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, lift
 
 _SPLIT = 8.0
 _DEGREE = 30

@@ -7,10 +7,6 @@ from collections.abc import Callable
 from functools import wraps
 
 from aotc import dtypes
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float, astype, lift
-from aotc.frontends.places import fail
-from aotc.frontends.tracing import emit
 from aotc.numpy.elementwise import (
     add,
     common_floats,
@@ -29,6 +25,10 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.exponential import log, log1p
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
 
 
 def in_f32(function: Callable[..., Array]) -> Callable[..., Array]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import ArrayLike, as_float
-from aotc.frontends.tracing import emit
 from aotc.numpy.axes import rising_axes, without
 from aotc.numpy.elementwise import (
     absolute,
@@ -23,6 +20,9 @@ from aotc.numpy.reducing import lowest
 from aotc.numpy.reducing import max as largest
 from aotc.numpy.reducing import sum as total_over
 from aotc.numpy.shaping import reshape
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike, as_float
+from aotc.tracing.tracing import emit
 
 
 def logsumexp(

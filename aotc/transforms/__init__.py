@@ -5,7 +5,7 @@ They may be nested in any order.
 
 from __future__ import annotations
 
-from aotc.frontends.calls import guard
+from aotc.tracing.calls import guard
 from aotc.transforms.derivatives import (
     grad,
     hvp,

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc.dialects.transform import Jvp, Vjp
-from aotc.frontends.array import Array
-from aotc.frontends.bodies import Body, function_name, leaves_like
-from aotc.frontends.calls import shown
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail
 from aotc.numpy.creation import full
 from aotc.pytree import Structure, flatten, leaf_names
+from aotc.tracing.array import Array
+from aotc.tracing.bodies import Body, function_name, leaves_like
+from aotc.tracing.calls import shown
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail
 from aotc.transforms.traced import Traced, is_float
 
 Positions = int | Sequence[int]

@@ -7,12 +7,12 @@ from typing import Any
 
 from aotc.dialects.transform import Jvp, Vjp
 from aotc.dialects.types import element_count
-from aotc.frontends.array import Array
-from aotc.frontends.places import fail
 from aotc.numpy.creation import zeros_like
 from aotc.numpy.diagonals import eye
 from aotc.numpy.shaping import moveaxis, reshape
 from aotc.pytree import flatten, leaf_names
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
 from aotc.transforms.derivatives import (
     Positions,
     by_argument,

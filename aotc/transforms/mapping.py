@@ -7,11 +7,11 @@ from typing import Any
 
 from aotc.dialects.transform import Batch
 from aotc.dialects.types import Size
-from aotc.frontends.array import Array
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail
 from aotc.numpy.shaping import moveaxis
 from aotc.pytree import flatten, leaf_names
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail
 from aotc.transforms.traced import Traced
 
 

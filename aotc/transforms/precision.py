@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from aotc.dialects.transform import Precision
-from aotc.frontends.places import fail
 from aotc.pytree import flatten
+from aotc.tracing.places import fail
 from aotc.transforms.traced import Traced
 
 _CHEAPER = ("bf16", "f16")

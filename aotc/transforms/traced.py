@@ -8,13 +8,13 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects.functions import call
 from aotc.dialects.transform import Derived, derive
-from aotc.frontends.array import Array
-from aotc.frontends.bodies import Body, function_name, trace_bodies
-from aotc.frontends.conversion import lift
-from aotc.frontends.places import fail, location
-from aotc.frontends.tracing import Trace, current_trace
 from aotc.mlir import ir
 from aotc.pytree import Structure
+from aotc.tracing.array import Array
+from aotc.tracing.bodies import Body, function_name, trace_bodies
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail, location
+from aotc.tracing.tracing import Trace, current_trace
 
 
 class Traced:

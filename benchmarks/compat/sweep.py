@@ -25,7 +25,7 @@ from pathlib import Path
 from aotc.artifacts.pack import read_bundle
 from aotc.artifacts.tables import reading
 from aotc.checks.inputs import Choice, samples_of
-from aotc.frontends import load as trace
+from aotc.importers import load as trace
 from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.runtime import engine

@@ -15,13 +15,13 @@ from aotc.artifacts.manifest import Leaf
 from aotc.backend import compile_targets
 from aotc.dtypes import canonical
 from aotc.errors import AotcError
-from aotc.frontends.assembly import trace
-from aotc.frontends.entry import EntryFunction, Spec
-from aotc.frontends.imported import Imported
+from aotc.importers.common.imported import Imported
 from aotc.pipeline import lower
 from aotc.pytree import flatten
 from aotc.runtime.buffers import sender, viewer
 from aotc.target import Target
+from aotc.tracing.assembly import trace
+from aotc.tracing.entry import EntryFunction, Spec
 
 BATCH = 96
 PARTS = 6  # of a batch that fails

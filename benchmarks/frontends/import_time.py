@@ -20,8 +20,8 @@ import torch
 import transformers as hf
 from torch.export import Dim
 
-from aotc.frontends.torch.exporting import exported
-from aotc.frontends.torch.importing import imported
+from aotc.importers.torch.exporting import exported
+from aotc.importers.torch.importing import imported
 
 BATCH = Dim("batch", max=64)
 

@@ -29,8 +29,8 @@ from jax_zoo import MODELS, Model
 import aotc
 from aotc import pipeline, reference
 from aotc.errors import AotcError
-from aotc.frontends import load
-from aotc.frontends.stablehlo.symbolic import SymbolicSizes
+from aotc.importers import load
+from aotc.importers.stablehlo.symbolic import SymbolicSizes
 from aotc.passes import run_passes
 
 TABLE = Path(__file__).parents[2] / "docs" / "jax-models.md"

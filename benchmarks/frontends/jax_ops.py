@@ -36,7 +36,7 @@ from jax._src.internal_test_util import lax_test_util, test_harnesses
 
 from aotc.errors import AotcError
 from aotc.fft import Complex
-from aotc.frontends.stablehlo import from_jax
+from aotc.importers.stablehlo import from_jax
 
 TABLE = Path(__file__).parents[2] / "docs" / "stablehlo-ops.md"
 # relative to the larger of 1 and the value

@@ -30,7 +30,7 @@ from torch_models import SIZES, TOLERANCE, Row, built, evaluated, relative
 from torch_zoo import MODELS
 
 from aotc.errors import AotcError
-from aotc.frontends.onnx.inputs import identifiers
+from aotc.importers.onnx.inputs import identifiers
 
 TABLE = Path(__file__).parents[2] / "docs" / "onnx-models.md"
 EXPERTS = "batched_mm"  # neither exporter knows how others multiply in groups

@@ -27,13 +27,13 @@ from batches import Compiled, run_compiled
 from onnx.backend.test.case.node import collect_testcases
 
 from aotc.errors import AotcError
-from aotc.frontends.conversion import lift
-from aotc.frontends.imported import Imported
-from aotc.frontends.onnx.elements import ELEMENTS
-from aotc.frontends.onnx.network import network
-from aotc.frontends.onnx.reading import model_of
-from aotc.frontends.onnx.scan import unsupported
-from aotc.frontends.onnx.tensors import Files
+from aotc.importers.common.imported import Imported
+from aotc.importers.onnx.elements import ELEMENTS
+from aotc.importers.onnx.network import network
+from aotc.importers.onnx.reading import model_of
+from aotc.importers.onnx.scan import unsupported
+from aotc.importers.onnx.tensors import Files
+from aotc.tracing.conversion import lift
 
 TABLE = Path(__file__).parents[2] / "docs" / "onnx-ops.md"
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from aotc.frontends.torch.ops import function_for, is_listed, name_of, reason_against
+from aotc.importers.torch.ops import function_for, is_listed, name_of, reason_against
 
 
 def core_ops() -> Iterator[Any]:

@@ -29,8 +29,8 @@ from torch_zoo import MODELS
 import aotc
 from aotc import pipeline, reference
 from aotc.errors import AotcError
-from aotc.frontends import load
-from aotc.frontends.torch.exporting import exported
+from aotc.importers import load
+from aotc.importers.torch.exporting import exported
 
 TABLE = Path(__file__).parents[2] / "docs" / "torch-models.md"
 TOLERANCE = 1e-4  # of the largest value of each output

@@ -13,11 +13,11 @@ from torch.utils import _pytree as pytree
 
 from aotc.errors import AotcError, InputError
 from aotc.fft import Complex
-from aotc.frontends.findings import Finding
-from aotc.frontends.imported import Imported
-from aotc.frontends.torch.exporting import decomposed, exported
-from aotc.frontends.torch.importing import imported, unsupported
-from aotc.frontends.torch.tensors import array_of, numpy_of
+from aotc.importers.common.imported import Imported
+from aotc.importers.torch.exporting import decomposed, exported
+from aotc.importers.torch.importing import imported, unsupported
+from aotc.importers.torch.tensors import array_of, numpy_of
+from aotc.tracing.findings import Finding
 
 # from best to worst
 VERDICTS = ("pass", "not exportable", "unsupported", "WRONG")

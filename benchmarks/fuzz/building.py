@@ -11,12 +11,12 @@ from typing import Any
 
 from aotc.backend import compile_targets
 from aotc.dialects.entries import Entry
-from aotc.frontends.assembly import trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.stages import all_passes
 from aotc.program import Program as Traced
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 from .executing import entry_of
 from .failures import Failure, failure_of

@@ -9,7 +9,7 @@ import numpy
 import aotc
 import aotc.numpy as anp
 from aotc import control, fft, linalg, nn, random, special
-from aotc.frontends.entry import EntryFunction, Spec
+from aotc.tracing.entry import EntryFunction, Spec
 
 from . import rules
 from .programs import Program

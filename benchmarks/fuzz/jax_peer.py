@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy
 
 from aotc import reference
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 from . import rules
 from .executing import entry_of, execute

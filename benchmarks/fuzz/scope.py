@@ -20,9 +20,9 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor, evaluate_size
 from aotc.errors import AotcError
 from aotc.fft import Complex
-from aotc.frontends.array import Array
-from aotc.frontends.tracing import Trace, untraced
 from aotc.mlir import ir
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import Trace, untraced
 
 from .executing import OURS
 from .programs import Block, Input, Step, names_in

@@ -22,7 +22,7 @@ import numpy
 
 import aotc.numpy as anp
 from aotc import control, dtypes, fft, linalg, nn, random, special
-from aotc.frontends.array import Array
+from aotc.tracing.array import Array
 
 from .scope import Refused, Scope, Value
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from aotc.fft import Complex
-from aotc.frontends.array import Array
+from aotc.tracing.array import Array
 
 # Many small programs that run once each are not worth optimizing; XLA reads this late.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")

@@ -23,8 +23,8 @@ import aotc
 import aotc.numpy as anp
 from aotc import dtypes, reference
 from aotc.fft import Complex
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 # How many settings of each function are differentiated and mapped.
 MOST = 3

@@ -8,8 +8,8 @@ import pytest
 import aotc
 from aotc import nn, reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 LINE = np.array([-100, -30, -3, -1, -0.5, 0, 0.5, 1, 3, 30, 100.0])
 

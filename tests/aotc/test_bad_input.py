@@ -31,9 +31,9 @@ from aotc.dialects import context
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
-from aotc.frontends.array import Array
-from aotc.frontends.tracing import Trace, current_trace
 from aotc.mlir import ir
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import Trace, current_trace
 
 MODULES = (
     anp, nn, linalg, fft, special, random, control, solvers, collectives, debug,

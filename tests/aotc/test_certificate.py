@@ -6,10 +6,10 @@ import pytest
 import aotc
 from aotc import control, nn
 from aotc import numpy as anp
-from aotc.certificate import certify
+from aotc.checks.certificate import certify
 from aotc.dialects import OPS
 from aotc.errors import CompileError
-from aotc.frontends.assembly import trace
+from aotc.tracing.assembly import trace
 
 W = np.random.default_rng(0).normal(size=(4, 4)).astype("f4")
 params = aotc.State({"w": W, "b": np.zeros(4, "f4")})

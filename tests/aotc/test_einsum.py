@@ -10,7 +10,7 @@ import aotc.numpy as anp
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
+from aotc.tracing.assembly import trace
 
 rng = np.random.default_rng(0)
 

@@ -10,8 +10,8 @@ import aotc.numpy as anp
 from aotc import fft, reference
 from aotc.errors import InputError
 from aotc.fft import Complex
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 rng = np.random.default_rng(0)
 

@@ -9,8 +9,8 @@ import pytest
 import aotc
 from aotc import linalg, nn, reference
 from aotc import numpy as anp
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 COUNT = 70001
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2}

@@ -9,9 +9,9 @@ import aotc.numpy as anp
 from aotc import linalg, reference
 from aotc.backend import compile_targets
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 RNG = np.random.default_rng(7)
 A = RNG.standard_normal((2, 4, 4))

@@ -9,9 +9,9 @@ import aotc.numpy as anp
 from aotc import nn, random, reference
 from aotc.backend import compile_targets
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 KERNEL = np.linspace(-1, 1, 3 * 3 * 2 * 6).reshape(3, 3, 2, 6).astype("f4")
 LINE = np.linspace(0.5, 2, 4).astype("f4")

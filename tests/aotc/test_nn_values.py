@@ -9,9 +9,9 @@ import pytest
 import aotc.numpy as anp
 from aotc import nn, reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
-from aotc.frontends.entry import Spec, entry
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
+from aotc.tracing.entry import Spec, entry
 from aotc.transforms import grad
 
 rng = np.random.default_rng(0)

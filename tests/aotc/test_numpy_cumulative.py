@@ -10,8 +10,8 @@ import aotc
 import aotc.numpy as anp
 from aotc import control, nn, reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 few = settings(max_examples=40, deadline=None)
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)

@@ -11,8 +11,8 @@ import aotc
 import aotc.numpy as anp
 from aotc import dtypes, reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 few = settings(max_examples=200, deadline=None)
 

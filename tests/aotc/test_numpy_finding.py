@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import aotc
 import aotc.numpy as anp
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
+from aotc.tracing.assembly import trace
 
 few = settings(max_examples=40, deadline=None)
 rng = np.random.default_rng(0)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import aotc.numpy as anp
 from aotc import reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
-from aotc.frontends.entry import Spec, entry
+from aotc.tracing.assembly import trace
+from aotc.tracing.entry import Spec, entry
 
 few = settings(max_examples=60, deadline=None)
 shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=5)

@@ -8,10 +8,10 @@ import aotc
 import aotc.numpy as anp
 from aotc import control, nn, reference
 from aotc.backend import compile_targets
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
 from aotc.pytree import flatten
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 rng = np.random.default_rng(0)
 

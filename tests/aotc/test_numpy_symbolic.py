@@ -10,8 +10,8 @@ import aotc.numpy as anp
 from aotc import reference
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 rng = np.random.default_rng(0)
 

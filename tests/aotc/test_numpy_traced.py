@@ -10,8 +10,8 @@ import aotc
 import aotc.numpy as anp
 from aotc import reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
-from aotc.frontends.entry import entry
+from aotc.tracing.assembly import trace
+from aotc.tracing.entry import entry
 
 few = settings(max_examples=15, deadline=None)
 rng = np.random.default_rng(0)

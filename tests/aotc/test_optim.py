@@ -7,8 +7,8 @@ import pytest
 import aotc
 from aotc import optim, reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.pytree import flatten
+from aotc.tracing.assembly import trace
 
 START = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
 GRADS = [

@@ -9,11 +9,11 @@ import aotc.numpy as anp
 from aotc import pipeline
 from aotc.artifacts.manifest import FILE
 from aotc.checks.differences import compare
+from aotc.checks.parity import Choice, Plan
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.functions import functions_of
 from aotc.errors import Finding, InputError
-from aotc.parity import Choice, Plan
 from aotc.passes.simplify import Simplify
 
 onnx = pytest.importorskip("onnx")
@@ -63,7 +63,7 @@ def test_a_build_with_parity_puts_the_figures_into_the_manifest(model, tmp_path)
 
 
 def test_an_importer_that_is_wrong_is_found_at_the_node(model, tmp_path, monkeypatch):
-    from aotc.frontends.onnx import ops
+    from aotc.importers.onnx import ops
 
     monkeypatch.setitem(ops.TABLE, "Tanh", anp.sin)
     divergence = mismatch(model, tmp_path).divergence
@@ -132,7 +132,7 @@ def test_sizes_and_inputs_that_there_are_not_are_refused(model, tmp_path):
 
 def test_a_file_that_onnx_runtime_does_not_load_is_no_matter_of_the_inputs(tmp_path):
     pytest.importorskip("onnxruntime")
-    from aotc.frontends.onnx import original
+    from aotc.importers.onnx import original
 
     file = tmp_path / "net.onnx"
     proto = onnx.parser.parse_model(MODEL)

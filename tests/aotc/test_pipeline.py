@@ -7,10 +7,10 @@ import numpy
 import pytest
 
 import aotc
-from aotc import bundle_output, frontends, pipeline
+from aotc import bundle_output, importers, pipeline
 from aotc.artifacts import schema
 from aotc.errors import InputError
-from aotc.frontends import title
+from aotc.importers import title
 from aotc.passes.stages import all_passes
 from aotc.target import Target
 
@@ -116,7 +116,7 @@ def add(count, x):
 def _title(folder, declared="", **given):
     folder.mkdir(exist_ok=True)
     (folder / "model.py").write_text(COUNTER.format(declared=declared))
-    program = frontends.load(folder / "model.py")
+    program = importers.load(folder / "model.py")
     given = {"name": None, "version": None, **given}
     return bundle_output.bundle_title(folder / "model.py", program, **given)
 

@@ -9,7 +9,7 @@ import pytest
 import aotc
 from aotc import pipeline
 from aotc.errors import InputError
-from aotc.frontends import load
+from aotc.importers import load
 from aotc.pipeline import IR_STAGES, build
 from aotc.target import Target
 

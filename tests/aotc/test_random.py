@@ -9,10 +9,10 @@ import aotc
 import aotc.numpy as anp
 from aotc import random, reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.random import distributions
 from aotc.random.threefry import threefry
 from aotc.random.threefry import words as draw_words
+from aotc.tracing.assembly import trace
 
 MANY = 200_000
 

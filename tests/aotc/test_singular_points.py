@@ -12,9 +12,9 @@ import aotc
 import aotc.numpy as np
 from aotc import linalg, nn, reference, special
 from aotc.backend import compile_targets
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 PAGE = Path(__file__).parents[2] / "docs" / "derivatives.md"
 NAMES = {"inf": numpy.inf, "nan": numpy.nan}

@@ -7,8 +7,8 @@ import aotc
 import aotc.numpy as anp
 from aotc import linalg, reference, solvers
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 RNG = np.random.default_rng(3)
 N = 5

@@ -9,8 +9,8 @@ import pytest
 import aotc
 from aotc import reference, special
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 X = np.array([-30.0, -7.5, -2.5, -1e-3, 0.0, 0.3, 1.0, 2.0, 5.5, 30.0])
 EULER = 0.5772156649015329

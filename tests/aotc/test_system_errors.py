@@ -7,12 +7,12 @@ import os
 import numpy as np
 import pytest
 
-from aotc import backend, frontends, system_errors, writing
+from aotc import backend, importers, system_errors, writing
 from aotc.checks import messages, serve
 from aotc.cli import arrays, main
 from aotc.errors import AotcError, CompileError, SetupError
-from aotc.frontends.archives import load_arrays
 from aotc.target import Target
+from aotc.tracing.archives import load_arrays
 from aotc.training import inputs
 
 
@@ -91,28 +91,28 @@ def _read_input(folder, patch, error):
 
 
 def _read_onnx(folder, patch, error):
-    reading = pytest.importorskip("aotc.frontends.onnx.reading")
+    reading = pytest.importorskip("aotc.importers.onnx.reading")
     pytest.importorskip("onnx")
     patch.setattr(reading, "skeleton", failing(error))
-    frontends.load(folder / "m.onnx")
+    importers.load(folder / "m.onnx")
 
 
 def _read_stablehlo(folder, patch, error):
-    from aotc.frontends.stablehlo import reading
+    from aotc.importers.stablehlo import reading
 
     patch.setattr(reading, "_require_survival", failing(error))
-    frontends.load(folder / "m.mlir")
+    importers.load(folder / "m.mlir")
 
 
 def _read_torch(folder, patch, error):
     torch = pytest.importorskip("torch")
     patch.setattr(torch.export, "load", failing(error))
-    frontends.load(folder / "m.pt2")
+    importers.load(folder / "m.pt2")
 
 
 def _run_a_model(folder, patch, error):
     (folder / "model.py").write_text("\nraise MemoryError\n")
-    frontends.load(folder / "model.py")
+    importers.load(folder / "model.py")
 
 
 READERS = [

@@ -9,8 +9,8 @@ import aotc
 import aotc.numpy as anp
 from aotc import optim, random, reference
 from aotc.errors import InputError
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 X = np.array([0.5, -1.0, 2.0], "f4")
 Y = np.array([3.0, 1.0, -2.0], "f4")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aotc import device, frontends, options, pipeline
+from aotc import device, importers, options, pipeline
 from aotc.artifacts.manifest import FILE
 from aotc.checks import process, reuse
 from aotc.errors import SetupError
@@ -72,7 +72,7 @@ def test_a_check_that_ran_out_of_memory_is_made_again(build, monkeypatch):
 
 def test_other_code_and_other_machines_are_checked_for_themselves(build, monkeypatch):
     variants = build().variants
-    program = frontends.load(build().bundle.parent / "model.py")
+    program = importers.load(build().bundle.parent / "model.py")
 
     def parts(full=False):
         recipe = reuse.recipe_of(program, program.module, variants, full=full)

@@ -17,9 +17,9 @@ from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, SetupError
-from aotc.frontends.assembly import trace
 from aotc.mlir import arith, ir, linalg
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 MODEL = """
 import aotc

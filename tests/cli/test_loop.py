@@ -542,7 +542,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
 def test_a_loop_needs_nothing_of_the_compiler(train: list[str]) -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys("
-        "('iree.compiler', 'torch_mlir', 'aotc.dialects', 'aotc.frontends'))); "
+        "('iree.compiler', 'torch_mlir', 'aotc.dialects', 'aotc.importers'))); "
         "from aotc.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     arguments = [*train, "--checkpoint", "ck", "--save-state", "s.safetensors"]

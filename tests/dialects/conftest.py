@@ -17,9 +17,9 @@ from aotc.dialects.functions import call, find, signature
 from aotc.dialects.graph import as_tuple
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.types import Dim, Tensor
-from aotc.frontends.tracing import Array, Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.tracing.tracing import Array, Trace
 
 
 def pytest_generate_tests(metafunc: Any) -> None:

@@ -13,10 +13,10 @@ from aotc.dialects.devices import Group, meet
 from aotc.dialects.graph import as_tuple
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, InputError
-from aotc.frontends.tracing import Array, Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.pipeline import build
+from aotc.tracing.tracing import Array, Trace
 
 SIZES = [1, 2, 4]
 SHAPE = (4, 8)

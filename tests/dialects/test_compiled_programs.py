@@ -14,10 +14,10 @@ import aotc
 from aotc import control, nn, reference
 from aotc import numpy as anp
 from aotc.backend import compile_targets
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
 from aotc.pipeline import lower
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 rng = np.random.default_rng(0)
 b = aotc.Dim("b", min=1)

@@ -9,11 +9,11 @@ from aotc import debug, reference
 from aotc.dialects import context
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.stages import all_passes
 from aotc.pipeline import build
+from aotc.tracing.tracing import Trace
 
 MODEL = """
 import aotc

@@ -17,13 +17,13 @@ from aotc.dialects import context
 from aotc.dialects.entries import Entry, Port
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
-from aotc.frontends.array import Array
-from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.program import Program
 from aotc.pytree import Structure
 from aotc.target import Target
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import Trace
 
 # Largest difference, relative to the larger of 1 and the reference; integers are equal.
 # f32: the transcendental functions of IREE are good to a few units in the last place.

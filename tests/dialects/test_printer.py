@@ -7,8 +7,8 @@ from aotc.dialects import context
 from aotc.dialects.printer import format_module
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
-from aotc.frontends.tracing import Array, Trace
 from aotc.mlir import ir
+from aotc.tracing.tracing import Array, Trace
 
 
 @pytest.fixture

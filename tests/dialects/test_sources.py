@@ -3,8 +3,8 @@
 import aotc
 from aotc import nn
 from aotc import numpy as anp
-from aotc.frontends.assembly import trace
 from aotc.pipeline import lower
+from aotc.tracing.assembly import trace
 
 
 def lowered(function) -> str:

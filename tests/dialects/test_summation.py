@@ -11,10 +11,10 @@ from aotc import linalg, nn
 from aotc import numpy as anp
 from aotc.backend import compile_targets
 from aotc.dialects.lowering.summation import LONGEST, block_of
-from aotc.frontends.assembly import trace
 from aotc.pipeline import lower
 from aotc.special import logsumexp
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 LONG = 1 << 20
 PRIME = 1_000_003

@@ -24,8 +24,8 @@ from aotc.dialects.attributes import (
 )
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
+from aotc.tracing.tracing import Trace
 
 # values that no sample has; some ops take them
 UNUSUAL = {

@@ -53,7 +53,7 @@ def test_the_compiled_step_trains_and_shares_its_state(release, keys):
 
 def test_the_compiled_step_equals_the_reference(release, keys):
     from aotc import reference
-    from aotc.frontends import load
+    from aotc.importers import load
     from aotc.passes import run_passes
 
     program = load(DIGITS / "model.py", ("train_step",))

@@ -2,7 +2,7 @@
 
 What a block takes for granted stands before it in a comment that pages do not show:
 `<!-- setup`, lines of Python, `-->`. Blocks with an entry are traced, others are run,
-in a folder with the digits bundle. `tests/frontends/test_docs.py` has the page for
+in a folder with the digits bundle. `tests/importers/test_docs.py` has the page for
 model authors, whose blocks show messages too.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.frontends import load
+from aotc.importers import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,7 +7,7 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.frontends import load
+from aotc.importers import load
 from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.pytree import flatten

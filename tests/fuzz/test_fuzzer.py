@@ -10,7 +10,7 @@ import pytest
 from aotc import reference
 from aotc.backend import compile_targets
 from aotc.errors import CompileError
-from aotc.frontends.assembly import trace
+from aotc.tracing.assembly import trace
 from aotc.worker import constants
 from benchmarks.fuzz import building, forms
 from benchmarks.fuzz.checking import check
@@ -76,7 +76,7 @@ def test_a_function_that_is_asked_for_is_in_every_program():
 
 
 def test_the_printed_model_can_be_traced(tmp_path):
-    from aotc.frontends.python import load
+    from aotc.importers.python import load
 
     for seed in range(3):
         for transform in ("forward", "grad"):

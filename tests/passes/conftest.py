@@ -10,9 +10,9 @@ from aotc import dtypes, reference
 from aotc.dialects import context
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
-from aotc.frontends.tracing import Trace
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.tracing.tracing import Trace
 
 Function = Callable[..., Any]
 

@@ -3,8 +3,8 @@
 import aotc
 from aotc import control, optim
 from aotc import numpy as np
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 LOWERED = ["autodiff", "inline", "simplify", "cse", "lower-to-linalg", "cse"]
 

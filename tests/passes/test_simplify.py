@@ -8,7 +8,7 @@ import aotc.numpy as anp
 from aotc import control, debug
 from aotc.dialects.control import control_of
 from aotc.dialects.functions import functions_of, signature
-from aotc.frontends.tracing import emit
+from aotc.tracing.tracing import emit
 
 
 @pytest.mark.parametrize(

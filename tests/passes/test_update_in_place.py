@@ -5,8 +5,8 @@ import pytest
 import aotc
 from aotc import debug, optim
 from aotc import numpy as np
-from aotc.frontends.assembly import trace
 from aotc.passes import run_passes
+from aotc.tracing.assembly import trace
 
 LOWERED = ["autodiff", "inline", "simplify", "cse", "lower-to-linalg", "cse"]
 

@@ -375,7 +375,7 @@ assert not any(name.startswith("iree") for name in sys.modules)
 import aotc.runtime
 from aotc.runtime import load
 heavy = ("torch", "mlir", "iree.compiler", "aotc.dialects", "aotc.passes",
-         "aotc.frontends", "click", "rich")
+         "aotc.importers", "click", "rich")
 print([m for m in sys.modules if m.startswith(heavy)])
 """
     assert run_python(code).strip() == "[]"

@@ -1,0 +1,265 @@
+"""Gradient certificates: proof, before a bundle is written, that derivatives are right.
+
+Every derivative that an entry takes, itself or in what it calls and runs, is compiled
+once more, with f64 in the place of all floats, and run at the point that the entry
+first reaches with its initial states and random inputs. For random directions v of the
+arguments and w of the results,
+
+- the dot-product test compares ⟨w, J v⟩, by forward mode, with ⟨Jᵀ w, v⟩, by reverse
+  mode: two sets of rules (Claerbout, "Earth Soundings Analysis", 1992);
+- the directional test compares ⟨Jᵀ w, v⟩ with a central difference of the function;
+- where the function has checkpoints, Jᵀ w is compared with what it is without them.
+
+When one fails, every op that the function is made of is tested in the same way on the
+values it has there, and the first one that fails is named with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.backend import compile_targets
+from aotc.checks.certificate.blame import wrong_op
+from aotc.checks.certificate.check import DIFFERENCE, Arrays, Check, Run
+from aotc.checks.certificate.modules import (
+    Modes,
+    has_checkpoints,
+)
+from aotc.checks.certificate.points import Point, points_of
+from aotc.checks.compiled import Export
+from aotc.checks.process import DIED, CompiledProcess, code_of, export_at
+from aotc.dialects import context
+from aotc.dialects.functions import copied, functions_of, keep_only
+from aotc.dialects.transform import Widened, derive
+from aotc.errors import AotcError, CompileError
+from aotc.mlir import ir
+from aotc.passes import run_passes
+from aotc.passes.inline import reached
+from aotc.passes.stages import passes_between
+from aotc.program import Program
+from aotc.target import Target
+
+DOT_PRODUCT = 1e-9  # the largest difference that is rounding
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was measured for one derivative.
+
+    Args:
+        entry: that takes the derivative.
+        function: the graph function that is differentiated.
+        where: the line that asks for it.
+        seed: of the random inputs and directions.
+        reached: whether the entry gets there; nothing is measured if not.
+        dot_product: relative difference of ⟨w, J v⟩ and ⟨Jᵀ w, v⟩; None where the model
+            has rules for one mode only.
+        difference: of the slope and the nearest central difference; None where the
+            model stops gradients, so that they are no differences on purpose.
+        remat: of the gradients with and without checkpoints; None where there are none.
+        missed: the branches of the function that are not taken, so not measured.
+    """
+
+    entry: str
+    function: str
+    where: str | None
+    seed: int
+    reached: bool = False
+    dot_product: float | None = None
+    difference: float | None = None
+    remat: float | None = None
+    missed: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether all figures are as small as rounding."""
+        return (
+            (self.dot_product or 0) <= DOT_PRODUCT
+            and (self.difference or 0) <= DIFFERENCE
+            and (self.remat or 0) <= DOT_PRODUCT
+        )
+
+    @property
+    def figures(self) -> str:
+        """What was measured, in words."""
+        found = [
+            f"dot product {_shown(self.dot_product)}",
+            f"finite differences {_shown(self.difference)}",
+        ]
+        if self.remat is not None:
+            found.append(f"with and without checkpoints {_shown(self.remat)}")
+        return ", ".join(found)
+
+    def __str__(self) -> str:
+        title = f"gradient in {self.entry} ({self.where}): "
+        if not self.reached:
+            return title + "NOT CHECKED, the random inputs do not lead there"
+        missed = f"; not taken: {', '.join(self.missed)}" if self.missed else ""
+        return title + self.figures + missed
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return {**asdict(self), "missed": list(self.missed)}
+
+
+def certify(program: Program, seed: int = 0) -> list[Certificate]:
+    """Check every derivative that the entries of a program take.
+
+    Args:
+        program: as a frontend made it; no pass has run.
+        seed: of the random inputs and directions.
+
+    Raises:
+        CompileError: `wrong-derivative`, with the op whose rule is wrong, if one fails;
+            `check-failed`, if IREE cannot run one.
+    """
+    with context(), ir.Location.unknown():
+        rng = np.random.default_rng(seed)
+        points = [
+            p for entry in program.entries for p in points_of(program, entry, rng)
+        ]
+        measured = _measured(program, [p for p in points if p.arrays is not None], seed)
+        return [
+            Certificate(point.entry, point.function, point.where, seed)
+            if point.arrays is None
+            else next(measured)
+            for point in points
+        ]
+
+
+def _measured(
+    program: Program, points: Sequence[Point], seed: int
+) -> Iterator[Certificate]:
+    """The certificates of what is reached, by code that is compiled at once."""
+    if not points:
+        return
+    module = copied(program.module)
+    pairs = [_declared(module, *each) for each in enumerate(points)]
+    checks = [check for pair in pairs for check in pair if check is not None]
+    keep_only(module, [check.name for check in checks])
+    program = Program.of_functions(module, [check.entry() for check in checks])
+    run_passes(module, ("autodiff",))
+    graph = copied(module)
+    run_passes(module, passes_between("autodiff", None))
+    (variant,) = compile_targets(program, [Target.parse("cpu")])
+    code = code_of(variant, [_export(check) for check in checks])
+    with CompiledProcess(code) as process:
+        for (check, plain), point in zip(pairs, points, strict=True):
+            yield _certified(graph, process, check, plain, point, seed)
+
+
+def _declared(module: Any, number: int, point: Point) -> tuple[Check, Check | None]:
+    """The check of a derivative, and that of the same one without checkpoints."""
+    name = f"certificate_{number}"
+    check = _check(module, name, Widened(point.function), point)
+    if not point.modes.reverse or not has_checkpoints(module, point.function):
+        return check, None
+    point = replace(point, modes=Modes(reverse=True, forward=False))
+    plain = Widened(point.function, checkpoints=False)
+    return check, _check(module, f"{name}_plain", plain, point)
+
+
+def _check(module: Any, name: str, widened: Widened, point: Point) -> Check:
+    primal = functions_of(module)[point.function]
+    with ir.InsertionPoint(primal.entry_block), primal.location:
+        of = derive(widened)
+    return Check.declare(module, name, of, point.wrt, point.modes, point.symbols)
+
+
+def _certified(
+    graph: Any,
+    process: CompiledProcess,
+    check: Check,
+    plain: Check | None,
+    point: Point,
+    seed: int,
+) -> Certificate:
+    """The certificate of one derivative, by the compiled code."""
+    x = [_wide(array) for array in point.arrays or ()]
+    rng = np.random.default_rng(seed)
+    run = _compiled(process, check, point)
+    dot_product, difference = check.measure(run, x, rng)
+    found = Certificate(
+        point.entry,
+        point.function,
+        point.where,
+        seed,
+        True,
+        dot_product,
+        None if _stops(graph, check.of) else difference,
+        check.compare(run, plain, _compiled(process, plain, point), x, rng)
+        if plain
+        else None,
+        point.missed,
+    )
+    if not found.holds:
+        raise _refusal(graph, check, found, x, rng)
+    return found
+
+
+def _stops(graph: Any, name: str) -> bool:
+    """Whether a function takes something that it computes as constant."""
+    known = functions_of(graph)
+    bodies = [
+        known[each] for each in reached(known, name) if not known[each].is_external
+    ]
+    return any(
+        getattr(op, "is_constant", False) and op.operands
+        for function in bodies
+        for op in function.entry_block.operations
+    )
+
+
+def _refusal(
+    graph: Any, check: Check, found: Certificate, x: Arrays, rng: Any
+) -> CompileError:
+    guilty = wrong_op(graph, check, x, rng)
+    name, where = guilty or (f"'{found.function}' as a whole", found.where)
+    return CompileError(
+        "wrong-derivative",
+        f"the derivative of {name} is wrong: in entry '{found.entry}', {found.figures} "
+        f"(at most {DOT_PRODUCT:.0e}, {DIFFERENCE:.0e}, {DOT_PRODUCT:.0e})",
+        where=where,
+        hint="if it is a rule of yours (custom_vjp, custom_jvp), correct it; else "
+        "please report it",
+    )
+
+
+def _shown(figure: float | None) -> str:
+    return "left out" if figure is None else f"{figure:.1e}"
+
+
+# ---- the compiled checks ------------------------------------------------------------
+
+
+def _export(check: Check) -> Export:
+    return export_at(check.name, check.taken, check.returned, check.symbols)
+
+
+def _compiled(process: CompiledProcess, check: Check, point: Point) -> Run:
+    """The compiled function, for the shapes that the symbols say."""
+
+    def run(x: Arrays) -> Arrays:
+        try:
+            return process.call(check.name, x)[0]
+        except AotcError as error:
+            raise CompileError(
+                error.code if error.code == DIED else "check-failed",
+                f"the check of a gradient in entry '{point.entry}' was compiled, but "
+                f"does not run: {error.message}",
+                where=point.where,
+                hint="leave out --certify-gradients, and please report it",
+            ) from error
+
+    return run
+
+
+def _wide(array: Any) -> Any:
+    array = np.asarray(array)
+    is_float = dtypes.is_float(dtypes.canonical(array.dtype))
+    return array.astype(np.float64) if is_float else array

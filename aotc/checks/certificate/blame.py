@@ -1,0 +1,93 @@
+"""Which op has the wrong rule: each one checked on its own, by the reference."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes, reference
+from aotc.checks.certificate.check import Arrays, Check
+from aotc.checks.certificate.modules import modes_of
+from aotc.dialects.functions import SYMBOLS, callee_of, copied, functions_of
+from aotc.dialects.graph import where_of
+from aotc.dialects.types import Tensor
+from aotc.mlir import func, ir
+from aotc.passes import run_passes
+
+WORST = 1e-4  # of either test: an op may meet large values
+
+
+def wrong_op(
+    graph: Any, check: Check, x: Arrays, rng: Any
+) -> tuple[str, str | None] | None:
+    """The first op whose rules disagree, and its line; None if each one holds.
+
+    Ops of loops and branches are checked where they first run, and come before them.
+
+    Args:
+        graph: the module of the checks, with all derivatives written.
+        check: the one that failed.
+        x: the arguments at which it did.
+        rng: of the directions.
+    """
+    met: dict[Any, Arrays] = {}
+
+    def note(op: Any, operands: Arrays, _: Arrays) -> None:
+        met.setdefault(op, operands)
+
+    with graph.context, np.errstate(all="ignore"):
+        known = functions_of(graph)
+        reference.Evaluation(known, check.symbols, note).call(check.of, x)
+    for op, operands in met.items():
+        if _is_wrong(graph, check, op, operands, rng):
+            return _title(op), where_of(op)
+    return None
+
+
+def _is_wrong(graph: Any, check: Check, op: Any, operands: Arrays, rng: Any) -> bool:
+    wrt = tuple(i for i, x in enumerate(op.operands) if _is_float(x))
+    smooth = any(map(_is_float, op.results)) and not getattr(op, "is_constant", False)
+    if not wrt or not smooth or not all(map(_is_finite, operands)):
+        return False
+    module = _alone(graph, check, op)
+    modes = modes_of(module, "op")
+    alone = Check.declare(module, "check", "op", wrt, modes, check.symbols)
+    run_passes(module, ("autodiff", "inline"))
+    run = partial(reference.evaluate, module, "check")
+    dot_product, difference = alone.measure(run, operands, rng)
+    return not max(dot_product or 0.0, difference) <= WORST
+
+
+def _alone(graph: Any, check: Check, op: Any) -> Any:
+    """A module with the function `op` of the operands of `op`."""
+    is_call = isinstance(op, func.CallOp)
+    module = copied(graph) if is_call else ir.Module.create()
+    primal = functions_of(graph)[check.of]
+    types = [[value.type for value in side] for side in (op.operands, op.results)]
+    with ir.InsertionPoint(module.body), op.location:
+        function = func.FuncOp("op", tuple(types), visibility="private")
+    if SYMBOLS in primal.attributes:
+        function.attributes[SYMBOLS] = primal.attributes[SYMBOLS]
+    block = function.add_entry_block()
+    with ir.InsertionPoint(block), op.location:
+        clone = op.operation.clone()
+        for number, value in enumerate(block.arguments):
+            clone.operands[number] = value
+        func.ReturnOp(list(clone.results))
+    return module
+
+
+def _title(op: Any) -> str:
+    if isinstance(op, func.CallOp):
+        return f"'{callee_of(op)}'"
+    return f"graph.{type(op)._op_name}"
+
+
+def _is_float(value: Any) -> bool:
+    return dtypes.is_float(Tensor.of(value).dtype)
+
+
+def _is_finite(array: Any) -> bool:
+    return bool(array.dtype.kind != "f" or np.isfinite(array).all())

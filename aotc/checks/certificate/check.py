@@ -1,0 +1,237 @@
+"""The tests of a derivative: dot products, differences, and with checkpoints or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.checks.certificate.modules import Modes
+from aotc.dialects.entries import Entry
+from aotc.dialects.functions import (
+    SYMBOLS,
+    call,
+    functions_of,
+    signature,
+)
+from aotc.dialects.symbols import Contract
+from aotc.dialects.transform import Jvp, Vjp, derive, floats
+from aotc.dialects.types import Dim, Tensor, evaluate_size
+from aotc.mlir import func, ir
+
+DIFFERENCE = 1e-5  # at most, of the directional test
+_POINTS = 3  # at most, where that fails
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # the best counts: kinks and digits differ
+ROUNDING = 1e-6  # a slope this much smaller than the values is none
+TINY = 1e-300
+
+Arrays = list[Any]
+Run = Callable[[Arrays], Arrays]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A function of arguments, tangents and cotangents in f64.
+
+    It returns the results of the function that it checks, the cotangents of the
+    arguments in `wrt` if there is reverse mode, and the tangents of the results if
+    there is forward mode. Between arguments and tangents it takes arrays whose sizes
+    say what the symbols are, which the arguments of an inner function may not do.
+
+    Args:
+        name: of the function.
+        of: the function that it checks.
+        inputs: the types of the arguments.
+        outputs: of the results.
+        wrt: the arguments that are moved.
+        modes: of the two, those that it has.
+        symbols: the values of the symbols.
+    """
+
+    name: str
+    of: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    wrt: tuple[int, ...]
+    modes: Modes
+    symbols: list[int]
+
+    @staticmethod
+    def declare(
+        module: Any,
+        name: str,
+        of: str,
+        wrt: tuple[int, ...],
+        modes: Modes,
+        symbols: list[int],
+    ) -> Check:
+        """Write the function `name`, which checks `of`, into a module that has that."""
+        primal = functions_of(module)[of]
+        check = Check(name, of, *signature(primal), wrt, modes, symbols)
+        types = [tensor.to_mlir() for tensor in check.taken]
+        with ir.InsertionPoint(primal), primal.location:
+            function = func.FuncOp(name, (types, []))
+        if SYMBOLS in primal.attributes:
+            function.attributes[SYMBOLS] = primal.attributes[SYMBOLS]
+        values = list(function.add_entry_block().arguments)
+        with ir.InsertionPoint(function.entry_block), primal.location:
+            results = check._derivatives(values)
+            func.ReturnOp(results)
+        whole = ir.FunctionType.get(types, [y.type for y in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(whole)
+        return check
+
+    def _derivatives(self, values: list[Any]) -> list[Any]:
+        """Call what is checked, at the insertion point."""
+        x, rest = values[: len(self.inputs)], values[len(self.inputs) :]
+        moves = rest[len(self.symbols) :]
+        v, w = moves[: len(self.wrt)], moves[len(self.wrt) :]
+        results: list[Any] = []
+        if self.modes.reverse:
+            results = call(derive(Vjp(self.of, self.wrt)), [*x, *w])
+        if self.modes.forward:
+            found = call(derive(Jvp(self.of, self.wrt)), [*x, *v])
+            results += found[len(self.outputs) :] if results else found
+        return results
+
+    @property
+    def taken(self) -> list[Tensor]:
+        """The types of what the function takes."""
+        rulers = [
+            Tensor((Dim.symbol(number),), "i32") for number in range(len(self.symbols))
+        ]
+        return [*self.inputs, *rulers, *self._moved_types, *floats(self.outputs)]
+
+    @property
+    def returned(self) -> list[Tensor]:
+        """The types of what it returns."""
+        gradients = self._moved_types if self.modes.reverse else []
+        slopes = floats(self.outputs) if self.modes.forward else []
+        return [*self.outputs, *gradients, *slopes]
+
+    @property
+    def _moved_types(self) -> list[Tensor]:
+        return [self.inputs[i] for i in self.wrt]
+
+    def entry(self) -> Entry:
+        """As the backend exports it."""
+        symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
+        return Entry.flat(self.name, self.taken, self.returned, symbols)
+
+    def directions(self, rng: Any) -> tuple[Arrays, Arrays]:
+        """Random ones of the moved arguments and of the results."""
+        v, w = (
+            [
+                rng.standard_normal([evaluate_size(n, self.symbols) for n in t.shape])
+                for t in each
+            ]
+            for each in (self._moved_types, floats(self.outputs))
+        )
+        return v, w
+
+    def measure(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
+        """How far the two tests are from equality, relative to the slope.
+
+        A kink that is nearer than the smallest step, such as a tie in a maximum, fails
+        the directional test at its point; a wrong rule fails it around, too.
+
+        Args:
+            run: computes the function.
+            x: the arguments.
+            rng: of the directions.
+
+        Returns:
+            The largest figure of the dot-product test, None without both modes; and
+            the least of the directional test.
+        """
+        products, differences = [], []
+        for _ in range(_POINTS):
+            product, difference = self._measure_at(run, x, rng)
+            products.append(product)
+            differences.append(difference)
+            if difference <= DIFFERENCE:
+                break
+            x = self._around(x, rng)
+        known = [each for each in products if each is not None]
+        return max(known, default=None), min(differences)
+
+    def _around(self, x: Arrays, rng: Any) -> Arrays:
+        """A point nearby, on the same side of 0."""
+        moved = list(x)
+        for i in self.wrt:
+            moved[i] = x[i] * (1 + 1e-2 * rng.standard_normal(np.shape(x[i])))
+        return moved
+
+    def _measure_at(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
+        """The figures of `measure` at one point."""
+        v, w = self.directions(rng)
+        values, gradients, slopes = self._parts(run(self._given(x, v, w)))
+        found = [_dot(gradients, v)] if self.modes.reverse else []
+        found += [_dot(w, slopes)] if self.modes.forward else []
+        slope, size = found[0], _norm(gradients or slopes)
+        scale = abs(slope) + size + ROUNDING * abs(_dot(w, values)) + TINY
+        errors = [
+            abs(self._slope(run, x, v, w, step) - slope) / scale for step in STEPS
+        ]
+        difference = float(np.nanmin([*errors, np.inf]))
+        if len(found) < 2:
+            return None, difference
+        return abs(found[1] - slope) / scale, difference
+
+    def compare(
+        self, run: Run, other: Check, run_other: Run, x: Arrays, rng: Any
+    ) -> float:
+        """How far the gradients are from those of another check, relative to theirs.
+
+        Args:
+            run: computes the function.
+            other: of a function of the same meaning.
+            run_other: computes that one.
+            x: the arguments.
+            rng: of the directions.
+        """
+        given = self._given(x, *self.directions(rng))
+        _, here, _ = self._parts(run(given))
+        _, there, _ = other._parts(run_other(given))
+        apart = [a - b for a, b in zip(here, there, strict=True)]
+        return _norm(apart) / (_norm(there) + TINY)
+
+    def _given(self, x: Arrays, v: Arrays, w: Arrays) -> Arrays:
+        rulers = [np.zeros(size, np.int32) for size in self.symbols]
+        return [*x, *rulers, *v, *w]
+
+    def _slope(self, run: Run, x: Arrays, v: Arrays, w: Arrays, step: float) -> float:
+        """The central difference of ⟨w, f⟩ along v."""
+        ahead, behind = (
+            self._parts(run(self._given(self._moved(x, v, by), v, w)))[0]
+            for by in (step, -step)
+        )
+        return (_dot(w, ahead) - _dot(w, behind)) / (2 * step)
+
+    def _moved(self, x: Arrays, v: Arrays, by: float) -> Arrays:
+        moved = list(x)
+        for i, direction in zip(self.wrt, v, strict=True):
+            moved[i] = x[i] + by * direction
+        return moved
+
+    def _parts(self, found: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+        """The float results, the gradients, and the tangents of the results."""
+        count = len(self.outputs)
+        end = count + (len(self.wrt) if self.modes.reverse else 0)
+        values = [
+            y
+            for kind, y in zip(self.outputs, found, strict=False)
+            if dtypes.is_float(kind.dtype)
+        ]
+        return values, found[count:end], found[end:]
+
+
+def _dot(x: Sequence[Any], y: Sequence[Any]) -> float:
+    return float(sum(np.vdot(a, b) for a, b in zip(x, y, strict=True)))
+
+
+def _norm(x: Sequence[Any]) -> float:
+    return float(_dot(x, x) ** 0.5)

@@ -1,0 +1,135 @@
+"""Where an entry takes derivatives, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import dtypes
+from aotc.checks.certificate.modules import Modes, modes_of
+from aotc.checks.certificate.visits import visit
+from aotc.dialects.entries import Entry
+from aotc.dialects.functions import functions_of, name_of, signature
+from aotc.dialects.symbols import Contract
+from aotc.dialects.transform import Jvp, Vjp, derived_of
+from aotc.dialects.types import Tensor, evaluate_size
+from aotc.mlir import source_of
+from aotc.passes.inline import reached, reached_from
+from aotc.program import Program
+from aotc.reference import bind_symbols
+
+Arrays = list[Any]
+Derivative = Vjp | Jvp
+
+
+@dataclass(frozen=True)
+class Point:
+    """A derivative that an entry takes, and the arguments that it takes it at.
+
+    Args:
+        entry: its name.
+        function: that is differentiated.
+        wrt: the arguments that it is differentiated by.
+        modes: that it has.
+        arrays: all arguments, in the dtypes of the function; None if the entry does not
+            get there.
+        symbols: the values of the symbols.
+        where: the line that asks for it.
+        missed: the branches that the function does not take there.
+    """
+
+    entry: str
+    function: str
+    wrt: tuple[int, ...]
+    modes: Modes
+    arrays: Arrays | None
+    symbols: list[int]
+    where: str | None
+    missed: tuple[str, ...]
+
+
+def points_of(program: Program, entry: Entry, rng: Any) -> Iterator[Point]:
+    """The derivatives that an entry takes, itself or in what it calls and runs."""
+    known = functions_of(program.module)
+    asked = _asked(known, entry.name)
+    if not asked:
+        return
+    arguments = _arguments(program, entry, rng)
+    symbols = bind_symbols(signature(known[entry.name])[0], arguments)
+    names = [name for name, _ in asked]
+    seen = visit(program.module, entry.name, arguments, symbols, names)
+    for name, derived in asked:
+        modes = modes_of(program.module, derived.of)
+        count = len(signature(known[derived.of])[0])
+        yield Point(
+            entry.name,
+            derived.of,
+            derived.wrt,
+            modes._replace(**{_MODES[type(derived)]: True}),
+            seen[name][:count] if name in seen else None,
+            symbols,
+            source_of(known[name].location),
+            _missed(known, derived.of, seen),
+        )
+
+
+_MODES: dict[type, str] = {Vjp: "reverse", Jvp: "forward"}
+
+
+def _asked(known: dict[str, Any], entry: str) -> list[tuple[str, Derivative]]:
+    """The derivatives that an entry reaches, by the names they are declared with.
+
+    One check measures both modes, so either stands for both.
+    """
+    inside = set(reached(known, entry))
+    found: dict[Any, tuple[str, Derivative]] = {}
+    for name in known:
+        derived = derived_of(known[name]) if name in inside else None
+        if isinstance(derived, Derivative) and derived.wrt:
+            found.setdefault((derived.of, derived.wrt), (name, derived))
+    return list(found.values())
+
+
+def _missed(known: dict[str, Any], name: str, seen: Collection[str]) -> tuple[str, ...]:
+    """What a function would run elsewhere, such as branches."""
+    found = [
+        inner
+        for outer in reached(known, name)
+        if outer in seen
+        for inner in reached_from(known[outer])
+        if inner not in seen
+    ]
+    return tuple(_title(known[inner]) for inner in dict.fromkeys(found))
+
+
+def _title(function: Any) -> str:
+    """The name that the model has for a function, and its line."""
+    name, where = name_of(function).rpartition(".")[2], source_of(function.location)
+    return f"{name} ({where})" if where else name
+
+
+def _arguments(program: Program, entry: Entry, rng: Any) -> Arrays:
+    """Initial states and weights; random inputs of the least size above one."""
+    sizes = entry.nearest_allowed([_size(contract) for contract in entry.symbols])
+    return [
+        program.parameters[port.name]
+        if port.name in program.parameters
+        else _random(port.type, sizes, rng)
+        for port in entry.arguments
+    ]
+
+
+def _size(contract: Contract) -> int:
+    """A size that is allowed, in parts of `multiple_of`; above one if it can be."""
+    most = contract.max // contract.multiple_of if contract.max else 2
+    least = -(-contract.min // contract.multiple_of)
+    return max(least, min(2, most))
+
+
+def _random(kind: Tensor, sizes: Sequence[int], rng: Any) -> Any:
+    shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
+    numpy = dtypes.to_numpy(kind.dtype)
+    if dtypes.is_float(kind.dtype):
+        return rng.standard_normal(shape).astype(numpy)
+    return rng.integers(0, 2, shape).astype(numpy)

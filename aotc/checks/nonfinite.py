@@ -1,0 +1,158 @@
+"""Which op of an entry makes the first NaN or infinity, by the reference evaluator.
+
+All of a training step is looked through, op by op: forward, backward and optimizer. An
+op is at fault that makes a NaN of operands without, or an infinity of finite ones; so
+constants such as the -inf of a mask are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes, importers, reference
+from aotc.dialects import context
+from aotc.dialects.functions import functions_of
+from aotc.dialects.graph import where_of
+from aotc.dialects.types import Tensor
+from aotc.mlir import func, ir
+from aotc.passes import run_passes
+
+Arrays = list[Any]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """An op that made a number that is not finite.
+
+    Args:
+        op: its name.
+        call: the op with the types of its operands.
+        example: the first such number, and what it was made of, where that is clear.
+        where: the line of the model.
+        is_derivative: whether a transformation wrote it, for what stands in that line.
+    """
+
+    op: str
+    call: str
+    example: str
+    where: str | None
+    is_derivative: bool
+
+    def __str__(self) -> str:
+        of = ", in the derivative of that line" if self.is_derivative else ""
+        return f"graph.{self.op} at {self.where}{of}: {self.example}"
+
+
+@dataclass(frozen=True)
+class Makers:
+    """The ops that made the first infinity and the first NaN, in that order."""
+
+    found: tuple[Maker, ...]
+
+    @property
+    def hint(self) -> str:
+        """What helps against the first."""
+        return _HINTS.get(self.found[0].op, _HINT)
+
+
+_HINT = (
+    "np.where computes and differentiates both of its sides: choose safe operands "
+    "before the op, not its results after it"
+)
+_HINTS = {
+    "log": "keep its operand above 0, as np.log(np.maximum(x, 1e-12)) does",
+    "divide": f"keep the divisor away from 0; {_HINT}",
+    "sqrt": "keep its operand at 0 or above; at 0 its slope is infinite",
+    "power": "keep the base above 0 where the exponent is no whole number",
+    "exp": "it overflows: subtract the largest operand first, as nn.softmax and "
+    "nn.logsumexp do",
+}
+
+
+def find(path: Path, entry: str, values: Mapping[str, Any]) -> Makers:
+    """The first ops at fault in one call of an entry; none if all stays finite.
+
+    Args:
+        path: the model.
+        entry: the name of the entry.
+        values: the arrays of its inputs and states by their dotted names; other states
+            and weights have the values that the model gives them.
+
+    Raises:
+        InputError: the model has no such entry, or cannot be traced.
+    """
+    program = importers.load(path, (entry,))
+    known = {**program.parameters, **values}
+    ports = program.entry(entry).arguments
+    with context(), ir.Location.unknown():
+        watch = _Watch(_written(program.module))
+        run_passes(program.module, ("autodiff", "inline"))
+        arguments = [known[port.name] for port in ports]
+        reference.evaluate(program.module, entry, arguments, watch)
+    return Makers(tuple(watch.first.values()))
+
+
+def _written(module: Any) -> set[tuple[str, str]]:
+    """The ops that the model itself asks for, with their lines."""
+    return {
+        (op.operation.name, str(op.location))
+        for function in functions_of(module).values()
+        if not function.is_external
+        for op in function.entry_block.operations
+    }
+
+
+class _Watch:
+    """Looks at every op that is evaluated."""
+
+    def __init__(self, written: set[tuple[str, str]]) -> None:
+        self.first: dict[str, Maker] = {}
+        self._written = written
+
+    def __call__(self, op: Any, operands: Arrays, results: Arrays) -> None:
+        """Take note of an op that is the first to make what it makes."""
+        if isinstance(op, func.CallOp):  # what it runs was here before
+            return
+        for result in filter(_is_float, results):
+            if np.isfinite(result).all() or "nan" in self.first:
+                continue
+            floats = [x for x in operands if _is_float(x)]
+            is_nan = np.isnan(result)
+            if is_nan.any() and not any(np.isnan(x).any() for x in floats):
+                self._note("nan", op, operands, result, is_nan)
+            elif operands and all(np.isfinite(x).all() for x in floats):
+                self._note("infinity", op, operands, result, np.isinf(result))
+
+    def _note(
+        self, kind: str, op: Any, operands: Arrays, result: Any, wrong: Any
+    ) -> None:
+        types = ", ".join(str(Tensor.of(value)) for value in op.operands)
+        name = type(op)._op_name
+        maker = Maker(
+            name,
+            f"{name}({types})",
+            _example(name, operands, result, np.argwhere(wrong)[0]),
+            where_of(op),
+            (op.operation.name, str(op.location)) not in self._written,
+        )
+        self.first.setdefault(kind, maker)
+
+
+def _example(name: str, operands: Arrays, result: Any, index: Any) -> str:
+    """`divide(1, 0) = inf at [3]`, where the operands have such an element."""
+    place = tuple(index.tolist())
+    at = f" at {list(place)}" if place else ""
+    made = f"{float(result[place]):g}{at}"
+    if any(x.shape != result.shape for x in operands) or not operands:
+        return f"it gives {made}"
+    given = ", ".join(f"{float(x[place]):g}" for x in operands)
+    return f"{name}({given}) = {made}"
+
+
+def _is_float(array: Any) -> bool:
+    return dtypes.is_float(dtypes.canonical(array.dtype))

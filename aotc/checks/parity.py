@@ -1,0 +1,323 @@
+"""Parity: does the compiled model compute what the original framework does?
+
+Both run on the same seeded inputs, for sizes that the contracts allow, and each output
+is compared. An entry that comes from no framework is compared with the reference
+evaluator on the graph that was traced. If they differ, `bisect` names the first stage
+and the first op from which on they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aotc.checks.bisect import Divergence, arguments, diverging, evaluated
+from aotc.checks.compiled import Bundle
+from aotc.checks.differences import Difference, compare, worst_of
+from aotc.checks.inputs import Choice, Sample, samples_of
+from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
+from aotc.checks.process import DIED, CompiledProcess
+from aotc.checks.rounding import Noise
+from aotc.dialects import context
+from aotc.dialects.entries import Entry
+from aotc.errors import AotcError, CompileError, Finding, InputError
+from aotc.importers.common.original import Original
+from aotc.mlir import ir
+from aotc.program import Program
+from aotc.pytree import flatten
+from aotc.system_errors import raise_system_error
+from aotc.target import Target
+
+__all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be compared.
+
+    Args:
+        choice: of the inputs.
+        tolerance: for floats, instead of those of their dtypes.
+        bisect: whether to find the first op that differs.
+    """
+
+    choice: Choice = field(default_factory=Choice)
+    tolerance: float | None = None
+    bisect: bool = False
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How an entry compares on one target.
+
+    Args:
+        entry: its name.
+        target: what was run.
+        framework: what it was compared with, and its version.
+        seed: of the inputs.
+        sizes: of the symbols, for each call.
+        outputs: the largest differences over all calls.
+        divergence: where they begin, if that was looked for.
+    """
+
+    entry: str
+    target: str
+    framework: str
+    seed: int
+    sizes: tuple[Mapping[str, int], ...]
+    outputs: tuple[Difference, ...]
+    divergence: Divergence | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output is within its tolerance."""
+        return all(output.passed for output in self.outputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        found = {
+            "entry": self.entry,
+            "target": self.target,
+            "framework": self.framework,
+            "seed": self.seed,
+            "sizes": [dict(each) for each in self.sizes],
+            "outputs": [output.to_json() for output in self.outputs],
+            "passed": self.passed,
+        }
+        if self.divergence is not None:
+            found["divergence"] = self.divergence.to_json()
+        return found
+
+    def __str__(self) -> str:
+        sizes = "; ".join(
+            ", ".join(f"{name} {size}" for name, size in each.items())
+            for each in self.sizes
+            if each
+        )
+        at = f" at {sizes}" if sizes else ""
+        verdict = "equals" if self.passed else "DIFFERS from"
+        lines = [f"{self.entry} on {self.target} {verdict} {self.framework}{at}"]
+        lines += [f"  {output}" for output in self.outputs]
+        if self.divergence is not None:
+            lines.append(f"  {self.divergence}")
+        return "\n".join(lines)
+
+
+class Mismatch(Finding):
+    """Some entries compute something else; `parities` has the figures of all."""
+
+    def __init__(self, parities: Sequence[Parity]) -> None:
+        self.parities = tuple(parities)
+        wrong = [each for each in parities if not each.passed]
+        found = "\n".join(str(each) for each in wrong)
+        super().__init__(
+            "parity",
+            f"the compiled model does not compute what its source does:\n{found}",
+            hint="`aotc parity --bisect` names the first op that differs",
+        )
+
+
+def require(parities: Sequence[Parity]) -> None:
+    """Refuse a build whose entries compute something else.
+
+    Raises:
+        Mismatch: see above.
+    """
+    if not all(each.passed for each in parities):
+        raise Mismatch(parities)
+
+
+def measure(
+    program: Program,
+    graph: Any,
+    bundle: Path,
+    targets: Sequence[Target],
+    plan: Plan,
+) -> list[Parity]:
+    """Compare every entry of a program on every target that it was compiled for.
+
+    Args:
+        program: what was compiled.
+        graph: a copy of its module in which all derivatives are written.
+        bundle: with the compiled code; it may be unsigned.
+        targets: those that it has variants for; all must run on this machine.
+        plan: what to compare.
+
+    Raises:
+        InputError: sizes or inputs that were given do not fit, or the framework
+            cannot run on those that were chosen.
+        SetupError: a target does not run here.
+        CompileError: `compiled-code-died`: an entry ends the process that it runs in.
+    """
+    with context(), ir.Location.unknown(), ExitStack() as stack:
+        running = {
+            target: stack.enter_context(CompiledProcess(Bundle(str(bundle), target.id)))
+            for target in targets
+        }
+        return [
+            parity
+            for entry in program.entries
+            for parity in _of_entry(_Compared(program, graph, entry, plan), running)
+        ]
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """An entry that is compared: the program, its graph, and how."""
+
+    program: Program
+    graph: Any
+    entry: Entry
+    plan: Plan
+
+    @property
+    def original(self) -> Original | None:
+        """The framework that the entry comes from."""
+        network = self.program.networks.get(self.entry.name)
+        return network.original if network is not None else None
+
+    def expected(self, sample: Sample) -> list[Any]:
+        """The outputs of the framework, or of the reference evaluator."""
+        entry, original = self.entry, self.original
+        if original is None:
+            return self._evaluated(sample)
+        try:
+            result = original.run(entry.input_tree.unflatten(sample.arrays))
+        except Exception as error:  # whatever another framework raises
+            raise_system_error(error)
+            raise _refused(original, entry, sample, error) from error
+        return flatten(result)[0]
+
+    def differences(
+        self, sample: Sample, found: Sequence[Any], expected: Sequence[Any]
+    ) -> list[Difference]:
+        """One for each output."""
+        names = [port.name for port in self.entry.ports("output")]
+        rows = [
+            compare(name, x, y, self.plan.tolerance)
+            for name, x, y in zip(names, found, expected, strict=True)
+        ]
+        if not self.allows_rounding or all(row.passed for row in rows):
+            return rows
+        rounding = Rounding(expected, partial(self._evaluated, sample))
+        verdicts = judge(names, found, expected, rounding)
+        return [
+            row if row.passed else replace(row, by_rounding=verdict.passed)
+            for row, verdict in zip(rows, verdicts, strict=True)
+        ]
+
+    @property
+    def allows_rounding(self) -> bool:
+        """Whether what rounding does to results is known, and nobody set a bound."""
+        return self.original is None and self.plan.tolerance is None
+
+    def _evaluated(self, sample: Sample, noise: Noise | None = None) -> list[Any]:
+        """The outputs of the reference evaluator."""
+        values = arguments(self.program, self.entry, sample.arrays)
+        return evaluated(self.graph, self.entry, values, noise)
+
+    def computed(self, process: CompiledProcess, sample: Sample) -> list[Any]:
+        """The outputs of the compiled entry, in its first state."""
+        first = {
+            state.name: [self.program.parameters[leaf] for leaf in state.leaves]
+            for state in self.program.states  # another entry may have changed them
+        }
+        return process.call(self.entry.name, sample.arrays, first)[0]
+
+    def place(
+        self, target: Target, sample: Sample, expected: Sequence[Any]
+    ) -> Divergence:
+        """Where a call begins to differ."""
+        return diverging(
+            self.program,
+            self.graph,
+            self.entry,
+            target,
+            arguments(self.program, self.entry, sample.arrays),
+            expected,
+            RoundingRule()
+            if self.allows_rounding
+            else ToleranceRule(self.plan.tolerance),
+        )
+
+    def death(
+        self, error: AotcError, target: Target, sample: Sample, expected: Sequence[Any]
+    ) -> CompileError:
+        """The error of code that dies, with the place where it does."""
+        first = self.place(target, sample, expected)
+        return CompileError(
+            error.code,
+            f"entry '{self.entry.name}', compiled for '{target}', fails"
+            f"{_sizes_text(sample)}: {error.message}\n  {first}",
+            where=first.where,
+            hint=error.hint,
+        )
+
+
+def _of_entry(
+    compared: _Compared, running: Mapping[Target, CompiledProcess]
+) -> Iterator[Parity]:
+    entry, plan, original = compared.entry, compared.plan, compared.original
+    example = original.example if original else None
+    samples = list(samples_of(compared.graph, entry, plan.choice, example))
+    wanted = [compared.expected(sample) for sample in samples]
+    for target, process in running.items():
+        rows = list(_rows(compared, target, process, samples, wanted))
+        found = Parity(
+            entry.name,
+            str(target),
+            original.framework if original else "aotc's reference evaluator",
+            plan.choice.seed,
+            tuple(sample.sizes for sample in samples),
+            tuple(worst_of(each) for each in zip(*rows, strict=True)),
+        )
+        if plan.bisect and not found.passed:
+            first = next(
+                i for i, row in enumerate(rows) if not all(d.passed for d in row)
+            )
+            divergence = compared.place(target, samples[first], wanted[first])
+            found = replace(found, divergence=divergence)
+        yield found
+
+
+def _rows(
+    compared: _Compared,
+    target: Target,
+    process: CompiledProcess,
+    samples: Sequence[Sample],
+    wanted: Sequence[Sequence[Any]],
+) -> Iterator[list[Difference]]:
+    """The differences of each call.
+
+    Raises:
+        CompileError: `compiled-code-died`, with the place.
+    """
+    for sample, expected in zip(samples, wanted, strict=True):
+        try:
+            found = compared.computed(process, sample)
+        except CompileError as error:
+            if error.code != DIED:
+                raise
+            raise compared.death(error, target, sample, expected) from error
+        yield compared.differences(sample, found, expected)
+
+
+def _sizes_text(sample: Sample) -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in sample.sizes.items())
+    return f" ({sizes})" if sizes else ""
+
+
+def _refused(
+    original: Original, entry: Entry, sample: Sample, error: Exception
+) -> InputError:
+    said = (str(error).strip().splitlines() or [""])[0]
+    return InputError(
+        "framework-refused",
+        f"{original.framework} cannot run '{entry.name}' on the inputs that were chosen"
+        f"{_sizes_text(sample)}: {type(error).__name__}: {said}",
+        hint="choose others with --sizes and --input",
+    )

@@ -1,0 +1,1 @@
+"""What the importers of several frameworks share."""

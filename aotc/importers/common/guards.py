@@ -1,0 +1,61 @@
+"""Conditions on sizes that importers find: decided now, or guards of the entry."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from aotc.artifacts.conditions import COMPARISONS, Condition
+from aotc.dialects.guards import Guard
+from aotc.dialects.types import Dim, Size, bounds
+from aotc.errors import InputError
+from aotc.tracing.places import fail, user_line
+from aotc.tracing.tracing import current_trace
+
+
+def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> None:
+    """Hold every call of the current entry to a condition on sizes.
+
+    One that the contracts decide costs nothing; any other becomes a guard of the entry,
+    which the loader checks before anything runs.
+
+    Args:
+        condition: over names.
+        sizes: what the names stand for, in the symbols of the current function.
+        why: what the reader of the error is told.
+
+    Raises:
+        InputError: the sizes of the current function break it; `shape-guard`.
+    """
+    used = {name: sizes[name] for name in condition.symbols}
+    holds = _decided(condition, used)
+    if holds:
+        return
+    shown = condition.replaced({name: str(size) for name, size in used.items()})
+    if holds is False:
+        got = ", ".join(f"{name} = {size}" for name, size in sorted(used.items()))
+        fail("shape-guard", f"expected {condition}, got {got}: {why}")
+    trace = current_trace()
+    assert trace is not None, "sizes without a trace are numbers"
+    trace.root.guards.setdefault(shown.text, Guard(shown.text, why, user_line() or ""))
+
+
+def _decided(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
+    """Whether the condition holds for all calls or for none; None for some of both."""
+    try:
+        return condition.holds(sizes, _compare)
+    except (InputError, TypeError):  # of sizes that vary
+        return None
+
+
+def _compare(sign: type[ast.cmpop], left: Any, right: Any) -> bool:
+    if sign is ast.NotEq:
+        return not _compare(ast.Eq, left, right)
+    if sign is not ast.Eq or not isinstance(left - right, Dim):
+        return COMPARISONS[sign](left, right)
+    low, high = bounds(operator.sub(left, right))
+    if low <= 0 <= high:
+        raise InputError("symbolic-size", f"'{left} == {right}' depends on the sizes")
+    return False

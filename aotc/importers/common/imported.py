@@ -1,0 +1,104 @@
+"""`Imported`: a network of another framework, as a model.py or a build takes it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotc.importers.common.original import Original
+from aotc.program import Program
+from aotc.tracing.assembly import trace
+from aotc.tracing.entry import EntryFunction, State, Stored, Weights
+from aotc.tracing.places import Place, pinned, user_place
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """A network that was imported: an entry by itself, and a function in other ones.
+
+    At the top level of a model.py it is an entry of the name that it has there, unless
+    the name begins with an underscore. Inside
+    an entry it is called as `net(weights, state, inputs…)`, without the `weights` or
+    `state` that it has not, and returns its result, or `(new_state, result)`.
+
+    Args:
+        function: of weights, state and the inputs, in this order.
+        inputs: the Specs of the inputs by their names, a pytree each.
+        weights: its parameters, or None.
+        state: what it updates at each call, or None.
+        declared: the user's line that imports it.
+        original: how its own framework computes it, where that can be run.
+        buffers_in: the names of the weights that are `buffers`.
+    """
+
+    function: Callable[..., Any]
+    inputs: Mapping[str, Any]
+    weights: Weights | None = None
+    state: State | None = None
+    declared: Place | None = field(default_factory=user_place)
+    original: Original | None = None
+    buffers_in: frozenset[str] = frozenset()
+
+    @property
+    def params(self) -> Any:
+        """The weights that training changes: those that are not `buffers`."""
+        tree = self._weights()
+        if not self.buffers_in:
+            return tree
+        return {name: x for name, x in tree.items() if name not in self.buffers_in}
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """The weights that training must leave alone, such as running statistics.
+
+        A call takes both: `net({**params, **buffers}, x)`.
+        """
+        tree = self._weights() if self.buffers_in else {}
+        return {name: x for name, x in tree.items() if name in self.buffers_in}
+
+    def _weights(self) -> Any:
+        return {} if self.weights is None else self.weights.tree
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The network's result on traced arrays."""
+        return self.function(*args, **kwargs)
+
+    def entry(self, name: str) -> EntryFunction:
+        """The network as an entry."""
+        sources = {**self._stored(), **self.inputs}
+        parameters = [
+            inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for key in sources
+        ]
+
+        def run(**values: Any) -> Any:
+            with pinned(self.declared):
+                return self.function(*values.values())
+
+        run.__name__ = name
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return EntryFunction(run, sources, self.declared, self)
+
+    def computed(self, inputs: Mapping[str, Any]) -> Any:
+        """The result on NumPy arrays, op by op, without a trace."""
+        stored = [each.tree for each in self._stored().values()]
+        return self.function(*stored, *(inputs[name] for name in self.inputs))
+
+    def names(self, name: str) -> dict[int, str]:
+        """What its weights and state are called in a module that calls it `name`."""
+        titles = ((self.weights, name), (self.state, f"{name}_state"))
+        return {id(stored): title for stored, title in titles if stored is not None}
+
+    def _stored(self) -> dict[str, Stored]:
+        """Weights and state under names that no input has."""
+        found: dict[str, Stored] = {}
+        for key, stored in (("weights", self.weights), ("state", self.state)):
+            if stored is not None:
+                found[key + "_" * (key in self.inputs)] = stored
+        return found
+
+    def program(self, name: str = "main") -> Program:
+        """The program with this network as its only entry."""
+        return trace([self.entry(name)], {})

@@ -1,0 +1,126 @@
+"""Rules of slices and single positions, which sizes that values decide may end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc import debug
+from aotc import numpy as np
+from aotc.dialects.types import Size, bounds
+from aotc.importers.common.padded.sizes import (
+    bound_of,
+    count_of,
+    has_data_dependent,
+    is_at_most,
+    is_data_dependent,
+    shown_size,
+    smaller,
+    without,
+)
+from aotc.importers.common.padded.values import (
+    Padded,
+    Value,
+    data_of,
+    from_first,
+    padded_axes,
+    refuse,
+    wrapped,
+)
+from aotc.tracing.array import Array
+
+
+def _along(x: Value, axis: int, key: Any) -> tuple[Any, ...]:
+    return (*[slice(None)] * (axis % len(x.shape)), key)
+
+
+def sliced(
+    x: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
+    """The positions `start, start + step, …` below `end` of an axis."""
+    axis %= len(x.shape)
+    size = x.shape[axis]
+    shape = list(x.shape)
+    if not has_data_dependent([e for e in (size, start, end) if e is not None]):
+        data = np.getitem(data_of(x), _along(x, axis, slice(start, end, step)))
+        shape[axis] = data.shape[axis]
+        return wrapped(data, shape)
+    if step != 1:
+        refuse(
+            f"a slice with step {step} of an axis whose size depends on values",
+            "take the positions by an index",
+        )
+    first = 0 if start is None else _position(start, size)
+    last = size if end is None else _position(end, size)
+    shape[axis] = length_between(first, last)
+    return _part(x, axis, first, shape)
+
+
+def _position(end: Any, size: Size) -> Size:
+    """Where a slice begins or ends: within the axis, from its end where negative."""
+    if isinstance(end, int) and end < 0:
+        return without(size, -end)
+    if isinstance(end, int) or not is_data_dependent(end):
+        return smaller(end, size)
+    if not is_at_most(end, size):
+        text = f"the end of a slice, at most the {shown_size(size)} of the axis"
+        debug.check(np.less_equal(count_of(end), count_of(size)), text)
+    return end  # type: ignore[no-any-return]
+
+
+def length_between(first: Size, last: Size) -> Size:
+    """How many positions lie between two."""
+    difference = last - first
+    if not is_data_dependent(difference) and bounds(difference)[0] >= 0:
+        return difference
+    return without(last, first)
+
+
+def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
+    """The elements from `first` on, as many as the shape says."""
+    data, length = data_of(x), bound_of(shape[axis])
+    if first == 0 and data.shape[axis] == length:
+        return from_first(data, shape)
+    if length == 0:
+        return wrapped(np.getitem(data, _along(x, axis, slice(0, 0))), shape)
+    places = np.add(np.arange(length, dtype="i32"), count_of(first, "i32"))
+    return from_first(np.take(data, places, axis, mode="clip"), shape)
+
+
+def selected(x: Value, axis: int, index: Any) -> Value:
+    """One position of an axis, which goes away; the call fails if there is none."""
+    axis %= len(x.shape)
+    size = x.shape[axis]
+    shape = [each for n, each in enumerate(x.shape) if n != axis]
+    data = data_of(x)
+    if not has_data_dependent((size, index)) and not isinstance(index, Array):
+        return wrapped(np.getitem(data, _along(x, axis, index)), shape)
+    place = index if isinstance(index, Array) else count_of(_whole(index), "i32")
+    if isinstance(index, int) and index < 0:
+        place = np.add(count_of(size, "i32"), index)
+    place = np.astype(place, "i32")
+    there = np.logical_and(
+        np.greater_equal(place, 0), np.less(place, count_of(size, "i32"))
+    )
+    debug.check(there, f"position {_shown(index)} of {shown_size(size)} elements")
+    return wrapped(np.take(data, place, axis, mode="clip"), shape)
+
+
+def _whole(index: Size) -> Size:
+    return max(index, 0) if isinstance(index, int) else index
+
+
+def _shown(index: Any) -> str:
+    return "an index" if isinstance(index, Array) else shown_size(index)
+
+
+def unstacked(x: Padded, axis: int = 0) -> list[Value]:
+    """Each position of an axis whose size is known."""
+    axis %= x.ndim
+    size = x.shape[axis]
+    if axis in padded_axes(x.shape) or not isinstance(size, int):
+        refuse(
+            f"one value for each position of an axis of {x} whose size depends on "
+            "values",
+            "compute with the whole axis at once",
+        )
+    return [selected(x, axis, number) for number in range(size)]

@@ -1,0 +1,167 @@
+"""Where sizes that depend on values come from: what is true, and what is distinct.
+
+Of arrays whose values are known, nothing is padded: these functions compute at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy
+
+from aotc import debug, dtypes
+from aotc import numpy as np
+from aotc.dialects.types import Size
+from aotc.importers.common.padded.sizes import bound_of, made_once, new_size
+from aotc.importers.common.padded.values import (
+    Padded,
+    Value,
+    data_of,
+    from_first,
+    inside,
+    repeating_first,
+    settled,
+    wrapped,
+)
+from aotc.mlir import ir
+from aotc.tracing.array import Array
+from aotc.tracing.survey import decomposed
+
+
+def chosen_size(count: Array, natural: Size | None) -> Size:
+    """`new_size`, which `aotc explain` tells of."""
+    size = new_size(count, natural)
+    decomposed(
+        f"how many results it has depends on values: computed for {bound_of(size)}, "
+        "the most that there can be"
+    )
+    return size
+
+
+def held(mask: Value) -> Array:
+    """Where a mask holds; padding never does."""
+    data = np.astype(data_of(mask), "bool")
+    return (
+        np.logical_and(data, inside(mask.shape)) if isinstance(mask, Padded) else data
+    )
+
+
+def true_positions(x: Value) -> list[Value]:
+    """The positions (i64) of the elements that are not 0: a vector for each axis.
+
+    Those of one mask are as many each time, also where it is computed twice.
+    """
+    if isinstance(x, Array) and x._data is not None:
+        return [Array(data=places) for places in numpy.nonzero(x._data)]
+    key = (structure_of(data_of(x)), x.shape if isinstance(x, Padded) else None)
+    return made_once(("true", key), lambda: _true_positions(x))
+
+
+def _true_positions(x: Value) -> list[Value]:
+    mask = held(x)
+    size = chosen_size(np.sum(np.astype(mask, "i32")), mask.size)
+    places = np.nonzero(mask, size=bound_of(size))
+    return [from_first(np.astype(place, "i64"), (size,)) for place in places]
+
+
+def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
+    """Each position of a vector as often as it says, as a vector of i64."""
+    if isinstance(repeats, Array) and repeats._data is not None:
+        each = numpy.arange(repeats._data.size, dtype=numpy.int64)
+        return Array(data=numpy.repeat(each, repeats._data))
+    if isinstance(repeats, Padded):
+        counts = np.where(inside(repeats.shape), repeats.data, 0)
+    else:
+        counts = repeats
+    ends = np.cumsum(np.astype(counts, "i32"), 0)
+    debug.check(np.greater_equal(counts, 0), "repeats of 0 and more")
+    size = chosen_size(np.sum(np.astype(counts, "i32")), natural)
+    line = np.arange(bound_of(size), dtype="i32")
+    return from_first(np.astype(np.searchsorted(ends, line, "right"), "i64"), (size,))
+
+
+def prefix_size(x: Array) -> Size:
+    """The number that an integer array holds, as a size."""
+    number = np.reshape(x, ())
+    debug.check(np.greater_equal(number, 0), "a size of 0 or more")
+    return new_size(number, None)
+
+
+def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Value]:
+    """The distinct elements in rising order.
+
+    Returns:
+        them; where each comes first; for each element of `x` the number of its own, in
+        the shape of `x`; how often each comes.
+    """
+    if isinstance(x, Array) and x._data is not None:
+        return _known_distinct(x._data, equal_nan)
+    whole = repeating_first(data_of(x), x.shape)  # padding adds no other element
+    flat, own = np.ravel(whole), np.ravel(_elements(x))
+    order = np.argsort(flat)
+    ordered = np.take(flat, order, 0)
+    # of equal elements padding is never the first; NaN, which none equals, is left out
+    starts = np.logical_and(_starts(ordered, equal_nan), np.take(own, order, 0))
+    group = np.subtract(np.cumsum(np.astype(starts, "i32"), 0), 1)
+    size = chosen_size(np.sum(np.astype(starts, "i32")), flat.shape[0])
+    (first,) = np.nonzero(starts, size=bound_of(size))
+    values = from_first(np.take(ordered, first, 0), (size,))
+    places = settled(np.astype(np.take(order, first, 0), "i64"), (size,))
+    inverse = np.take(group, np.argsort(order), 0)
+    counts = np.zeros((bound_of(size),), "i64")
+    counts = counts.at[inverse].add(np.astype(own, "i64"), mode="drop")
+    numbers = np.reshape(np.astype(inverse, "i64"), data_of(x).shape)
+    return values, places, wrapped(numbers, x.shape), wrapped(counts, (size,))
+
+
+def _known_distinct(data: Any, equal_nan: bool) -> tuple[Value, Value, Value, Value]:
+    values, places, inverse, counts = numpy.unique(
+        data,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        equal_nan=equal_nan,
+    )
+    found = (places, inverse.reshape(data.shape), counts)
+    whole = [Array(data=numpy.asarray(part, numpy.int64)) for part in found]
+    return Array(data=values), whole[0], whole[1], whole[2]
+
+
+def _elements(x: Value) -> Array:
+    """Where a value has elements, in the shape of its array."""
+    if isinstance(x, Padded):
+        return np.broadcast_to(inside(x.shape), x.data.shape)
+    return np.ones(x.shape, "bool")
+
+
+def _starts(ordered: Array, equal_nan: bool) -> Array:
+    """Whether each element of a sorted vector is not equal to the one before it."""
+    before = np.roll(ordered, 1)
+    differs = np.not_equal(ordered, before)
+    if equal_nan and dtypes.is_float(ordered.dtype):
+        both = np.logical_and(np.isnan(ordered), np.isnan(before))
+        differs = np.logical_and(differs, np.logical_not(both))
+    return np.logical_or(differs, np.equal(np.arange(ordered.shape[0]), 0))
+
+
+# ---- what is computed twice ---------------------------------------------------------
+
+_DEPTH = 6  # of what is compared; arrays are apart that differ further from their ends
+
+
+def structure_of(x: Array) -> Hashable:
+    """What an array is computed by; equal ones are equal arrays."""
+    return _structure(x._value, _DEPTH)
+
+
+def _structure(value: Any, depth: int) -> Hashable:
+    owner = value.owner
+    if not depth or not isinstance(owner, ir.Operation | ir.OpView):
+        found: Hashable = value
+        return found
+    op = owner.operation
+    attributes = tuple((name, op.attributes[name]) for name in op.attributes)
+    number = next(n for n, result in enumerate(op.results) if result == value)
+    operands = tuple(_structure(each, depth - 1) for each in op.operands)
+    return (op.name, number, attributes, operands, str(value.type))

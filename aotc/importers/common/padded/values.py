@@ -1,0 +1,219 @@
+"""`Padded`: an array whose elements beyond sizes that depend on values mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from aotc import dtypes, nn
+from aotc import numpy as np
+from aotc.dialects.types import Shape, Size
+from aotc.importers.common.padded.sizes import (
+    bounds_of,
+    count_of,
+    has_data_dependent,
+    is_data_dependent,
+    is_equal,
+    shown_shape,
+)
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A value some of whose sizes depend on values.
+
+    Args:
+        data: of the largest sizes; along each axis the value's own elements come first.
+        shape: the sizes, of which at least one depends on values.
+    """
+
+    data: Array
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        """Assert that the array has the bounds of the sizes as its sizes."""
+        assert self.data.shape == bounds_of(self.shape), (self.data.shape, self.shape)
+
+    @property
+    def dtype(self) -> str:
+        """The element type."""
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those that are padded."""
+        return padded_axes(self.shape)
+
+    def __str__(self) -> str:
+        """`f32[u0, 3]`, for messages."""
+        return f"{self.dtype}{shown_shape(self.shape)}"
+
+
+Value = Array | Padded
+
+
+@dataclass(frozen=True)
+class Equality:
+    """The condition that two sizes are equal, until it is asserted."""
+
+    left: Size
+    right: Size
+
+
+def refuse(what: str, help: str) -> NoReturn:
+    """Refuse what has no meaning, or no rule, for padded values."""
+    fail("data-dependent-shape", what, help)
+
+
+def require_whole(x: Value, axes: Sequence[int]) -> None:
+    """Refuse a value that is padded along one of these axes."""
+    if isinstance(x, Padded) and {axis % x.ndim for axis in axes} & set(x.axes):
+        refuse(
+            f"the op works along an axis of {x} whose size depends on values",
+            "compute it on the whole axis, with a mask",
+        )
+
+
+def is_involved(value: Any) -> bool:
+    """Whether something, or a part of it, has sizes that depend on values."""
+    if isinstance(value, (Padded, Equality)):
+        return True
+    if isinstance(value, (list, tuple)):
+        return any(map(is_involved, value))
+    if isinstance(value, dict):
+        return any(map(is_involved, value.values()))
+    if isinstance(value, slice):
+        return any(map(is_involved, (value.start, value.stop, value.step)))
+    return is_data_dependent(value)
+
+
+def wrapped(data: Array, shape: Sequence[Size]) -> Value:
+    """An array as a value of a shape: itself where no size depends on values."""
+    return Padded(data, tuple(shape)) if has_data_dependent(shape) else data
+
+
+def in_dtype(x: Value, dtype: str | None) -> Value:
+    """The value in another dtype, if one is given."""
+    return x if dtype is None else wrapped(np.astype(data_of(x), dtype), x.shape)
+
+
+def data_of(value: Any) -> Any:
+    """The array of a value; sizes that depend on values as scalars."""
+    if isinstance(value, Padded):
+        return value.data
+    if isinstance(value, (list, tuple)):
+        return [data_of(each) for each in value]
+    return count_of(value) if is_data_dependent(value) else value
+
+
+def leaves_of(value: Any) -> Iterator[Value]:
+    """The arrays in an argument."""
+    if isinstance(value, (Array, Padded)):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from leaves_of(each)
+
+
+def padded_axes(shape: Sequence[Size]) -> tuple[int, ...]:
+    """The axes of sizes that depend on values."""
+    return tuple(n for n, size in enumerate(shape) if is_data_dependent(size))
+
+
+# ---- what is padding ----------------------------------------------------------------
+
+
+def inside(shape: Shape, axes: Sequence[int] | None = None) -> Array:
+    """Where elements are no padding along some axes: truth values that broadcast."""
+    found: Array | None = None
+    for axis in padded_axes(shape) if axes is None else axes:
+        (bound,) = bounds_of((shape[axis],))
+        line = np.less(np.arange(bound, dtype="i32"), count_of(shape[axis], "i32"))
+        sizes = [1] * len(shape)
+        sizes[axis] = -1
+        mask = np.reshape(line, (*sizes[:axis], bound, *sizes[axis + 1 :]))
+        found = mask if found is None else np.logical_and(found, mask)
+    assert found is not None, "a value has padding"
+    return found
+
+
+def filled(x: Value, neutral: Any, axes: Sequence[int] | None = None) -> Array:
+    """The array with a number in the place of padding along some axes."""
+    if isinstance(x, Array):
+        return x
+    along = x.axes if axes is None else [a for a in axes if a in x.axes]
+    if not along:
+        return x.data
+    number = np.full((), neutral, x.dtype)
+    return np.where(inside(x.shape, along), x.data, number)
+
+
+def settled(data: Array, shape: Sequence[Size]) -> Value:
+    """An array as a value of a shape, with no derivative by its padding."""
+    if not has_data_dependent(shape):
+        return data
+    if data._data is None and dtypes.is_float(data.dtype):
+        mask = inside(tuple(shape))
+        data = np.where(mask, data, nn.stop_gradient(data))
+    return Padded(data, tuple(shape))
+
+
+def from_first(data: Array, shape: Sequence[Size]) -> Value:
+    """An array as a value of a shape, whose padding becomes a copy of the first."""
+    return wrapped(repeating_first(data, shape), shape)
+
+
+def repeating_first(data: Array, shape: Sequence[Size]) -> Array:
+    """An array with copies of the first element in the place of padding."""
+    axes = padded_axes(shape)
+    if not axes or 0 in data.shape:
+        return data
+    first = nn.stop_gradient(data)
+    for axis in axes:
+        first = np.take(first, np.zeros((1,), "i32"), axis, mode="clip")
+    return np.where(inside(tuple(shape)), data, first)
+
+
+# ---- shapes that meet ---------------------------------------------------------------
+
+
+def common_sizes(shapes: Sequence[Shape]) -> list[Size | None]:
+    """For each axis of what these shapes broadcast to the size that values decide.
+
+    None stands where there is none.
+
+    Raises:
+        InputError: such a size meets another one than itself and 1.
+    """
+    rank = max(map(len, shapes))
+    found: list[Size | None] = []
+    for axis in range(-rank, 0):
+        sizes = [s[axis] for s in shapes if len(s) >= -axis]
+        own = next(filter(is_data_dependent, sizes), None)
+        found.append(own)
+        if own is None:
+            continue
+        for size in sizes:
+            if size != 1 and not is_equal(size, own):
+                shown = " and ".join(dict.fromkeys(map(shown_shape, shapes)))
+                refuse(
+                    f"shapes whose sizes depend on values do not fit: {shown}",
+                    "take both from the same positions: "
+                    "idx, = torch.where(mask) and then x[idx], y[idx]",
+                )
+    return found
+
+
+def is_trained(x: Any) -> bool:
+    """Whether a derivative may be taken by an operand."""
+    if not isinstance(x, (Array, Padded)) or not dtypes.is_float(x.dtype):
+        return False
+    return isinstance(x, Padded) or x._data is None

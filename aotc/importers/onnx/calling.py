@@ -1,0 +1,140 @@
+"""Functions that operators are imported by, and how nodes call them.
+
+Such a function takes the operator's inputs by place and its attributes by name, with
+their defaults. What is annotated `Known` gets elements that are known when the model is
+built. Three names are no attributes: `opset` is the version of the operators that the
+node counts on, `wanted` the number of results that somebody uses, `number` the node's
+own in its file. Where it returns NotImplemented, the operator is expanded into the body
+by which ONNX defines it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from aotc.importers.common.padded import Padded
+from aotc.importers.onnx.graph import Node
+from aotc.importers.onnx.values import Known, Value, as_array, known_of
+from aotc.tracing.places import fail
+
+Imports = Callable[..., Any]
+FACTS = ("opset", "wanted", "number")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes.
+
+    Args:
+        inputs: of each input by place, whether it must be known, and its name.
+        required: how many of them must be given.
+        variadic: whether any number may follow.
+        keywords: names of attributes and facts.
+        needed: attributes without a default.
+    """
+
+    inputs: tuple[tuple[str, bool], ...]
+    required: int
+    variadic: bool
+    keywords: frozenset[str]
+    needed: frozenset[str]
+
+
+@cache
+def signature(function: Imports) -> Signature:
+    """What `function` takes."""
+    hints = typing.get_type_hints(function)
+    parameters = inspect.signature(function).parameters.values()
+    by_place = [p for p in parameters if p.kind in _BY_PLACE]
+    by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return Signature(
+        tuple((p.name, _is_known(hints.get(p.name))) for p in by_place),
+        sum(p.default is p.empty for p in by_place),
+        any(p.kind is p.VAR_POSITIONAL for p in parameters),
+        frozenset(p.name for p in by_name),
+        frozenset(p.name for p in by_name if p.default is p.empty) - set(FACTS),
+    )
+
+
+_BY_PLACE = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
+def _is_known(hint: Any) -> bool:
+    return hint == Known or Known in typing.get_args(hint)
+
+
+def misfit(function: Imports, node: Node) -> str | None:
+    """Why a node cannot be imported by `function`; None if it can."""
+    takes = signature(function)
+    given = len(node.inputs)
+    if given < takes.required:
+        return f"it has {given} inputs of at least {takes.required}"
+    surplus = node.inputs[len(takes.inputs) :]
+    if any(surplus) and not takes.variadic:
+        return f"it has {given} inputs of at most {len(takes.inputs)}"
+    unknown = set(node.attributes) - takes.keywords - _SAYS_NOTHING
+    if unknown:
+        return f"its attribute '{min(unknown)}' is not supported"
+    missing = takes.needed - set(node.attributes)
+    return f"it lacks the attribute '{min(missing)}'" if missing else None
+
+
+# of the first versions: which inputs an implementation may overwrite
+_SAYS_NOTHING = {"consumed_inputs"}
+
+
+def call(
+    function: Imports,
+    node: Node,
+    values: Sequence[Value | None],
+    attributes: Mapping[str, Any],
+    facts: Mapping[str, int],
+    padded: bool = False,
+) -> list[Value] | None:
+    """The results of a node; None if its function leaves them to ONNX's own body.
+
+    With `padded` the function takes values whose sizes depend on values.
+
+    Raises:
+        InputError: an input that must be known is computed by the model.
+    """
+    takes = signature(function)
+    extra = [("input", False)] * (len(values) - len(takes.inputs))
+    extra = extra if takes.variadic else []
+    arguments = [
+        _argument(name, known, value, node, padded)
+        for value, (name, known) in zip(values, (*takes.inputs, *extra), strict=False)
+    ]
+    named = {**facts, **attributes}
+    keywords = {name: named[name] for name in takes.keywords if name in named}
+    results = function(*arguments, **keywords)
+    if results is NotImplemented:
+        return None
+    return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
+def _argument(
+    name: str, known: bool, value: Value | None, node: Node, padded: bool
+) -> Any:
+    if value is None:
+        return None
+    if not known:
+        return value if padded and isinstance(value, Padded) else as_array(value)
+    found = known_of(value)
+    if found is None:
+        fail(
+            "unknown-value",
+            f"expected '{name}' of {node.key} to be known when the model is built; "
+            f"it is an array that the model computes ({value.dtype}"
+            f"{list(value.shape)})",
+            "make it an initialiser, or compute it from shapes",
+        )
+    return found

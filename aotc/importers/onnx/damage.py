@@ -1,0 +1,28 @@
+"""Errors of files that say what makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aotc.errors import AotcError
+from aotc.system_errors import no_memory
+from aotc.tracing.places import fail
+
+
+@contextmanager
+def blamed(code: str, what: str) -> Iterator[None]:
+    """Within this block, what fails is the file's fault, at the current place.
+
+    A file can say anything: sizes below zero, two pads for three axes, an axis that is
+    a text. Functions that import operators do not look for all of that.
+    """
+    try:
+        yield
+    except AotcError:
+        raise
+    except Exception as error:
+        if (refused := no_memory(error)) is not None:
+            raise refused from error
+        why = str(error).partition("\n")[0] or type(error).__name__
+        fail(code, f"{what}: {why}")

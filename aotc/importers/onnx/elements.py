@@ -1,0 +1,113 @@
+"""ONNX's element types, and what aotc computes them in.
+
+Integers of 2 and 4 bits and floats of 4 and 8 bits are no dtypes of aotc. Their values
+are held in the next wider dtype that has them all, and an `Operand` remembers the type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.tracing.places import fail
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element type of ONNX.
+
+    Args:
+        name: as TensorProto spells it.
+        dtype: that values are computed in.
+        bits: of one element in a file.
+        narrow: the NumPy name (ml_dtypes) of a type that is no dtype of aotc.
+    """
+
+    name: str
+    dtype: str
+    bits: int
+    narrow: str | None = None
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype with these values exactly."""
+        return dtypes.to_numpy(self.dtype) if self.narrow is None else self._own()
+
+    def _own(self) -> np.dtype[Any]:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, str(self.narrow)))
+        return found
+
+    @property
+    def is_narrow_float(self) -> bool:
+        """Whether it is a float of 8 bits or less."""
+        return self.narrow is not None and self.narrow.startswith("float")
+
+
+ELEMENTS = {
+    1: Element("FLOAT", "f32", 32),
+    2: Element("UINT8", "u8", 8),
+    3: Element("INT8", "i8", 8),
+    4: Element("UINT16", "u16", 16),
+    5: Element("INT16", "i16", 16),
+    6: Element("INT32", "i32", 32),
+    7: Element("INT64", "i64", 64),
+    9: Element("BOOL", "bool", 8),
+    10: Element("FLOAT16", "f16", 16),
+    11: Element("DOUBLE", "f64", 64),
+    12: Element("UINT32", "u32", 32),
+    13: Element("UINT64", "u64", 64),
+    16: Element("BFLOAT16", "bf16", 16),
+    17: Element("FLOAT8E4M3FN", "f32", 8, "float8_e4m3fn"),
+    18: Element("FLOAT8E4M3FNUZ", "f32", 8, "float8_e4m3fnuz"),
+    19: Element("FLOAT8E5M2", "f32", 8, "float8_e5m2"),
+    20: Element("FLOAT8E5M2FNUZ", "f32", 8, "float8_e5m2fnuz"),
+    21: Element("UINT4", "u8", 4, "uint4"),
+    22: Element("INT4", "i8", 4, "int4"),
+    23: Element("FLOAT4E2M1", "f32", 4, "float4_e2m1fn"),
+    24: Element("FLOAT8E8M0", "f32", 8, "float8_e8m0fnu"),
+    25: Element("UINT2", "u8", 2, "uint2"),
+    26: Element("INT2", "i8", 2, "int2"),
+}
+_REFUSED = {0: "an undefined type", 8: "strings", 14: "complex64", 15: "complex128"}
+_OF_DTYPE = {e.dtype: code for code, e in ELEMENTS.items() if e.narrow is None}
+
+
+def element(code: int) -> Element:
+    """The element type with TensorProto's number `code`.
+
+    Raises:
+        InputError: aotc has no arrays of it.
+    """
+    if code not in ELEMENTS:
+        name = _REFUSED.get(code, f"element type {code}")
+        fail("unsupported-type", f"aotc has no arrays of {name}")
+    return ELEMENTS[code]
+
+
+def code_of(dtype: str) -> int:
+    """TensorProto's number of a dtype of aotc."""
+    return _OF_DTYPE[dtype]
+
+
+@cache
+def decoded(kind: Element) -> np.ndarray[Any, Any]:
+    """The values of a narrow float, by its bits as an unsigned integer."""
+    patterns = np.arange(2**kind.bits, dtype=np.uint8)
+    return patterns.view(kind.numpy).astype(dtypes.to_numpy(kind.dtype))
+
+
+def unpacked(data: np.ndarray[Any, Any], kind: Element, count: int) -> Any:
+    """`count` elements of 2 or 4 bits as bytes; the first is in the lowest bits."""
+    shifts = np.arange(0, 8, kind.bits, dtype=np.uint8)
+    parts = (data[:, None] >> shifts) & np.uint8(2**kind.bits - 1)
+    flat = parts.reshape(-1)[:count]
+    if kind.dtype != "i8":
+        return flat
+    half = 2 ** (kind.bits - 1)
+    return (flat.astype(np.int8) ^ half) - np.int8(half)

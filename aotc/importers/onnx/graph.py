@@ -1,0 +1,234 @@
+"""An ONNX model as plain data: graphs of nodes, tensors and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aotc.importers.onnx.damage import blamed
+from aotc.importers.onnx.tensors import DataArray, Files, array_of
+from aotc.tracing.places import Place, fail, pinned, scope
+
+# the names of ONNX's own operator set
+_STANDARD = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor of the file; `code` is ONNX's number of its element type."""
+
+    array: DataArray
+    code: int
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The value that a function's caller gives the attribute `name`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One application of an operator.
+
+    Args:
+        key: the operator: its name, after its domain if that is not ONNX's own.
+        inputs: names of values, "" for none.
+        outputs: names of values, "" for those that nobody uses.
+        attributes: by name, as Python's values, `Constant`s and `Graph`s.
+        name: the node's own, or its operator's.
+        place: the file and the number of the node in it.
+        proto: the message it was read from.
+    """
+
+    key: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    name: str
+    place: Place
+    proto: Any
+
+    @property
+    def domain(self) -> str:
+        """The domain of the operator, "" for ONNX's own."""
+        return "" if self.proto.domain in _STANDARD else str(self.proto.domain)
+
+    @property
+    def where(self) -> str:
+        """The node as messages name it."""
+        return f"{self.place[0]}:{self.place[1]} ({self.name})"
+
+    def graphs(self) -> Iterator[Graph]:
+        """The graphs among the attributes."""
+        return (part for part in self.attributes.values() if isinstance(part, Graph))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in the order in which they can be computed.
+
+    Args:
+        inputs: names of the arguments.
+        outputs: names of the results.
+        nodes: of the graph.
+        constants: tensors by name.
+        types: the messages that tell the types of the arguments, and of other values
+            as far as the file says them, by name.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the model, or the body that ONNX defines an operator by."""
+
+    body: Graph
+    defaults: Mapping[str, Any]
+    opsets: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a file holds."""
+
+    graph: Graph
+    opsets: Mapping[str, int]
+    functions: Mapping[str, Function]
+    file: str
+
+
+def opsets_of(imports: Iterable[Any]) -> dict[str, int]:
+    """The version of each domain's operators."""
+    return {
+        "" if each.domain in _STANDARD else each.domain: each.version
+        for each in imports
+    }
+
+
+def key_of(domain: str, op: str) -> str:
+    """The name of an operator among those of all domains."""
+    return op if domain in _STANDARD else f"{domain}.{op}"
+
+
+class Reader:
+    """Reads messages of one file.
+
+    Args:
+        file: its name, for messages.
+        files: where the tensors' data is.
+    """
+
+    def __init__(self, file: str, files: Files) -> None:
+        self._file = file
+        self._files = files
+        self._count = 0
+
+    def model(self, proto: Any) -> Model:
+        """The model in a ModelProto."""
+        opsets = opsets_of(proto.opset_import)
+        functions = {
+            key_of(each.domain, each.name): self.function(each, opsets)
+            for each in proto.functions
+        }
+        return Model(self.graph(proto.graph), opsets, functions, self._file)
+
+    def graph(self, proto: Any) -> Graph:
+        """The graph in a GraphProto."""
+        constants = {each.name: self._constant(each) for each in proto.initializer}
+        for each in proto.sparse_initializer:
+            constants[each.values.name] = self._dense(each)
+        arguments = [each for each in proto.input if each.name not in constants]
+        return Graph(
+            inputs=tuple(each.name for each in arguments),
+            outputs=tuple(each.name for each in proto.output),
+            nodes=tuple(map(self._node, proto.node)),
+            constants=constants,
+            types={
+                each.name: each.type
+                for each in (*proto.value_info, *proto.output, *arguments)
+            },
+        )
+
+    def function(self, proto: Any, opsets: Mapping[str, int]) -> Function:
+        """The function in a FunctionProto."""
+        body = Graph(
+            inputs=tuple(proto.input),
+            outputs=tuple(proto.output),
+            nodes=tuple(map(self._node, proto.node)),
+        )
+        defaults = {each.name: self.attribute(each) for each in proto.attribute_proto}
+        return Function(body, defaults, {**opsets, **opsets_of(proto.opset_import)})
+
+    def _node(self, proto: Any) -> Node:
+        self._count += 1
+        place, name = (self._file, self._count), proto.name or proto.op_type
+        with pinned(place), scope(name):
+            attributes = {each.name: self.attribute(each) for each in proto.attribute}
+        return Node(
+            key=key_of(proto.domain, proto.op_type),
+            inputs=tuple(proto.input),
+            outputs=tuple(proto.output),
+            attributes=attributes,
+            name=name,
+            place=place,
+            proto=proto,
+        )
+
+    def attribute(self, proto: Any) -> Any:
+        """The value of an attribute."""
+        if proto.ref_attr_name:
+            return Reference(proto.ref_attr_name)
+        if not proto.type:
+            fail("bad-node", f"the attribute '{proto.name}' has no type")
+        return _READERS[proto.type](self, proto) if proto.type in _READERS else proto
+
+    def _constant(self, proto: Any) -> Constant:
+        with self._at_tensor(proto.name):
+            return Constant(array_of(proto, self._files), proto.data_type)
+
+    def _dense(self, proto: Any) -> Constant:
+        """A SparseTensorProto with its zeros."""
+        values = self._constant(proto.values)
+        places = self._constant(proto.indices).array
+        with self._at_tensor(proto.values.name):
+            dense = np.zeros(tuple(proto.dims), values.array.dtype)
+            if places.ndim == 1:
+                dense.reshape(-1)[places] = values.array
+            else:
+                dense[tuple(places.T)] = values.array
+        return Constant(dense, values.code)
+
+    @contextmanager
+    def _at_tensor(self, name: str) -> Iterator[None]:
+        place = (self._file, self._count or 1)
+        with scope(name or "a tensor"), pinned(place), blamed("bad-tensor", "damaged"):
+            yield
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+# AttributeProto.AttributeType → its value
+_READERS: dict[int, Callable[[Reader, Any], Any]] = {
+    1: lambda reader, a: a.f,
+    2: lambda reader, a: a.i,
+    3: lambda reader, a: _text(a.s),
+    4: lambda reader, a: reader._constant(a.t),
+    5: lambda reader, a: reader.graph(a.g),
+    6: lambda reader, a: tuple(a.floats),
+    7: lambda reader, a: tuple(a.ints),
+    8: lambda reader, a: tuple(map(_text, a.strings)),
+    11: lambda reader, a: reader._dense(a.sparse_tensor),
+}

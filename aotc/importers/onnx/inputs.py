@@ -1,0 +1,145 @@
+"""What a model takes: Specs with the sizes and names of its inputs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.importers.onnx.elements import element
+from aotc.importers.onnx.graph import Graph, Model
+from aotc.importers.onnx.limits import limits
+from aotc.tracing.dims import Dim, DimTerm
+from aotc.tracing.entry import Spec
+from aotc.tracing.places import fail, pinned, scope
+
+
+def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
+    """The Spec of each input, by its name as an identifier."""
+    graph = model.graph
+    sizes = _Sizes(dims, _limits(graph))
+    specs = {}
+    for name, own in zip(identifiers(graph.inputs), graph.inputs, strict=True):
+        with pinned((model.file, 1)), scope(own):
+            specs[name] = _spec(own, name, graph.types[own], sizes)
+    unknown = [name for name in dims if name not in sizes.met]
+    if unknown:
+        raise InputError(
+            "unknown-size",
+            f"no input of '{model.file}' has a size '{unknown[0]}'; it has "
+            f"{', '.join(sizes.met) or 'none'}",
+            where=model.file,
+        )
+    return specs
+
+
+def _spec(own: str, name: str, kind: Any, sizes: _Sizes) -> Spec:
+    if kind.WhichOneof("value") != "tensor_type":
+        what = (kind.WhichOneof("value") or "no type").replace("_type", "")
+        fail("unsupported-type", f"the input '{own}' is a {what}; aotc takes arrays")
+    tensor = kind.tensor_type
+    dtype = element(tensor.elem_type).dtype
+    if not tensor.HasField("shape"):
+        fail(
+            "dynamic-rank",
+            f"the file does not say how many axes the input '{own}' has",
+            "export the model again, with the shapes of its inputs",
+        )
+    return Spec(
+        [
+            sizes.of(size, f"{name}_{axis}")
+            for axis, size in enumerate(tensor.shape.dim)
+        ],
+        dtype,
+    )
+
+
+def _limits(graph: Graph) -> dict[str, int]:
+    """The greatest value of sizes by their names."""
+    found: dict[str, int] = {}
+    for (own, axis), limit in limits(graph).items():
+        name = graph.types[own].tensor_type.shape.dim[axis].dim_param
+        if name:
+            found[name] = min(found.get(name, limit), limit)
+    return found
+
+
+class _Sizes:
+    """The sizes of inputs: numbers, and Dims by their names.
+
+    Args:
+        given: what some names stand for.
+        limits: the greatest value of some of the others.
+    """
+
+    def __init__(
+        self, given: Mapping[str, int | Dim], limits: Mapping[str, int]
+    ) -> None:
+        self._given, self._limits = given, limits
+        self._dims: dict[str, Dim] = {}
+        self.met: list[str] = []
+
+    def of(self, size: Any, unnamed: str) -> int | DimTerm:
+        """The size in a message; those without a name are called `unnamed`."""
+        if size.WhichOneof("value") == "dim_value":
+            # 0 and less are how some exporters say that a size is open
+            return size.dim_value if size.dim_value > 0 else self._dim(unnamed)
+        if not size.dim_param:
+            return self._dim(unnamed)
+        if size.dim_param in self._given:
+            return self._dim(size.dim_param)
+        return self._expression(size.dim_param)
+
+    def _expression(self, text: str) -> int | DimTerm:
+        """`past + 1` as what it says, where it is a sum or product of sizes."""
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError:
+            return self._dim(text)
+        return self._term(tree) if _is_arithmetic(tree) else self._dim(text)
+
+    def _term(self, tree: Any) -> Any:
+        if isinstance(tree, ast.Name):
+            return self._dim(tree.id)
+        if isinstance(tree, ast.Constant):
+            return tree.value
+        left, right = self._term(tree.left), self._term(tree.right)
+        if isinstance(tree.op, ast.Add):
+            return left + right
+        return left - right if isinstance(tree.op, ast.Sub) else left * right
+
+    def _dim(self, name: str) -> int | Dim:
+        if name not in self.met:
+            self.met.append(name)
+        if name in self._given:
+            return self._given[name]
+        if name not in self._dims:
+            taken = [dim.name for dim in self._dims.values()]
+            identifier, most = identifiers([name], taken)[0], self._limits.get(name)
+            self._dims[name] = Dim(identifier, max=most)
+        return self._dims[name]
+
+
+def _is_arithmetic(tree: Any) -> bool:
+    if isinstance(tree, ast.BinOp):
+        known = isinstance(tree.op, (ast.Add, ast.Sub, ast.Mult))
+        return known and _is_arithmetic(tree.left) and _is_arithmetic(tree.right)
+    whole = isinstance(tree, ast.Constant) and type(tree.value) is int
+    return whole or isinstance(tree, ast.Name)
+
+
+def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
+    """Names of the file as different Python names."""
+    used, found = set(taken), []
+    for name in names:
+        base = re.sub(r"\W", "_", name) or "x"
+        base = f"_{base}" if base[0].isdigit() else base
+        unique, number = base, 1
+        while unique in used or not unique.isidentifier():
+            number += 1
+            unique = f"{base}_{number}"
+        used.add(unique)
+        found.append(unique)
+    return found

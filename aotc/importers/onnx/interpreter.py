@@ -1,0 +1,269 @@
+"""Runs an ONNX graph: each node calls the function that its operator is imported by.
+
+On traced arrays this builds the graph of the model, on concrete ones it computes. While
+tracing, three things happen to a node, the first that applies:
+
+- its inputs are small and known: it is computed at once (`_folded`),
+- its inputs are symbolic sizes: they are computed with (`aotc.importers.onnx.sizes`),
+- else its function is called.
+
+A node without a function of its own is expanded: into the model's function of that
+name, or into the body by which ONNX defines the operator.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aotc import numpy as anp
+from aotc.importers.common.padded import Padded
+from aotc.importers.common.padded.values import refuse
+from aotc.importers.onnx.calling import Imports, call, signature
+from aotc.importers.onnx.damage import blamed
+from aotc.importers.onnx.elements import decoded, element
+from aotc.importers.onnx.functions import body_of
+from aotc.importers.onnx.graph import Constant, Function, Graph, Model, Node, Reference
+from aotc.importers.onnx.ops import PADDED, SOURCES, TABLE
+from aotc.importers.onnx.sizes import computed_sizes
+from aotc.importers.onnx.stand_ins import stand_in
+from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail, pinned, scope
+from aotc.tracing.survey import decomposed, take
+from aotc.tracing.tracing import current_trace, untraced
+
+_SMALL = 1 << 12  # bytes of an array that is computed while tracing
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a node sees.
+
+    Args:
+        values: by name, those of the graphs around included.
+        opsets: the version of each domain's operators.
+        attributes: of the function that the node is in.
+        in_file: whether the node is one of the file, and not of ONNX's own bodies.
+    """
+
+    values: MutableMapping[str, Value | None]
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    in_file: bool = True
+
+
+class Interpreter:
+    """Runs the graphs of one model.
+
+    Args:
+        model: the model.
+        weights: the arrays that stand for some of its constants, by their identity.
+    """
+
+    def __init__(self, model: Model, weights: Mapping[int, Array]) -> None:
+        self._model = model
+        self._weights = weights
+
+    def run(self, arguments: Sequence[Array]) -> list[Value]:
+        """The results of the model's graph."""
+        around = Scope(ChainMap(), self._model.opsets, {})
+        return self._graph(self._model.graph, arguments, around)
+
+    def _graph(
+        self, graph: Graph, arguments: Sequence[Value | None], around: Scope
+    ) -> list[Value]:
+        """The results of a graph inside of the scope `around`."""
+        constants = {n: self._constant(c) for n, c in graph.constants.items()}
+        own = {**constants, **dict(zip(graph.inputs, arguments, strict=False))}
+        within = replace(around, values=ChainMap(own, around.values))
+        for node in graph.nodes:
+            with pinned(node.place), scope(node.name):
+                results = self._taken(node, within)
+            for name, result in zip(node.outputs, results, strict=False):
+                own[name] = result
+        return [_found(within, name) for name in graph.outputs]
+
+    def _constant(self, constant: Constant) -> Array:
+        """A tensor of the file; narrow floats by their values."""
+        kind = element(constant.code)
+        array = self._weights.get(id(constant), Array(data=constant.array))
+        if kind.is_narrow_float:
+            array = anp.take(decoded(kind), anp.astype(array, "i32"))
+        traced = array._data is None
+        known = constant.array if traced and not kind.is_narrow_float else None
+        code = constant.code if kind.narrow else None
+        if known is None and code is None:
+            return array
+        return Operand(array, known, code)
+
+    # ---- one node -------------------------------------------------------------------
+
+    def _taken(self, node: Node, within: Scope) -> Sequence[Value | None]:
+        def run() -> Sequence[Value | None]:
+            with blamed("bad-node", node.key):
+                return self._node(node, within)
+
+        if not within.in_file:
+            return run()
+
+        def zeros() -> Sequence[Value | None]:
+            return [stand_in(self._model.graph, name) for name in node.outputs]
+
+        return take(node.place, node.key, run, zeros)
+
+    def _node(self, node: Node, within: Scope) -> Sequence[Value]:
+        values = [_found(within, name) for name in node.inputs]
+        attributes = {
+            name: self._bound(value, within)
+            for name, value in node.attributes.items()
+            if not _is_left_out(value, within)
+        }
+        function = TABLE.get(node.key)
+        local = self._model.functions.get(node.key)
+        if local is None and function is not None:
+            results = self._called(function, node, values, attributes, within)
+            if results is not None:
+                return results
+        version = within.opsets.get(node.domain, 1)
+        body = local or body_of(node, version, values, attributes)
+        if body is None:
+            fail("unsupported-ops", f"aotc does not import {node.key}")
+        if local is None:
+            decomposed("it is expanded into the body by which ONNX defines it")
+        in_file = within.in_file and local is not None
+        return self._expanded(body, node, values, attributes, in_file)
+
+    def _called(
+        self,
+        function: Imports,
+        node: Node,
+        values: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        within: Scope,
+    ) -> Sequence[Value] | None:
+        wanted = max((i for i, name in enumerate(node.outputs, 1) if name), default=0)
+        opset, number = within.opsets.get(node.domain, 1), node.place[1]
+        facts = {"opset": opset, "wanted": wanted, "number": number}
+        if current_trace() is None:
+            return call(function, node, values, attributes, facts)
+        folded = _folded(function, node, values, attributes, facts)
+        if folded is None:
+            folded = computed_sizes(node, values, attributes)
+        return folded or _computed(function, node, values, attributes, facts)
+
+    def _expanded(
+        self,
+        body: Function,
+        node: Node,
+        values: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        in_file: bool,
+    ) -> list[Value]:
+        given = [*values, *[None] * (len(body.body.inputs) - len(values))]
+        inner = Scope(ChainMap(), body.opsets, {**body.defaults, **attributes}, in_file)
+        # bodies of ONNX's do not compute all the results that nobody wants
+        pairs = zip(body.body.outputs, node.outputs, strict=False)
+        outputs = tuple(own if wanted else "" for own, wanted in pairs)
+        return self._graph(replace(body.body, outputs=outputs), given, inner)
+
+    def _bound(self, value: Any, within: Scope) -> Any:
+        """The value of an attribute for the function that is called."""
+        if isinstance(value, Reference):
+            value = within.attributes[value.name]
+        if isinstance(value, Constant):
+            return self._constant(value)
+        if isinstance(value, Graph):
+            return Closure(self, value, within)
+        return value
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A graph of a node such as `Loop`, as a function of its arguments."""
+
+    interpreter: Interpreter
+    graph: Graph
+    around: Scope
+
+    def __call__(self, *arguments: Value) -> list[Value]:
+        """The results of the graph, which sees the values around it."""
+        return self.interpreter._graph(self.graph, arguments, self.around)
+
+
+def _is_left_out(value: Any, within: Scope) -> bool:
+    """Whether an attribute is one of the function that its caller does not give."""
+    return isinstance(value, Reference) and value.name not in within.attributes
+
+
+def _found(within: Scope, name: str) -> Any:
+    """The value called `name`; None for "", which stands for none."""
+    if not name:
+        return None
+    if name not in within.values:
+        fail("bad-graph", f"no node before this one computes '{name}'")
+    return within.values[name]
+
+
+# ---- sizes that depend on values ----------------------------------------------------
+
+
+def _computed(
+    function: Imports,
+    node: Node,
+    values: Sequence[Value | None],
+    attributes: Mapping[str, Any],
+    facts: Mapping[str, int],
+) -> list[Value] | None:
+    """The results of a node that the model computes: by its rule where it has to."""
+    rule = PADDED.get(node.key)
+    padded = node.key in SOURCES or any(map(is_padded, values))
+    if not padded:
+        return call(function, node, values, attributes, facts)
+    if rule is None:
+        sizes = [value for value in values if isinstance(value, Padded)]
+        if sizes or _takes_sizes(function, values):
+            shown = " and ".join(map(str, sizes)) or "sizes"
+            refuse(
+                f"{node.key} of {shown}: values decide sizes of it, and aotc has no "
+                "rule for its padding",
+                "bring it to a known size before, as ReduceSum and ScatterND do",
+            )
+        return call(function, node, values, attributes, facts)
+    return call(rule, node, values, attributes, facts, padded=True)
+
+
+def _takes_sizes(function: Imports, values: Sequence[Value | None]) -> bool:
+    """Whether inputs that must be known hold sizes that values decide."""
+    inputs = signature(function).inputs
+    pairs = zip(inputs, values, strict=False)
+    return any(known and is_padded(value) for (_, known), value in pairs)
+
+
+# ---- what is known while tracing ----------------------------------------------------
+
+
+def _folded(
+    function: Imports,
+    node: Node,
+    values: Sequence[Value | None],
+    attributes: Mapping[str, Any],
+    facts: Mapping[str, int],
+) -> list[Value] | None:
+    """The results of a node on small constants; None for any other."""
+    if not all(value is None or _is_small(value) for value in values):
+        return None
+    if any(isinstance(value, Closure) for value in attributes.values()):
+        return None
+    with untraced():
+        results = call(function, node, values, attributes, facts)
+    # what grows large on the way is left to the model
+    return results if results and all(map(_is_small, results)) else None
+
+
+def _is_small(value: Value) -> bool:
+    if isinstance(value, (Sizes, Padded)) or value._data is None:
+        return False
+    return bool(value._data.nbytes <= _SMALL)

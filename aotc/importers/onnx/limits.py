@@ -1,0 +1,132 @@
+"""How large sizes can be by the tables that a file stores.
+
+A model that reads as much of a stored table as an input is long (learned positions,
+say) works up to the table's length. ONNX has no place to say so, but it can be seen: a
+`Slice` of a tensor of the file ends at what `Shape` says of an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc.importers.onnx.damage import blamed
+from aotc.importers.onnx.graph import Constant, Graph, Node
+from aotc.tracing.places import pinned, scope
+
+Axis = tuple[str, int]  # of an input: its name, and the number of the axis
+Origins = Sequence[
+    Axis | None
+]  # of each element of a vector: the axis it is the size of
+
+
+def limits(graph: Graph) -> dict[Axis, int]:
+    """The greatest size of axes of inputs, where the model's tables limit it."""
+    origins = _Origins(graph)
+    found: dict[Axis, int] = {}
+    for node in graph.nodes:
+        if node.key == "Slice" and len(node.inputs) > 2:
+            with pinned(node.place), scope(node.name), blamed("bad-node", node.key):
+                for end, size in _cuts(node, origins):
+                    found[end] = min(found.get(end, size), size)
+    return found
+
+
+def _cuts(node: Node, origins: _Origins) -> Iterator[tuple[Axis, int]]:
+    """What a Slice reads of a table: as much as these axes are long, of so much."""
+    table = origins.constant(node.inputs[0])
+    if table is None:
+        return
+    ends = origins.of(node.inputs[2])
+    for axis, end in zip(origins.axes(node, len(ends)), ends, strict=False):
+        if end is not None:
+            yield end, table.shape[axis]
+
+
+class _Origins:
+    """Which elements of small vectors are sizes of inputs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._producers = {name: n for n in graph.nodes for name in n.outputs}
+
+    def of(self, name: str) -> Origins:
+        """The origin of each element; nothing where that is not known."""
+        node = self._producers.get(name)
+        constant = self.constant(name)
+        if constant is not None:
+            return [None] * constant.size
+        if node is None or node.key not in _PASSED_ON:
+            return ()
+        return _PASSED_ON[node.key](self, node)
+
+    def constant(self, name: str) -> Any:
+        """The elements of a tensor of the file, if it is one."""
+        node = self._producers.get(name)
+        if node is None or node.key != "Constant":
+            own = self._graph.constants.get(name)
+            return None if own is None else own.array
+        value = next(iter(node.attributes.values()), None)
+        return value.array if isinstance(value, Constant) else np.asarray(value)
+
+    def axes(self, node: Node, count: int) -> Sequence[int]:
+        """The axes that a Slice cuts; those from 0 on if it does not say."""
+        given = node.inputs[3] if len(node.inputs) > 3 else ""
+        if not given:
+            return range(count)
+        known = self.constant(given)
+        return () if known is None else known.reshape(-1).tolist()
+
+    # ---- operators that hand sizes on -----------------------------------------------
+
+    def shape(self, node: Node) -> Origins:
+        """Sizes of a value."""
+        start, end = (node.attributes.get(side) for side in ("start", "end"))
+        return self._sizes(node.inputs[0])[start:end]
+
+    def _sizes(self, name: str) -> Origins:
+        """The origin of each size of a value, as far as simple operators tell it."""
+        if name in self._graph.types:
+            rank = len(self._graph.types[name].tensor_type.shape.dim)
+            return [(name, axis) for axis in range(rank)]
+        node = self._producers.get(name)
+        if node is not None and node.key == "Reshape" and len(node.inputs) > 1:
+            return self.of(node.inputs[1])
+        if node is None or node.key != "Gather" or node.attributes.get("axis", 0):
+            return ()
+        table, indices = self.constant(node.inputs[0]), self._sizes(node.inputs[1])
+        if table is None or not indices:
+            return ()
+        return [*indices, *[None] * (table.ndim - 1)]
+
+    def gather(self, node: Node) -> Origins:
+        """Some elements."""
+        origins, at = self.of(node.inputs[0]), self.constant(node.inputs[1])
+        if at is None:
+            return ()
+        places = at.reshape(-1).tolist()
+        inside = all(-len(origins) <= place < len(origins) for place in places)
+        return [origins[place] for place in places] if inside else ()
+
+    def same(self, node: Node) -> Origins:
+        """The elements in another shape or type."""
+        return self.of(node.inputs[0])
+
+    def concat(self, node: Node) -> Origins:
+        """One vector after the other."""
+        parts = [self.of(name) for name in node.inputs]
+        return [each for part in parts for each in part] if all(parts) else ()
+
+
+_PASSED_ON: dict[str, Callable[[_Origins, Node], Origins]] = {
+    "Cast": _Origins.same,
+    "Concat": _Origins.concat,
+    "Gather": _Origins.gather,
+    "Identity": _Origins.same,
+    "Reshape": _Origins.same,
+    "Shape": _Origins.shape,
+    "Squeeze": _Origins.same,
+    "Unsqueeze": _Origins.same,
+}

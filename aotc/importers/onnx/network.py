@@ -1,0 +1,171 @@
+"""A `Model` as a network: what it takes, what it stores, and the function it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from aotc.importers.common.imported import Imported
+from aotc.importers.common.padded import Padded, data_dependent_sizes
+from aotc.importers.common.padded.values import refuse
+from aotc.importers.onnx.calling import signature
+from aotc.importers.onnx.elements import element
+from aotc.importers.onnx.graph import Constant, Graph, Model
+from aotc.importers.onnx.inputs import identifiers, specs_of
+from aotc.importers.onnx.interpreter import Interpreter
+from aotc.importers.onnx.ops import TABLE
+from aotc.importers.onnx.original import original
+from aotc.importers.onnx.scan import unsupported
+from aotc.importers.onnx.values import Value, as_array, tagged
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.dims import Dim
+from aotc.tracing.entry import Weights
+from aotc.tracing.places import pinned
+from aotc.tracing.survey import require_importable
+
+_LARGE = 1 << 12  # bytes of a constant that is stored, not part of the code
+
+
+def network(
+    model: Model, dims: Mapping[str, int | Dim], path: Path | None = None
+) -> Imported:
+    """The model as an entry of its weights and inputs.
+
+    Args:
+        model: what was read.
+        dims: for sizes that it leaves open.
+        path: the file it was read from, for other runtimes to run.
+
+    Raises:
+        InputError: it has operators or types that aotc does not import.
+    """
+    require_importable(unsupported(model))
+    stored = dict(_weights(model.graph))
+    inputs = specs_of(model, dims)
+    names = identifiers(model.graph.outputs)
+    codes = [model.graph.types[own].tensor_type.elem_type for own in model.graph.inputs]
+
+    def run(*arguments: Any) -> Any:
+        with data_dependent_sizes():
+            results = computed(*arguments)
+        return (
+            results[0] if len(results) == 1 else dict(zip(names, results, strict=True))
+        )
+
+    def computed(*arguments: Any) -> list[Array]:
+        weights = dict(arguments[0]) if stored else {}
+        arrays = {id(c): lift(weights[name]) for name, c in stored.items()}
+        given = arguments[1:] if stored else arguments
+        found = Interpreter(model, arrays).run(
+            [
+                tagged(lift(x), element(code), code)
+                for x, code in zip(given, codes, strict=True)
+            ]
+        )
+        return [
+            _result(name, value)
+            for name, value in zip(model.graph.outputs, found, strict=True)
+        ]
+
+    tree = {name: constant.array for name, constant in stored.items()}
+    with pinned((model.file, 1)):
+        weights = Weights(tree, copy=False) if tree else None
+        own = original(model, path, tuple(inputs), names) if path else None
+        return Imported(
+            run,
+            inputs,
+            weights,
+            None,
+            (model.file, 1),
+            own,
+            frozenset(_buffers(model.graph, stored)),
+        )
+
+
+def _result(name: str, value: Value) -> Array:
+    """A result of the model as an array.
+
+    Raises:
+        InputError: values decide its size; those of an entry have known ones.
+    """
+    if isinstance(value, Padded):
+        refuse(
+            f"the result '{name}' has the shape {value}, whose size depends on values",
+            "let the model write it into a tensor of known size (ScatterND), and "
+            "return how many elements there are (Shape) beside it",
+        )
+    return as_array(value)
+
+
+# ---- weights ------------------------------------------------------------------------
+
+
+def _weights(graph: Graph) -> Iterator[tuple[str, Constant]]:
+    """The tensors that are stored: parameters, and all that is large."""
+    taken: set[str] = set()
+    for name, constant, is_parameter in _constants(graph):
+        if not _is_stored(constant, is_parameter):
+            continue
+        unique = name
+        while unique in taken:
+            unique += "_"
+        taken.add(unique)
+        yield unique, constant
+
+
+def _buffers(graph: Graph, stored: Mapping[str, Constant]) -> Iterator[str]:
+    """Weights that training leaves alone: integers, and running statistics."""
+    statistics = {
+        name
+        for node in _nodes(graph)
+        if node.key == "BatchNormalization"
+        for name in node.inputs[3:5]
+    }
+    for name, constant in stored.items():
+        is_float = element(constant.code).dtype.startswith(("f", "bf"))
+        if name in statistics or not is_float:
+            yield name
+
+
+def _nodes(graph: Graph) -> Iterator[Any]:
+    """The nodes of a graph and of those inside it."""
+    for node in graph.nodes:
+        yield node
+        for inner in node.graphs():
+            yield from _nodes(inner)
+
+
+def _is_stored(constant: Constant, is_parameter: bool) -> bool:
+    kind = element(constant.code)
+    is_float = kind.dtype.startswith(("f", "bf"))
+    return constant.array.nbytes > _LARGE or (is_parameter and is_float)
+
+
+def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
+    """All tensors with their names, and whether they are parameters."""
+    read = set(_read(graph))
+    for name, constant in graph.constants.items():
+        if name in read:
+            yield name, constant, math.prod(constant.array.shape) > 0
+    for node in graph.nodes:
+        for value in node.attributes.values():
+            if isinstance(value, Constant) and node.key == "Constant":
+                yield node.outputs[0], value, False
+        for inner in node.graphs():
+            yield from _constants(inner)
+
+
+def _read(graph: Graph) -> Iterator[str]:
+    """The values that the model computes with, and not only when it is built."""
+    yield from graph.outputs
+    for node in graph.nodes:
+        function = TABLE.get(node.key)
+        known = signature(function).inputs if function else ()
+        for place, name in enumerate(node.inputs):
+            if not (place < len(known) and known[place][1]):
+                yield name
+        for inner in node.graphs():
+            yield from _read(inner)

@@ -1,0 +1,204 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aotc import dtypes, nn
+from aotc import numpy as np
+from aotc.dialects.types import Size
+from aotc.importers.onnx.calling import Imports
+from aotc.importers.onnx.ops.images import (
+    channels_first,
+    channels_last,
+    padding,
+    per_axis,
+)
+from aotc.importers.onnx.values import Known, integers
+from aotc.nn.pooling import windows_of
+from aotc.nn.spatial import around
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import emit
+
+Ints = tuple[int, ...]
+
+
+def average_pool(
+    x: Array,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Ints = (),
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Array:
+    """The mean of each window."""
+    spatial = len(kernel_shape)
+    y = nn.avg_pool(
+        channels_last(x),
+        kernel_shape,
+        per_axis(strides, spatial),
+        padding(auto_pad, pads, spatial),
+        dilation=per_axis(dilations, spatial),
+        ceil_mode=bool(ceil_mode),
+        count_include_pad=bool(count_include_pad),
+    )
+    return channels_first(y)
+
+
+def lp_pool(
+    x: Array,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Ints = (),
+    p: int = 2,
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Array:
+    """The p-norm of each window."""
+    spatial = len(kernel_shape)
+    y = nn.lp_pool(
+        channels_last(x),
+        float(p),
+        kernel_shape,
+        per_axis(strides, spatial),
+        padding(auto_pad, pads, spatial),
+        dilation=per_axis(dilations, spatial),
+        ceil_mode=bool(ceil_mode),
+    )
+    return channels_first(y)
+
+
+# ---- the largest element, and where it is -------------------------------------------
+
+
+def max_pool(
+    x: Array,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Ints = (),
+    pads: Ints = (),
+    storage_order: int = 0,
+    strides: Ints = (),
+    wanted: int,
+) -> Array | tuple[Array, Array]:
+    """The largest element of each window, and where in x it is."""
+    spatial = len(kernel_shape)
+    # integers of 8 bits, which are all that may come, are floats without loss
+    image = channels_last(x if dtypes.is_float(x.dtype) else np.astype(x, "f32"))
+    sides = padding(auto_pad, pads, spatial)
+    pooled: dict[str, Any] = {
+        "strides": per_axis(strides, spatial),
+        "dilation": per_axis(dilations, spatial),
+        "ceil_mode": bool(ceil_mode),
+    }
+    y = nn.max_pool(image, kernel_shape, padding=sides, **pooled)
+    largest = np.astype(channels_first(y), x.dtype)
+    if wanted < 2:
+        return largest
+    ends, given = windows_of(image, kernel_shape, padding=sides, **pooled)
+
+    def windows(image: Array, outside: float) -> Array:
+        """The elements of each window in a row: N, spatial…, elements, C."""
+        every = emit("windows", around(image, ends, outside), **given)
+        counts = every.shape[: 1 + spatial]
+        return np.reshape(every, (*counts, math.prod(kernel_shape), every.shape[-1]))
+
+    values = windows(image, -math.inf)
+    flat = np.reshape(_positions(x, storage_order), (1, *x.shape[2:], 1))
+    there = np.broadcast_to(windows(flat, 0.0), values.shape)
+    best = np.argmax(values, -2, keepdims=True)
+    found = np.squeeze(np.take_along_axis(there, best, -2), -2)
+    return largest, np.add(channels_first(found), _planes(x))
+
+
+def _positions(x: Array, storage_order: int) -> Array:
+    """The number of each pixel of one channel, row after row or column after column."""
+    sizes = x.shape[2:]
+    order: Sequence[int] = range(len(sizes))
+    flat = np.zeros(sizes, "i64")
+    stride: Size = 1
+    for axis in order if storage_order else reversed(order):
+        along = [-1 if i == axis else 1 for i in order]
+        line = np.reshape(np.arange(sizes[axis], dtype="i64"), along)
+        flat, stride = np.add(flat, np.multiply(line, stride)), stride * sizes[axis]
+    return flat
+
+
+def _planes(x: Array) -> Array:
+    """The number of the first pixel of each image and channel."""
+    images, channels, *sizes = x.shape
+    ones = [1] * len(sizes)
+    channel = np.reshape(np.arange(channels, dtype="i64"), (1, -1, *ones))
+    image = np.reshape(np.arange(images, dtype="i64"), (-1, 1, *ones))
+    plane = np.add(np.multiply(image, channels), channel)
+    return np.multiply(plane, math.prod(sizes))
+
+
+def max_unpool(
+    x: Array,
+    places: Array,
+    output_shape: Known | None = None,
+    *,
+    kernel_shape: Ints,
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Array:
+    """The elements at their places in an image of zeros."""
+    spatial = len(kernel_shape)
+    steps = per_axis(strides, spatial)
+    sides = padding("NOTSET", pads, spatial)
+    sizes = [
+        (n - 1) * s - low - high + w
+        for n, s, w, (low, high) in zip(
+            x.shape[2:], steps, kernel_shape, sides, strict=True
+        )
+    ]
+    # the places count in the shape that follows from the windows
+    natural = (*x.shape[:2], *sizes)
+    empty = np.zeros((math.prod(natural),), x.dtype)
+    filled = empty.at[np.reshape(places, (-1,))].set(np.reshape(x, (-1,)))
+    image = np.reshape(filled, natural)
+    if output_shape is None:
+        return image
+    wanted = integers(output_shape)
+    return np.pad(image, [(0, m - n) for m, n in zip(wanted, natural, strict=True)])
+
+
+# ---- over all of an image -----------------------------------------------------------
+
+
+def global_average_pool(x: Array) -> Array:
+    """The mean over the spatial axes."""
+    return np.mean(x, tuple(range(2, x.ndim)), keepdims=True)
+
+
+def global_max_pool(x: Array) -> Array:
+    """The largest element over the spatial axes."""
+    return np.max(x, tuple(range(2, x.ndim)), keepdims=True)
+
+
+def global_lp_pool(x: Array, *, p: int = 2) -> Array:
+    """The p-norm over the spatial axes."""
+    axes = tuple(range(2, x.ndim))
+    sums = np.sum(np.power(np.absolute(x), float(p)), axes, keepdims=True)
+    return np.power(sums, 1 / p)
+
+
+TABLE: dict[str, Imports] = {
+    "AveragePool": average_pool,
+    "GlobalAveragePool": global_average_pool,
+    "GlobalLpPool": global_lp_pool,
+    "GlobalMaxPool": global_max_pool,
+    "LpPool": lp_pool,
+    "MaxPool": max_pool,
+    "MaxUnpool": max_unpool,
+}

@@ -1,0 +1,153 @@
+"""Reductions, positions of extremes, running sums, and sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc import dtypes, special
+from aotc import numpy as np
+from aotc.importers.onnx.calling import Imports
+from aotc.importers.onnx.values import Known, number, numbers
+from aotc.numpy.elementwise import root_of_squares
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import to_accumulator
+
+Reduction = Callable[..., Array]
+
+
+def _reduces(function: Reduction) -> Imports:
+    """The operator of a reduction `function(x, axes, keepdims=…)`."""
+
+    def reduced(
+        x: Array,
+        listed: Known | None = None,
+        *,
+        axes: tuple[int, ...] | None = None,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> Array:
+        given = axes if listed is None else numbers(listed)
+        if not given and noop_with_empty_axes:
+            return function(np.expand_dims(x, 0), 0, keepdims=False)
+        return function(x, tuple(given) if given else None, keepdims=bool(keepdims))
+
+    return reduced
+
+
+def _sum(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    return np.sum(x, axes, keepdims=keepdims)
+
+
+def _mean(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    if dtypes.is_float(x.dtype):
+        return np.mean(x, axes, keepdims=keepdims)
+    return np.astype(np.mean(np.astype(x, "f64"), axes, keepdims=keepdims), x.dtype)
+
+
+def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction:
+    """The largest or smallest element; of none at all an infinity."""
+
+    def reduced(x: Array, axes: Any, *, keepdims: bool) -> Array:
+        if x.dtype == "bool":
+            return as_bool(x, axes, keepdims=keepdims)
+        if x.size == 0:
+            initial = empty if dtypes.is_float(x.dtype) else _bound(x.dtype, empty)
+            return function(x, axes, keepdims=keepdims, initial=initial)
+        return function(x, axes, keepdims=keepdims)
+
+    return reduced
+
+
+def _bound(dtype: str, empty: float) -> int:
+    bounds = np.iinfo(dtype)
+    return int(bounds.max if empty > 0 else bounds.min)
+
+
+def _l1(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    return np.sum(np.absolute(x), axes, keepdims=keepdims)
+
+
+def _l2(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    squares = _sum_square(to_accumulator(x), axes, keepdims=keepdims)
+    return np.astype(root_of_squares(squares), x.dtype)
+
+
+def _sum_square(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    return np.sum(np.square(x), axes, keepdims=keepdims)
+
+
+def _log_sum(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    total = np.sum(to_accumulator(x), axes, keepdims=keepdims)
+    return np.astype(np.log(total), x.dtype)
+
+
+def _log_sum_exp(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    return special.logsumexp(x, axes, keepdims=keepdims)
+
+
+def _positions(function: Callable[..., Array]) -> Imports:
+    def found(
+        x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> Array:
+        if not select_last_index:
+            return np.astype(function(x, axis, keepdims=bool(keepdims)), "i64")
+        back = function(np.flip(x, axis), axis, keepdims=bool(keepdims))
+        return np.astype(np.subtract(x.shape[axis] - 1, back), "i64")
+
+    return found
+
+
+def _cumulative(function: Callable[..., Array], neutral: int) -> Imports:
+    def running(
+        x: Array, axis: Known, *, exclusive: int = 0, reverse: int = 0
+    ) -> Array:
+        along = int(number(axis)) % x.ndim
+        found = function(x, along, reverse=bool(reverse))
+        if not exclusive:
+            return found
+        key = [slice(None)] * x.ndim
+        key[along] = slice(1, None) if reverse else slice(None, -1)
+        first = np.full(_one_along(x, along), neutral, x.dtype)
+        parts = [found[tuple(key)], first] if reverse else [first, found[tuple(key)]]
+        return np.concatenate(parts, along)
+
+    return running
+
+
+def _one_along(x: Array, axis: int) -> list[Any]:
+    return [1 if i == axis else n for i, n in enumerate(x.shape)]
+
+
+def top_k(
+    x: Array,
+    count: Known | None = None,
+    *,
+    k: int | None = None,
+    axis: int = -1,
+    largest: int = 1,
+    sorted: int = 1,
+) -> tuple[Array, Array]:
+    """The k largest elements, and where they are; always sorted."""
+    wanted = int(number(count)) if k is None and count is not None else int(k or 0)
+    values, places = np.top_k(x, wanted, axis, largest=bool(largest))
+    return values, np.astype(places, "i64")
+
+
+TABLE: dict[str, Imports] = {
+    "ArgMax": _positions(np.argmax),
+    "ArgMin": _positions(np.argmin),
+    "CumProd": _cumulative(np.cumprod, 1),
+    "CumSum": _cumulative(np.cumsum, 0),
+    "ReduceL1": _reduces(_l1),
+    "ReduceL2": _reduces(_l2),
+    "ReduceLogSum": _reduces(_log_sum),
+    "ReduceLogSumExp": _reduces(_log_sum_exp),
+    "ReduceMax": _reduces(_extreme(np.max, np.any, float("-inf"))),
+    "ReduceMean": _reduces(_mean),
+    "ReduceMin": _reduces(_extreme(np.min, np.all, float("inf"))),
+    "ReduceProd": _reduces(np.prod),
+    "ReduceSum": _reduces(_sum),
+    "ReduceSumSquare": _reduces(_sum_square),
+    "TopK": top_k,
+}

@@ -1,0 +1,311 @@
+"""Shapes: reshaping, moving and repeating, cutting and joining, padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aotc import numpy as np
+from aotc.dialects.types import Size, bounds, element_count, minimum
+from aotc.importers.onnx.calling import Imports
+from aotc.importers.onnx.values import Known, integers, known_of, number, numbers
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+
+# ---- reshaping ----------------------------------------------------------------------
+
+
+def reshape(
+    x: Array,
+    sizes: Known | None = None,
+    *,
+    shape: tuple[int, ...] | None = None,
+    allowzero: int = 0,
+) -> Array:
+    """`x` in another shape: -1 is what remains, 0 the size that x has there."""
+    wanted = tuple(shape or ()) if sizes is None else integers(sizes)
+    if not allowzero:
+        wanted = tuple(
+            x.shape[i] if isinstance(n, int) and n == 0 else n
+            for i, n in enumerate(wanted)
+        )
+    return np.reshape(x, wanted)
+
+
+def flatten(x: Array, *, axis: int = 1) -> Array:
+    """`x` as a matrix, whose rows are the axes before `axis`."""
+    cut = axis + x.ndim if axis < 0 else axis
+    rows, columns = element_count(x.shape[:cut]), element_count(x.shape[cut:])
+    return np.reshape(x, (rows, columns))
+
+
+def squeeze(
+    x: Array, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
+) -> Array:
+    """`x` without axes of size 1."""
+    given = axes if listed is None else numbers(listed)
+    return np.squeeze(x, None if given is None else tuple(given))
+
+
+def unsqueeze(
+    x: Array, listed: Known | None = None, *, axes: tuple[int, ...] = ()
+) -> Array:
+    """`x` with new axes of size 1, at their places in the result."""
+    return np.expand_dims(x, tuple(axes if listed is None else numbers(listed)))
+
+
+def transpose(x: Array, *, perm: tuple[int, ...] | None = None) -> Array:
+    """The axes in another order."""
+    return np.transpose(x, perm)
+
+
+# ---- repeating ----------------------------------------------------------------------
+
+
+def expand(x: Array, shape: Known) -> Array:
+    """`x` broadcast with a shape, in both directions."""
+    wanted = np.broadcast_shapes(x.shape, integers(shape))
+    return np.broadcast_to(x, wanted)
+
+
+def tile(x: Array, repeats: Known, axis: Known | None = None) -> Array:
+    """`x` beside itself, so often along each axis."""
+    return np.tile(x, integers(repeats))
+
+
+def range_(start: Known, limit: Known, delta: Known) -> Array:
+    """`start`, `start + delta`, … before the limit."""
+    first, last, step = (integers_or_floats(x) for x in (start, limit, delta))
+    dtype = _dtype_of(start, limit, delta)
+    if all(isinstance(x, float) for x in (first, last, step)):
+        count = max(math.ceil((last - first) / step), 0)
+        line = np.multiply(np.astype(np.arange(count), dtype), step)
+        return np.add(line, first)
+    return np.arange(first, last, step, dtype)
+
+
+def integers_or_floats(x: Known) -> Any:
+    """The number, or the size."""
+    value = x.reshape(-1)[0]
+    return value.item() if hasattr(value, "item") else value
+
+
+def _dtype_of(*known: Known) -> Any:
+    kinds = [x.dtype for x in known if x.dtype != object]
+    return str(kinds[0]) if kinds else "i64"
+
+
+def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
+    """Ones on a diagonal, in the shape of x."""
+    from aotc.importers.onnx.elements import element
+
+    name = x.dtype if dtype is None else element(dtype).dtype
+    return np.eye(x.shape[0], x.shape[1], k, name)
+
+
+def trilu(x: Array, k: Known | None = None, *, upper: int = 1) -> Array:
+    """The upper or the lower triangle of matrices."""
+    offset = 0 if k is None else int(number(k))
+    return np.triu(x, offset) if upper else np.tril(x, offset)
+
+
+# ---- cutting and joining ------------------------------------------------------------
+
+
+def concat(*xs: Array, axis: int = 1) -> Array:
+    """The inputs one after the other."""
+    return np.concatenate(xs, axis)
+
+
+def split(
+    x: Array,
+    sizes: Known | None = None,
+    *,
+    axis: int = 0,
+    split: tuple[int, ...] | None = None,
+    num_outputs: int | None = None,
+    wanted: int,
+) -> list[Array]:
+    """`x` in parts of given sizes, or as equal as they can be."""
+    parts: Sequence[Size]
+    given = split if sizes is None else integers(sizes)
+    if given is None:
+        count = wanted if num_outputs is None else num_outputs
+        part = -(-x.shape[axis] // count)
+        parts = [part] * (count - 1)
+    else:
+        parts = given[:-1]
+    ends: list[Size] = []
+    at: Size = 0
+    for part in parts:
+        at = at + part
+        ends.append(at)
+    starts = [0, *ends]
+    return [
+        _cut(x, axis, first, last)
+        for first, last in zip(starts, [*ends, None], strict=True)
+    ]
+
+
+def _cut(x: Array, axis: int, first: Any, last: Any) -> Array:
+    key: list[Any] = [slice(None)] * x.ndim
+    key[axis] = slice(first, last)
+    return x[tuple(key)]
+
+
+_FAR = 2**31 - 2  # what exporters write for the end of an axis, and more
+
+
+def slice_(
+    x: Array,
+    first: Known | None = None,
+    last: Known | None = None,
+    along: Known | None = None,
+    by: Known | None = None,
+    *,
+    starts: tuple[int, ...] = (),
+    ends: tuple[int, ...] = (),
+    axes: tuple[int, ...] | None = None,
+) -> Array:
+    """Every so many elements of some axes, from one position to another."""
+    begin = starts if first is None else integers(first)
+    stop = ends if last is None else integers(last)
+    which = axes if along is None else numbers(along)
+    where = range(len(begin)) if which is None else which
+    steps = [1] * len(begin) if by is None else numbers(by)
+    key: list[Any] = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(where, begin, stop, steps, strict=True):
+        key[axis] = span(start, end, step, x.shape[axis])
+    return x[tuple(key)]
+
+
+def span(start: Any, end: Any, step: int, size: Size) -> slice:
+    """A slice, with None for the ends that numbers out of range stand for."""
+    if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
+        end = None
+    if isinstance(start, int) and (start <= -_FAR if step > 0 else start >= _FAR):
+        start = None
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        found = slice(start, end, step).indices(size)
+        low_end = None if step < 0 and found[1] < 0 else found[1]
+        return slice(found[0], low_end, step)
+    return slice(start, end, step)
+
+
+def center_crop_pad(
+    x: Array, shape: Known, *, axes: tuple[int, ...] | None = None
+) -> Array:
+    """`x` cut or padded with zeros around its middle."""
+    wanted = integers(shape)
+    for axis, size in zip(axes or range(x.ndim), wanted, strict=True):
+        have = x.shape[axis]
+        more = size - have
+        if bounds(more)[0] >= 0:
+            sides: list[tuple[Size, Size]] = [(0, 0)] * x.ndim
+            sides[axis] = (more // 2, more - more // 2)
+            x = np.pad(x, sides)
+        else:
+            first = (have - minimum(size, have)) // 2
+            x = _cut(x, axis, first, first + size)
+    return x
+
+
+# ---- padding ------------------------------------------------------------------------
+
+_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+
+
+def pad(
+    x: Array,
+    sides: Known | None = None,
+    constant: Array | None = None,
+    listed: Known | None = None,
+    *,
+    mode: str = "constant",
+    pads: tuple[int, ...] = (),
+    value: float = 0.0,
+) -> Array:
+    """`x` with elements around it; negative numbers cut."""
+    numbers_of = pads if sides is None else integers(sides)
+    axes = range(x.ndim) if listed is None else [a % x.ndim for a in numbers(listed)]
+    count = len(numbers_of) // 2
+    pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
+    for place, axis in enumerate(axes):
+        pairs[axis] = (numbers_of[place], numbers_of[count + place])
+    for axis, (low, high) in enumerate(pairs):
+        x, pairs[axis] = _without_cut(x, axis, low, high)
+    if mode == "constant":
+        if constant is None or constant.shape == (0,):
+            return _filled(x, pairs, value)
+        return _filled(x, pairs, constant)
+    if mode not in _MODES:
+        fail("bad-node", f"expected a mode of {', '.join(_MODES)}; got {mode!r}")
+    return np.pad(x, pairs, mode)
+
+
+def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
+    """`x` without what negative padding cuts, and the padding that is left."""
+    first = -low if isinstance(low, int) and low < 0 else None
+    last = high if isinstance(high, int) and high < 0 else None
+    if first is not None or last is not None:
+        x = _cut(x, axis, first, last)
+    return x, (0 if first is not None else low, 0 if last is not None else high)
+
+
+def _filled(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -> Array:
+    """`x` with a number around it, which the model may compute."""
+    if x.dtype == "bool":
+        number = fill if isinstance(fill, float) else np.astype(fill, "u8")
+        return np.astype(_filled(np.astype(x, "u8"), pairs, number), "bool")
+    known = fill if isinstance(fill, float) else known_of(fill)
+    if known is not None:
+        return np.pad(x, pairs, constant_values=np.asarray(known).item())
+    inside = np.pad(np.ones(x.shape, "u8"), pairs)
+    return np.where(np.not_equal(inside, 0), np.pad(x, pairs), np.reshape(fill, ()))
+
+
+# ---- space and depth ----------------------------------------------------------------
+
+
+def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    """Channels as blocks of pixels; the blocks come first in them, or last (CRD)."""
+    n, c, h, w = x.shape
+    b, rest = blocksize, c // (blocksize * blocksize)
+    if mode == "DCR":
+        split = np.reshape(x, (n, b, b, rest, h, w))
+        moved = np.transpose(split, (0, 3, 4, 1, 5, 2))
+    else:
+        split = np.reshape(x, (n, rest, b, b, h, w))
+        moved = np.transpose(split, (0, 1, 4, 2, 5, 3))
+    return np.reshape(moved, (n, rest, h * b, w * b))
+
+
+def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    """Blocks of pixels as channels."""
+    n, c, h, w = x.shape
+    b = blocksize
+    split = np.reshape(x, (n, c, h // b, b, w // b, b))
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return np.reshape(np.transpose(split, order), (n, c * b * b, h // b, w // b))
+
+
+TABLE: dict[str, Imports] = {
+    "CenterCropPad": center_crop_pad,
+    "Concat": concat,
+    "DepthToSpace": depth_to_space,
+    "Expand": expand,
+    "EyeLike": eye_like,
+    "Flatten": flatten,
+    "Pad": pad,
+    "Range": range_,
+    "Reshape": reshape,
+    "Slice": slice_,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+    "Squeeze": squeeze,
+    "Tile": tile,
+    "Transpose": transpose,
+    "Trilu": trilu,
+    "Unsqueeze": unsqueeze,
+}

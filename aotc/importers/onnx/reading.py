@@ -1,0 +1,93 @@
+"""An .onnx file → `Model`: read, and refused where it is none."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from aotc.errors import InputError, SetupError
+from aotc.importers.onnx.graph import Model, Reader
+from aotc.importers.onnx.tensors import Files, mapped
+from aotc.importers.onnx.wire import skeleton
+from aotc.system_errors import raise_system_error
+
+OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
+
+
+def require_onnx() -> Any:
+    """The package `onnx`.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    try:
+        return importlib.import_module("onnx")
+    except ModuleNotFoundError:
+        raise SetupError(
+            "missing-extra",
+            "importing .onnx files needs the 'onnx' package, which is not installed",
+            hint="pip install 'aotc[onnx]'",
+        ) from None
+
+
+def read(path: Path) -> Model:
+    """The model at `path`; its tensors are views of the file.
+
+    Raises:
+        InputError: there is no such file, it is damaged, of a version that aotc does
+            not know, or data that it refers to is not there.
+    """
+    onnx = require_onnx()
+    if not path.is_file():
+        raise InputError("no-such-file", f"there is no file '{path}'")
+    data = mapped(path)
+    try:
+        proto = onnx.ModelProto.FromString(skeleton(data))
+    except InputError as error:
+        error.where = path.name
+        raise
+    except Exception as error:  # protobuf's DecodeError, without importing protobuf
+        raise_system_error(error, path.name)
+        raise _corrupt(path.name, str(error)) from error
+    return model_of(proto, path.name, Files(path, data))
+
+
+def model_of(proto: Any, file: str, files: Files) -> Model:
+    """The model in a ModelProto."""
+    if not proto.HasField("graph") or not proto.graph.output:
+        raise _corrupt(file, "it has no graph with outputs")
+    if not _is_text(proto):
+        raise _corrupt(file, "it has names that are no text")
+    model = Reader(file, files).model(proto)
+    opset = model.opsets.get("")
+    if opset is not None and not OLDEST <= opset <= NEWEST:
+        raise InputError(
+            "wrong-opset",
+            f"expected opset {OLDEST} to {NEWEST}; '{file}' has {opset}",
+            where=file,
+            hint="convert it with onnx.version_converter, or export it again",
+        )
+    return model
+
+
+def _is_text(message: Any) -> bool:
+    """Whether all strings in a message are; protobuf leaves others as bytes."""
+    for field, value in message.ListFields():
+        values = [value] if isinstance(value, (str, bytes)) else value
+        if field.type == field.TYPE_STRING:
+            if any(isinstance(each, bytes) for each in values):
+                return False
+        elif field.type == field.TYPE_MESSAGE:
+            parts = [value] if hasattr(value, "ListFields") else value
+            if not all(map(_is_text, parts)):
+                return False
+    return True
+
+
+def _corrupt(file: str, why: str) -> InputError:
+    return InputError(
+        "bad-file",
+        f"expected an ONNX model; '{file}' is damaged or something else: {why}",
+        where=file,
+    )

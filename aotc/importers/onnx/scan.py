@@ -1,0 +1,99 @@
+"""What a model has that cannot be imported, found before anything is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aotc.importers.onnx.calling import misfit
+from aotc.importers.onnx.functions import schema_of
+from aotc.importers.onnx.graph import Graph, Model, Node
+from aotc.importers.onnx.ops import TABLE
+from aotc.tracing.findings import Finding, collected
+
+Use = tuple[str, str, str, str]  # op, reason, place, help
+
+_SEQUENCES = "aotc has arrays only, no sequences of them"
+_OPTIONALS = "aotc has arrays only, no optional values"
+_STRINGS = "aotc has no strings"
+_REASONS = {
+    **dict.fromkeys(
+        (
+            "ConcatFromSequence",
+            "SequenceAt",
+            "SequenceConstruct",
+            "SequenceEmpty",
+            "SequenceErase",
+            "SequenceInsert",
+            "SequenceLength",
+            "SequenceMap",
+            "SplitToSequence",
+        ),
+        _SEQUENCES,
+    ),
+    **dict.fromkeys(
+        ("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONALS
+    ),
+    **dict.fromkeys(
+        (
+            "RegexFullMatch",
+            "StringConcat",
+            "StringNormalizer",
+            "StringSplit",
+        ),
+        _STRINGS,
+    ),
+    "TfIdfVectorizer": "aotc has no tables of n-grams",
+    "ImageDecoder": "aotc decodes no image files",
+    "NonMaxSuppression": "the shape of its result is decided by the values",
+}
+
+
+def unsupported(model: Model) -> list[Finding]:
+    """The operators of a model that cannot be imported."""
+    return collected(_in_graph(model, model.graph, dict(model.opsets), ()))
+
+
+def _in_graph(
+    model: Model, graph: Graph, opsets: dict[str, int], within: tuple[str, ...]
+) -> Iterator[Use]:
+    for node in graph.nodes:
+        yield from _of_node(model, node, opsets, within)
+        for inner in node.graphs():
+            yield from _in_graph(model, inner, opsets, within)
+
+
+def _of_node(
+    model: Model, node: Node, opsets: dict[str, int], within: tuple[str, ...]
+) -> Iterator[Use]:
+    function = TABLE.get(node.key)
+    if node.key in model.functions:
+        if node.key in within:
+            yield node.key, "it calls itself", node.where, ""
+            return
+        local = model.functions[node.key]
+        inner = (*within, node.key)
+        yield from _in_graph(model, local.body, dict(local.opsets), inner)
+    elif node.key in _REASONS:
+        yield node.key, _REASONS[node.key], node.where, _help(node)
+    elif function is not None:
+        reason = misfit(function, node)
+        if reason is not None:
+            yield node.key, reason, node.where, ""
+    elif not _is_defined(node, opsets):
+        yield node.key, "aotc does not know this operator", node.where, _help(node)
+
+
+def _is_defined(node: Node, opsets: dict[str, int]) -> bool:
+    """Whether ONNX defines the operator by a body of others."""
+    schema = schema_of(node.key, opsets.get(node.domain, 1))
+    return schema is not None and (
+        schema.has_function or schema.has_context_dependent_function
+    )
+
+
+def _help(node: Node) -> str:
+    if node.key in _REASONS:
+        return "leave this part of the model to the program that calls it"
+    if node.domain:
+        return "export the model without the optimisations of another runtime"
+    return ""

@@ -1,0 +1,279 @@
+"""Operators on symbolic sizes: what `Shape` gives, until `Reshape` and others take it.
+
+ONNX models compute shapes with tensors. Where these hold sizes that only a call
+decides, the operators here compute with the sizes themselves, as NumPy arrays of
+objects. An operator that is not here, or whose result the contracts do not decide, is
+left to the running model.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Dim, Size, bounds, maximum, minimum
+from aotc.errors import InputError
+from aotc.importers.onnx.elements import element
+from aotc.importers.onnx.graph import Node
+from aotc.importers.onnx.values import Known, Sizes, Value, known_of, sized
+
+_LARGEST = 256  # elements of a tensor of sizes
+
+
+class _LeftToModel(Exception):
+    """The result is not a tensor of sizes."""
+
+
+def computed_sizes(
+    node: Node, values: Sequence[Value | None], attributes: Mapping[str, Any]
+) -> list[Value] | None:
+    """The results of a node on sizes; None if the model must compute them."""
+    if node.key not in SIZES or not any(isinstance(v, Sizes) for v in values):
+        return None
+    known = [None if value is None else known_of(value) for value in values]
+    if any(k is None for k, v in zip(known, values, strict=True) if v is not None):
+        return None
+    if any(k is not None and k.size > _LARGEST for k in known):
+        return None
+    dtype = _dtype(node, values, attributes)
+    if node.key == "Div" and dtypes.is_float(dtype):
+        return None  # sizes are whole
+    given = [k if k is None else k.astype(object) for k in known]
+    try:
+        found = SIZES[node.key](*given, **attributes)
+    except (_LeftToModel, InputError, TypeError):
+        return None
+    results = found if isinstance(found, list) else [found]
+    return [sized(result, dtype) for result in results]
+
+
+def _dtype(
+    node: Node, values: Sequence[Value | None], attributes: Mapping[str, Any]
+) -> str:
+    if node.key in _COMPARISONS:
+        return "bool"
+    if node.key == "Cast":
+        return element(attributes["to"]).dtype
+    # of Where the first is the condition
+    return next(v.dtype for v in reversed(values) if isinstance(v, Sizes))
+
+
+def _each(function: Callable[..., Any]) -> Callable[..., Known]:
+    """`function` of sizes as a function of tensors that broadcast."""
+    inputs = function.__code__.co_argcount
+    applied = np.frompyfunc(function, inputs, 1)
+    return lambda *xs: np.asarray(applied(*xs), object)
+
+
+# ---- arithmetic ---------------------------------------------------------------------
+
+
+def _whole(size: Any) -> Any:
+    """Floats that are whole as integers: those are what sizes compute with."""
+    if isinstance(size, float):
+        if not size.is_integer():
+            raise _LeftToModel
+        return int(size)
+    return size
+
+
+def _divided(a: Any, b: Any) -> Size:
+    """Towards 0, as integers divide: only where that is downwards."""
+    a, b = _whole(a), _whole(b)
+    if bounds(a)[0] < 0 or bounds(b)[0] < 1:
+        raise _LeftToModel
+    found: Size = a // b
+    return found
+
+
+def _modulo(a: Any, b: Any) -> Size:
+    found: Size = a % b
+    return found
+
+
+def _times(a: Any, b: Any) -> Size:
+    found: Size = _whole(a) * _whole(b)
+    return found
+
+
+def _plus(a: Any, b: Any) -> Size:
+    found: Size = _whole(a) + _whole(b)
+    return found
+
+
+def _less_by(a: Any, b: Any) -> Size:
+    found: Size = _whole(a) - _whole(b)
+    return found
+
+
+def _opposite(a: Any) -> Size:
+    found: Size = -a
+    return found
+
+
+def _cast(x: Known, *, to: int, **_: Any) -> Known:
+    dtype = element(to).dtype
+    if dtype in ("i32", "i64") or dtypes.is_float(dtype):
+        return x
+    raise _LeftToModel
+
+
+def _combined(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
+    """Any number of tensors, two at a time."""
+
+    def combined(*xs: Known) -> Known:
+        found = xs[0]
+        for x in xs[1:]:
+            found = np.asarray(np.frompyfunc(function, 2, 1)(found, x), object)
+        return found
+
+    return combined
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether sizes are equal, if that is decided."""
+    if a == b:
+        return True
+    low, high = bounds(_whole(a) - _whole(b))
+    if low > 0 or high < 0:
+        return False
+    raise _LeftToModel
+
+
+def _compared(function: Callable[[Any, Any], bool]) -> Callable[..., Known]:
+    return _each(lambda a, b: bool(function(_whole(a), _whole(b))))
+
+
+# ---- movement -----------------------------------------------------------------------
+
+
+def _ints(x: Known) -> list[int]:
+    if any(isinstance(size, Dim) for size in x.reshape(-1)):
+        raise _LeftToModel
+    return [int(size) for size in x.reshape(-1)]
+
+
+def _gather(x: Known, indices: Known, *, axis: int = 0) -> Known:
+    at = np.asarray(_ints(indices), int).reshape(indices.shape)
+    return np.asarray(np.take(x, at, axis), object)
+
+
+def _concat(*xs: Known, axis: int) -> Known:
+    return np.concatenate(xs, axis)
+
+
+def _slice(
+    x: Known, starts: Known, ends: Known, axes: Any = None, steps: Any = None
+) -> Known:
+    first, last = _ints(starts), _ints(ends)
+    along = range(len(first)) if axes is None else _ints(axes)
+    by = [1] * len(first) if steps is None else _ints(steps)
+    key = [slice(None)] * x.ndim
+    for axis, *span in zip(along, first, last, by, strict=True):
+        start, end, step = span
+        # further than the first element is up to it
+        to_first = step < 0 and end < -x.shape[axis]
+        key[axis] = slice(start, None if to_first else end, step)
+    return x[tuple(key)]
+
+
+def _slice_10(x: Known, *parts: Any, **named: Any) -> Known:
+    given = [np.asarray(named[n], object) for n in ("starts", "ends") if n in named]
+    axes = [np.asarray(named["axes"], object)] if "axes" in named else []
+    return _slice(x, *given, *axes, *parts)
+
+
+def _unsqueeze(x: Known, listed: Any = None, *, axes: Any = ()) -> Known:
+    return np.expand_dims(x, tuple(axes if listed is None else _ints(listed)))
+
+
+def _squeeze(x: Known, listed: Any = None, *, axes: Any = None) -> Known:
+    places = axes if listed is None else _ints(listed)
+    found: Known = np.squeeze(x, None if places is None else tuple(places))
+    return found
+
+
+def _reshape(x: Known, shape: Known, **_: Any) -> Known:
+    wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(_ints(shape))]
+    return x.reshape(wanted)
+
+
+def _expand(x: Known, shape: Known) -> Known:
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_ints(shape))))
+
+
+def _where(condition: Known, x: Known, y: Known) -> Known:
+    return np.where(condition.astype(bool), x, y)
+
+
+def _split(x: Known, sizes: Any = None, *, axis: int = 0, **named: Any) -> list[Known]:
+    if sizes is None and "split" not in named:
+        raise _LeftToModel
+    parts = list(named["split"]) if sizes is None else _ints(sizes)
+    return np.split(x, np.cumsum(parts)[:-1], axis)
+
+
+def _reduced(function: Callable[[Any], Any]) -> Callable[..., Known]:
+    """A reduction of a vector of sizes."""
+
+    def reduced(x: Known, axes: Any = None, *, keepdims: int = 1, **_: Any) -> Known:
+        if x.ndim != 1:
+            raise _LeftToModel
+        found = np.empty((1,) if keepdims else (), object)
+        found[...] = function(list(x))
+        return found
+
+    return reduced
+
+
+def _over(function: Callable[[Size, Size], Size]) -> Callable[[list[Size]], Size]:
+    def reduced(sizes: list[Size]) -> Size:
+        found = sizes[0]
+        for size in sizes[1:]:
+            found = function(found, size)
+        return found
+
+    return reduced
+
+
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "Equal": _each(_equal),
+    "Less": _compared(operator.lt),
+    "LessOrEqual": _compared(operator.le),
+    "Greater": _compared(operator.gt),
+    "GreaterOrEqual": _compared(operator.ge),
+}
+
+SIZES: dict[str, Callable[..., Any]] = {
+    **_COMPARISONS,
+    "Add": _each(_plus),
+    "Sub": _each(_less_by),
+    "Mul": _each(_times),
+    "Div": _each(_divided),
+    "Mod": _each(_modulo),
+    "Neg": _each(_opposite),
+    "Min": _combined(minimum),
+    "Max": _combined(maximum),
+    "Identity": lambda x: x,
+    "Floor": lambda x: x,
+    "Ceil": lambda x: x,
+    "Cast": _cast,
+    "Gather": _gather,
+    "Concat": _concat,
+    "Slice": _slice_10,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "Where": _where,
+    "Split": _split,
+    "ReduceProd": _reduced(math.prod),
+    "ReduceSum": _reduced(sum),
+    "ReduceMax": _reduced(_over(maximum)),
+    "ReduceMin": _reduced(_over(minimum)),
+}

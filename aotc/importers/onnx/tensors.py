@@ -1,0 +1,139 @@
+"""Tensors of an ONNX file as NumPy arrays: views of mapped files where they can be."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.importers.onnx.elements import Element, element, unpacked
+from aotc.tracing.places import fail
+
+DataArray = np.ndarray[Any, Any]
+_EXTERNAL = 1  # TensorProto.EXTERNAL
+
+
+class Files:
+    """The model's file and those beside it that hold its tensors' data, mapped.
+
+    Args:
+        path: of the model's file, or None if it is in memory only.
+        own: the content of that file.
+    """
+
+    def __init__(self, path: Path | None, own: Any) -> None:
+        self._folder = None if path is None else path.resolve().parent
+        self._own = own
+        self._mapped: dict[str, Any] = {}
+
+    def part(self, location: str | None, offset: int, length: int | None) -> DataArray:
+        """Bytes of the model's file (None) or of the one at `location`.
+
+        Raises:
+            InputError: the location leads out of the model's folder, there is no such
+                file, or it is shorter.
+        """
+        data = self._own if location is None else self._beside(location)
+        end = len(data) if length is None else offset + length
+        if not 0 <= offset <= end <= len(data):
+            fail(
+                "truncated-data",
+                f"expected bytes {offset} to {end} of '{location}'; it has {len(data)}",
+            )
+        return np.frombuffer(data, np.uint8, end - offset, offset)
+
+    def _beside(self, location: str) -> Any:
+        if location not in self._mapped:
+            self._mapped[location] = mapped(self._inside(location))
+        return self._mapped[location]
+
+    def _inside(self, location: str) -> Path:
+        """The file at `location`, which must not lead out of the model's folder."""
+        if self._folder is None:
+            fail("missing-data", f"the data in '{location}' needs the model's file")
+        if "\0" in location:
+            fail("missing-data", f"no file can be called {location!r}")
+        path = (self._folder / location).resolve()
+        if not location or not path.is_relative_to(self._folder):
+            fail(
+                "unsafe-path",
+                f"external data at '{location}' is outside of the model's folder",
+                "copy the file beside the model, and name it relative to the model",
+            )
+        if not path.is_file():
+            fail(
+                "missing-data",
+                f"the file '{location}' with the tensor's data is not there",
+                "put it beside the model, where it was when the model was saved",
+            )
+        return path
+
+
+def mapped(path: Path) -> Any:
+    """The content of a file, read as it is used."""
+    with path.open("rb") as file:
+        empty = not path.stat().st_size  # which cannot be mapped
+        return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def array_of(tensor: Any, files: Files) -> DataArray:
+    """The elements of a TensorProto; narrow floats by their bits, in u8.
+
+    Raises:
+        InputError: of a type that aotc has no arrays of, or the data is not there.
+    """
+    kind, shape = element(tensor.data_type), tuple(tensor.dims)
+    data = _raw(tensor, files)
+    if data is None:
+        return _typed(tensor, kind).reshape(shape)
+    count = math.prod(shape)
+    expected = -(-count * kind.bits // 8)
+    if data.size != expected:
+        fail(
+            "truncated-data",
+            f"expected {expected} bytes of data for {kind.name}{list(shape)}; "
+            f"got {data.size}",
+        )
+    if kind.bits < 8:
+        return np.asarray(unpacked(data, kind, count)).reshape(shape)
+    stored = np.dtype(np.uint8) if kind.narrow else dtypes.to_numpy(kind.dtype)
+    return data.view(stored).reshape(shape)
+
+
+def _raw(tensor: Any, files: Files) -> DataArray | None:
+    """The bytes of a tensor, if it does not hold numbers instead."""
+    if tensor.data_location == _EXTERNAL or tensor.external_data:
+        facts = {entry.key: entry.value for entry in tensor.external_data}
+        own = tensor.data_location != _EXTERNAL
+        location = None if own else facts.get("location", "")
+        length = facts.get("length")
+        return files.part(
+            location,
+            _number(facts.get("offset", "0")),
+            None if length is None else _number(length),
+        )
+    if tensor.HasField("raw_data"):
+        return np.frombuffer(tensor.raw_data, np.uint8)
+    return None
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        fail("bad-tensor", f"expected a number of bytes; got {text!r}")
+    return int(text)
+
+
+def _typed(tensor: Any, kind: Element) -> DataArray:
+    """The numbers that a tensor holds in a field of their own."""
+    from onnx import numpy_helper
+
+    found: DataArray = numpy_helper.to_array(tensor)
+    if kind.narrow is None:
+        return found
+    if kind.is_narrow_float:
+        return found.view(np.uint8)
+    return found.astype(dtypes.to_numpy(kind.dtype))

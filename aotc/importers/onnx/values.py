@@ -1,0 +1,147 @@
+"""What flows between the nodes of an ONNX graph.
+
+ONNX computes shapes with tensors of integers. Those whose elements are sizes, such as
+the result of `Shape`, are `Sizes` here: known while the model is traced, symbols
+included. All else are arrays; of an `Operand` more is known than its type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc import numpy as anp
+from aotc.dialects.types import Dim, Shape, Size
+from aotc.importers.common.padded import Padded, has_data_dependent
+from aotc.importers.common.padded import sizes as padded_sizes
+from aotc.importers.common.padded.values import refuse
+from aotc.importers.onnx.elements import Element, code_of
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+
+# elements that are known when the model is built: numbers, or sizes as objects
+Known = np.ndarray[Any, Any]
+
+
+class Operand(Array):
+    """An array of which more is known than its type.
+
+    Args:
+        array: the array.
+        known: its elements, of a weight.
+        element: ONNX's number of its element type, where that is no dtype of aotc.
+    """
+
+    __slots__ = ("element", "known")
+
+    def __init__(
+        self, array: Array, known: Known | None = None, element: int | None = None
+    ) -> None:
+        super().__init__(value=array._value, trace=array._trace, data=array._data)
+        self.known, self.element = known, element
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A small tensor of sizes, at least one of them symbolic."""
+
+    data: Known
+    dtype: str
+
+    @property
+    def shape(self) -> Shape:
+        """How many there are."""
+        return tuple(self.data.shape)
+
+    def array(self) -> Array:
+        """The sizes as they are when the model runs."""
+        flat = [_as_scalar(size) for size in self.data.reshape(-1)]
+        return anp.astype(anp.reshape(anp.stack(flat), self.shape), self.dtype)
+
+
+Value = Array | Sizes | Padded
+
+
+def _as_scalar(size: Any) -> Array:
+    if isinstance(size, Dim):
+        return padded_sizes.count_of(size)
+    return lift(np.array(size, np.int64))
+
+
+def sized(data: Any, dtype: str = "i64") -> Value:
+    """A tensor of sizes: an array if all of them are numbers."""
+    sizes = np.asarray(data, dtype=object)
+    if any(isinstance(size, Dim) for size in sizes.reshape(-1)):
+        return Sizes(sizes, dtype)
+    return Array(data=sizes.astype(dtypes.to_numpy(dtype)))
+
+
+def is_padded(value: Value | None) -> bool:
+    """Whether sizes that values decide are those of a value, or in it."""
+    if isinstance(value, Sizes):
+        return has_data_dependent(value.data.reshape(-1).tolist())
+    return isinstance(value, Padded)
+
+
+def as_array(value: Any) -> Array:
+    """A value as the array that functions of aotc take.
+
+    Raises:
+        InputError: its size depends on values.
+    """
+    if isinstance(value, Padded):
+        refuse(
+            f"a value of {value}, whose size depends on values, leaves a graph",
+            "bring it to a known size there, as ReduceSum and ScatterND do",
+        )
+    return value.array() if isinstance(value, Sizes) else lift(value)
+
+
+def known_of(value: Any) -> Known | None:
+    """The elements of a value; None where only the running model knows them."""
+    if isinstance(value, Sizes):
+        return value.data
+    if isinstance(value, Padded):
+        return None
+    if value._data is not None:
+        found: Known = value._data
+        return found
+    return value.known if isinstance(value, Operand) else None
+
+
+def element_of(value: Value) -> int:
+    """ONNX's number of the element type."""
+    narrow = value.element if isinstance(value, Operand) else None
+    return code_of(value.dtype) if narrow is None else narrow
+
+
+def tagged(array: Array, kind: Element, code: int) -> Array:
+    """`array`, which remembers that it holds a narrow type."""
+    return Operand(array, element=code) if kind.narrow else array
+
+
+def integers(known: Known) -> tuple[Size, ...]:
+    """Known elements in a row, as sizes."""
+    return tuple(
+        size if isinstance(size, Dim) else int(size) for size in known.reshape(-1)
+    )
+
+
+def numbers(known: Known) -> tuple[int, ...]:
+    """Known elements in a row, which must be numbers."""
+    return tuple(size.__index__() for size in integers(known))
+
+
+def number(known: Known) -> Any:
+    """The only element, as a number of Python's."""
+    return known.reshape(-1)[0].item()
+
+
+def count_of(shape: Sequence[Size]) -> int:
+    """The number of elements of a shape without symbols."""
+    return math.prod(size.__index__() for size in shape)

@@ -1,0 +1,150 @@
+"""Python: runs a model.py and traces the entries that it declares."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.importers.common.imported import Imported
+from aotc.program import Program, source_of
+from aotc.tracing.assembly import trace
+from aotc.tracing.entry import DECLARED, EntryFunction, Stored
+from aotc.tracing.places import Place, relative, source_root
+from aotc.tracing.repeatable import require_repeatable
+from aotc.tracing.title import declared_title
+from aotc.tracing.user_errors import user_errors
+
+__all__ = ["load", "names_in", "run_file", "trace"]
+
+
+def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
+    """Trace `entries` (or all) of the model at `path`.
+
+    Raises:
+        InputError: the file cannot be run, declares no such entry, or an entry is
+            invalid; `where` is the line in the model.
+    """
+    folder = path.resolve().parent
+    # The model may change the working directory: what is relative is the caller's.
+    with source_root(path.parent), _importable(folder), chdir(Path.cwd()):
+        module = run_file(path)
+        selected = _selected(path, _declared(module), entries)
+        program = trace(selected, names_in(module))
+        whole = {entry.name for entry in program.entries}  # others a survey has noted
+        traced = [each for each in selected if each.name in whole]
+        require_repeatable(program, lambda: trace(traced, names_in(module)))
+    program.source = source_of(path, "python")
+    program.title = declared_title(vars(module))
+    return program
+
+
+def run_file(path: Path) -> ModuleType:
+    """The module that the Python file defines.
+
+    Raises:
+        InputError: the file raises; the message quotes its line and error.
+    """
+    module = ModuleType(f"model_{path.stem}")
+    module.__file__ = str(path.resolve())
+    # dataclasses and the like look their module up
+    sys.modules[module.__name__] = module
+    with user_errors():
+        code = compile(path.read_bytes(), module.__file__, "exec")
+        exec(code, vars(module))
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Within this block `folder` is importable, as when a file in it is run.
+
+    What was imported from it is forgotten afterwards: the next model may have a helper
+    of the same name.
+    """
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and Path(file).is_relative_to(folder):
+                del sys.modules[name]
+
+
+def _declared(module: ModuleType) -> dict[str, EntryFunction]:
+    """The entries in the module's namespace, by name.
+
+    A network is one, unless its name begins with an underscore.
+    """
+    declared: dict[str, EntryFunction] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Imported) and not name.startswith("_"):
+            value = value.entry(name)
+        if not isinstance(value, EntryFunction):
+            continue
+        first = declared.setdefault(value.name, value)
+        if first is not value:
+            raise _clash(first, value)
+    found = {id(value) for value in declared.values()}
+    for lost in vars(module).get(DECLARED, []):
+        if id(lost) not in found and lost.name in vars(module):
+            raise _clash(lost, vars(module)[lost.name])
+    return declared
+
+
+def _clash(entry: EntryFunction, other: Any) -> InputError:
+    """The name of an entry stands for something else as well."""
+    place = other.place if isinstance(other, EntryFunction) else _place_of(other)
+    what = "entry" if isinstance(other, EntryFunction) else type(other).__name__
+    line = f", {_line(place)}" if place else ""
+    return InputError(
+        "name-clash",
+        f"the entry '{entry.name}', {_line(entry.place)}, and another {what}{line}, "
+        "have the same name",
+        where=_line(place or entry.place),
+        hint="give their functions different names",
+    )
+
+
+def _place_of(value: Any) -> Place | None:
+    code = getattr(value, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else None
+
+
+def _line(place: Place) -> str:
+    return f"{relative(place[0])}:{place[1]}"
+
+
+def _selected(
+    path: Path, declared: dict[str, EntryFunction], wanted: Sequence[str]
+) -> list[EntryFunction]:
+    if not declared:
+        raise InputError(
+            "no-entries",
+            f"'{path}' declares no entry",
+            hint="decorate a function: @aotc.entry(x=aotc.Spec(('batch', 8), 'f32'))",
+        )
+    for name in wanted:
+        if name not in declared:
+            raise InputError(
+                "unknown-entry",
+                f"'{path}' has no entry '{name}'; it has {', '.join(declared)}",
+            )
+    return [declared[name] for name in wanted or declared]
+
+
+def names_in(module: ModuleType) -> dict[int, str]:
+    """The module's own names of its Weights and States, by identity."""
+    found: dict[int, str] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Imported):
+            found |= value.names(name)
+    own = {id(v): name for name, v in vars(module).items() if isinstance(v, Stored)}
+    return found | own

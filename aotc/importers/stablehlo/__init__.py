@@ -1,0 +1,88 @@
+"""StableHLO and JAX: modules and functions of theirs as models.
+
+reading       a file or text → an MLIR module
+unsupported   all in it that cannot be imported, as one error
+contracts     what it promises of its open sizes
+interpreter   walks it and calls a function of `ops` for each op, on traced arrays
+network       it as an `Imported`
+jax           functions of JAX as networks
+exports       what `jax.export` serialized
+symbolic      Specs and Dims in terms of JAX
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.importers.common.imported import Imported
+    from aotc.program import Program
+    from aotc.tracing.entry import Spec
+
+__all__ = ["from_jax", "from_stablehlo", "load"]
+
+
+def from_stablehlo(
+    source: str | bytes | Path, specs: Mapping[str, Spec] | None = None
+) -> Imported:
+    """A StableHLO module as a network.
+
+    Its inputs are the arguments of `main`, by the names that debug information has for
+    them. Sizes that the module leaves open become symbols, with what its shape
+    assertions say of them. Large literals are its weights.
+
+    Args:
+        source: the path of a file (text, bytecode, a portable artifact, or what
+            `jax.export` serialized, for which jax must be installed), or such contents.
+        specs: of inputs, by their names, where more is known of a module's open sizes
+            than it says itself.
+
+    Raises:
+        InputError: it cannot be read, or has ops that aotc does not take.
+    """
+    from aotc.importers.stablehlo import exports, network
+
+    data, name = _contents(source)
+    if isinstance(data, bytes) and exports.is_export(data):
+        return exports.from_export(data, name)
+    return network.from_module(data, name, specs)
+
+
+def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:
+    """The contents of a file, or a text, and what to call it."""
+    if isinstance(source, bytes):
+        return source, "module"
+    if isinstance(source, str) and ("\n" in source or "func.func" in source):
+        return source, "module"
+    path = Path(source)
+    if not path.is_file():
+        raise InputError("no-such-file", f"there is no StableHLO module at '{path}'")
+    return path.read_bytes(), path.name
+
+
+def from_jax(function: Any, specs: Any) -> Imported:
+    """A function of JAX as a network; see `aotc.importers.stablehlo.jax.from_jax`."""
+    from aotc.importers.stablehlo import jax
+
+    return jax.from_jax(function, specs)
+
+
+def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
+    """The program of a StableHLO file; its one entry is `main`.
+
+    Raises:
+        InputError: it cannot be read, or another entry is asked for.
+    """
+    from aotc.program import source_of
+
+    if any(name != "main" for name in entries):
+        raise InputError(
+            "unknown-entry", f"'{path}' has no entry '{entries[0]}'; it has main"
+        )
+    program = from_stablehlo(path).program()
+    program.source = source_of(path, "stablehlo")
+    return program

@@ -1,0 +1,286 @@
+"""What a module says about its open sizes: names, equalities and bounds.
+
+An exporter checks its assumptions first: it reads sizes, computes with them, and gives
+the outcome to `shape_assertion`. Those checks are read here as facts. Equalities that
+are linear let one size follow from the others, bounds and multiples go into contracts;
+whatever else they say is left to be checked by each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aotc.dialects import affine, context
+from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.types import Dim as Symbol
+from aotc.dialects.types import Size, evaluate_size
+from aotc.importers.stablehlo.interpreter import functions_of
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.ops.shapes import make_constant
+from aotc.importers.stablehlo.sizes import fold
+from aotc.importers.stablehlo.values import Known, Token, Value, known, number
+from aotc.mlir import ir
+from aotc.tracing.dims import Dim, DimTerm
+
+_LARGEST_MULTIPLE = 128  # that is looked for
+
+
+@dataclass
+class _Facts:
+    """What is known so far of the open sizes of the arguments."""
+
+    dims: list[Dim]  # by the number of their symbols
+    terms: dict[int, DimTerm]  # number of a size that follows from others → from what
+    names: dict[str, str] = field(default_factory=dict)  # new names of Dims
+
+    def size(self, number: int) -> Size:
+        """Open size number `number`, in symbols."""
+        term = self.terms.get(number, self.dims[number])
+        return term.value(
+            {dim.name: Symbol.symbol(i) * dim.multiple_of for i, dim in self.numbered()}
+        )
+
+    def numbered(self) -> list[tuple[int, Dim]]:
+        """The Dims with the numbers of their symbols."""
+        return list(enumerate(self.dims))
+
+    @property
+    def contracts(self) -> list[Contract]:
+        """Of all symbols."""
+        return [dim.contract() for dim in self.dims]
+
+
+def open_sizes(module: Any, main: str) -> dict[tuple[int, int], DimTerm]:
+    """(argument, axis) → what is known of each size that the module leaves open."""
+    function = functions_of(module)[main]
+    block = function.regions[0].blocks[0]
+    places = [
+        (n, axis)
+        for n, argument in enumerate(block.arguments)
+        for axis in range(_rank(argument.type))
+        if argument.type.is_dynamic_dim(axis)
+    ]
+    facts = _Facts([Dim(f"d{n}", min=0) for n in range(len(places))], {})
+    checks = sum(1 for each in block.operations if _is_check(each.operation))
+    with context():
+        for _ in range(checks + 1):
+            if not _Reader(module, places, facts).learns(block):
+                break
+    renamed = [replace(d, name=facts.names.get(d.name, d.name)) for d in facts.dims]
+    by_name = {old.name: new for old, new in zip(facts.dims, renamed, strict=True)}
+    return {
+        place: _renamed(facts.terms.get(n, facts.dims[n]), by_name)
+        for n, place in enumerate(places)
+    }
+
+
+def _rank(mlir_type: Any) -> int:
+    return int(mlir_type.rank) if isinstance(mlir_type, ir.RankedTensorType) else 0
+
+
+def _is_check(operation: Any) -> bool:
+    custom = operation.name == "stablehlo.custom_call"
+    return custom and Op(operation).text("call_target_name") == "shape_assertion"
+
+
+def _renamed(term: DimTerm, dims: dict[str, Dim]) -> DimTerm:
+    """The term with other Dims in the place of its own."""
+    if isinstance(term, Dim):
+        return dims[term.name]
+    found: DimTerm = term.value(dims)  # type: ignore[assignment, arg-type]
+    return found
+
+
+_UNKNOWN = Token()  # a value that is not about sizes
+
+
+class _Reader:
+    """Runs a function as far as it is about sizes, and learns from its checks."""
+
+    def __init__(
+        self, module: Any, places: Sequence[tuple[int, int]], facts: _Facts
+    ) -> None:
+        self.functions = functions_of(module)
+        self.places = places
+        self.facts = facts
+
+    def learns(self, block: Any) -> bool:
+        """Run the main function up to the first check that teaches something."""
+        with known_contracts(self.facts.contracts):
+            values: dict[Any, Value] = {}
+            for each in block.operations:
+                operation = each.operation
+                if _is_check(operation) and self._taught(operation, values):
+                    return True
+                self._step(operation, values, block)
+        return False
+
+    def _step(self, operation: Any, values: dict[Any, Value], block: Any) -> None:
+        """Compute what an op gives, if it is about sizes."""
+        op = Op(operation)
+        operands = [values.get(operand, _UNKNOWN) for operand in operation.operands]
+        found: Sequence[Value | None] = []
+        if op.name == "stablehlo.constant" and not op.kind.is_complex:
+            found = [make_constant(op)]
+        elif op.name == "stablehlo.get_dimension_size":
+            found = [self._read_size(op, block)]
+        elif op.name == "func.call":
+            found = self._called(op.text("callee"), operands)
+        elif len(op.op.results) == 1:
+            found = [fold(op, operands)]
+        for result, value in zip(operation.results, found, strict=False):
+            if isinstance(value, Known):
+                values[result] = value
+
+    def _read_size(self, op: Op, block: Any) -> Known | None:
+        arguments = list(block.arguments)
+        operand, axis = op.op.operands[0], op.integer("dimension")
+        if operand not in arguments:
+            return None
+        place = (arguments.index(operand), axis)
+        if place not in self.places:
+            return known(operand.type.get_dim_size(axis), op.kind.dtype)
+        return known(self.facts.size(self.places.index(place)), op.kind.dtype)
+
+    def _called(self, name: str, operands: Sequence[Value]) -> list[Value]:
+        """What a function gives, if it is one that computes with sizes only."""
+        self._learn_names(name, operands)
+        if _UNKNOWN in operands:
+            return []
+        block = self.functions[name].regions[0].blocks[0]
+        values = dict(zip(block.arguments, operands, strict=True))
+        for each in block.operations:
+            self._step(each.operation, values, block)
+        last = list(block.operations)[-1].operation
+        return [values.get(operand, _UNKNOWN) for operand in last.operands]
+
+    def _learn_names(self, name: str, operands: Sequence[Value]) -> None:
+        """JAX tells which argument of the wrapped function is which variable."""
+        for title, value in zip(
+            global_constants(self.functions[name]), operands, strict=True
+        ):
+            size = number(value)
+            for position, dim in self.facts.numbered():
+                whole = Symbol.symbol(position) * dim.multiple_of
+                if title and title.isidentifier() and size == whole:
+                    self.facts.names.setdefault(dim.name, title)
+
+    # ---- learning from a check ------------------------------------------------------
+
+    def _taught(self, check: Any, values: dict[Any, Value]) -> bool:
+        """Whether a check told something new about a size."""
+        condition = check.operands[0]
+        if condition in values or isinstance(condition.owner, ir.Block):
+            return False
+        test = Op(condition.owner)
+        if test.name != "stablehlo.compare":
+            return False
+        sides = [number(values[x]) for x in test.op.operands if x in values]
+        if len(sides) < 2 or None in sides:
+            return False
+        one, other = sides[0], sides[1]
+        assert one is not None
+        assert other is not None
+        rules = {
+            "EQ": lambda: self._equal(one - other),
+            "GE": lambda: self._at_least_zero(one - other),
+            "LE": lambda: self._at_least_zero(other - one),
+        }
+        direction = test.word("comparison_direction")
+        return direction in rules and rules[direction]()
+
+    def _equal(self, difference: Size) -> bool:
+        """A size that follows from others, or is a multiple."""
+        if isinstance(difference, int):
+            return False
+        atoms, rest = affine.as_sum(difference.expr)
+        symbols = {
+            place: factor
+            for atom, factor in atoms.items()
+            if (place := _position(atom)) is not None
+        }
+        if len(symbols) < len(atoms):
+            return self._multiple(difference)
+        for position, factor in sorted(symbols.items(), reverse=True):
+            if self._follows(position, factor, symbols, rest):
+                return True
+        return False
+
+    def _follows(
+        self, position: int, factor: int, symbols: dict[int, int], rest: int
+    ) -> bool:
+        """`factor * size + others + rest` is 0: put it in the place of the size."""
+        dim = self.facts.dims[position]
+        others = {n: f for n, f in symbols.items() if n != position}
+        steps = [self.facts.dims[n].multiple_of for n in others]
+        if abs(factor) != 1 or dim.multiple_of != 1 or any(s != 1 for s in steps):
+            return False
+        term: Any = -factor * rest
+        for n, f in others.items():
+            multiple = -factor * f
+            part = (
+                self.facts.dims[n] if multiple == 1 else multiple * self.facts.dims[n]
+            )
+            term = part if isinstance(term, int) and term == 0 else term + part
+        if isinstance(term, int):
+            return False
+        for number_, other in list(self.facts.terms.items()):
+            self.facts.terms[number_] = _renamed(other, {**_same(self), dim.name: term})
+        self.facts.terms[position] = term
+        return True
+
+    def _multiple(self, difference: Symbol) -> bool:
+        """The difference is 0 for multiples of a number and nothing else."""
+        (position, *others) = affine.symbols_in(difference.expr)
+        dim = self.facts.dims[position]
+        if others or dim.multiple_of != 1:
+            return False
+        values = range(2 * _LARGEST_MULTIPLE)
+        zeros = [
+            n for n in values if evaluate_size(difference, [n] * (position + 1)) == 0
+        ]
+        step = zeros[1] if len(zeros) > 1 else 0
+        if step < 2 or zeros != list(range(0, 2 * _LARGEST_MULTIPLE, step)):
+            return False
+        self.facts.dims[position] = replace(dim, multiple_of=step)
+        return True
+
+    def _at_least_zero(self, difference: Size) -> bool:
+        """A bound of one size."""
+        if isinstance(difference, int):
+            return False
+        atoms, rest = affine.as_sum(difference.expr)
+        symbols = [(_position(atom), factor) for atom, factor in atoms.items()]
+        if len(symbols) != 1 or symbols[0][0] is None:
+            return False
+        position, factor = symbols[0]
+        assert position is not None
+        dim = self.facts.dims[position]
+        if factor > 0:
+            least = -(rest // factor) * dim.multiple_of
+            new = replace(dim, min=max(dim.min, least))
+        else:
+            most = rest // -factor * dim.multiple_of
+            new = replace(dim, max=most if dim.max is None else min(dim.max, most))
+        self.facts.dims[position] = new
+        return new != dim
+
+
+def _same(reader: _Reader) -> dict[str, Any]:
+    return {dim.name: dim for dim in reader.facts.dims}
+
+
+def _position(atom: Any) -> int | None:
+    """The number of the symbol that an expression is."""
+    return int(atom.position) if isinstance(atom, ir.AffineSymbolExpr) else None
+
+
+def global_constants(function: Any) -> list[str]:
+    """For each argument of a function, the variable of JAX that it is, or nothing."""
+    if "arg_attrs" not in function.attributes:
+        return [""] * len(function.regions[0].blocks[0].arguments)
+    rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["arg_attrs"]))
+    key = "jax.global_constant"
+    return [str(ir.StringAttr(row[key]).value) if key in row else "" for row in rows]

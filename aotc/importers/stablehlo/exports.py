@@ -1,0 +1,116 @@
+"""What `jax.export` serialized, as networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.importers.common.imported import Imported
+from aotc.importers.stablehlo.network import Module, imported, value_of
+from aotc.importers.stablehlo.original import of_export
+from aotc.importers.stablehlo.reading import BYTECODE
+from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
+from aotc.importers.stablehlo.values import Value, known
+from aotc.system_errors import raise_system_error
+from aotc.tracing.entry import Spec
+
+CONVENTIONS = (9, 10)  # versions of jax.export's calling convention
+
+
+def is_export(data: bytes) -> bool:
+    """Whether bytes can only be what `jax.export` serialized: no MLIR of any form."""
+    if data.startswith(BYTECODE):
+        return False
+    return b"\0" in data[:64]
+
+
+def from_export(data: bytes, name: str) -> Imported:
+    """A network of what `jax.export` serialized.
+
+    Raises:
+        InputError: it is damaged, of another version, or for several devices.
+    """
+    require_jax()
+    export = require_jax("jax.export")
+    require_jax("flatbuffers")
+    try:
+        exported = export.deserialize(bytearray(data))
+    except Exception as error:  # whatever its reader finds wrong
+        raise_system_error(error, name)
+        raise InputError(
+            "bad-file",
+            f"'{name}' cannot be read as a jax.export artifact: {error}",
+            hint="give what jax.export.export(...)(...).serialize() returned",
+        ) from error
+    return from_exported(exported, name)
+
+
+def from_exported(exported: Any, name: str = "exported") -> Imported:
+    """A network of a `jax.export.Exported`: of `arg0`, … and its keywords."""
+    _require_known(exported, name)
+    jax = require_jax()
+    module = Module(exported.mlir_module_serialized, name)
+    args, kwargs = jax.tree.unflatten(
+        exported.in_tree, _exported_specs(exported, module)
+    )
+    inputs = {**{f"arg{n}": arg for n, arg in enumerate(args)}, **kwargs}
+
+    def function(values: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+        given = dict(zip(inputs, values, strict=True))
+        places = list(given.values())[: len(args)]
+        named = {key: given[key] for key in kwargs}
+        leaves = [
+            value_of(x)
+            for x in jax.tree.leaves((tuple(places), named), is_leaf=is_leaf)
+        ]
+        operands: list[Value] = [leaves[n] for n in exported.module_kept_var_idx]
+        if len(exported.platforms) > 1:
+            operands.insert(0, known(exported.platforms.index(PLATFORM), "i32"))
+        results = module.call(operands, constants)
+        return jax.tree.unflatten(exported.out_tree, results)
+
+    return imported(module, function, inputs, original=of_export(exported, len(args)))
+
+
+def _exported_specs(exported: Any, module: Module) -> list[Spec]:
+    """A Spec for each leaf of the arguments; the module knows more than their types."""
+    specs = [
+        spec_of([n if isinstance(n, int) else str(n) for n in aval.shape], aval.dtype)
+        if n not in exported.module_kept_var_idx
+        else None
+        for n, aval in enumerate(exported.in_avals)
+    ]
+    found = module.specs()[len(exported.platforms) > 1 :]
+    for number, spec in zip(exported.module_kept_var_idx, found, strict=True):
+        specs[number] = spec
+    return [spec for spec in specs if spec is not None]
+
+
+def _require_known(exported: Any, name: str) -> None:
+    version = exported.calling_convention_version
+    if not CONVENTIONS[0] <= version <= CONVENTIONS[1]:
+        raise InputError(
+            "unsupported-version",
+            f"'{name}' has version {version} of jax.export's calling convention; "
+            f"expected {CONVENTIONS[0]} to {CONVENTIONS[1]}",
+            hint="export it with jax 0.5 to 0.10",
+        )
+    if PLATFORM not in exported.platforms:
+        raise InputError(
+            "wrong-platform",
+            f"'{name}' was exported for {' and '.join(exported.platforms)}; expected "
+            f"'{PLATFORM}' among the platforms, whatever the target is",
+            hint=f'jax.export.export(function, platforms=["{PLATFORM}"])',
+        )
+    if exported.nr_devices != 1:
+        raise InputError(
+            "many-devices",
+            f"'{name}' was exported for {exported.nr_devices} devices; expected one",
+        )
+    if exported.ordered_effects:
+        raise InputError(
+            "unsupported-ops",
+            f"'{name}' has ordered effects: {exported.ordered_effects}",
+            hint="export the function without callbacks and prints",
+        )

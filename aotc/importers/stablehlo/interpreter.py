@@ -1,0 +1,119 @@
+"""The walk over a StableHLO module that calls a function of `ops` for each op."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aotc.errors import AotcError
+from aotc.importers.stablehlo.operation import Op, Region
+from aotc.importers.stablehlo.ops import OPS
+from aotc.importers.stablehlo.sizes import fold
+from aotc.importers.stablehlo.values import Value, zeros_of
+from aotc.mlir import ir
+from aotc.tracing.places import fail, pinned, user_place
+from aotc.tracing.survey import take
+
+Environment = ChainMap[Any, Value]
+
+RETURNS = ("func.return", "stablehlo.return")
+
+
+class Interpreter:
+    """Runs functions of a module on values, traced or concrete.
+
+    Args:
+        module: of StableHLO, CHLO and func; verified.
+        weights: what constants of the module were turned into, by the constant's op.
+    """
+
+    def __init__(self, module: Any, weights: Mapping[Any, Value] | None = None) -> None:
+        self.functions = functions_of(module)
+        self.weights = weights or {}
+
+    def call(self, name: str, operands: Sequence[Value]) -> list[Value]:
+        """The results of the function `name`."""
+        return self._run(
+            self.functions[name].regions[0].blocks[0], operands, ChainMap()
+        )
+
+    def _run(
+        self, block: Any, operands: Sequence[Value], outer: Environment
+    ) -> list[Value]:
+        values = outer.new_child(dict(zip(block.arguments, operands, strict=True)))
+        for each in block.operations:
+            operation = each.operation
+            inputs = [values[operand] for operand in operation.operands]
+            if operation.name in RETURNS:
+                return inputs
+            results = self._results(operation, inputs, values)
+            values.update(zip(operation.results, results, strict=True))
+        return []
+
+    def _results(
+        self, op: Any, operands: list[Value], values: Environment
+    ) -> list[Value]:
+        if op.name == "stablehlo.constant" and op.results[0] in self.weights:
+            return [self.weights[op.results[0]]]
+        if op.name in ("func.call", "call"):
+            return self.call(Op(op).text("callee"), operands)
+        regions = [self._region(region, values) for region in op.regions]
+        node = Op(op, regions, self.call, values)
+
+        def run() -> list[Value]:
+            return _called(node, operands)
+
+        def zeros() -> list[Value]:
+            return [zeros_of(result.type) for result in op.results]
+
+        with located(node):
+            # objects for operations do not last, those for values do
+            key = op.results[0] if len(op.results) else node.place
+            return take(key, op.name, run, zeros)
+
+    def _region(self, region: Any, values: Environment) -> Region:
+        return lambda *operands: self._run(region.blocks[0], operands, values)
+
+
+def _called(node: Op, operands: list[Value]) -> list[Value]:
+    """The results of an op: sizes where they are known, else those of its function."""
+    found: Any = fold(node, operands) if len(node.op.results) == 1 else None
+    if found is None and node.name not in OPS:
+        fail("unsupported-ops", f"aotc does not import {node.name}")
+    if found is None:
+        found = OPS[node.name](node, *operands)
+    # a Complex is a tuple as well, but one value
+    return list(found) if type(found) in (tuple, list) else [found]
+
+
+def functions_of(module: Any) -> dict[str, Any]:
+    """The functions of a module by name, without those that are only declared."""
+    functions = {}
+    for each in module.body.operations:
+        if each.operation.name == "func.func" and list(each.operation.regions[0]):
+            name = ir.StringAttr(each.operation.attributes["sym_name"]).value
+            functions[str(name)] = each.operation
+    return functions
+
+
+def within(operation: Any) -> Iterator[Any]:
+    """All operations inside of one."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for each in block.operations:
+                yield each.operation
+                yield from within(each.operation)
+
+
+@contextmanager
+def located(op: Op) -> Iterator[None]:
+    """Within this block everything happens where the op does; errors name the op."""
+    place, path = op.place
+    try:
+        with pinned(place or user_place(), path or op.name):
+            yield
+    except AotcError as error:
+        error.call = error.call or op.name
+        raise

@@ -1,0 +1,215 @@
+"""Functions of JAX as networks."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from aotc.errors import InputError
+from aotc.importers.common.imported import Imported
+from aotc.importers.stablehlo.contracts import global_constants
+from aotc.importers.stablehlo.interpreter import functions_of
+from aotc.importers.stablehlo.network import Module, imported, value_of
+from aotc.importers.stablehlo.original import of_function
+from aotc.importers.stablehlo.symbolic import (
+    PLATFORM,
+    SymbolicSizes,
+    as_specs,
+    leaves_of,
+    require_jax,
+)
+from aotc.importers.stablehlo.values import Known, Value, known
+from aotc.mlir import ir
+from aotc.system_errors import raise_system_error
+from aotc.tracing.entry import State, Weights
+from aotc.tracing.places import fail, is_own, relative, user_line
+
+
+def from_jax(function: Any, specs: Any) -> Imported:
+    """A function of JAX as a network.
+
+    It is traced by JAX with the shapes of `specs`, lowered to StableHLO for CPUs, and
+    taken over op by op: its derivatives, batching and precision are aotc's.
+
+        params = aotc.Weights(jax.device_get(model.init(key, x)))
+        predict = aotc.from_jax(model.apply, (params, aotc.Spec(("batch", 784))))
+
+    Args:
+        function: of pytrees of arrays; `jax.jit` of one is as good.
+        specs: what its arguments are, in a tuple, or in a dict by their names: pytrees
+            of Specs for inputs of each call, one Weights at most, and one State at
+            most, whose new value the function returns first, as an entry does.
+
+    Raises:
+        InputError: JAX cannot trace the function, or aotc does not take its ops.
+        SetupError: jax is not installed.
+    """
+    jax = require_jax()
+    arguments = _named(function, specs)
+    sizes = SymbolicSizes(arguments.values())
+    abstract = {name: sizes.abstract(value) for name, value in arguments.items()}
+    by_place = not isinstance(specs, Mapping)
+    args = list(abstract.values()) if by_place else []
+    kwargs = {} if by_place else abstract
+    try:
+        traced = jax.jit(function, keep_unused=True).trace(*args, **kwargs)
+        lowered = traced.lower(lowering_platforms=(PLATFORM,))
+    except Exception as error:  # whatever JAX says of the function
+        raise_system_error(error)
+        _refuse(error)
+    text = lowered.compiler_ir("stablehlo").operation.get_asm(
+        print_generic_op_form=True, enable_debug_info=True
+    )
+    called = _Called(jax, function, arguments, by_place, lowered.out_tree, sizes)
+    return called.imported(
+        Module(text, _title(function)), _donated(function, args, kwargs)
+    )
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """JAX's error as one of aotc, at the innermost line that is not its own."""
+    lines = [
+        f"{relative(frame.f_code.co_filename)}:{number}"
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not is_own(name := frame.f_globals.get("__name__", ""))
+        and name.partition(".")[0] not in ("jax", "jaxlib")
+    ]
+    raise InputError(
+        "jax-trace",
+        f"JAX cannot trace the function: {type(error).__name__}: {error}",
+        where=lines[-1] if lines else user_line(),
+        hint="jax.jit must be able to trace it with arguments of these specs",
+    ) from error
+
+
+def _title(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _named(function: Any, specs: Any) -> dict[str, Any]:
+    """The arguments by their names."""
+    if isinstance(specs, Mapping):
+        return dict(specs)
+    if not isinstance(specs, (tuple, list)) or hasattr(specs, "_fields"):
+        specs = (specs,)
+    names = _parameter_names(function, len(specs))
+    return dict(zip(names, specs, strict=True))
+
+
+def _parameter_names(function: Any, count: int) -> list[str]:
+    """The names of the first parameters, `arg0`, … for those that have none."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for number in range(count):
+        named = number < len(parameters) and parameters[number].kind in (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        )
+        names.append(parameters[number].name if named else f"arg{number}")
+    return names
+
+
+def _donated(function: Any, args: Any, kwargs: Any) -> list[bool]:
+    """Which arguments `jax.jit` was told to give away, leaf by leaf."""
+    if not hasattr(function, "trace"):
+        return []
+    infos = require_jax().tree.leaves(function.trace(*args, **kwargs).args_info)
+    return [bool(getattr(info, "donated", False)) for info in infos]
+
+
+class _Called:
+    """How a network calls a module that has arguments and results in pytrees of JAX."""
+
+    def __init__(
+        self,
+        jax: Any,
+        function: Any,
+        arguments: Mapping[str, Any],
+        by_place: bool,
+        out_tree: Any,
+        sizes: SymbolicSizes,
+    ) -> None:
+        self.jax = jax
+        self.function = function
+        self.arguments = dict(arguments)
+        self.by_place = by_place
+        self.out_tree = out_tree
+        self.sizes = sizes
+
+    def imported(self, module: Module, donated: Sequence[bool]) -> Imported:
+        """The network."""
+        stored = {k: self._only(k) for k in (Weights, State)}
+        order = [name for name in stored.values() if name is not None]
+        inputs = {
+            name: as_specs(value)
+            for name, value in self.arguments.items()
+            if name not in order and leaves_of(value)
+        }
+
+        def function(values: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+            named = dict(zip([*order, *inputs], values, strict=True))
+            return self._call(module, named, constants)
+
+        return imported(
+            module,
+            function,
+            inputs,
+            weights=self._stored(stored[Weights]),
+            state=self._stored(stored[State]),
+            donated=self._names(donated),
+            original=of_function(self.function, self.arguments, self.by_place),
+        )
+
+    def _only(self, kind: type) -> str | None:
+        """The name of the argument that is given as Weights, or as State."""
+        found = [n for n, value in self.arguments.items() if isinstance(value, kind)]
+        if len(found) > 1:
+            fail(
+                "bad-entry",
+                f"expected one {kind.__name__} at most; got {', '.join(found)}",
+                f"make one argument of them, a dict: aotc.{kind.__name__}({{...}})",
+            )
+        return found[0] if found else None
+
+    def _stored(self, name: str | None) -> Any:
+        return None if name is None else self.arguments[name]
+
+    def _names(self, donated: Sequence[bool]) -> list[str]:
+        """The arguments that have donated leaves."""
+        found, start = [], 0
+        for name, value in self.arguments.items():
+            count = len(leaves_of(value))
+            if any(donated[start : start + count]):
+                found.append(name)
+            start += count
+        return found
+
+    def _call(
+        self, module: Module, named: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> Any:
+        order = [name for name in self.arguments if name in named]
+        order = order if self.by_place else sorted(order)
+        leaves = [value_of(x) for n in order for x in leaves_of(named[n])]
+        specs = [x for n in order for x in leaves_of(self.arguments[n])]
+        sizes = self.sizes.variables(specs, leaves)
+        variables = global_constants(functions_of(module.mlir)[module.main])
+        operands: list[Value] = [
+            _variable(name, argument, sizes)
+            for name, argument in zip(variables, module.arguments, strict=True)
+            if name
+        ]
+        results = module.call([*operands, *leaves], constants)
+        return self.jax.tree.unflatten(self.out_tree, results)
+
+
+def _variable(name: str, argument: Any, sizes: Mapping[str, Any]) -> Known:
+    """A size that JAX passes to the function as a number."""
+    wide = str(ir.RankedTensorType(argument.type).element_type)
+    if name == "_platform_index":
+        return known(0, wide)
+    return known(sizes[name], wide)

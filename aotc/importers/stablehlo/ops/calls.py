@@ -1,0 +1,154 @@
+"""Calls by name: custom calls that are known, and composites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc import debug
+from aotc.errors import InputError
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.ops import elementwise, lapack, sorting, windows
+from aotc.importers.stablehlo.values import Token, Value, array, number, settled, sizes
+from aotc.mlir import ir
+from aotc.numpy.ordering import taken_along
+from aotc.tracing.conversion import lift
+from aotc.tracing.tracing import emit, untraced
+
+
+def _first(op: Op, *operands: Value) -> Any:
+    """What only tells a partitioner or a layout pass something."""
+    return operands[: len(op.op.results)]
+
+
+def shape_assertion(op: Op, condition: Value, *shown: Value) -> tuple[()]:
+    """What an exporter assumed of sizes: known by the contracts, or checked by a call.
+
+    Raises:
+        InputError: the sizes that were promised break it.
+    """
+    holds = number(condition)
+    message = op.text("error_message")
+    if holds is False:
+        raise InputError("shape-mismatch", _filled(message, shown))
+    if holds is None:
+        debug.check(array(condition), message)
+    return ()
+
+
+def _filled(message: str, shown: tuple[Value, ...]) -> str:
+    """The message with the sizes that it mentions as {0}, {1}, …."""
+    for place, value in enumerate(shown):
+        message = message.replace(f"{{{place}}}", str(number(value)))
+    return message
+
+
+def _top_k(op: Op, x: Value) -> Any:
+    """`mhlo.topk`, whose attributes are in a dictionary."""
+    options = ir.DictAttr(op.attribute("mhlo.attributes"))
+    largest = ir.BoolAttr(options["largest"]).value if "largest" in options else True
+    if not largest:
+        raise InputError("unsupported-ops", "mhlo.topk of the smallest elements")
+    return sorting.largest(array(x), int(ir.IntegerAttr(options["k"]).value))
+
+
+def _dynamic_top_k(op: Op, x: Value, k: Value) -> Any:
+    (count,) = sizes(k)
+    return sorting.largest(array(x), count)
+
+
+def _approx_top_k(op: Op, x: Value, positions: Value, *rest: Value) -> Any:
+    """The exact answer: its recall is 1."""
+    config = ir.DictAttr(op.attribute("mhlo.backend_config"))
+    axis = int(ir.IntegerAttr(config["reduction_dim"]).value)
+    count = op.kind.shape[axis]
+    keys, order = array(x), array(positions)
+    descending = _precedes(op, 2.0, 1.0, keys.dtype)
+    chosen = emit("argsort", keys, axis=axis, descending=descending, count=(count,))
+    return tuple(taken_along(y, chosen, axis) for y in (keys, order))
+
+
+def _precedes(op: Op, one: float, other: float, dtype: str) -> bool:
+    """What the comparator of a call says of two numbers."""
+    (name,) = ir.ArrayAttr(op.attribute("called_computations"))
+    values = [lift(one, dtype), lift(other, dtype), lift(0), lift(0)]
+    assert op.call is not None
+    with untraced():
+        (found,) = op.call(str(ir.FlatSymbolRefAttr(name).value), values)
+    return bool(number(found))
+
+
+CUSTOM_CALLS: dict[str, Callable[..., Any]] = {
+    "ApproxTopK": _approx_top_k,
+    "LayoutConstraint": _first,
+    "Sharding": _first,
+    "annotate_device_placement": _first,
+    "mhlo.topk": _top_k,
+    "shape_assertion": shape_assertion,
+    "stablehlo.dynamic_reduce_window": windows.dynamic_reduce_window,
+    "stablehlo.dynamic_top_k": _dynamic_top_k,
+    **{
+        name.replace("chlo.", "mhlo."): rule
+        for name, rule in elementwise.OPS.items()
+        if name.startswith("chlo.")
+    },
+    **lapack.LAPACK,
+}
+
+# prefixes of calls that leave the model, with the reason for which they stay out
+_OUTSIDE = {
+    "xla_python_": "it calls back into Python, which a compiled model has not",
+    "xla_ffi_python_": "it calls back into Python, which a compiled model has not",
+    "xla_ffi_partitioned_python_": "it calls back into Python",
+    "tpu_custom_call": "it is a kernel for TPUs (Pallas)",
+    "__gpu$": "it is a kernel for GPUs",
+    "triton_kernel_call": "it is a kernel for GPUs",
+    "lapack_c": "aotc factorises real matrices only",
+    "lapack_z": "aotc factorises real matrices only",
+    "lapack_": "no op of the graph computes what this function of LAPACK does",
+}
+
+
+def reason_against(op: Op) -> str | None:
+    """Why a custom call is not taken; None if it is."""
+    target = op.text("call_target_name")
+    if target in CUSTOM_CALLS:
+        return None
+    for prefix, reason in _OUTSIDE.items():
+        if target.startswith(prefix):
+            return reason
+    return "aotc does not know what this call computes"
+
+
+def custom_call(op: Op, *operands: Value) -> Any:
+    """A call of something outside of StableHLO that is known by its name."""
+    return CUSTOM_CALLS[op.text("call_target_name")](op, *operands)
+
+
+def composite(op: Op, *operands: Value) -> Any:
+    """An op that was written in others: itself where it is known, else the others."""
+    name = op.text("name")
+    if name == "chlo.top_k":
+        options = ir.DictAttr(op.attribute("composite_attributes"))
+        return sorting.largest(array(operands[0]), ir.IntegerAttr(options["k"]).value)
+    if name in elementwise.OPS:
+        return elementwise.OPS[name](op, *operands)
+    assert op.call is not None
+    return op.call(op.text("decomposition"), operands)
+
+
+def barrier(op: Op, *operands: Value) -> tuple[Value, ...]:
+    """The operands, kept apart from equal values."""
+    kept = [settled(x) for x in operands if not isinstance(x, Token)]
+    held = iter(debug.barrier(kept))
+    return tuple(x if isinstance(x, Token) else next(held) for x in operands)
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "stablehlo.after_all": lambda op, *tokens: Token(),
+    "stablehlo.composite": composite,
+    "stablehlo.create_token": lambda op: Token(),
+    "stablehlo.custom_call": custom_call,
+    "stablehlo.optimization_barrier": barrier,
+    "sdy.sharding_constraint": _first,
+}

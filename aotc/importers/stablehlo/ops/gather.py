@@ -1,0 +1,133 @@
+"""Gathers with any dimension numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import numpy as np
+from aotc.dialects.types import Shape
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.ops.indexing import Windows, places_of, read_shape
+from aotc.importers.stablehlo.ops.shapes import dynamic_part, reshape_to
+from aotc.importers.stablehlo.values import (
+    Known,
+    Value,
+    array,
+    each_part,
+    known,
+    shape_of,
+    sizes,
+)
+from aotc.mlir import stablehlo
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import emit
+
+
+def gather(op: Op, x: Value, indices: Value) -> Value:
+    """Windows of x, moved to fit, for each vector of start positions."""
+    return _gathered(op, x, indices, op.ints("slice_sizes"))
+
+
+def dynamic_gather(op: Op, x: Value, indices: Value, slice_sizes: Value) -> Value:
+    """The same for windows of a computed size."""
+    return _gathered(op, x, indices, sizes(slice_sizes))
+
+
+def _gathered(op: Op, x: Value, indices: Value, window: Shape) -> Value:
+    numbers = stablehlo().GatherDimensionNumbers(op.attribute("dimension_numbers"))
+    at = Windows(
+        shape=shape_of(x),
+        sizes=window,
+        window_axes=tuple(numbers.offset_dims),
+        dropped=tuple(numbers.collapsed_slice_dims),
+        batch=tuple(numbers.operand_batching_dims),
+        index_batch=tuple(numbers.start_indices_batching_dims),
+        indexed=tuple(numbers.start_index_map),
+        vector_axis=int(numbers.index_vector_dim),
+    )
+    if len(shape_of(indices)) < 2 and at.vector_axis == 0:
+        return _read_one(x, at, indices)
+    return each_part(lambda part: _read(part, at, array(indices)), x)
+
+
+def _read(x: Array, at: Windows, indices: Array) -> Array:
+    x, at = _cut_unindexed(x, at)
+    if 0 in at.sizes:
+        return _nothing(x, at, indices)
+    places = places_of(at, indices, clamp=True)
+    if not places.axes:
+        return _repeated(x, at, indices)
+    return emit("gather", x, *places.indices, **places.attributes("clip"))
+
+
+def _read_one(x: Value, at: Windows, vector: Value) -> Value:
+    """A single window, which is a slice."""
+    starts: list[Value] = [known(0, "i32")] * len(at.shape)
+    for number, axis in enumerate(at.indexed):
+        starts[axis] = _element(vector, number)
+    part = dynamic_part(x, at.sizes, starts)
+    return reshape_to(part, tuple(at.sizes[axis] for axis in at.kept))
+
+
+def _element(vector: Value, number: int) -> Value:
+    """One element of a vector, or a scalar."""
+    if isinstance(vector, Known):
+        return known(vector.data.ravel()[number], vector.dtype)
+    return np.ravel(array(vector))[number]
+
+
+def _cut_unindexed(x: Array, at: Windows) -> tuple[Array, Windows]:
+    """X without what no window reaches, and without axes that all windows drop."""
+    free = [axis for axis in range(x.ndim) if axis not in (*at.indexed, *at.batch)]
+    limit = tuple(at.sizes[a] if a in free else n for a, n in enumerate(x.shape))
+    if limit != tuple(x.shape):
+        zeros, ones = (0,) * x.ndim, (1,) * x.ndim
+        x = emit("slice", x, start=zeros, sizes=limit, strides=ones)
+    gone = [axis for axis in free if axis in at.dropped]
+    if not gone:
+        return x, _replaced(at, x.shape, at.sizes, {})
+    left = [axis for axis in range(x.ndim) if axis not in gone]
+    number = {axis: place for place, axis in enumerate(left)}
+    shape = tuple(x.shape[axis] for axis in left)
+    return np.reshape(x, shape), _replaced(
+        at, shape, tuple(at.sizes[axis] for axis in left), number
+    )
+
+
+def _replaced(
+    at: Windows, shape: Shape, window: Shape, number: dict[int, int]
+) -> Windows:
+    """The same windows of an array with its axes renumbered."""
+
+    def renumbered(axes: Sequence[int]) -> tuple[int, ...]:
+        if not number:
+            return tuple(axes)
+        return tuple(number[axis] for axis in axes if axis in number)
+
+    return Windows(
+        tuple(shape),
+        window,
+        at.window_axes,
+        renumbered(at.dropped),
+        renumbered(at.batch),
+        at.index_batch,
+        renumbered(at.indexed),
+        at.vector_axis,
+    )
+
+
+def _nothing(x: Array, at: Windows, indices: Array) -> Array:
+    return np.zeros(read_shape(at, indices), x.dtype)
+
+
+def _repeated(x: Array, at: Windows, indices: Array) -> Array:
+    """Windows that are all of x."""
+    shape = read_shape(at, indices)
+    return emit("broadcast", x, shape=shape, axes=at.window_axes)
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "stablehlo.dynamic_gather": dynamic_gather,
+    "stablehlo.gather": gather,
+}

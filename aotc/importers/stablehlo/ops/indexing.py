@@ -1,0 +1,157 @@
+"""The windows of gather and scatter, with any dimension numbers.
+
+Both describe windows of an array x at start positions that an index tensor holds. Each
+axis of x is one of
+
+    indexed    its start comes from the index tensor
+    batch      it goes along with an axis of the index tensor
+    whole      the window spans it from 0
+
+and the window keeps it as an axis, or drops it where the window has size 1 there. The
+graph's ops (Note [index maps] in `dialects/ops/indexing.py`) read single elements along
+indexed axes, so a window of more than one element there becomes that many positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import numpy as np
+from aotc.dialects.types import Shape
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import emit
+
+_OUTSIDE = -(2**30)  # stays below 0 when positions within a window are added
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of an array of `shape`, one for each element of the batch axes."""
+
+    shape: Shape
+    sizes: Shape  # of a window, for each axis of x
+    window_axes: tuple[int, ...]  # of what is read, in the order of kept axes of x
+    dropped: tuple[int, ...]  # axes of x that windows do not keep
+    batch: tuple[int, ...]  # axes of x that go along …
+    index_batch: tuple[int, ...]  # … with these axes of the index tensor
+    indexed: tuple[int, ...]  # axes of x, in the order of the index vectors
+    vector_axis: int  # of the index tensor, where the index vectors lie
+
+    @property
+    def kept(self) -> list[int]:
+        """The axes of x that windows keep."""
+        gone = (*self.dropped, *self.batch)
+        return [axis for axis in range(len(self.shape)) if axis not in gone]
+
+    def read_axis(self, axis: int) -> int:
+        """Which axis of what is read an axis of x that is kept becomes."""
+        return self.window_axes[self.kept.index(axis)]
+
+    def batch_axes(self, rank: int) -> list[int]:
+        """The axes of what is read that count windows."""
+        return [axis for axis in range(rank) if axis not in self.window_axes]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The operands and attributes that a gather or scatter of the graph takes."""
+
+    indices: list[Array]
+    axes: tuple[int, ...]
+    along: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    def attributes(self, mode: str) -> dict[str, Any]:
+        """Of the op."""
+        return {"axes": self.axes, "along": self.along, "kept": self.kept, "mode": mode}
+
+
+def places_of(at: Windows, indices: Array, *, clamp: bool) -> Places:
+    """Positions for every element of the windows.
+
+    Args:
+        at: the windows.
+        indices: the index tensor.
+        clamp: windows are moved to fit; otherwise those that do not fit are out of
+            bounds as a whole.
+    """
+    starts = _vectors_last(at, indices)
+    batch = at.batch_axes(starts.ndim - 1 + len(at.window_axes))
+    offsets = {axis: at.read_axis(axis) for axis in at.indexed if axis in at.kept}
+    sizes = dict(zip(batch, starts.shape[:-1], strict=True))
+    sizes |= {read: at.sizes[axis] for axis, read in offsets.items()}
+    along = sorted(sizes)
+    shape = tuple(sizes[axis] for axis in along)
+    arrays: dict[int, Array] = {}
+    for axis, column in _columns(at, starts, clamp).items():
+        arrays[axis] = _broadcast(column, shape, [along.index(a) for a in batch])
+        if at.sizes[axis] != 1:
+            step = {"shape": shape, "axis": along.index(offsets[axis])}
+            arrays[axis] += emit("iota", **step, dtype=column.dtype)
+    axes = tuple(sorted(arrays))
+    kept = tuple(at.read_axis(axis) for axis in at.kept if axis not in arrays)
+    return Places([arrays[axis] for axis in axes], axes, tuple(along), kept)
+
+
+def _vectors_last(at: Windows, indices: Array) -> Array:
+    """The index tensor with its vectors along the last axis, of 32 bits or more."""
+    if at.vector_axis == indices.ndim:
+        indices = np.expand_dims(indices, -1)
+    wide = indices.dtype in ("i64", "u32", "u64")
+    indices = np.astype(indices, "i64" if wide else "i32")
+    return np.moveaxis(indices, at.vector_axis, -1)
+
+
+def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
+    """Where windows start along each axis that is indexed or goes along."""
+    columns = {axis: starts[..., n] for n, axis in enumerate(at.indexed)}
+    wide = [axis for axis in at.indexed if at.sizes[axis] != 1]
+    if clamp:
+        columns |= {axis: _clamped(at, axis, columns[axis]) for axis in wide}
+    elif wide:
+        columns = _valid_or_outside(at, columns)
+    for axis, place in zip(at.batch, at.index_batch, strict=True):
+        position = place - (place > at.vector_axis)
+        columns[axis] = emit(
+            "iota", shape=starts.shape[:-1], axis=position, dtype=starts.dtype
+        )
+    return columns
+
+
+def _clamped(at: Windows, axis: int, starts: Array) -> Array:
+    """Starts from which windows fit."""
+    last = at.shape[axis] - at.sizes[axis]
+    return np.clip(starts, 0, last)
+
+
+def _valid_or_outside(at: Windows, columns: dict[int, Array]) -> dict[int, Array]:
+    """Starts that are far outside where a window does not fit as a whole."""
+    fits = None
+    for axis, starts in columns.items():
+        last = at.shape[axis] - at.sizes[axis]
+        inside = np.logical_and(starts >= 0, starts <= last)
+        fits = inside if fits is None else np.logical_and(fits, inside)
+    return {
+        axis: np.where(fits, starts, np.full_like(starts, _OUTSIDE))
+        for axis, starts in columns.items()
+    }
+
+
+def _broadcast(column: Array, shape: Shape, axes: Sequence[int]) -> Array:
+    """An array of the batch axes with the axes of windows added."""
+    if tuple(column.shape) == tuple(shape):
+        return column
+    return emit("broadcast", column, shape=tuple(shape), axes=tuple(axes))
+
+
+def read_shape(at: Windows, indices: Array) -> Shape:
+    """The shape of what is read."""
+    batch = [n for axis, n in enumerate(indices.shape) if axis != at.vector_axis]
+    kept = [at.sizes[axis] for axis in at.kept]
+    rank = len(batch) + len(kept)
+    return tuple(
+        kept[at.window_axes.index(axis)] if axis in at.window_axes else batch.pop(0)
+        for axis in range(rank)
+    )

@@ -1,0 +1,127 @@
+"""Random bits from a state: Threefry and Philox (Salmon et al., SC 2011).
+
+The order in which counters become elements is that of XLA, which StableHLO leaves open;
+so is the algorithm of DEFAULT, which is XLA's for CPUs, Philox.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.values import Value, array
+from aotc.random.threefry import threefry
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import emit
+
+Shape = tuple[int, ...]
+Words = list[Array]
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)  # what the keys grow by
+_ROUNDS = 10
+
+
+def rng_bit_generator(op: Op, state: Value) -> tuple[Array, Array]:
+    """The state after, and bits in every element."""
+    kind = op.kinds[1]
+    assert kind is not None
+    shape = tuple(n or 0 for n in kind.shape)
+    wide = dtypes.bits(kind.dtype) == 64
+    chosen = op.word("rng_algorithm")
+    generate = _threefry if chosen == "THREE_FRY" else _philox
+    after, bits = generate(array(state), shape, wide)
+    unsigned = f"u{dtypes.bits(kind.dtype)}"
+    bits = np.astype(bits, unsigned)
+    return after, bits if unsigned == kind.dtype else np.bitcast(bits, kind.dtype)
+
+
+def _words(x: Array) -> tuple[Array, Array]:
+    """The lower and the upper half of u64."""
+    return np.astype(x, "u32"), np.astype(np.right_shift(x, 32), "u32")
+
+
+def _whole(low: Array, high: Array) -> Array:
+    """The u64 of two halves."""
+    upper = np.left_shift(np.astype(high, "u64"), 32)
+    return np.bitwise_or(np.astype(low, "u64"), upper)
+
+
+def _counted(shape: Shape) -> Array:
+    """0, 1, … in row-major order."""
+    numbers = emit("iota", shape=(math.prod(shape),), axis=0, dtype="u64")
+    return np.reshape(numbers, shape)
+
+
+# ---- Threefry -----------------------------------------------------------------------
+
+
+def _threefry(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
+    """Of a key and a counter: the words are one element, or two along an axis."""
+    key, counter = state[0], state[1]
+    axis = _split_axis(shape)
+    halves = [-(-n // 2) if i == axis and not wide else n for i, n in enumerate(shape)]
+    counters = _counted(tuple(halves)) + counter
+    one, other = threefry(_words(key), *_words(counters))
+    after = np.stack([key, counter + max(math.prod(halves), 1)])
+    if wide:
+        return after, _whole(one, other)
+    if not shape:
+        return after, one
+    pairs = np.stack([one, other], axis + 1)
+    doubled = [2 * n if i == axis else n for i, n in enumerate(halves)]
+    return after, np.reshape(pairs, doubled)[tuple(map(slice, shape))]
+
+
+def _split_axis(shape: Shape) -> int:
+    """The first axis of an even size, else the longest one."""
+    even = [axis for axis, size in enumerate(shape) if size % 2 == 0]
+    return even[0] if even else shape.index(max(shape)) if shape else 0
+
+
+# ---- Philox -------------------------------------------------------------------------
+
+
+def _philox(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
+    """Of a key and a counter of 128 bits: four words are four or two elements.
+
+    A state of two holds the lower half of the counter; the upper one is the key.
+    """
+    count = math.prod(shape)
+    blocks = -(-count * (2 if wide else 1) // 4)
+    whole = state.shape[0] == 3
+    key, counter = state[0], (state[1], state[2 if whole else 0])
+    low, high = _advanced(counter, _counted((blocks,)))
+    words = _philox_words([*_words(low), *_words(high)], _words(key))
+    parts = [_whole(*words[:2]), _whole(*words[2:])] if wide else words
+    after = _advanced(counter, np.full((), blocks, "u64"))[: 2 if whole else 1]
+    bits = np.reshape(np.ravel(np.stack(parts, -1))[:count], shape)
+    return np.stack([key, *after]), bits
+
+
+def _advanced(counter: tuple[Array, Array], steps: Array) -> tuple[Array, Array]:
+    """A counter of 128 bits, later by `steps`."""
+    low, high = counter
+    later = low + steps
+    carry = np.astype(later < low, "u64")
+    return later, high + carry
+
+
+def _philox_words(x: Words, key: tuple[Array, Array]) -> Words:
+    """Philox-4x32-10 of a counter of four words."""
+    one, other = key
+    for _ in range(_ROUNDS):
+        low0, high0 = _words(np.astype(x[0], "u64") * _MULTIPLIERS[0])
+        low1, high1 = _words(np.astype(x[2], "u64") * _MULTIPLIERS[1])
+        x = [high1 ^ x[1] ^ one, low1, high0 ^ x[3] ^ other, low0]
+        one, other = one + _WEYL[0], other + _WEYL[1]
+    return x
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "stablehlo.rng_bit_generator": rng_bit_generator,
+}

@@ -1,0 +1,202 @@
+"""Reductions over axes, by known reducers or any region."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc import control, dtypes
+from aotc import numpy as np
+from aotc.fft import Complex
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.regions import (
+    arg_reducer,
+    elementwise,
+    single_op,
+)
+from aotc.importers.stablehlo.values import (
+    Value,
+    array,
+    each_part,
+    number,
+    settled,
+    shape_of,
+)
+from aotc.numpy.ordering import taken_along
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
+
+Reduce = Callable[[Array, Sequence[int]], Array]
+
+# reducer → the reduction, and the value that changes nothing
+NAMED: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "stablehlo.add": ("reduce_sum", lambda dtype: 0),
+    "stablehlo.multiply": ("reduce_prod", lambda dtype: 1),
+    "stablehlo.maximum": ("reduce_max", lambda dtype: lowest(dtype)),
+    "stablehlo.minimum": ("reduce_min", lambda dtype: highest(dtype)),
+}
+_BOOLS = {
+    "stablehlo.or": (np.any, False),
+    "stablehlo.maximum": (np.any, False),
+    "stablehlo.add": (np.any, False),
+    "stablehlo.and": (np.all, True),
+    "stablehlo.minimum": (np.all, True),
+    "stablehlo.multiply": (np.all, True),
+}
+_COMBINE: dict[str, Callable[[Array, Array], Array]] = {
+    "stablehlo.add": np.add,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.minimum": np.minimum,
+}
+
+
+def lowest(dtype: str) -> Any:
+    """The least element of a dtype."""
+    return -numpy.inf if dtypes.is_float(dtype) else _integer_bounds(dtype).min
+
+
+def highest(dtype: str) -> Any:
+    """The greatest element of a dtype."""
+    return numpy.inf if dtypes.is_float(dtype) else _integer_bounds(dtype).max
+
+
+def _integer_bounds(dtype: str) -> Any:
+    return numpy.iinfo(dtypes.to_numpy(dtype))
+
+
+# ---- over axes ----------------------------------------------------------------------
+
+
+def reduce(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
+    """All elements along axes combined with an initial one."""
+    count = len(operands) // 2
+    xs, firsts = operands[:count], operands[count:]
+    axes = op.ints("dimensions")
+    if count == 1:
+        found = reduced_by_name(single_op(op), xs[0], firsts[0], axes)
+        if found is not None:
+            return found
+    if count == 2 and len(axes) == 1:
+        pair = _arg_reduced(op, xs, firsts, axes[0])
+        if pair is not None:
+            return pair
+    return reduced_by_region(op, xs, firsts, axes)
+
+
+def reduced_by_name(
+    name: str | None, x: Value, first: Value, axes: Sequence[int]
+) -> Value | None:
+    """The reduction that there is an op for."""
+    if isinstance(x, Complex):
+        if name != "stablehlo.add":
+            return None
+        return each_part(lambda p, f: _reduced(name, p, f, axes), x, first)
+    source = array(x)
+    if source.dtype == "bool":
+        if name not in _BOOLS:
+            return None
+        function, neutral = _BOOLS[name]
+        combine = np.logical_and if neutral else np.logical_or
+        whole = function(source, tuple(axes)) if axes else source
+        return whole if number(first) is neutral else combine(whole, array(first))
+    return _reduced(name, source, array(first), axes) if name in NAMED else None
+
+
+def _reduced(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
+    reduction, neutral = NAMED[name]
+    whole = emit(reduction, x, axes=tuple(sorted(axes))) if axes else x
+    if number(first) == neutral(x.dtype):
+        return whole
+    return _COMBINE[name](whole, first)
+
+
+def _arg_reduced(
+    op: Op, xs: Sequence[Value], firsts: Sequence[Value], axis: int
+) -> tuple[Value, ...] | None:
+    """Argmax or argmin, where the positions count along the axis."""
+    kind = arg_reducer(op)
+    if kind is None or not _counts(op, 1, axis):
+        return None
+    x = array(xs[0])
+    neutral = lowest if kind == "max" else highest
+    ordinary = x.dtype if x.dtype != "bool" else "u8"
+    x_ordered = np.astype(x, ordinary)
+    if x.dtype != "bool" and number(firsts[0]) != neutral(x.dtype):
+        return None
+    find = np.argmax if kind == "max" else np.argmin
+    place = find(x_ordered, axis)
+    best = taken_along(x, np.expand_dims(place, axis), axis)
+    positions = np.astype(place, array(xs[1]).dtype)
+    return np.squeeze(best, axis), positions
+
+
+def _counts(op: Op, operand: int, axis: int) -> bool:
+    """Whether an operand is an iota along the axis that is reduced."""
+    value = op.op.operands[operand]
+    maker = getattr(value.owner, "operation", value.owner)
+    name = getattr(maker, "name", "")
+    if name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):
+        return False
+    return Op(maker).integer("iota_dimension") == axis
+
+
+def reduced_by_region(
+    op: Op, xs: Sequence[Value], firsts: Sequence[Value], axes: Sequence[int]
+) -> tuple[Value, ...]:
+    """Halves combined with each other, on whole arrays, until one element is left."""
+    require_elementwise(op)
+    kept = [axis for axis in range(len(shape_of(xs[0]))) if axis not in axes]
+    shape = shape_of(xs[0])
+    sizes = [size for axis in axes if isinstance(size := shape[axis], int)]
+    if len(sizes) < len(axes):
+        fail(
+            "symbolic-size",
+            "this reducer is none that aotc knows, and needs fixed sizes along the "
+            f"axes that it reduces; got {shape} over {tuple(axes)}",
+            "reduce by +, *, max, min, and, or, argmax or argmin, or fix the sizes",
+        )
+    total = math.prod(sizes)
+    flat = [_flattened(x, (*kept, *axes), len(kept), total) for x in xs]
+    if total == 0:
+        return _initial(firsts, [shape[axis] for axis in kept])
+
+    def combine(earlier: Any, later: Any) -> Any:
+        return [settled(value) for value in op.regions[0](*earlier, *later)]
+
+    found = control.reduce(combine, flat, len(kept))
+    starts = _initial(firsts, shape_of(found[0]))
+    return tuple(combine(starts, found))
+
+
+def _initial(firsts: Sequence[Value], shape: Sequence[Any]) -> tuple[Value, ...]:
+    return tuple(
+        each_part(lambda part: np.broadcast_to(part, tuple(shape)), settled(first))
+        for first in firsts
+    )
+
+
+def _flattened(x: Value, order: Sequence[int], kept: int, total: int) -> Value:
+    """The kept axes, then all others as one."""
+
+    def flatten(part: Array) -> Array:
+        moved = np.transpose(part, order)
+        return np.reshape(moved, (*moved.shape[:kept], total))
+
+    return each_part(flatten, x)
+
+
+def require_elementwise(op: Op) -> None:
+    """Refuse a region that cannot be run on whole arrays."""
+    if not elementwise(op):
+        fail(
+            "unsupported-ops",
+            f"the region of {op.name} does more than arithmetic on scalars",
+        )
+
+
+OPS: dict[str, Callable[..., Any]] = {"stablehlo.reduce": reduce}

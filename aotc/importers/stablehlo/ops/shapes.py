@@ -1,0 +1,310 @@
+"""Ops that make, move, cut and join elements, with fixed and dynamic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.dialects.types import Dim, Shape, Size, ceil_divide, maximum, minimum
+from aotc.fft import Complex
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.values import (
+    Known,
+    Value,
+    array,
+    constant,
+    each_part,
+    known,
+    number,
+    shape_of,
+    sizes,
+    stacked,
+)
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.tracing import emit
+
+Rule = Callable[..., Any]
+
+
+def static_shape(op: Op) -> Shape:
+    """The shape of the result, which the module must fix."""
+    return tuple(-1 if n is None else n for n in op.kind.shape)
+
+
+# ---- constants ----------------------------------------------------------------------
+
+
+def make_constant(op: Op) -> Value:
+    """The literal in the module."""
+    kind = op.kind
+    data = literal(op)
+    if kind.is_complex:
+        return Complex(lift(data.real.copy()), lift(data.imag.copy()))
+    return constant(data)
+
+
+def literal(op: Op) -> Any:
+    """The NumPy array of a constant, a view of the module's memory where it can be."""
+    kind = op.kind
+    if kind.is_complex or kind.dtype == "bf16":
+        return _literal_from_text(op)
+    data = numpy.asarray(op.attribute("value"))
+    return data.view(dtypes.to_numpy(kind.dtype)).reshape(kind.shape)
+
+
+def _literal_from_text(op: Op) -> Any:
+    """Elements that the bindings do not read, as MLIR writes them."""
+    kind = op.kind
+    part = numpy.dtype(dtypes.to_numpy(kind.dtype))
+    whole = numpy.dtype(f"c{2 * part.itemsize}") if kind.is_complex else part
+    text = str(op.op).split("dense<", 1)[1].rsplit("> :", 1)[0]
+    if text.startswith('"0x'):
+        data = numpy.frombuffer(bytes.fromhex(text[3:-1]), whole)
+    else:
+        words = text.translate(str.maketrans("[](),", "     ")).split()
+        data = numpy.array([_element(word, part) for word in words], part).view(whole)
+    if data.size == 1:
+        return numpy.full(kind.shape, data[0], whole)
+    return data.reshape(kind.shape)
+
+
+def _element(word: str, part: Any) -> Any:
+    """A number as MLIR writes it; infinities and NaN as their bits."""
+    if not word.startswith("0x"):
+        return float(word)
+    return numpy.array(int(word, 16), f"u{part.itemsize}").view(part)
+
+
+def iota(op: Op) -> Value:
+    """The position along an axis."""
+    return _iota(op, static_shape(op))
+
+
+def dynamic_iota(op: Op, shape: Value) -> Value:
+    """The same for a computed shape."""
+    return _iota(op, sizes(shape))
+
+
+def _iota(op: Op, shape: Shape) -> Value:
+    kind, axis = op.kind, op.integer("iota_dimension")
+    numbers = emit("iota", shape=shape, axis=axis, dtype=kind.dtype)
+    return Complex(numbers, np.zeros_like(numbers)) if kind.is_complex else numbers
+
+
+# ---- shapes -------------------------------------------------------------------------
+
+
+def reshape_to(x: Value, shape: Shape) -> Value:
+    """X in another shape."""
+    return each_part(lambda part: np.reshape(part, shape), x)
+
+
+def reshape(op: Op, x: Value) -> Value:
+    """The same elements in the shape of the result."""
+    return reshape_to(x, _completed(static_shape(op), x))
+
+
+def _completed(shape: Shape, x: Value) -> Shape:
+    """A size that the module leaves open follows from the others."""
+    return shape_of(x) if shape.count(-1) > 1 else shape
+
+
+def dynamic_reshape(op: Op, x: Value, shape: Value) -> Value:
+    """The same elements in a computed shape."""
+    return reshape_to(x, sizes(shape))
+
+
+def broadcast_to(x: Value, axes: Sequence[int], shape: Shape) -> Value:
+    """Axis i of x becomes axis `axes[i]` of `shape`; size 1 stretches."""
+
+    def repeat(part: Array) -> Array:
+        return emit("broadcast", part, shape=tuple(shape), axes=tuple(axes))
+
+    return each_part(repeat, x) if tuple(shape) != shape_of(x) else x
+
+
+def broadcast_in_dim(op: Op, x: Value) -> Value:
+    """X repeated to the shape of the result."""
+    return broadcast_to(x, op.ints("broadcast_dimensions"), static_shape(op))
+
+
+def dynamic_broadcast_in_dim(op: Op, x: Value, shape: Value) -> Value:
+    """X repeated to a computed shape."""
+    return broadcast_to(x, op.ints("broadcast_dimensions"), sizes(shape))
+
+
+def transpose(op: Op, x: Value) -> Value:
+    """X with its axes in another order."""
+    order = op.ints("permutation")
+    return each_part(lambda part: np.transpose(part, order), x)
+
+
+def reverse(op: Op, x: Value) -> Value:
+    """X backwards along axes."""
+    axes = op.ints("dimensions")
+    return each_part(lambda part: np.flip(part, axes), x) if axes else x
+
+
+def concatenate(op: Op, *xs: Value) -> Value:
+    """The operands one after the other."""
+    axis = op.integer("dimension")
+    return each_part(lambda *parts: np.concatenate(list(parts), axis), *xs)
+
+
+def get_dimension_size(op: Op, x: Value) -> Known:
+    """A size, as an integer."""
+    return known(shape_of(x)[op.integer("dimension")], op.kind.dtype)
+
+
+# ---- cutting ------------------------------------------------------------------------
+
+
+def cut(x: Value, start: Shape, limit: Shape, steps: Sequence[int]) -> Value:
+    """The elements from `start` to `limit`."""
+    counts = tuple(
+        ceil_divide(last - first, step)
+        for first, last, step in zip(start, limit, steps, strict=True)
+    )
+    return each_part(
+        lambda part: emit("slice", part, start=start, sizes=counts, strides=steps), x
+    )
+
+
+def slice_(op: Op, x: Value) -> Value:
+    """A part of x in fixed steps."""
+    limit = op.ints("limit_indices")
+    return cut(x, op.ints("start_indices"), limit, op.ints("strides"))
+
+
+def real_dynamic_slice(
+    op: Op, x: Value, start: Value, limit: Value, steps: Value
+) -> Value:
+    """A part of x between computed positions.
+
+    Positions that depend on data are those of a part of a known size: JAX writes a
+    dynamic slice of symbolic sizes as one from `start` to `start + sizes`.
+    """
+    counts = _added_to_start(op)
+    if counts is not None and not isinstance(start, Known):
+        at = np.astype(array(start), "i64")
+        return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
+    return cut(x, sizes(start), sizes(limit), tuple(int(n) for n in sizes(steps)))
+
+
+def _added_to_start(op: Op) -> Shape | None:
+    """What was added to the start of a part for its limit, where that is known."""
+    _, start, limit, _ = op.op.operands
+    maker = getattr(limit.owner, "operation", None)
+    if maker is None or maker.name != "stablehlo.add" or start not in maker.operands:
+        return None
+    (first, second) = maker.operands
+    added = op.outer.get(second if first == start else first)
+    return sizes(added) if isinstance(added, Known) else None
+
+
+def dynamic_slice(op: Op, x: Value, *starts: Value) -> Value:
+    """A part of fixed sizes from positions that are moved to fit."""
+    return dynamic_part(x, op.ints("slice_sizes"), starts)
+
+
+def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
+    """`counts` elements of x from positions that are moved to fit."""
+    if not counts:
+        return x
+    fixed = _fixed_starts(shape_of(x), counts, starts)
+    if fixed is not None:
+        ends = tuple(first + n for first, n in zip(fixed, counts, strict=True))
+        return cut(x, fixed, ends, (1,) * len(counts))
+    at = _start_vector(starts)
+    return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
+
+
+def _fixed_starts(
+    shape: Shape, counts: Shape, starts: Sequence[Value]
+) -> tuple[Size, ...] | None:
+    """The positions moved to fit, where all are known."""
+    numbers = [number(start) for start in starts]
+    if not all(isinstance(n, int | Dim) for n in numbers):
+        return None
+    bounds: Any = zip(shape, counts, numbers, strict=True)
+    return tuple(
+        0 if first == 0 else minimum(maximum(first, 0), size - count)
+        for size, count, first in bounds
+    )
+
+
+def _start_vector(starts: Sequence[Value]) -> Array:
+    """The positions as one vector of i64 if any is, else i32."""
+    wide = any(array(start).dtype in ("i64", "u32", "u64") for start in starts)
+    return stacked(starts, "i64" if wide else "i32")
+
+
+def dynamic_update_slice(op: Op, x: Value, update: Value, *starts: Value) -> Value:
+    """X with a part written from positions that are moved to fit."""
+    if not starts:
+        return update
+    at = _start_vector(starts)
+    return each_part(lambda p, u: emit("dynamic_update_slice", p, u, at), x, update)
+
+
+# ---- padding ------------------------------------------------------------------------
+
+
+def pad_with(
+    x: Array, value: Value, low: Shape, high: Shape, interior: Sequence[int]
+) -> Array:
+    """X with a value around it and between its elements; negative widths cut off."""
+    widths: dict[str, Any] = {"low": low, "high": high, "interior": interior}
+    if not any(n != 0 for part in widths.values() for n in part):
+        return x
+    filling = number(value)
+    if filling is not None and float(filling) == filling:
+        return emit("pad", x, **widths, value=float(filling))
+    zeros = emit("pad", x, **widths, value=0.0)
+    inside = emit("pad", np.ones_like(x, "bool"), **widths, value=0.0)
+    return np.where(inside, zeros, np.broadcast_to(array(value), zeros.shape))
+
+
+def _pad(x: Value, value: Value, low: Shape, high: Shape, gaps: Sequence[int]) -> Value:
+    return each_part(lambda part, v: pad_with(part, v, low, high, gaps), x, value)
+
+
+def pad(op: Op, x: Value, value: Value) -> Value:
+    """X with a value around it and between its elements."""
+    low, high = op.ints("edge_padding_low"), op.ints("edge_padding_high")
+    return _pad(x, value, low, high, op.ints("interior_padding"))
+
+
+def dynamic_pad(
+    op: Op, x: Value, value: Value, low: Value, high: Value, interior: Value
+) -> Value:
+    """The same with computed widths."""
+    gaps = tuple(int(n) for n in sizes(interior))
+    return _pad(x, value, sizes(low), sizes(high), gaps)
+
+
+OPS: dict[str, Rule] = {
+    "stablehlo.broadcast_in_dim": broadcast_in_dim,
+    "stablehlo.concatenate": concatenate,
+    "stablehlo.constant": make_constant,
+    "stablehlo.dynamic_broadcast_in_dim": dynamic_broadcast_in_dim,
+    "stablehlo.dynamic_iota": dynamic_iota,
+    "stablehlo.dynamic_pad": dynamic_pad,
+    "stablehlo.dynamic_reshape": dynamic_reshape,
+    "stablehlo.dynamic_slice": dynamic_slice,
+    "stablehlo.dynamic_update_slice": dynamic_update_slice,
+    "stablehlo.get_dimension_size": get_dimension_size,
+    "stablehlo.iota": iota,
+    "stablehlo.pad": pad,
+    "stablehlo.real_dynamic_slice": real_dynamic_slice,
+    "stablehlo.reshape": reshape,
+    "stablehlo.reverse": reverse,
+    "stablehlo.slice": slice_,
+    "stablehlo.transpose": transpose,
+    "chlo.constant": make_constant,
+}

@@ -1,0 +1,202 @@
+"""Windows that slide: reductions over them, and the adjoint of pooling by a choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from aotc import numpy as np
+from aotc.dialects.types import Shape, Size
+from aotc.fft import Complex
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.ops.reductions import (
+    NAMED,
+    highest,
+    lowest,
+    reduced_by_name,
+    reduced_by_region,
+)
+from aotc.importers.stablehlo.ops.shapes import pad_with
+from aotc.importers.stablehlo.regions import called_op, single_op, window_choice
+from aotc.importers.stablehlo.values import (
+    Value,
+    array,
+    each_part,
+    known,
+    number,
+    shape_of,
+    sizes,
+)
+from aotc.numpy.ordering import taken_along
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
+
+
+def reduce_window(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
+    """The elements of each window combined with an initial one."""
+    count = len(operands) // 2
+    xs, firsts = operands[:count], operands[count:]
+    name = single_op(op) if count == 1 else None
+    if count == 1:
+        summed = _cumulative(_window(op), name, xs[0], firsts[0])
+        if summed is not None:
+            return summed
+    views = [windows(op, x, first) for x, first in zip(xs, firsts, strict=True)]
+    rank = len(op.kind.shape)
+    if count == 1:
+        found = reduced_by_name(name, views[0], firsts[0], (rank,))
+        if found is not None:
+            return found
+    return reduced_by_region(op, views, firsts, (rank,))
+
+
+def windows(op: Op, x: Value, filling: Value) -> Value:
+    """Every window of x as a last axis, `filling` where it is padded."""
+    size = op.ints("window_dimensions")
+    ones = (1,) * len(size)
+    padding = op.ints("padding", (0,) * (2 * len(size)))
+    gaps = tuple(n - 1 for n in op.ints("base_dilations", ones))
+    strides, dilation = (
+        op.ints(name, ones) for name in ("window_strides", "window_dilations")
+    )
+    total = math.prod(size)
+
+    def view(part: Array, value: Array) -> Array:
+        padded = pad_with(part, value, padding[::2], padding[1::2], gaps)
+        if not size:
+            return np.expand_dims(padded, -1)
+        image = np.expand_dims(padded, (0, padded.ndim + 1))
+        attributes = {"strides": strides, "dilation": dilation}
+        seen = emit("windows", image, window=size, **attributes)
+        counts = seen.shape[1 : 1 + len(size)]
+        return np.reshape(seen, (*counts, total))
+
+    return each_part(view, x, filling)
+
+
+_CUMULATIVE = {
+    "stablehlo.add": "cumsum",
+    "stablehlo.multiply": "cumprod",
+    "stablehlo.maximum": "cummax",
+    "stablehlo.minimum": "cummin",
+}
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window and how it slides: a number for each axis, two for padding."""
+
+    size: Shape
+    padding: Shape  # before and after each axis in turn
+    steps: tuple[Shape, ...]  # strides and dilations
+
+    def running(self, shape: Shape) -> tuple[int, bool] | None:
+        """Whether it is all that came before along an axis: which, and if backwards."""
+        wide = [axis for axis, n in enumerate(self.size) if n != 1]
+        wide = wide or [axis for axis, n in enumerate(shape) if n == 1][:1]
+        plain = all(n == 1 for step in self.steps for n in step)
+        if len(wide) != 1 or not plain:
+            return None
+        (axis,) = wide
+        rest = self.size[axis] - 1
+        for is_reverse in (False, True):
+            padding: list[Size] = [0] * (2 * len(shape))
+            padding[2 * axis + is_reverse] = rest
+            if self.size[axis] == shape[axis] and list(self.padding) == padding:
+                return axis, is_reverse
+        return None
+
+
+def _window(op: Op) -> _Window:
+    """The window that the attributes of an op describe."""
+    size = op.ints("window_dimensions")
+    ones = (1,) * len(size)
+    steps = ("window_strides", "base_dilations", "window_dilations")
+    padding = op.ints("padding", (0,) * (2 * len(size)))
+    return _Window(size, padding, tuple(op.ints(step, ones) for step in steps))
+
+
+def _cumulative(
+    window: _Window, name: str | None, x: Value, first: Value
+) -> Array | None:
+    """A window over all that came before along an axis is a running reduction."""
+    found = window.running(shape_of(x))
+    if found is None or isinstance(x, Complex) or name not in _CUMULATIVE:
+        return None
+    source = array(x)
+    if source.dtype == "bool" or number(first) != NAMED[name][1](source.dtype):
+        return None
+    axis, is_reverse = found
+    return emit(_CUMULATIVE[name], source, axis=axis, reverse=is_reverse)
+
+
+def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Array:
+    """The call that JAX makes of a window with a symbolic size: a running reduction."""
+    size, *steps, padding = map(sizes, facts)
+    window = _Window(size, padding, tuple(steps))
+    found = _cumulative(window, called_op(op), x, first)
+    if found is None:
+        fail(
+            "unsupported-ops",
+            f"expected a window of symbolic size {size} to hold all that came before "
+            "along one axis, as in jnp.cumsum, cumprod, lax.cummax and cummin",
+            "give the axis a fixed size, or use jax.lax.scan",
+        )
+    return found
+
+
+# ---- choices in windows -------------------------------------------------------------
+
+
+def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
+    """Each element of `source` added where its window of x has the chosen element."""
+    choice = window_choice(op)
+    if choice is None or single_op(op, 1) != "stablehlo.add":
+        fail(
+            "unsupported-ops",
+            "expected a select_and_scatter that keeps the larger or smaller element "
+            "and adds up what is scattered",
+        )
+    operand, updates = array(x), array(source)
+    places = np.reshape(
+        emit("iota", shape=(_count(operand),), axis=0, dtype="i32"), operand.shape
+    )
+    filling = lowest if choice == "max" else highest
+    outside = np.full((), filling(operand.dtype), operand.dtype)
+    seen = array(windows(op, operand, outside))
+    where = array(windows(op, places, known(-1, "i32")))
+    find = np.argmax if choice == "max" else np.argmin
+    chosen = _chosen(find, seen, where)
+    flat = np.broadcast_to(array(first), (_count(operand),))
+    summed = emit(
+        "scatter_add",
+        flat,
+        np.ravel(updates),
+        np.ravel(chosen),
+        axes=(0,),
+        along=(0,),
+        kept=(),
+        mode="drop",
+    )
+    return np.reshape(summed, operand.shape)
+
+
+def _chosen(find: Callable[..., Array], seen: Array, where: Array) -> Array:
+    """The positions in x of what each window keeps; -1 in windows of padding only."""
+    place = np.expand_dims(find(seen, -1), -1)
+    return np.squeeze(taken_along(where, place, where.ndim - 1), -1)
+
+
+def _count(x: Array) -> Any:
+    return numpy.prod(numpy.array(x.shape, object))
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "stablehlo.reduce_window": reduce_window,
+    "stablehlo.select_and_scatter": select_and_scatter,
+}

@@ -1,0 +1,125 @@
+"""StableHLO and functions of JAX as JAX computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import numpy
+
+from aotc.fft import Complex
+from aotc.importers.common.original import Inputs, Original
+from aotc.importers.stablehlo.symbolic import require_jax
+from aotc.tracing.entry import State, Stored
+
+
+def of_function(
+    function: Any, arguments: Mapping[str, Any], by_place: bool
+) -> Original:
+    """A function of JAX.
+
+    Args:
+        function: of pytrees.
+        arguments: its Specs, Weights and State, by the names of its parameters.
+        by_place: whether they are given by place.
+    """
+    held = {n: v.tree for n, v in arguments.items() if isinstance(v, Stored)}
+    updates = any(isinstance(value, State) for value in arguments.values())
+
+    def run(inputs: Inputs) -> Any:
+        given = {name: _given({**held, **inputs}[name]) for name in arguments}
+        called = require_jax().jit(function)
+        result = called(*given.values()) if by_place else called(**given)
+        return _taken(result[1] if updates else result)
+
+    return Original(_jax(), run)
+
+
+def of_export(exported: Any, places: int) -> Original:
+    """What `jax.export` serialized, whose first arguments have no names."""
+
+    def run(inputs: Inputs) -> Any:
+        values = [_given(each) for each in inputs.values()]
+        named = dict(zip(list(inputs)[places:], values[places:], strict=True))
+        return _taken(exported.call(*values[:places], **named))
+
+    return Original(_jax(), run)
+
+
+def of_module(text: Callable[[], str]) -> Original | None:
+    """A module, by the interpreter that StableHLO defines its ops by; None without it.
+
+    Args:
+        text: gives the module in generic form.
+    """
+    if find_spec("jaxlib") is None:
+        return None
+    import jaxlib
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    def run(inputs: Inputs) -> Any:
+        with _context():
+            module = ir.Module.parse(text())
+            given = [_attribute(_given(array)) for array in inputs.values()]
+            found = stablehlo.eval_module(module, given)
+            results = [numpy.array(ir.DenseElementsAttr(each)) for each in found]
+        taken = [_parts(each) for each in results]
+        return taken[0] if len(taken) == 1 else tuple(taken)
+
+    return Original(f"StableHLO interpreter of jaxlib {jaxlib.__version__}", run)
+
+
+def _context() -> Any:
+    """A context of jaxlib's MLIR in which a StableHLO module can be interpreted."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, stablehlo
+
+    registry, context = ir.DialectRegistry(), ir.Context()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in (stablehlo, chlo):
+        dialect.register_dialect(context)
+    stablehlo.register_interpreter_dialect(context)
+    return context
+
+
+def _attribute(array: Any) -> Any:
+    from jaxlib.mlir import ir
+
+    array = numpy.ascontiguousarray(array)
+    if array.dtype.kind != "u":
+        return ir.DenseElementsAttr.get(array)
+    kind = ir.IntegerType.get_unsigned(8 * array.itemsize)
+    return ir.DenseElementsAttr.get(array, type=kind)
+
+
+def _jax() -> str:
+    return f"jax {require_jax().__version__}"
+
+
+def _given(tree: Any) -> Any:
+    """An input with complex arrays in the place of pairs."""
+    if isinstance(tree, Complex):
+        return numpy.asarray(tree.real) + 1j * numpy.asarray(tree.imag)
+    if isinstance(tree, Mapping):
+        return {name: _given(part) for name, part in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        parts = [_given(part) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return tree
+
+
+def _taken(result: Any) -> Any:
+    """A result as aotc gives it: arrays, and pairs of them for complex ones."""
+    return require_jax().tree.map(_parts, result)
+
+
+def _parts(value: Any) -> Any:
+    array = numpy.asarray(value)
+    if not numpy.iscomplexobj(array):
+        return array
+    return Complex(array.real, array.imag)  # type: ignore[arg-type]

@@ -1,0 +1,171 @@
+"""What JAX calls things: symbolic dimensions for Dims, abstract arrays for Specs.
+
+Nothing in aotc but this file, `jax.py` and `exports.py` has to do with jax, and these
+import it when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc.dialects.types import ceil_divide
+from aotc.errors import SetupError
+from aotc.fft import Complex
+from aotc.tracing.dims import Dim, DimTerm
+from aotc.tracing.entry import Frozen, Spec, Stored
+from aotc.tracing.places import fail
+
+PLATFORM = "cpu"  # whose variant of a function is taken; it calls LAPACK
+
+
+def require_jax(module: str = "jax") -> Any:
+    """A module of JAX.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            "missing-extra",
+            f"importing from JAX needs the package '{error.name}', which is not "
+            "installed",
+            hint="pip install 'aotc[jax]'",
+        ) from None
+
+
+class SymbolicSizes:
+    """Dims of Specs as symbolic dimensions of JAX, with their contracts.
+
+    A multiple of m is m times a symbol, as which JAX decides all that divides it.
+    """
+
+    def __init__(self, arguments: Any) -> None:
+        self.jax = require_jax()
+        self.dims: dict[str, Dim] = {}
+        for value in arguments:
+            for leaf in leaves_of(value):
+                for size in getattr(leaf, "shape", ()):
+                    if isinstance(size, DimTerm):
+                        self.dims |= {dim.name: dim for dim in size.dims()}
+        self.symbols = self._symbols()
+
+    def _symbols(self) -> dict[str, Any]:
+        if not self.dims:
+            return {}
+        constraints = []
+        for name, dim in self.dims.items():
+            least = ceil_divide(dim.min, dim.multiple_of)
+            constraints += [f"{name} >= {least}"] * (least > 1)
+            if dim.max is not None:
+                constraints.append(f"{name} <= {dim.max // dim.multiple_of}")
+        symbols = require_jax("jax.export").symbolic_shape(
+            ", ".join(self.dims), constraints=constraints
+        )
+        return {
+            name: dim.multiple_of * symbol
+            for (name, dim), symbol in zip(self.dims.items(), symbols, strict=True)
+        }
+
+    def abstract(self, value: Any) -> Any:
+        """A pytree of Specs (or what is stored) as one of JAX's ShapeDtypeStructs."""
+        leaves, tree = self.jax.tree.flatten(contents(value), is_leaf=is_leaf)
+        return self.jax.tree.unflatten(tree, [self._abstract(leaf) for leaf in leaves])
+
+    def _abstract(self, leaf: Any) -> Any:
+        shape = getattr(leaf, "shape", None)
+        if shape is None:
+            fail(
+                "bad-entry",
+                f"expected Specs, Weights or State; got {leaf!r}",
+                "fix other arguments with functools.partial",
+            )
+        sizes = [
+            size.value(self.symbols) if isinstance(size, DimTerm) else size
+            for size in shape
+        ]
+        given = _numpy_dtype(leaf)
+        taken = self.jax.dtypes.canonicalize_dtype(given)
+        if taken != given:
+            fail(
+                "dtype-mismatch",
+                f"JAX takes {given} as {taken}, and would compute something else",
+                f"give {taken}, or jax.config.update('jax_enable_x64', True)",
+            )
+        return self.jax.ShapeDtypeStruct(tuple(sizes), given)
+
+    def variables(self, leaves: Sequence[Any], given: Sequence[Any]) -> dict[str, Any]:
+        """What JAX's symbols are in arrays that are given for the specs."""
+        found: dict[str, Any] = {}
+        for leaf, array in zip(leaves, given, strict=True):
+            for size, actual in zip(
+                getattr(leaf, "shape", ()), array.shape, strict=True
+            ):
+                if isinstance(size, DimTerm):
+                    _solve(size, actual, found)
+        return {
+            name: size // self.dims[name].multiple_of for name, size in found.items()
+        }
+
+
+def contents(value: Any) -> Any:
+    """The pytree of what is stored; other values as they are."""
+    value = value.state if isinstance(value, Frozen) else value
+    return value.tree if isinstance(value, Stored) else value
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """The leaves of a pytree of JAX, of Specs or of arrays."""
+    return list(require_jax().tree.leaves(contents(value), is_leaf=is_leaf))
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether a pytree of JAX holds a value as a leaf that JAX does not know."""
+    return isinstance(value, (Spec, Complex))
+
+
+def _solve(term: DimTerm, actual: Any, found: dict[str, Any]) -> None:
+    """Put down what the one unknown Dim of a size is."""
+    unknown = {dim.name for dim in term.dims()} - set(found)
+    if len(unknown) != 1:
+        return
+    (name,) = unknown
+    rest, more = (term.value({**found, name: n}) for n in (0, 1))
+    found[name] = (actual - rest) // (more - rest)
+
+
+_PARTS = {"complex64": "f32", "complex128": "f64"}
+
+
+def _numpy_dtype(leaf: Any) -> Any:
+    """The dtype of what describes an input; a pair of Specs is a complex one."""
+    if isinstance(leaf, Complex):
+        return numpy.dtype("complex64" if leaf.dtype == "f32" else "complex128")
+    if str(leaf.dtype) in _PARTS:
+        return numpy.dtype(leaf.dtype)
+    return dtypes.to_numpy(dtypes.canonical(leaf.dtype))
+
+
+def as_specs(value: Any) -> Any:
+    """A pytree of what describes inputs as one of Specs."""
+    return require_jax().tree.map(_as_spec, contents(value), is_leaf=is_leaf)
+
+
+def _as_spec(leaf: Any) -> Any:
+    if isinstance(leaf, (Spec, Complex)):
+        return leaf
+    return spec_of(leaf.shape, leaf.dtype)
+
+
+def spec_of(shape: Any, dtype: Any) -> Any:
+    """A Spec, or a pair of them for complex numbers."""
+    part = _PARTS.get(str(dtype))
+    if part is None:
+        return Spec(shape, dtype)
+    return Complex(Spec(shape, part), Spec(shape, part))  # type: ignore[arg-type]

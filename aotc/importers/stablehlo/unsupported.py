@@ -1,0 +1,96 @@
+"""What in a module the importer cannot take, all of it before anything is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.importers.stablehlo.interpreter import RETURNS, functions_of, within
+from aotc.importers.stablehlo.operation import Op
+from aotc.importers.stablehlo.ops import OPS
+from aotc.importers.stablehlo.ops.calls import reason_against
+from aotc.importers.stablehlo.values import kind_of
+from aotc.tracing.findings import Finding, collected
+
+Use = tuple[str, str, str, str]  # op, reason, place, help
+
+_CALLS = ("func.call", "call")
+_MANY_DEVICES = (
+    "a model is compiled for one device here; export the function of one device"
+)
+# op → (reason, help)
+_REASONS = {
+    "stablehlo.rng": ("its numbers have no seed", "use jax.random, which has"),
+    "stablehlo.all_gather": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.all_reduce": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.all_to_all": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.collective_broadcast": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.collective_permute": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.partition_id": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.reduce_scatter": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.replica_id": ("it spans devices", _MANY_DEVICES),
+    "stablehlo.infeed": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.outfeed": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.recv": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.send": ("it exchanges data with a host while the model runs", ""),
+    "stablehlo.uniform_dequantize": ("quantised types are not taken", ""),
+    "stablehlo.uniform_quantize": ("quantised types are not taken", ""),
+}
+
+
+def unsupported(module: Any, entry: str = "main") -> list[Finding]:
+    """Ops that `entry` reaches and that have no function in `ops`, with reasons."""
+    return collected(_uses(module, entry))
+
+
+def _uses(module: Any, entry: str) -> Iterator[Use]:
+    functions = functions_of(module)
+    seen: set[str] = set()
+
+    def visit(
+        name: str, callers: tuple[str, ...]
+    ) -> Iterator[tuple[str, str, str, str]]:
+        for operation in within(functions[name]):
+            op = Op(operation)
+            if found := _objection(op):
+                yield found[0], found[1], op.where, found[2]
+            for called in _called(op):
+                if called not in functions:
+                    yield op.name, f"@{called} has no body", op.where, ""
+                elif called in callers:
+                    advice = "write a loop instead"
+                    yield op.name, f"@{called} calls itself", op.where, advice
+                elif called not in seen:
+                    seen.add(called)
+                    yield from visit(called, (*callers, called))
+
+    return visit(entry, (entry,))
+
+
+def _called(op: Op) -> list[str]:
+    """The functions that an op runs."""
+    if op.name in _CALLS:
+        return [op.text("callee")]
+    if op.name == "stablehlo.composite" and op.text("name") not in OPS:
+        return [op.text("decomposition")]
+    return []
+
+
+def _objection(op: Op) -> tuple[str, str, str] | None:
+    """(op, reason, help) of an op that has no function in `ops`."""
+    if op.name in (*RETURNS, *_CALLS):
+        return None
+    if op.name == "stablehlo.custom_call":
+        reason = reason_against(op)
+        target = op.text("call_target_name")
+        return (f"custom_call @{target}", reason, "") if reason else None
+    if op.name not in OPS:
+        reason, advice = _REASONS.get(op.name, ("aotc has no function for it", ""))
+        return op.name, reason, advice
+    try:
+        for value in (*op.op.operands, *op.op.results):
+            kind_of(value.type)
+    except InputError as error:
+        return op.name, error.message, error.hint or ""
+    return None

@@ -1,0 +1,98 @@
+"""PyTorch: modules, exported programs and .pt2 files → graph functions.
+
+    torch.export → decompositions → nodes → `OPS` → aotc's own functions, traced
+
+What `exporting.py` gets from torch is a graph of ATen ops without mutation; what it
+keeps whole is what `ops/` has a function for. `graphs.py` interprets it on aotc's
+arrays, so that what comes out is as if the network had been written with aotc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotc.errors import InputError, SetupError
+from aotc.program import source_of
+from aotc.tracing.places import pinned
+
+if TYPE_CHECKING:
+    from aotc.importers.common.imported import Imported
+    from aotc.program import Program
+
+__all__ = ["from_torch", "load"]
+
+ENTRY = "main"  # of a file
+
+
+def from_torch(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    train: bool = False,
+) -> Imported:
+    """A PyTorch module, or what torch.export made of one, for use in a model.py.
+
+        net = aotc.from_torch(
+            module.eval(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}}
+        )
+
+    Args:
+        model: a `torch.nn.Module`, or a `torch.export.ExportedProgram` (which brings
+            its own arguments and sizes).
+        args: example arguments: tensors of the right shapes and dtypes.
+        kwargs: example keyword arguments.
+        dynamic_shapes: which of their sizes vary, as torch.export takes it. The names
+            and ranges of its Dims become those of aotc's.
+        train: import the module as it trains, whatever mode it is in: the statistics of
+            batch normalization are state, and a module that drops elements takes a
+            random `key` (u32[2]) as its last input. An ExportedProgram keeps the mode
+            that it was exported in.
+
+    Raises:
+        InputError: torch.export refuses the module, or ops in it have no counterpart;
+            all of these are named at once.
+        SetupError: torch is not installed.
+    """
+    _require_torch()
+    from aotc.importers.torch.exporting import exported, training
+    from aotc.importers.torch.importing import imported
+
+    with training(model, train):
+        program = exported(model, args, kwargs, dynamic_shapes)
+    return imported(program, train)
+
+
+def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
+    """The program of a .pt2 file: its one entry is called `main`.
+
+    Raises:
+        InputError: the file cannot be read, or see `from_torch`.
+    """
+    _require_torch()
+    from aotc.importers.torch.exporting import read
+    from aotc.importers.torch.importing import imported
+
+    if any(name != ENTRY for name in entries):
+        raise InputError(
+            "unknown-entry",
+            f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
+        )
+    with pinned((str(path), 1)):  # no line of a model runs
+        program = imported(read(path)).program(ENTRY)
+    program.source = source_of(path, "torch")
+    return program
+
+
+def _require_torch() -> None:
+    try:
+        import torch.export  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            "missing-extra",
+            f"PyTorch models need the package '{error.name}'",
+            hint="pip install 'aotc[torch]'",
+        ) from error

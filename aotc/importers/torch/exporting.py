@@ -1,0 +1,241 @@
+"""Modules and files → exported programs of ops that are to be interpreted."""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch._decomp import decomposition_table
+from torch.fx import GraphModule
+
+from aotc.errors import InputError
+from aotc.importers.torch import recurrences, writes
+from aotc.importers.torch.ops import is_listed, stays_whole
+from aotc.importers.torch.tensors import is_complex
+from aotc.system_errors import raise_system_error
+from aotc.tracing.places import fail, is_own, relative, user_line
+
+_TORCH = Path(torch.__file__).parent
+
+# torch 2.13 meets a deprecation of its own wherever it copies a program
+warnings.filterwarnings("ignore", r"`isinstance\(treespec", FutureWarning)
+_PYTHON = Path(logging.__file__).parents[1]
+_OWN = Path(__file__).parent
+
+
+def exported(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> Any:
+    """The exported program of a module; one that is given is taken as it is.
+
+    Raises:
+        InputError: torch.export refuses the module, with its own words and the user's
+            line.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        return model
+    if not isinstance(model, torch.nn.Module):
+        fail(
+            "bad-model",
+            "expected a torch.nn.Module or torch.export.ExportedProgram; got "
+            f"{type(model).__name__}",
+        )
+    _require_tensors(args)
+    try:
+        with torch.no_grad(), recurrences.whole():
+            return torch.export.export(
+                model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+            )
+    except Exception as error:  # whatever the user's code or torch.export raises
+        raise_system_error(error)
+        _refuse(error)
+
+
+def _require_tensors(args: Any) -> None:
+    """Refuse example arguments that are no tuple, or arrays of NumPy."""
+    if not isinstance(args, (tuple, list)):
+        fail(
+            "bad-argument",
+            f"expected args to be a tuple of example arguments; got a "
+            f"{type(args).__name__}",
+            "write (x,) for one argument",
+        )
+    for number, leaf in enumerate(torch.utils._pytree.tree_leaves(tuple(args))):
+        if isinstance(leaf, np.ndarray):
+            fail(
+                "bad-argument",
+                f"expected tensors as example arguments; number {number} is an array "
+                "of NumPy",
+                "torch.from_numpy(x) is a tensor of it",
+            )
+
+
+@contextmanager
+def training(model: Any, train: bool) -> Iterator[None]:
+    """Within this block, the parts of a module are in training mode if `train` says so.
+
+    Afterwards each of them is in the mode that it was in.
+    """
+    parts = list(model.modules()) if isinstance(model, torch.nn.Module) else []
+    modes = [part.training for part in parts]
+    try:
+        if train and parts:
+            model.train()
+        yield
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode
+
+
+def read(path: Path) -> Any:
+    """The exported program in a .pt2 file.
+
+    Raises:
+        InputError: torch cannot read it.
+    """
+    try:
+        with _logged_errors() as logged:
+            return torch.export.load(path)
+    except Exception as error:  # whatever torch finds wrong with the bytes
+        raise_system_error(error, str(path))
+        said = _first_paragraph(logged[0] if logged else error)
+        raise InputError(
+            "bad-file",
+            f"'{path}' cannot be read as what torch.export.save writes: {said}",
+            hint=_reading_advice(path, said),
+        ) from error
+
+
+_UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")
+
+
+def _reading_advice(path: Path, said: str) -> str:
+    """What to do about a file that torch does not read."""
+    found = _UNREGISTERED.search(said)
+    if found is None:
+        return f"this is torch {torch.__version__}; export the model with it again"
+    return (
+        "the type is known once its module is imported: build a model.py that has "
+        f"`import {found[1]}` and then "
+        f"`main = aotc.from_torch(torch.export.load('{path.name}'))`"
+    )
+
+
+@contextmanager
+def _logged_errors() -> Iterator[list[BaseException]]:
+    """Errors that torch.export handles in this block, which it logs with traces."""
+    found: list[BaseException] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            found.append(error)
+        return error is None
+
+    logger = logging.getLogger(torch.export.__name__)
+    logger.addFilter(keep)
+    try:
+        yield found
+    finally:
+        logger.removeFilter(keep)
+
+
+@cache
+def decompositions() -> dict[Any, Any]:
+    """Torch's decompositions of the ops that `ops/` does not list."""
+    table = {**decomposition_table, **torch.export.default_decompositions()}
+    return {op: rule for op, rule in table.items() if not stays_whole(op)}
+
+
+def decomposed(program: Any) -> Any:
+    """The program without mutation, in ops of `ops/` as far as torch can say it so.
+
+    An op that `ops/` lists stays whole. Every other one becomes simpler ones by torch's
+    decomposition, if it has one. To look for these, torch traces the graph twice more,
+    so a program without any is taken as it is.
+    """
+    if _is_plain(program):
+        return program
+    try:
+        with torch.no_grad(), recurrences.whole():
+            return program.run_decompositions(decompositions())
+    except Exception as error:
+        raise_system_error(error)
+        _refuse(error)
+
+
+def _is_plain(program: Any) -> bool:
+    """Whether all ops are in `ops/`, and those that write do it as `writes.py` can."""
+    module = program.graph_module
+    if any(isinstance(part, GraphModule) for part in module.children()):
+        return False
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    known = (is_listed(node.target, is_complex(node)) for node in calls)
+    if not all(known) or any(map(writes.trains, calls)):
+        return False
+    return writes.are_private(module.graph)
+
+
+# ---- what torch says ----------------------------------------------------------------
+
+_ADVICE = {
+    "Constraints violated": "say so in dynamic_shapes, as in "
+    "`8 * torch.export.Dim('n')` for multiples of 8, or leave it to Dim.AUTO",
+    "missing a required argument": "give example arguments: "
+    "aotc.from_torch(module, (x,))",
+    "but got Dim(name=": "write dynamic_shapes with torch.export.Dim",
+    "GuardOnDataDependentSymNode": "Python cannot branch on values of a tensor, nor "
+    "on sizes that depend on them; use torch.where, or torch.cond for a branch, and "
+    "promise what holds of sizes: torch._check(n > 0), torch._check(n <= 64)",
+    "UserError": "see what torch.export says of its arguments",
+}
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Torch's error as one of aotc, at the user's line."""
+    kind = type(error).__name__
+    raise InputError(
+        "torch-export",
+        f"torch.export refuses the model: {kind}: {_first_paragraph(error)}",
+        where=_user_line(error) or user_line(),
+        hint=next(
+            (advice for key, advice in _ADVICE.items() if key in f"{kind}: {error}"),
+            "torch.export must be able to trace the model",
+        ),
+    ) from error
+
+
+def _first_paragraph(error: BaseException) -> str:
+    return str(error).strip().split("\n\n")[0] or type(error).__name__
+
+
+def _user_line(error: Exception) -> str | None:
+    """The innermost line on the way to `error` that is the user's."""
+    lines = [
+        f"{relative(frame.f_code.co_filename)}:{number}"
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not is_own(frame.f_globals.get("__name__", ""))
+        and not frame.f_code.co_filename.startswith("<")
+        and not is_library(frame.f_code.co_filename)
+    ]
+    return lines[-1] if lines else None
+
+
+def is_library(filename: str) -> bool:
+    """Whether a source file is one of PyTorch, of Python, or of this frontend."""
+    path = Path(filename)
+    if path.is_relative_to(_PYTHON) and "site-packages" not in path.parts:
+        return True
+    return path.is_relative_to(_TORCH) or path.is_relative_to(_OWN)

@@ -1,0 +1,263 @@
+"""What torch.export took for granted of sizes: conditions that every call must meet.
+
+A branch of a module on its sizes is decided by the example that it is traced with, and
+`torch._check` promises something of them. torch.export keeps both as guards, Python
+code over `L['x'].size()[0]`, and as assertions of the graph.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
+from torch.utils import _pytree
+from torch.utils._sympy.printers import PythonPrinter
+
+from aotc.artifacts.conditions import Condition
+from aotc.dialects.types import Size
+from aotc.fft import Complex
+from aotc.importers.common.guards import require_sizes
+from aotc.importers.torch.exporting import is_library
+from aotc.importers.torch.graphs import line_of
+from aotc.importers.torch.unbacked import asserted_test
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import Place, pinned, user_place
+
+_LAYOUT = re.compile(r"contiguous|strid|memory_format|non_overlapping|view_helper")
+_BY_LAYOUT = re.compile(r"\.stride\(\)|\.storage_offset\(\)")
+_WHY = "PyTorch traced the model for such sizes only"
+
+
+@dataclass(frozen=True)
+class SizeGuard:
+    """A condition on the sizes of the inputs.
+
+    Args:
+        condition: over names for sizes.
+        sizes: for each name the number of an input among the leaves, and the axis.
+        place: the line of the model, where torch tells.
+        node: the assertion in the graph that it stands for, if it is one.
+    """
+
+    condition: Condition
+    sizes: Mapping[str, tuple[int, int]]
+    place: Place | None = None
+    node: Node | None = None
+
+    def multiple(self) -> tuple[tuple[int, int], int] | None:
+        """Which size is a multiple of which number, if the guard says just that."""
+        found = re.fullmatch(r"(\w+) % (\d+) == 0", self.condition.text)
+        return (self.sizes[found[1]], int(found[2])) if found else None
+
+    def require(self, leaves: Sequence[Any]) -> None:
+        """Hold a call with these inputs to the condition; see `require_sizes`."""
+        sizes: dict[str, Size] = {
+            name: _shape(leaves[number])[axis]
+            for name, (number, axis) in self.sizes.items()
+        }
+        with pinned(self.place or user_place()):
+            require_sizes(self.condition, sizes, _WHY)
+
+
+def _shape(leaf: Any) -> Any:
+    part = leaf.real if isinstance(leaf, Complex) else leaf
+    return lift(part).shape
+
+
+@dataclass(frozen=True)
+class Unkept:
+    """A guard, as torch.export writes it, that is no condition on sizes."""
+
+    text: str
+    place: Place | None
+
+
+Guard = SizeGuard | Unkept
+
+
+def size_guards(program: Any, arguments: Sequence[tuple[str, Any]]) -> list[Guard]:
+    """The guards of an exported program, those that its graph asserts included.
+
+    Conditions on how tensors lie in memory are left out: aotc's have one layout.
+
+    Args:
+        program: what torch.export made.
+        arguments: the name and the form of each argument of `forward`.
+    """
+    paths = list(_paths(arguments))
+    places = _places(program)
+    found: list[Guard] = [
+        _of_code(code, paths, places.get(code))
+        for code in program._guards_code
+        if not _BY_LAYOUT.search(code) and not _is_about_layout(places.get(code))
+    ]
+    return [*found, *_asserted(program, paths)]
+
+
+def _paths(arguments: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    """`['x'][0]`: how torch.export names each leaf of the arguments."""
+    for name, form in arguments:
+        tree = form.unflatten(range(form.num_leaves))
+        for path, _ in _pytree.tree_flatten_with_path(tree)[0]:
+            yield f"['{name}']{_pytree.keystr(path)}"
+
+
+def _record_size(
+    sizes: dict[str, tuple[int, int]], path: str, number: int, axis: int
+) -> str:
+    """Note where a size is read; returns its name in conditions, such as `x_0`.
+
+    Args:
+        sizes: the number of the input and the axis, by name.
+        path: of the input, such as `['x'][0]`.
+        number: of the input.
+        axis: of the size.
+    """
+    name = f"{re.sub(r'[^0-9A-Za-z]+', '_', path).strip('_')}_{axis}"
+    # The first of the inputs `x` and an input `x_0` are spelled alike.
+    if sizes.setdefault(name, (number, axis)) != (number, axis):
+        name = f"{name}_of_{number}"
+        sizes[name] = number, axis
+    return name
+
+
+def _of_rest(path: str) -> str:
+    """`['more'][0]` for `['more_0']`: how guards name what `*more` takes."""
+    return re.sub(r"^\['(\w+)_(\d+)'\]", r"['\1'][\2]", path)
+
+
+# ---- guards as code -----------------------------------------------------------------
+
+
+def _of_code(code: str, paths: Sequence[str], frame: Any) -> Guard:
+    """The guard that torch.export writes as Python code."""
+    sizes: dict[str, tuple[int, int]] = {}
+    text = code
+    for number, path in enumerate(paths):
+
+        def name(found: re.Match[str], number: int = number, path: str = path) -> str:
+            return _record_size(sizes, path, number, int(found[1]))
+
+        for spelling in (path, _of_rest(path)):
+            size = re.escape(f"L{spelling}.size()") + r"\[(\d+)\]"
+            text = re.sub(size, name, text)
+    place = None if frame is None else (frame.filename, frame.lineno)
+    own = place if place and not is_library(place[0]) else None
+    return _guard(code, text, sizes, own)
+
+
+def _guard(
+    code: str,
+    text: str,
+    sizes: Mapping[str, tuple[int, int]],
+    place: Place | None,
+    node: Node | None = None,
+) -> Guard:
+    try:
+        condition = Condition.parse(_plain(text))
+    except (ValueError, SyntaxError):
+        return Unkept(code, place)
+    if not condition.symbols <= sizes.keys():
+        return Unkept(code, place)
+    used = {name: sizes[name] for name in condition.symbols}
+    return SizeGuard(condition, used, place, node)
+
+
+class _Plain(ast.NodeTransformer):
+    """Python code of torch.export in the words that conditions have."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """`floor` for `math.floor`."""
+        return ast.Name(node.attr)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """`x * x` for `x ** 2`."""
+        self.generic_visit(node)
+        power = node.right.value if isinstance(node.right, ast.Constant) else None
+        if not isinstance(node.op, ast.Pow) or not isinstance(power, int) or power < 1:
+            return node
+        product: ast.expr = node.left
+        for _ in range(power - 1):
+            product = ast.BinOp(product, ast.Mult(), node.left)
+        return product
+
+
+def _plain(text: str) -> str:
+    return ast.unparse(_Plain().visit(ast.parse(text, mode="eval")))
+
+
+def _places(program: Any) -> dict[str, Any]:
+    """The frame that each guard comes from, by its code; a file keeps none."""
+    env = _shape_env(program)
+    if env is None:
+        return {}
+    printer = ShapeGuardPythonPrinter(
+        env.var_to_sources, lambda source: source.name, env.var_to_sources
+    )
+    return {
+        printer.doprint(guard.expr): guard.sloc.framework_loc
+        for guard in env.guards
+        if guard.expr.free_symbols <= env.var_to_sources.keys()
+    }
+
+
+def _shape_env(program: Any) -> Any:
+    """Where torch keeps what it knows of the symbols of a program, if it has any."""
+    for node in program.graph.nodes:
+        made = node.meta.get("val")
+        if isinstance(made, torch.Tensor):
+            for size in made.shape:
+                if isinstance(size, torch.SymInt):
+                    return size.node.shape_env
+    return None
+
+
+def _is_about_layout(frame: Any) -> bool:
+    """Whether a guard comes from where torch decides how tensors lie in memory."""
+    if frame is None or not is_library(frame.filename):
+        return False
+    return _LAYOUT.search(frame.name) is not None
+
+
+# ---- assertions of the graph --------------------------------------------------------
+
+
+def _asserted(program: Any, paths: Sequence[str]) -> Iterator[Guard]:
+    """The assertions in the graph that are about sizes of the inputs only."""
+    terms, sizes = _terms(program, paths)
+    for node in program.graph.nodes:
+        test = asserted_test(node)
+        if test is not None and test.free_symbols <= terms.keys():
+            text = PythonPrinter().doprint(test.xreplace(terms))
+            guard = _guard(text, text, sizes, line_of(node), node)
+            if isinstance(guard, SizeGuard):  # else the graph asserts it
+                yield guard
+
+
+def _terms(
+    program: Any, paths: Sequence[str]
+) -> tuple[dict[Any, Any], dict[str, tuple[int, int]]]:
+    """The size that each symbol is, as a sympy symbol, and where each size is read."""
+    terms: dict[Any, Any] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    given = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    for number, (name, path) in enumerate(zip(given, paths, strict=True)):
+        made = nodes[name].meta.get("val") if name in nodes else None
+        for axis, size in enumerate(getattr(made, "shape", ())):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                title = _record_size(sizes, path, number, axis)
+                terms.setdefault(size.node.expr, sympy.Symbol(title, integer=True))
+    return terms, sizes

@@ -1,0 +1,396 @@
+"""Exported programs → `Imported`: which placeholder is a weight, a state, an input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    TensorArgument,
+    TokenArgument,
+)
+
+from aotc.dialects.types import Dim
+from aotc.fft import Complex
+from aotc.importers.common.imported import Imported
+from aotc.importers.common.padded import (
+    count_of,
+    data_dependent_sizes,
+    is_data_dependent,
+)
+from aotc.importers.torch import graphs
+from aotc.importers.torch.dropping import REFUSED, drawing_from, drops
+from aotc.importers.torch.exporting import decomposed, decompositions
+from aotc.importers.torch.guards import SizeGuard, Unkept, size_guards
+from aotc.importers.torch.original import original
+from aotc.importers.torch.sizes import named_dims, term_of
+from aotc.importers.torch.tensors import (
+    PARTS,
+    array_of,
+    is_known,
+    memory_of,
+    name_of_dtype,
+    numpy_of,
+)
+from aotc.importers.torch.trees import leaves_of, tree_of
+from aotc.importers.torch.unbacked import symbols_of
+from aotc.pytree import flatten
+from aotc.tracing.conversion import lift
+from aotc.tracing.entry import Spec, State, Weights
+from aotc.tracing.findings import Finding, collected
+from aotc.tracing.places import fail, relative
+from aotc.tracing.survey import require_importable
+
+# larger constants are stored with the weights instead of in the code
+_LARGEST_CONSTANT = 64 << 10
+
+
+def imported(program: Any, train: bool = False) -> Imported:
+    """The network of an exported program.
+
+    Args:
+        program: what torch.export made.
+        train: let it drop elements at random: then it takes a `key` with each call.
+
+    Raises:
+        InputError: something in it cannot be imported; all of it is named.
+    """
+    source, program = program, decomposed(program)
+    if program is not source:
+        graphs.note_decompositions(source.graph_module, decompositions())
+    guards = size_guards(program, _arguments(program))
+    dropped = [] if train else collected(_dropping(program))
+    unkept = collected(_unkept(guards))
+    require_importable([*unsupported(program), *dropped, *unkept])
+    slots = list(_slots(program))
+    weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
+    state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
+    kept = tuple(each for each in guards if isinstance(each, SizeGuard))
+    inputs = _inputs(program, kept)
+    key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
+    named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
+    computed = original(source, program, dict(_arguments(source)))
+    return Imported(
+        _Network(
+            program,
+            slots,
+            tuple(inputs),
+            bool(weights),
+            bool(state),
+            kept,
+            key,
+        ),
+        named,
+        Weights(weights, copy=False) if weights else None,
+        State(state) if state else None,
+        # PyTorch would draw other numbers
+        original=computed if key is None else None,
+        buffers_in=frozenset(slot.key for slot in slots if slot.is_buffer),
+    )
+
+
+# ---- what cannot be imported --------------------------------------------------------
+
+_STORED = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
+_INPUTS = {InputKind.USER_INPUT, InputKind.TOKEN, *_STORED}
+_ARGUMENTS = (TensorArgument, ConstantArgument, TokenArgument)
+_UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
+
+
+def unsupported(program: Any) -> list[Finding]:
+    """Everything in an exported program that stands in the way of importing it."""
+    signature = program.graph_signature
+    return [
+        *graphs.unsupported(program.graph_module),
+        *collected(_input_obstacles(signature.input_specs)),
+        *collected(_stored_obstacles(program)),
+        *collected(_output_obstacles(signature.output_specs)),
+        *collected(_padded_outputs(program)),
+    ]
+
+
+def _input_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
+    for spec in specs:
+        if spec.kind not in _INPUTS:
+            what = spec.kind.name.lower().replace("_", " ")
+            yield what, "it is no tensor", spec.arg.name, "pass tensors only"
+        elif not isinstance(spec.arg, _ARGUMENTS):
+            advice = "give it as a tensor, or leave it fixed in dynamic_shapes"
+            yield "input", "it is a number that varies", spec.arg.name, advice
+
+
+def _stored_obstacles(program: Any) -> Iterator[tuple[str, str, str, str]]:
+    for spec, tensor in _stored_tensors(program):
+        what = spec.kind.name.lower()
+        if tensor.layout is not torch.strided:
+            yield what, f"its layout is {tensor.layout}", spec.target, "make it dense"
+        elif not is_known(tensor.dtype):
+            yield what, f"its dtype is {tensor.dtype}", spec.target, "convert it"
+
+
+def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
+    for spec in specs:
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            advice = "return a new tensor instead of writing to the input"
+            yield "mutation", "the model writes to its input", spec.target, advice
+
+
+def _padded_outputs(program: Any) -> Iterator[tuple[str, str, str, str]]:
+    """Results whose sizes depend on values: those of an entry have known ones."""
+    (end,) = (node for node in program.graph.nodes if node.op == "output")
+    for node in end.all_input_nodes:
+        made = node.meta.get("val")
+        if isinstance(made, torch.Tensor) and symbols_of(made):
+            shape = _UNBACKED.sub("?", str(tuple(made.shape)))
+            yield (
+                "output",
+                f"a result of the module has shape {shape}, which depends on values",
+                graphs.shown_place(node),
+                "return it at a fixed size with the count beside it: "
+                "x.new_zeros(64, 3).index_copy(0, torch.arange(y.shape[0]), y), "
+                "y.shape[0]; or the mask and x themselves",
+            )
+
+
+_UNBACKED = re.compile(r"\bu\d+\b")  # torch's symbols for what values decide
+
+
+def _unkept(
+    guards: Sequence[SizeGuard | Unkept],
+) -> Iterator[tuple[str, str, str, str]]:
+    for guard in guards:
+        if isinstance(guard, Unkept):
+            place = (
+                f"{relative(guard.place[0])}:{guard.place[1]}" if guard.place else ""
+            )
+            reason = f"'{guard.text}' is no condition on sizes that aotc can check"
+            yield "guard", reason, place, "give the sizes in it as numbers"
+
+
+# ---- placeholders -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """What a placeholder of the graph stands for.
+
+    Args:
+        kind: `weight`, `state`, `input` or `fixed`.
+        key: of the weight or state, or the number of the input among the leaves.
+        value: of the weight, the state when the model starts, or what is fixed.
+        is_buffer: whether it is a weight that is no parameter.
+    """
+
+    kind: str
+    key: Any = None
+    value: Any = None
+    is_buffer: bool = False
+
+
+def _slots(program: Any) -> Iterator[_Slot]:
+    """One slot for each placeholder, in order."""
+    signature = program.graph_signature
+    updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
+    stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
+    first: dict[Any, str] = {}
+    leaves = 0
+    for spec in signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            yield _input_slot(spec, leaves)
+            leaves += 1
+        elif spec.target not in stored:
+            yield _Slot("fixed")
+        else:
+            tensor = stored[spec.target]
+            key = first.setdefault(memory_of(tensor), spec.target)
+            yield _stored_slot(spec, key, tensor, key in updated)
+
+
+def _input_slot(spec: Any, number: int) -> _Slot:
+    if isinstance(spec.arg, ConstantArgument):
+        return _Slot("fixed", value=spec.arg.value)
+    return _Slot("input", number)
+
+
+def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
+    """What the module stores and uses: the spec of its placeholder, and the tensor."""
+    users = {n.name: n.users for n in program.graph.nodes if n.op == "placeholder"}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind in _STORED and users[spec.arg.name]:
+            held = spec.target in program.state_dict
+            yield spec, (program.state_dict if held else program.constants)[spec.target]
+
+
+def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
+    """State where it is updated; a constant where it is small and no parameter."""
+    if updated:
+        return _Slot("state", key, numpy_of(tensor))
+    persistent = spec.kind is InputKind.PARAMETER or spec.persistent
+    if persistent or tensor.nbytes > _LARGEST_CONSTANT:
+        trained = spec.kind is InputKind.PARAMETER and tensor.is_floating_point()
+        return _Slot("weight", key, numpy_of(tensor), not trained)
+    return _Slot("fixed", value=array_of(tensor))
+
+
+def _inputs(program: Any, guards: Sequence[SizeGuard]) -> dict[str, Any]:
+    """The Specs of each argument, by its name in `forward`."""
+    fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
+    specs = [
+        spec.arg
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    tensors = {a.name: fakes[a.name] for a in specs if isinstance(a, TensorArgument)}
+    multiples = {
+        (specs[number].name, axis): step
+        for (number, axis), step in filter(None, (each.multiple() for each in guards))
+    }
+    dims = named_dims(program, tensors, multiples)
+    leaves = iter([_spec_of(tensors.get(arg.name), dims) for arg in specs])
+    trees = {name: tree_of(form, leaves) for name, form in _arguments(program)}
+    # a flag, say, is the one that the module was exported with
+    return {name: tree for name, tree in trees.items() if flatten(tree)[0]}
+
+
+def _spec_of(tensor: Any, dims: Mapping[Any, Any]) -> Any:
+    """The Spec of an input, or of its two parts; None for one that is fixed."""
+    if tensor is None:
+        return None
+    dtype = name_of_dtype(tensor.dtype)
+    spec: Any = Spec(
+        tuple(term_of(size, dims) for size in tensor.shape), PARTS.get(dtype, dtype)
+    )
+    return Complex(spec, spec) if dtype in PARTS else spec
+
+
+def _arguments(program: Any) -> list[tuple[str, Any]]:
+    """The name and the form of each argument of `forward` that was given."""
+    positional, keywords = program.call_spec.in_spec.children()
+    names = program.module_call_graph[0].signature.forward_arg_names or []
+    count = positional.num_children
+    given = [names[i] if i < len(names) else f"arg{i}" for i in range(count)]
+    forms = [*positional.children(), *keywords.children()]
+    return list(zip([*given, *keywords.context], forms, strict=True))
+
+
+def _dropping(program: Any) -> Iterator[tuple[str, str, str, str]]:
+    """What drops elements, which a network without a key cannot."""
+    for node in filter(drops, graphs.calls(program.graph_module)):
+        yield str(node.target), REFUSED[0], graphs.shown_place(node), REFUSED[1]
+
+
+def _drops(program: Any) -> bool:
+    """Whether a program drops elements at random."""
+    return any(map(drops, graphs.calls(program.graph_module)))
+
+
+_VARIES = object()  # what is no flag
+
+
+def _fixed_leaves(program: Any) -> Iterator[Any]:
+    """For each argument in a row the value that it is fixed to, if it is."""
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            constant = isinstance(spec.arg, ConstantArgument)
+            yield spec.arg.value if constant else _VARIES
+
+
+# ---- the network --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Network:
+    """An exported program as a function of traced arrays."""
+
+    program: Any
+    slots: Sequence[_Slot]
+    inputs: tuple[str, ...]
+    has_weights: bool
+    has_state: bool
+    guards: tuple[SizeGuard, ...] = ()
+    key: str | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result for (weights, state, inputs…); see `Imported`."""
+        remaining = list(args)
+        weights = remaining.pop(0) if self.has_weights and remaining else {}
+        state = remaining.pop(0) if self.has_state and remaining else {}
+        inputs = self.inputs if self.key is None else (*self.inputs, self.key)
+        every = [name for name, _ in _arguments(self.program)]
+        whole = len(remaining) + len(kwargs) > len(inputs)  # flags are given as well
+        given = dict(zip(every if whole else inputs, remaining, strict=False)) | kwargs
+        known = set(inputs) <= set(given) <= {*inputs, *every}
+        if not known or len(remaining) > len(given):
+            stored = ["weights"] * self.has_weights + ["state"] * self.has_state
+            named = [f"{len(args)} by position", *kwargs]
+            fail(
+                "bad-call",
+                f"expected ({', '.join([*stored, *inputs])}); got {', '.join(named)}",
+            )
+        leaves = self._leaves(given)
+        for guard in self.guards:
+            guard.require(leaves)
+        sources = {"weight": weights, "state": state, "input": leaves}
+        values = [
+            slot.value
+            if slot.kind == "fixed"
+            else _lifted(sources[slot.kind][slot.key])
+            for slot in self.slots
+        ]
+        settled = {guard.node for guard in self.guards}
+        key = None if self.key is None else lift(given[self.key])
+        with drawing_from(key), data_dependent_sizes():
+            results = graphs.evaluate(self.program.graph_module, values, settled)
+            return self._returned(state, results)
+
+    def _leaves(self, given: Mapping[str, Any]) -> list[Any]:
+        """The arguments in a row; flags must be those of the export."""
+        fixed, leaves = list(_fixed_leaves(self.program)), []
+        for name, form in _arguments(self.program):
+            if name not in given:
+                leaves += [None] * form.num_leaves
+                continue
+            for leaf in leaves_of(form, given[name]):
+                wanted = fixed[len(leaves)]
+                if wanted is not _VARIES and not np.array_equal(leaf, wanted):
+                    fail(
+                        "bad-call",
+                        f"the module was exported for {name}={wanted!r}; got {leaf!r}",
+                        "import it a second time for another one",
+                    )
+                leaves.append(leaf)
+        return leaves
+
+    def _returned(self, state: Any, results: Sequence[Any]) -> Any:
+        """The result in its containers; after the new state, if there is one."""
+        new, leaves = dict(state), []
+        specs = self.program.graph_signature.output_specs
+        for spec, value in zip(specs, results, strict=True):
+            if spec.kind in _UPDATES:
+                new[spec.target] = value
+            elif spec.kind is not OutputKind.TOKEN:
+                leaves.append(_output(value))
+        result = tree_of(self.program.call_spec.out_spec, iter(leaves))
+        return (new, result) if self.has_state else result
+
+
+def _lifted(value: Any) -> Any:
+    """An array, or the two of complex numbers, as what is computed with."""
+    return value.map(lift) if isinstance(value, Complex) else lift(value)
+
+
+def _output(value: Any) -> Any:
+    """A result; numbers and sizes become arrays of the dtype that torch gives them."""
+    if value is None or isinstance(value, Complex):
+        return value
+    if is_data_dependent(value):
+        return count_of(value)
+    whole = isinstance(value, int | Dim) and not isinstance(value, bool)
+    return lift(value, "i64" if whole else None)

@@ -1,0 +1,137 @@
+"""What each ATen op means: one table per family, one line per op.
+
+A key is an overload (`aten.sum.dim_IntList`) or an op with all of its overloads
+(`aten.sum`). A function gets the arguments of the op in the order of its schema,
+tensors as traced arrays; what says only how tensors lie in memory is left out. An op
+with several results returns a list.
+
+An op that is listed here stays whole, but for `composites`; torch decomposes the others
+(see `exporting.py`), so to support an op is to add a line. `aten.add_` is `aten.add`
+whose result takes the place of its first argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc.importers.torch.ops import (
+    activations,
+    bags,
+    complexes,
+    composites,
+    control,
+    creation,
+    elementwise,
+    images,
+    indexing,
+    layers,
+    matrices,
+    ordering,
+    padded,
+    products,
+    quantizing,
+    recurrent,
+    reductions,
+    resizing,
+    shapes,
+    sizes,
+)
+from aotc.importers.torch.ops.refused import DEFAULT, NOT_COMPLEX, REFUSED
+
+FAMILIES = (
+    elementwise,
+    activations,
+    reductions,
+    ordering,
+    shapes,
+    creation,
+    indexing,
+    bags,
+    products,
+    matrices,
+    images,
+    resizing,
+    layers,
+    recurrent,
+    quantizing,
+    control,
+    sizes,
+    composites,
+)
+
+OPS: dict[str, Callable[..., Any]] = {
+    **{name: rule for family in FAMILIES for name, rule in family.OPS.items()},
+    **padded.SOURCES,
+}
+
+COMPLEX_OPS: dict[str, Callable[..., Any]] = {**sizes.OPS, **complexes.OPS}
+
+
+def name_of(target: Any) -> str:
+    """`aten.add.Tensor`, `_operator.add`, `higher_order.cond`: a node's target."""
+    if hasattr(target, "overloadpacket"):
+        return str(target)
+    if hasattr(target, "namespace"):
+        return f"{target.namespace}.{target}"
+    return f"{target.__module__}.{target.__name__}"
+
+
+def _entry(table: dict[str, Any], name: str) -> Any:
+    """What a table says of an overload, or of its op as a whole."""
+    return table.get(name) or table.get(name.rpartition(".")[0])
+
+
+def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | None:
+    """The function of a node's target, if there is one; for complex numbers or not."""
+    name = name_of(target)
+    table = COMPLEX_OPS if is_complex else OPS
+    found: Callable[..., Any] | None = _entry(table, name)
+    if found is None and not is_complex and (pure := _without_writing(name)):
+        found = _entry(OPS, pure)
+        return found and _written(found)
+    return found
+
+
+def padded_function_for(target: Any) -> Callable[..., Any] | None:
+    """The rule of a node's target for sizes that depend on values, if it has one."""
+    name = name_of(target)
+    found: Callable[..., Any] | None = _entry(padded.PADDED, name)
+    if found is None and (pure := _without_writing(name)):
+        found = _entry(padded.PADDED, pure)
+        return found and padded.written_into_first(found)
+    return found
+
+
+def _without_writing(name: str) -> str | None:
+    """`aten.add.Tensor` for `aten.add_.Tensor`."""
+    parts = name.split(".")
+    if parts[0] != "aten" or not parts[1].endswith("_") or parts[1].endswith("__"):
+        return None
+    return ".".join(["aten", parts[1].removesuffix("_"), *parts[2:]])
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The result of a function in the shape and dtype of its first argument."""
+    return lambda x, *rest, **named: elementwise.copied(x, function(x, *rest, **named))
+
+
+def is_listed(target: Any, is_complex: bool = False) -> bool:
+    """Whether something is said of an op as a whole: what it means, or why not."""
+    known = function_for(target, is_complex) or _entry(REFUSED, name_of(target))
+    return bool(known)
+
+
+def stays_whole(target: Any) -> bool:
+    """Whether torch is not to decompose an op: something is said of it as a whole."""
+    listed = is_listed(target) or is_listed(target, is_complex=True)
+    return listed and _entry(composites.OPS, name_of(target)) is None
+
+
+def reason_against(target: Any, is_complex: bool = False) -> tuple[str, str] | None:
+    """Why a node's target cannot be imported, and what to do; None if it can."""
+    if function_for(target, is_complex) is not None:
+        return None
+    default = NOT_COMPLEX if is_complex and function_for(target) else DEFAULT
+    found: tuple[str, str] = _entry(REFUSED, name_of(target)) or default
+    return found

@@ -1,0 +1,58 @@
+"""ATen ops that are activation functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotc import nn
+from aotc import numpy as np
+from aotc.tracing.array import Array
+
+
+def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Array:
+    """`scale * x` for positive x, `scale * alpha * (exp(inner * x) - 1)` else."""
+    if inner == 1:
+        y = nn.elu(x, float(alpha))
+    else:
+        below = np.multiply(np.expm1(np.multiply(np.minimum(x, 0), inner)), alpha)
+        y = np.where(np.greater(x, 0), x, below)
+    return y if scale == 1 else np.multiply(y, scale)
+
+
+def gelu(x: Array, approximate: str = "none") -> Array:
+    """Exact, or by tanh."""
+    return nn.gelu(x, approximate == "tanh")
+
+
+def softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
+    """`log(1 + exp(beta * x)) / beta`; x itself where `beta * x` is large."""
+    scaled = x if beta == 1 else np.multiply(x, beta)
+    y = nn.softplus(scaled)
+    y = y if beta == 1 else np.divide(y, beta)
+    return np.where(np.greater(scaled, threshold), x, y)
+
+
+def hardtanh(x: Array, low: float = -1.0, high: float = 1.0) -> Array:
+    """`x` between two numbers."""
+    return np.clip(x, low, high)
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.relu": nn.relu,
+    "aten.relu6": nn.relu6,
+    "aten.leaky_relu": nn.leaky_relu,
+    "aten.elu": elu,
+    "aten.selu": nn.selu,
+    "aten.celu": nn.celu,
+    "aten.gelu": gelu,
+    "aten.silu": nn.silu,
+    "aten.mish": nn.mish,
+    "aten.sigmoid": nn.sigmoid,
+    "aten.log_sigmoid": nn.log_sigmoid,
+    "aten.hardsigmoid": nn.hard_sigmoid,
+    "aten.hardswish": nn.hard_silu,
+    "aten.hardtanh": hardtanh,
+    "aten.softplus": softplus,
+    "aten.glu": nn.glu,
+}

@@ -1,0 +1,169 @@
+"""ATen ops that torch would take apart into ones of the other families.
+
+They are here because exported networks are full of them: a graph that needs no
+decomposition is imported several times faster (see `exporting.py`). One that needs it
+is rid of them as well: `dropout` and `batch_norm` are this simple after training only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import nn
+from aotc import numpy as np
+from aotc.dialects.types import Size, ceil_divide, element_count
+from aotc.importers.torch.dropping import next_key
+from aotc.importers.torch.ops.creation import full
+from aotc.importers.torch.ops.images import (
+    Numbers,
+    adaptive_avg_pool_2d,
+    batched,
+    channels_first,
+    channels_last,
+    convolution,
+)
+from aotc.importers.torch.ops.shapes import constant_pad, padding, split
+from aotc.importers.torch.promotion import as_dtype, promoting
+from aotc.tracing.array import Array
+
+
+def dropout(x: Array, p: float, train: bool) -> Array:
+    """`x`, some of it dropped in training; nothing is left at a rate of 1."""
+    if not train or not p:
+        return x
+    return np.zeros_like(x) if p == 1 else nn.dropout(next_key(), x, p)
+
+
+def cast(x: Array, *_: Any, dtype: str | None = None) -> Array:
+    """`x` in another dtype."""
+    return x if dtype is None else np.astype(x, dtype)
+
+
+def moved(x: Array, device: Any, dtype: str, *_: Any) -> Array:
+    """`x` on a device, in another dtype."""
+    return np.astype(x, dtype)
+
+
+def cast_like(x: Array, other: Array, *_: Any) -> Array:
+    """`x` in the dtype of another array."""
+    return np.astype(x, other.dtype)
+
+
+def _new(value: int) -> Callable[..., Array]:
+    """One value everywhere, in the dtype of an array."""
+    return lambda x, size, *, dtype=None: full(size, value, dtype=dtype or x.dtype)
+
+
+def new_full(x: Array, size: Sequence[Size], value: Any, **options: Any) -> Array:
+    """A value everywhere, in the dtype of `x`."""
+    return full(size, value, dtype=options.get("dtype") or x.dtype)
+
+
+def flatten(x: Array, first: int = 0, last: int = -1) -> Array:
+    """The axes from `first` to `last` as one."""
+    if not x.ndim:
+        return np.reshape(x, (1,))
+    first, last = first % x.ndim, last % x.ndim
+    size = element_count(x.shape[first : last + 1])
+    return np.reshape(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
+
+
+def chunk(x: Array, count: int, dim: int = 0) -> list[Array]:
+    """An axis in at most `count` parts of one size; the last may be smaller."""
+    return split(x, ceil_divide(x.shape[dim], count), dim)
+
+
+def pad(
+    x: Array, widths: Sequence[Size], mode: str = "constant", value: float | None = None
+) -> Array:
+    """Something around `x`; negative widths cut elements off."""
+    if mode == "constant":
+        return constant_pad(x, widths, value or 0)
+    return padding(_MODES[mode])(x, widths)
+
+
+# NumPy's names of what torch calls differently
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def masked_fill(x: Array, mask: Array, value: Any) -> Array:
+    """`x` with a value in the place of what the mask says."""
+    return np.where(mask, as_dtype(value, x.dtype), x)
+
+
+def batch_norm(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    mean: Array,
+    variance: Array,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Array:
+    """Normalised by known statistics of each channel."""
+    y = nn.batch_norm(channels_last(x), mean, variance, weight, bias, epsilon=eps)
+    return channels_first(y)
+
+
+def _convolution(spatial: int) -> Callable[..., Array]:
+    def call(
+        x: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+    ) -> Array:
+        return convolution(x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+    return batched(call, spatial)
+
+
+def _adjoint(spatial: int) -> Callable[..., Array]:
+    def call(
+        x: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        dilation: Numbers = 1,
+    ) -> Array:
+        return convolution(
+            x, weight, bias, stride, padding, dilation, True, output_padding, groups
+        )
+
+    return batched(call, spatial)
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.dropout": dropout,
+    "aten.to.device": moved,
+    "aten.to.dtype_layout": cast,
+    "aten.to.other": cast_like,
+    "aten.type_as": cast_like,
+    "aten.new_zeros": _new(0),
+    "aten.new_ones": _new(1),
+    "aten.new_full": new_full,
+    "aten.__and__": promoting(np.bitwise_and),
+    "aten.__or__": promoting(np.bitwise_or),
+    "aten.flatten.using_ints": flatten,
+    "aten.chunk": chunk,
+    "aten.pad": pad,
+    "aten.min.other": promoting(np.minimum),
+    "aten.max.other": promoting(np.maximum),
+    "aten.masked_fill": masked_fill,
+    "aten.adaptive_avg_pool2d": adaptive_avg_pool_2d,
+    "aten.batch_norm": batch_norm,
+    "aten.conv1d.default": _convolution(1),
+    "aten.conv2d.default": _convolution(2),
+    "aten.conv3d.default": _convolution(3),
+    "aten.conv_transpose1d": _adjoint(1),
+    "aten.conv_transpose2d.input": _adjoint(2),
+    "aten.conv_transpose3d.input": _adjoint(3),
+}

@@ -1,0 +1,86 @@
+"""Higher-order ops: branches and loops over subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import control
+from aotc import numpy as np
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+
+Graph = Callable[..., Any]
+
+
+def cond(
+    flag: Any, on_true: Graph, on_false: Graph, operands: Sequence[Any] = ()
+) -> Sequence[Any]:
+    """The results of one of two graphs."""
+    if isinstance(flag, bool):
+        return list((on_true if flag else on_false)(*operands))
+
+    def then() -> list[Array]:
+        return list(map(lift, on_true(*operands)))
+
+    def otherwise() -> list[Array]:
+        return list(map(lift, on_false(*operands)))
+
+    found: list[Array] = control.cond(np.reshape(flag, ()), then, otherwise)
+    return found
+
+
+def while_loop(
+    condition: Graph, body: Graph, carried: Sequence[Any], extra: Sequence[Any] = ()
+) -> list[Array]:
+    """The carried values when the condition no longer holds."""
+    first = [lift(value, "i64") for value in carried]
+
+    def goes_on(values: Sequence[Array]) -> Any:
+        found = condition(*values, *extra)
+        flag = found[0] if isinstance(found, (list, tuple)) else found
+        return np.reshape(flag, ())
+
+    def step(values: Sequence[Array]) -> list[Any]:
+        return list(body(*values, *extra))
+
+    last: list[Array] = control.while_loop(goes_on, step, first)
+    return last
+
+
+def scan(
+    step: Graph, initial: Sequence[Any], xs: Sequence[Any], extra: Sequence[Any] = ()
+) -> list[Array]:
+    """The carried values after all steps, then the stacked results."""
+    count = len(initial)
+
+    def combined(carried: Sequence[Array], x: Sequence[Array]) -> Any:
+        found = list(step(*carried, *x, *extra))
+        return found[:count], found[count:]
+
+    last, stacked = control.scan(combined, list(map(lift, initial)), list(xs))
+    return [*last, *stacked]
+
+
+def mapped(
+    function: Graph, xs: Sequence[Any], extra: Sequence[Any] = ()
+) -> list[Array]:
+    """The results for each element along the first axes, stacked."""
+    found: list[Array] = control.map(lambda x: list(function(*x, *extra)), list(xs))
+    return found
+
+
+def inlined(*args: Any) -> Any:
+    """A graph that is called as it is: the first argument that is one."""
+    place = next(n for n, part in enumerate(args) if callable(part))
+    return args[place](*args[place + 1 :])
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "higher_order.cond": cond,
+    "higher_order.while_loop": while_loop,
+    "higher_order.scan": scan,
+    "higher_order.map_impl": mapped,
+    "higher_order.wrap_with_set_grad_enabled": inlined,
+    "higher_order.wrap_with_autocast": inlined,
+}

@@ -1,0 +1,103 @@
+"""ATen ops that make tensors out of sizes and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import numpy as np
+from aotc.dialects.types import Dim, Size
+from aotc.importers.torch.promotion import as_dtype, result_dtype
+from aotc.tracing.array import Array
+
+
+def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Array:
+    """One value everywhere."""
+    scalar = as_dtype(value, dtype or result_dtype(value))
+    return np.broadcast_to(scalar, tuple(size))
+
+
+def full_like(x: Array, value: Any, *, dtype: str | None = None) -> Array:
+    """One value in the shape of `x`."""
+    return full(x.shape, value, dtype=dtype or x.dtype)
+
+
+def _filled(value: int) -> Callable[..., Array]:
+    def call(size: Sequence[Size], *, dtype: str | None = None) -> Array:
+        return full(size, value, dtype=dtype or "f32")
+
+    return call
+
+
+def _filled_like(value: int) -> Callable[..., Array]:
+    def call(x: Array, *, dtype: str | None = None) -> Array:
+        return full_like(x, value, dtype=dtype)
+
+    return call
+
+
+zeros = _filled(0)
+
+
+def empty_strided(size: Sequence[Size], _: Any, *, dtype: str | None = None) -> Array:
+    """Zeros: nobody may read what they are."""
+    return zeros(size, dtype=dtype)
+
+
+def filled(x: Array, value: Any) -> Array:
+    """One value in the shape and dtype of `x`."""
+    return full_like(x, value)
+
+
+def scalar_tensor(value: Any, *, dtype: str | None = None) -> Array:
+    """A number as an array without axes."""
+    return full((), value, dtype=dtype or "f32")
+
+
+def arange(*bounds: Any, dtype: str | None = None) -> Array:
+    """`start, start + step, …` below `end`."""
+    start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
+    whole = all(isinstance(part, int | Dim) for part in (start, end, step))
+    name = dtype or ("i64" if whole else "f32")
+    return np.arange(start, end, step, dtype=name)
+
+
+def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> Array:
+    """`steps` numbers from `start` to `end`, both included."""
+    return np.linspace(start, end, steps, dtype=dtype or "f32")
+
+
+def eye(rows: Size, columns: Size | None = None, *, dtype: str | None = None) -> Array:
+    """Ones on the diagonal, zeros elsewhere."""
+    return np.eye(rows, columns, dtype=dtype or "f32")
+
+
+def _triangle(function: Callable[..., Any]) -> Callable[..., Array]:
+    """Rows and columns of the elements of a triangle, as two rows."""
+
+    def call(row: int, col: int, offset: int = 0, *, dtype: str | None = None) -> Array:
+        return np.astype(np.stack(function(row, offset, col)), dtype or "i64")
+
+    return call
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.full": full,
+    "aten.full_like": full_like,
+    "aten.zeros": zeros,
+    "aten.ones": _filled(1),
+    "aten.zeros_like": _filled_like(0),
+    "aten.ones_like": _filled_like(1),
+    "aten.empty.memory_format": zeros,
+    "aten.empty_like": _filled_like(0),
+    "aten.empty_strided": empty_strided,
+    "aten.empty_permuted": empty_strided,
+    "aten.fill.Scalar": filled,
+    "aten.fill.Tensor": filled,
+    "aten.scalar_tensor": scalar_tensor,
+    "aten.arange": arange,
+    "aten.linspace": linspace,
+    "aten.eye": eye,
+    "aten.tril_indices": _triangle(np.tril_indices),
+    "aten.triu_indices": _triangle(np.triu_indices),
+}

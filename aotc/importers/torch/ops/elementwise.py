@@ -1,0 +1,271 @@
+"""ATen ops that work element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from aotc import dtypes, nn, special
+from aotc import numpy as np
+from aotc.importers.torch.promotion import (
+    as_dtype,
+    promoted,
+    promoted_floats,
+    promoting,
+    promoting_floats,
+    result_dtype,
+)
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import as_float, lift
+
+
+def add(x: Any, y: Any, alpha: Any = 1) -> Array:
+    """`x + alpha * y`."""
+    x, y = promoted(x, y)
+    return np.add(x, y if alpha == 1 else np.multiply(y, alpha))
+
+
+def subtract(x: Any, y: Any, alpha: Any = 1) -> Array:
+    """`x - alpha * y`."""
+    x, y = promoted(x, y)
+    return np.subtract(x, y if alpha == 1 else np.multiply(y, alpha))
+
+
+def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Array:
+    """`x / y`, rounded in the given way; a float if it is not rounded."""
+    if rounding_mode == "floor":
+        return np.floor_divide(*promoted(x, y))
+    if rounding_mode == "trunc":
+        return _truncated_quotient(*promoted(x, y))
+    return np.divide(*promoted_floats(x, y))
+
+
+def _truncated_quotient(x: Array, y: Array) -> Array:
+    if dtypes.is_float(x.dtype):
+        return np.trunc(np.divide(x, y))
+    whole = np.divmod(np.absolute(x), np.absolute(y))[0]
+    return np.where(
+        np.not_equal(np.less(x, 0), np.less(y, 0)), np.negative(whole), whole
+    )
+
+
+def power(x: Any, y: Any) -> Array:
+    """`x ** y`; an exponent that is a number stays one."""
+    dtype = result_dtype(x, y)
+    return np.power(as_dtype(x, dtype), as_dtype(y, dtype) if _is_array(y) else y)
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, Array)
+
+
+def float_power(x: Any, y: Any) -> Array:
+    """`x ** y`, always in f64."""
+    return np.power(as_dtype(x, "f64"), as_dtype(y, "f64"))
+
+
+def clamp(x: Any, low: Any = None, high: Any = None) -> Array:
+    """`x` between two bounds, of which one may be missing."""
+    bounds = [bound for bound in (low, high) if bound is not None]
+    dtype = result_dtype(x, *bounds)
+    y = as_dtype(x, dtype)
+    if low is not None:
+        y = np.maximum(y, as_dtype(low, dtype))
+    return y if high is None else np.minimum(y, as_dtype(high, dtype))
+
+
+def where(condition: Array, x: Any = None, y: Any = None) -> Array:
+    """`x` where the condition holds, else `y`."""
+    return np.where(np.astype(condition, "bool"), *promoted(x, y))
+
+
+def cast(x: Array, dtype: str | None = None, *_: Any, **__: Any) -> Array:
+    """`x` in another dtype."""
+    return x if dtype is None else np.astype(x, dtype)
+
+
+def copied(into: Array, x: Array, *_: Any) -> Array:
+    """`x` in the shape and dtype of `into`."""
+    return np.broadcast_to(np.astype(x, into.dtype), into.shape)
+
+
+def same(x: Array, *_: Any, **__: Any) -> Array:
+    """What only moves memory."""
+    return x
+
+
+def rounded(x: Array, decimals: int = 0) -> Array:
+    """`x` to whole numbers, or to so many decimals; ties to even."""
+    return np.round(x, decimals)
+
+
+def nan_to_num(
+    x: Array, nan: Any = None, posinf: Any = None, neginf: Any = None
+) -> Array:
+    """Numbers in the place of NaN and infinities."""
+    return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
+
+
+def angle(x: Array) -> Array:
+    """Pi for negative numbers, else 0; NaN for NaN."""
+    y = as_float(x)
+    turned = np.where(np.less(y, 0), math.pi, np.zeros_like(y))
+    return np.where(np.isnan(y), y, turned)
+
+
+def digamma(x: Array) -> Array:
+    """The derivative of the logarithm of gamma; infinite at 0, unlike at its sign."""
+    y = as_float(x)
+    pole = np.copysign(np.full_like(y, math.inf), np.negative(y))
+    return np.where(np.equal(y, 0), pole, special.digamma(y))
+
+
+def heaviside(x: Array, at_zero: Array) -> Array:
+    """0 for negative numbers, 1 for positive ones, and something else at 0."""
+    return np.astype(np.heaviside(x, at_zero), x.dtype)
+
+
+def logical(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of truth values, for arrays of any dtype."""
+
+    def call(*operands: Any) -> Array:
+        return function(*(np.astype(lift(x), "bool") for x in operands))
+
+    return call
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    # arithmetic
+    "aten.add": add,
+    "aten.sub": subtract,
+    "aten.rsub": lambda x, y, alpha=1: subtract(y, x, alpha),
+    "aten.mul": promoting(np.multiply),
+    "aten.div": divide,
+    "aten.floor_divide": promoting(np.floor_divide),
+    "aten.true_divide": divide,
+    "aten.remainder": promoting(np.remainder),
+    "aten.fmod": promoting(np.fmod),
+    "aten.pow": power,
+    "aten.float_power": float_power,
+    "aten.neg": np.negative,
+    "aten.abs": np.absolute,
+    "aten.sign": np.sign,
+    "aten.sgn": np.sign,
+    "aten.angle": angle,
+    "aten.square": lambda x: power(x, 2),
+    "aten.reciprocal": np.reciprocal,
+    "aten.maximum": promoting(np.maximum),
+    "aten.minimum": promoting(np.minimum),
+    "aten.fmax": promoting(np.fmax),
+    "aten.fmin": promoting(np.fmin),
+    "aten.clamp": clamp,
+    "aten.clamp_min": clamp,
+    "aten.clamp_max": lambda x, high: clamp(x, None, high),
+    "aten.gcd": promoting(np.gcd),
+    "aten.lcm": promoting(np.lcm),
+    # rounding
+    "aten.ceil": np.ceil,
+    "aten.floor": np.floor,
+    "aten.round": rounded,
+    "aten.trunc": np.trunc,
+    "aten.fix": np.trunc,
+    # exponentials and logarithms
+    "aten.exp": np.exp,
+    "aten.exp2": np.exp2,
+    "aten.expm1": np.expm1,
+    "aten.log": np.log,
+    "aten.log10": np.log10,
+    "aten.log1p": np.log1p,
+    "aten.log2": np.log2,
+    "aten.logaddexp": promoting_floats(np.logaddexp),
+    "aten.logaddexp2": promoting_floats(np.logaddexp2),
+    "aten.sqrt": np.sqrt,
+    "aten.rsqrt": np.rsqrt,
+    "aten.xlogy": promoting_floats(special.xlogy),
+    "aten.special_xlog1py": promoting_floats(special.xlog1py),
+    # trigonometry
+    "aten.sin": np.sin,
+    "aten.cos": np.cos,
+    "aten.tan": np.tan,
+    "aten.asin": np.arcsin,
+    "aten.acos": np.arccos,
+    "aten.atan": np.arctan,
+    "aten.atan2": promoting_floats(np.arctan2),
+    "aten.sinh": np.sinh,
+    "aten.cosh": np.cosh,
+    "aten.tanh": np.tanh,
+    "aten.asinh": np.arcsinh,
+    "aten.acosh": np.arccosh,
+    "aten.atanh": np.arctanh,
+    "aten.hypot": promoting(np.hypot),
+    "aten.sinc": np.sinc,
+    # special functions
+    "aten.erf": special.erf,
+    "aten.erfc": special.erfc,
+    "aten.erfinv": special.erfinv,
+    "aten.lgamma": special.gammaln,
+    "aten.digamma": digamma,
+    "aten.polygamma": special.polygamma,
+    "aten.i0": promoting_floats(special.i0),
+    "aten.special_i0e": promoting_floats(special.i0e),
+    "aten.special_i1": promoting_floats(special.i1),
+    "aten.special_i1e": promoting_floats(special.i1e),
+    "aten.special_modified_bessel_i0": promoting_floats(special.i0),
+    "aten.special_modified_bessel_i1": promoting_floats(special.i1),
+    "aten.special_entr": special.entr,
+    "aten.special_ndtri": special.ndtri,
+    "aten.special_log_ndtr": special.log_ndtr,
+    # bits of numbers
+    "aten.copysign": promoting_floats(np.copysign),
+    "aten.nextafter": promoting_floats(np.nextafter),
+    "aten.heaviside": promoting(heaviside),
+    "aten.signbit": np.signbit,
+    "aten.frexp": np.frexp,
+    "aten.ldexp": promoting_floats(lambda x, e: np.multiply(x, np.exp2(e))),
+    # comparison and truth
+    "aten.eq": promoting(np.equal),
+    "aten.ne": promoting(np.not_equal),
+    "aten.lt": promoting(np.less),
+    "aten.le": promoting(np.less_equal),
+    "aten.gt": promoting(np.greater),
+    "aten.ge": promoting(np.greater_equal),
+    "aten.logical_and": logical(np.logical_and),
+    "aten.logical_or": logical(np.logical_or),
+    "aten.logical_xor": logical(np.logical_xor),
+    "aten.logical_not": logical(np.logical_not),
+    "aten.isnan": np.isnan,
+    "aten.isinf": np.isinf,
+    "aten.isfinite": np.isfinite,
+    "aten.isposinf": np.isposinf,
+    "aten.isneginf": np.isneginf,
+    "aten.nan_to_num": nan_to_num,
+    "aten.where.self": where,
+    "aten.where.ScalarSelf": where,
+    "aten.where.ScalarOther": where,
+    "aten.where.Scalar": where,
+    # bits
+    "aten.bitwise_and": promoting(np.bitwise_and),
+    "aten.bitwise_or": promoting(np.bitwise_or),
+    "aten.bitwise_xor": promoting(np.bitwise_xor),
+    "aten.bitwise_not": np.invert,
+    "aten.bitwise_left_shift": promoting(np.left_shift),
+    "aten.bitwise_right_shift": promoting(np.right_shift),
+    # dtypes and memory
+    "aten._to_copy": cast,
+    "aten.to.dtype": cast,
+    "prims.convert_element_type": cast,
+    "aten.copy": copied,
+    "aten.clone": same,
+    "aten.alias": same,
+    "aten.contiguous": same,
+    "aten.lift_fresh_copy": same,
+    "aten.lift_fresh": same,
+    "aten.positive": same,
+    "aten.real": same,
+    "aten.conj_physical": same,
+    "aten.resolve_conj": same,
+    "aten.resolve_neg": same,
+    "aten.detach": nn.stop_gradient,
+    "aten.detach_copy": nn.stop_gradient,
+}

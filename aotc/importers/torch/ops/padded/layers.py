@@ -1,0 +1,67 @@
+"""ATen ops that are layers and products, of which some rows are padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import nn
+from aotc import numpy as np
+from aotc.importers.common.padded import axes, products
+from aotc.importers.common.padded.elementwise import elementwise, row_by_row
+from aotc.importers.common.padded.values import Padded, Value
+from aotc.importers.torch.ops import composites, layers
+from aotc.importers.torch.ops.products import linear
+from aotc.tracing.array import Array
+
+Rule = Callable[..., Any]
+
+
+def _linear(x: Value, weight: Value, bias: Any = None) -> Value:
+    given = [weight] if bias is None else [weight, bias]
+    return products.transformed(linear, x, *given)
+
+
+def _einsum(equation: str, operands: Sequence[Value], path: Any = None) -> Value:
+    def function(*arrays: Array) -> Array:
+        return np.einsum(equation, *arrays)
+
+    return products.contracted(function, equation, operands)
+
+
+def _added(x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    """`beta * x + alpha * a @ b`."""
+    y = products.multiplied(a, b)
+    if alpha != 1:
+        y = elementwise(np.multiply)(y, alpha)
+    if beta != 1:
+        x = elementwise(np.multiply)(x, beta)
+    return elementwise(np.add)(x, y)  # type: ignore[no-any-return]
+
+
+def _normalized_axes(x: Padded, shape: Sequence[Any], *_: Any, **__: Any) -> range:
+    return range(-len(shape), 0)
+
+
+def _glu_axes(x: Padded, dim: int = -1) -> tuple[int]:
+    return (dim,)
+
+
+RULES: dict[str, Rule] = {
+    "aten.linear": _linear,
+    **dict.fromkeys(
+        ("aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.matmul"),
+        products.multiplied,
+    ),
+    "aten.einsum": _einsum,
+    "aten.addmm": _added,
+    "aten.addmv": _added,
+    "aten.baddbmm": _added,
+    "aten.layer_norm": row_by_row(layers.layer_norm, _normalized_axes),
+    "aten.rms_norm": row_by_row(layers.rms_norm, _normalized_axes),
+    "aten.group_norm": row_by_row(
+        layers.group_norm, lambda x, *_, **__: range(1, x.ndim)
+    ),
+    "aten.batch_norm": row_by_row(composites.batch_norm, lambda x, *_, **__: (1,)),
+    "aten.glu": axes.along_others(nn.glu, _glu_axes),
+}

@@ -1,0 +1,179 @@
+"""ATen ops that read and write at positions, some of which are padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import numpy as np
+from aotc.importers.common.padded import axes, indexing, sources
+from aotc.importers.common.padded.elementwise import elementwise
+from aotc.importers.common.padded.values import (
+    Padded,
+    Value,
+    data_of,
+    in_dtype,
+    refuse,
+    wrapped,
+)
+from aotc.importers.torch.ops import indexing as plain
+from aotc.importers.torch.ops import shapes
+from aotc.importers.torch.promotion import as_dtype
+from aotc.tracing.array import Array
+
+Rule = Callable[..., Any]
+
+
+def _index_put(
+    x: Value, indices: Sequence[Any], values: Value, accumulate: bool = False
+) -> Value:
+    new = in_dtype(values, x.dtype)
+    write = "add" if accumulate else "set"
+    return indexing.written(x, indices, new, write, counts_alike=True)
+
+
+def _row(x: Value, dim: int, indices: Value) -> list[Any]:
+    flat = axes.reshaped(indices, (1,)) if not indices.shape else indices
+    return [*[None] * (dim % len(x.shape)), flat]
+
+
+def _index_add(x: Value, dim: int, indices: Value, src: Value, alpha: Any = 1) -> Value:
+    new = src if alpha == 1 else elementwise(np.multiply)(src, alpha)
+    return indexing.written(x, _row(x, dim, indices), new, "add")
+
+
+def _index_copy(x: Value, dim: int, indices: Value, src: Value) -> Value:
+    return indexing.written(x, _row(x, dim, indices), src, "set")
+
+
+def _index_fill(x: Value, dim: int, indices: Value, value: Any) -> Value:
+    new = as_dtype(value, x.dtype)
+    return indexing.written(x, _row(x, dim, indices), new, "set")
+
+
+def _gather(x: Value, dim: int, indices: Value, sparse_grad: bool = False) -> Value:
+    return indexing.gathered(lambda a, i: plain.gather(a, dim, i), x, dim, indices)
+
+
+def _scatter(*options: Any) -> Rule:
+    """Writing with one index per element; `options` say how values combine."""
+
+    def rule(
+        x: Value, dim: int, indices: Value, src: Any, *rest: Any, **named: Any
+    ) -> Value:
+        def function(data: Array, places: Array, values: Any) -> Array:
+            given = (*options, *rest)
+            if given or named:
+                return plain.scatter_reduce(data, dim, places, values, *given, **named)
+            return plain.scatter(data, dim, places, values)
+
+        return indexing.scattered(function, x, dim, indices, src)
+
+    return rule
+
+
+def _masked_scatter(x: Value, mask: Value, source: Value) -> Value:
+    if isinstance(x, Padded) or isinstance(mask, Padded):
+        refuse("a mask whose size depends on values is written through", "use an index")
+    flat = axes.reshaped(source, (-1,))
+    return plain.masked_scatter(x, mask, data_of(flat))
+
+
+def masked_select(x: Value, mask: Value) -> Value:
+    """The elements where a mask holds; the two broadcast."""
+    shape = np.broadcast_shapes(x.shape, mask.shape)
+    return indexing.indexed(axes.expanded(x, shape), [axes.expanded(mask, shape)])
+
+
+def nonzero(x: Value) -> Value:
+    """The positions of the elements that are not 0, as rows."""
+    return axes.stacked(sources.true_positions(x), 1)
+
+
+def positions(x: Value) -> list[Value]:
+    """The same, as a vector for each axis."""
+    return sources.true_positions(x)
+
+
+def repeat_interleave(
+    x: Value, repeats: Value, dim: int | None = None, output_size: Any = None
+) -> Value:
+    """Each element of an axis as often as an array says."""
+    if dim is None:
+        x, dim = axes.reshaped(x, (-1,)), 0
+    times = axes.reshaped(repeats, (-1,))
+    if times.shape == (1,):
+        times = axes.expanded(times, (x.shape[dim],))
+    if output_size is not None and not isinstance(times, Padded):
+        places: Value = shapes.repeated_places(data_of(times), output_size=output_size)
+    else:
+        places = sources.repeated_positions(times)
+    return indexing.taken(x, dim, places)
+
+
+def repeated_places(repeats: Value, *, output_size: Any = None) -> Value:
+    """Each position as often as an array says."""
+    if output_size is not None and not isinstance(repeats, Padded):
+        return shapes.repeated_places(repeats, output_size=output_size)
+    return sources.repeated_positions(repeats)
+
+
+def unique(
+    x: Value,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> list[Value]:
+    """The distinct elements in rising order, which each is, and how often they come."""
+    values, _, inverse, counts = sources.distinct(x, equal_nan=False)
+    nothing = np.zeros((0,), "i64")
+    return [
+        values,
+        inverse if return_inverse else nothing,
+        counts if return_counts else nothing,
+    ]
+
+
+def _searched(function: Rule, number: int) -> Rule:
+    """A search for values, argument `number`, in a table that is not padded."""
+
+    def rule(*args: Any, **named: Any) -> Any:
+        if any(isinstance(x, Padded) for n, x in enumerate(args) if n != number):
+            refuse("a table whose size depends on values is searched", "sort a mask")
+        found = function(*map(data_of, args), **named)
+        return wrapped(found, args[number].shape)
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    "aten.index.Tensor": indexing.indexed,
+    "aten._unsafe_index.Tensor": indexing.indexed,
+    "aten.index_put": _index_put,
+    "aten._unsafe_index_put": _index_put,
+    "aten.embedding": lambda table, indices, *_: indexing.taken(table, 0, indices),
+    "aten.index_select": indexing.taken,
+    "aten.gather": _gather,
+    "aten.scatter": _scatter(),
+    "aten.scatter_add": _scatter("sum"),
+    "aten.scatter_reduce.two": _scatter(),
+    "aten.index_add": _index_add,
+    "aten.index_copy": _index_copy,
+    "aten.index_fill": _index_fill,
+    "aten.masked_scatter": _masked_scatter,
+    "aten.take": lambda x, i: indexing.taken(axes.reshaped(x, (-1,)), 0, i),
+    "aten.searchsorted": _searched(plain.search_sorted, 1),
+    "aten.bucketize": _searched(plain.bucketize, 0),
+}
+
+# what makes sizes that depend on values, also of arguments that have none
+SOURCES: dict[str, Rule] = {
+    "aten.nonzero": nonzero,
+    "aten.argwhere": nonzero,
+    "aten.nonzero_numpy": positions,
+    "aten.where.default": positions,
+    "aten.masked_select": masked_select,
+    "aten.repeat_interleave.self_Tensor": repeat_interleave,
+    "aten.repeat_interleave.Tensor": repeated_places,
+    "aten._unique2": unique,
+}

@@ -1,0 +1,210 @@
+"""ATen ops that reduce or accumulate along axes, of which some are padded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import nn
+from aotc import numpy as np
+from aotc.importers.common.padded import axes, reductions
+from aotc.importers.common.padded.values import (
+    Padded,
+    Value,
+    data_of,
+    filled,
+    in_dtype,
+    refuse,
+)
+from aotc.importers.torch.ops import ordering
+from aotc.importers.torch.ops.reductions import summable
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import as_float
+
+Rule = Callable[..., Any]
+Axes = int | Sequence[int] | None
+
+
+def _summed(function: Rule, neutral: Any) -> Rule:
+    """A reduction that gives i64 for integers and truth values."""
+
+    def rule(
+        x: Padded, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+    ) -> Value:
+        y = Padded(summable(x.data, dtype), x.shape)
+        return reductions.reduced(function, y, dim, keepdim, neutral)  # type: ignore[no-any-return]
+
+    return rule
+
+
+def _mean(
+    x: Padded, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+) -> Value:
+    y = Padded(x.data if dtype is None else np.astype(x.data, dtype), x.shape)
+    return reductions.mean(y, dim, keepdim)
+
+
+def _extreme(function: Rule, neutral: Callable[[str], Any]) -> Rule:
+    """The extreme elements; a call fails if there are none."""
+
+    def rule(x: Padded, dim: Axes = None, keepdim: bool = False) -> Any:
+        reductions.require_elements(x, dim)
+        return reductions.reduced(function, x, dim, keepdim, neutral(x.dtype))
+
+    return rule
+
+
+def _position(function: Rule, neutral: Callable[[str], Any]) -> Rule:
+    """Where the extreme element is; in a row if no axis is given."""
+
+    def rule(x: Padded, dim: int | None = None, keepdim: bool = False) -> Any:
+        if dim is None:
+            flat = axes.reshaped(x, (-1,))
+            assert isinstance(flat, Padded), "its size depends on the same values"
+            found = rule(flat, 0, False)
+            return np.reshape(found, (1,) * x.ndim) if keepdim else found
+        reductions.require_elements(x, dim)
+        y = Padded(filled(x, neutral(x.dtype)), x.shape)
+
+        def positions(data: Array, along: Any, keepdims: bool) -> Array:
+            return np.astype(function(data, dim, keepdims=keepdims), "i64")
+
+        return reductions.reduced(positions, y, dim, keepdim, neutral(x.dtype))
+
+    return rule
+
+
+def _with_position(values: Rule, positions: Rule) -> Rule:
+    def rule(x: Padded, dim: int, keepdim: bool = False) -> list[Any]:
+        return [values(x, dim, keepdim), positions(x, dim, keepdim)]
+
+    return rule
+
+
+def _truth(function: Rule, neutral: bool) -> Rule:
+    def rule(x: Padded, dim: Axes = None, keepdim: bool = False) -> Any:
+        y = Padded(np.astype(x.data, "bool"), x.shape)
+        return reductions.reduced(function, y, dim, keepdim, neutral)
+
+    return rule
+
+
+def _spread(function: Rule) -> Rule:
+    """The variance or the deviation, as its overloads take their arguments."""
+
+    def rule(
+        x: Padded,
+        dim: Axes | bool = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Value:
+        if isinstance(dim, bool):  # the overload without axes
+            dim, unbiased = None, dim
+        own = 1 if unbiased is None else int(unbiased)
+        taken = own if correction is None else correction
+        return function(x, dim, keepdim, taken)  # type: ignore[no-any-return]
+
+    return rule
+
+
+def _spread_and_mean(function: Rule) -> Rule:
+    def rule(x: Padded, dim: Any = None, *rest: Any, **named: Any) -> list[Value]:
+        along = None if isinstance(dim, bool) else dim
+        keepdim = named.get("keepdim", rest[1] if len(rest) > 1 else False)
+        spread = _spread(function)(x, dim, *rest, **named)
+        return [spread, reductions.mean(x, along, keepdim)]
+
+    return rule
+
+
+def _log_sum_exp(x: Padded, dim: Axes, keepdim: bool = False) -> Any:
+    y = Padded(as_float(x.data), x.shape)
+    function = nn.logsumexp
+    return reductions.reduced(function, y, dim, keepdim, -float("inf"))
+
+
+def _count_nonzero(x: Padded, dim: Axes = None) -> Any:
+    y = Padded(np.astype(np.not_equal(x.data, 0), "i64"), x.shape)
+    return reductions.reduced(np.sum, y, dim, False, 0)
+
+
+def _running(function: Rule, neutral: Any) -> Rule:
+    def rule(x: Padded, dim: int, *, dtype: str | None = None) -> Value:
+        y = Padded(summable(x.data, dtype), x.shape)
+        return reductions.scanned(function, y, dim, neutral)
+
+    return rule
+
+
+def _softmax(function: Rule) -> Rule:
+    def rule(x: Padded, dim: int, dtype: Any = None, *_: Any) -> Value:
+        # the flag of `_softmax` says whether half precision becomes f32
+        wanted = ("f32" if dtype else None) if isinstance(dtype, bool) else dtype
+        y = Padded(as_float(data_of(in_dtype(x, wanted))), x.shape)
+        return reductions.shared_out(function, y, dim)
+
+    return rule
+
+
+def _sort(x: Padded, dim: int = -1, descending: bool = False) -> list[Value]:
+    def function(data: Array) -> list[Array]:
+        return ordering.sort(data, dim, descending)
+
+    return reductions.in_order(function, x, dim, descending)
+
+
+def _stable_sort(
+    x: Padded, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> list[Value]:
+    return _sort(x, dim, descending)
+
+
+def _top_k(
+    x: Padded, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[Value]:
+    if not isinstance(k, int):
+        refuse("as many elements as a size says are taken", "give a number")
+
+    def function(data: Array) -> list[Array]:
+        return ordering.top_k(data, k, dim, largest)
+
+    return reductions.most_extreme(function, x, k, dim, largest)
+
+
+_largest = _extreme(np.max, reductions.lowest)
+_smallest = _extreme(np.min, reductions.highest)
+_argmax = _position(np.argmax, reductions.lowest)
+_argmin = _position(np.argmin, reductions.highest)
+
+RULES: dict[str, Rule] = {
+    "aten.sum": _summed(np.sum, 0),
+    "aten.prod": _summed(np.prod, 1),
+    "aten.mean": _mean,
+    "aten.amax": _largest,
+    "aten.amin": _smallest,
+    "aten.max.default": _largest,
+    "aten.min.default": _smallest,
+    "aten.max.dim": _with_position(_largest, _argmax),
+    "aten.min.dim": _with_position(_smallest, _argmin),
+    "aten.argmax": _argmax,
+    "aten.argmin": _argmin,
+    "aten.any": _truth(np.any, False),
+    "aten.all": _truth(np.all, True),
+    "aten.var": _spread(reductions.variance),
+    "aten.std": _spread(reductions.deviation),
+    "aten.var_mean": _spread_and_mean(reductions.variance),
+    "aten.std_mean": _spread_and_mean(reductions.deviation),
+    "aten.logsumexp": _log_sum_exp,
+    "aten.count_nonzero": _count_nonzero,
+    "aten.cumsum": _running(np.cumsum, 0),
+    "aten.cumprod": _running(np.cumprod, 1),
+    "aten.sort.default": _sort,
+    "aten.sort.stable": _stable_sort,
+    "aten.topk": _top_k,
+    "aten.softmax.int": _softmax(nn.softmax),
+    "aten._softmax": _softmax(nn.softmax),
+    "aten.log_softmax.int": _softmax(nn.log_softmax),
+    "aten._log_softmax": _softmax(nn.log_softmax),
+}

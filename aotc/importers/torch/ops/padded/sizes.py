@@ -1,0 +1,125 @@
+"""Arithmetic on sizes that values decide, and what is asserted of them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from aotc import debug
+from aotc import numpy as np
+from aotc.dialects.types import Size, element_count
+from aotc.importers.common.padded.elementwise import elementwise
+from aotc.importers.common.padded.sizes import (
+    bound_of,
+    count_of,
+    equate,
+    is_at_most,
+    is_data_dependent,
+    is_equal,
+    smaller,
+)
+from aotc.importers.common.padded.values import Equality, data_of
+from aotc.importers.torch.ops import sizes
+from aotc.tracing.array import Array
+
+Rule = Callable[..., Any]
+
+
+def _compared(known: Callable[[Size, Size], bool], computed: Rule) -> Rule:
+    """A comparison: decided by what sizes are at most, else when the model runs."""
+
+    def rule(a: Any, b: Any) -> Any:
+        if not (isinstance(a, Array) or isinstance(b, Array)) and known(a, b):
+            return True
+        return computed(_number(a), _number(b))
+
+    return rule
+
+
+def _number(x: Any) -> Array:
+    return x if isinstance(x, Array) else count_of(x)
+
+
+def _is_less(a: Size, b: Size) -> bool:
+    return is_at_most(a + 1, b)
+
+
+def _equality(a: Any, b: Any) -> Any:
+    """Whether two numbers are equal; of sizes an assertion can hold calls to it."""
+    if isinstance(a, Array) or isinstance(b, Array):
+        return np.equal(_number(a), _number(b))
+    return is_equal(a, b) or Equality(a, b)
+
+
+def asserted(condition: Any, message: str = "an assertion", *rest: Any) -> None:
+    """Refuse a call unless a condition holds."""
+    if not isinstance(condition, Equality):
+        sizes.asserted(condition, message, *rest)
+        return
+    one, other = condition.left, condition.right
+    both = is_data_dependent(one) and is_data_dependent(other)
+    if both and bound_of(one) == bound_of(other):
+        equate(one, other)
+    else:
+        debug.check(np.equal(count_of(one), count_of(other)), message)
+
+
+def in_range(size: Size, min: int | None = None, max: int | None = None) -> None:
+    """Refuse a call unless a size is between two numbers."""
+    if min is not None:
+        asserted(_compared(lambda a, b: is_at_most(b, a), np.greater_equal)(size, min))
+    if max is not None:
+        asserted(_compared(is_at_most, np.less_equal)(size, max))
+
+
+def _on_truths(function: Callable[..., Array]) -> Rule:
+    """A function of conditions, which also may say that two sizes are equal."""
+
+    def rule(*conditions: Any) -> Array:
+        return function(*map(_truth_of, conditions))
+
+    return rule
+
+
+def _truth_of(condition: Any) -> Any:
+    if isinstance(condition, Equality):
+        return np.equal(count_of(condition.left), count_of(condition.right))
+    return condition
+
+
+RULES: dict[str, Rule] = {
+    **sizes.ASSERTIONS,
+    **{
+        name: asserted
+        for name, rule in sizes.ASSERTIONS.items()
+        if rule is sizes.asserted
+    },
+    **{
+        name: in_range
+        for name, rule in sizes.ASSERTIONS.items()
+        if rule is sizes.in_range
+    },
+    "aten.sym_size": sizes.size,
+    "aten.sym_numel": lambda x: element_count(x.shape),
+    "aten.sym_storage_offset": lambda x: 0,
+    "aten.item": lambda x: np.reshape(data_of(x), ()),
+    "_operator.add": operator.add,
+    "_operator.sub": operator.sub,
+    "_operator.mul": operator.mul,
+    "_operator.floordiv": operator.floordiv,
+    "_operator.mod": operator.mod,
+    "_operator.truediv": elementwise(sizes.quotient),
+    "_operator.getitem": operator.getitem,
+    "_operator.eq": _equality,
+    "_operator.ne": _compared(lambda a, b: False, np.not_equal),
+    "_operator.lt": _compared(_is_less, np.less),
+    "_operator.le": _compared(is_at_most, np.less_equal),
+    "_operator.gt": _compared(lambda a, b: _is_less(b, a), np.greater),
+    "_operator.ge": _compared(lambda a, b: is_at_most(b, a), np.greater_equal),
+    "_operator.and_": _on_truths(np.logical_and),
+    "_operator.or_": _on_truths(np.logical_or),
+    "torch.sym_not": _on_truths(np.logical_not),
+    "torch.sym_min": smaller,
+    "torch.sym_float": lambda x: np.astype(count_of(x), "f32"),
+}

@@ -1,0 +1,217 @@
+"""ATen ops that reduce or accumulate along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import dtypes, nn
+from aotc import numpy as np
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import as_float
+
+Axes = int | Sequence[int] | None
+
+
+def _axes(x: Array, dim: Axes) -> Any:
+    """Axes as aotc.numpy takes them; none listed are all, and scalars have none."""
+    if isinstance(dim, int) or dim is None:
+        return dim if x.ndim else None
+    return (tuple(dim) or None) if x.ndim else None
+
+
+def summable(x: Array, dtype: str | None) -> Array:
+    """Sums of integers and truth values are i64."""
+    if dtype is None and not dtypes.is_float(x.dtype):
+        dtype = "i64"
+    return x if dtype is None else np.astype(x, dtype)
+
+
+def total(
+    x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+) -> Array:
+    """The sum over axes."""
+    return np.sum(summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+
+
+def product(
+    x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+) -> Array:
+    """The product over axes."""
+    return np.prod(summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+
+
+def mean(
+    x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
+) -> Array:
+    """The mean over axes."""
+    y = x if dtype is None else np.astype(x, dtype)
+    return np.mean(y, _axes(x, dim), keepdims=keepdim)
+
+
+def amax(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """The largest element over axes."""
+    return np.max(x, _axes(x, dim), keepdims=keepdim)
+
+
+def amin(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """The smallest element over axes."""
+    return np.min(x, _axes(x, dim), keepdims=keepdim)
+
+
+def any_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """Whether an element is not zero."""
+    return np.any(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
+
+
+def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+    """Whether no element is zero."""
+    return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
+
+
+def _variance(
+    function: Callable[..., Array],
+) -> Callable[..., Array]:
+    """`var` or `std`, with the number of degrees of freedom that are taken off."""
+
+    def call(
+        x: Array,
+        dim: Axes | bool = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Array:
+        if isinstance(dim, bool):  # the overload without axes
+            dim, unbiased = None, dim
+        own = 1 if unbiased is None else int(unbiased)
+        taken = own if correction is None else correction
+        return function(x, _axes(x, dim), ddof=taken, keepdims=keepdim)
+
+    return call
+
+
+def _spread_and_mean(function: Callable[..., Array]) -> Callable[..., Any]:
+    """The pair of a variance (or deviation) and the mean."""
+    spread = _variance(function)
+
+    def call(x: Array, dim: Any = None, *rest: Any, **named: Any) -> list[Array]:
+        axes = None if isinstance(dim, bool) else dim
+        keepdim = named.get("keepdim", rest[1] if len(rest) > 1 else False)
+        return [spread(x, dim, *rest, **named), mean(x, axes, keepdim)]
+
+    return call
+
+
+# ---- positions ----------------------------------------------------------------------
+
+
+def _position(function: Callable[..., Array]) -> Callable[..., Array]:
+    def call(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        found = function(x, _axes(x, dim), keepdims=keepdim)
+        return np.astype(found, "i64")
+
+    return call
+
+
+argmax, argmin = _position(np.argmax), _position(np.argmin)
+
+
+def _with_position(
+    function: Callable[..., Array], position: Callable[..., Array]
+) -> Callable[..., list[Array]]:
+    """The extreme elements along an axis, and where they are."""
+
+    def call(x: Array, dim: int, keepdim: bool = False) -> list[Array]:
+        values = function(x, _axes(x, dim), keepdims=keepdim)
+        return [values, position(x, dim, keepdim)]
+
+    return call
+
+
+def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array:
+    """How many elements are in each of `bins` equal parts from `first` to `last`."""
+    x = np.ravel(x)
+    if first == last:
+        return np.astype(np.histogram(x, bins)[0], x.dtype)
+    width = (last - first) / bins
+    part = np.minimum(np.floor(np.divide(np.subtract(x, first), width)), bins - 1)
+    inside = np.logical_and(np.greater_equal(x, first), np.less_equal(x, last))
+    counts = np.bincount(np.astype(np.where(inside, part, bins), "i32"), length=bins)
+    return np.astype(counts, x.dtype)
+
+
+# ---- along an axis ------------------------------------------------------------------
+
+
+def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
+    def call(x: Array, dim: int, *, dtype: str | None = None) -> Array:
+        y = summable(x, dtype)
+        return function(y, dim) if x.ndim else y
+
+    return call
+
+
+def _running_extreme(
+    function: Callable[..., Array],
+) -> Callable[..., list[Array]]:
+    """The extreme up to each element, and the last place where it was met."""
+
+    def call(x: Array, dim: int) -> list[Array]:
+        if not x.ndim:
+            return [x, np.zeros((), "i64")]
+        values = function(x, dim)
+        axis = dim % x.ndim
+        line = np.arange(x.shape[axis], dtype="i64")
+        line = np.reshape(line, (-1,) + (1,) * (x.ndim - 1 - axis))
+        met = np.equal(x, values)
+        if dtypes.is_float(x.dtype):
+            met = np.logical_or(met, np.isnan(x))
+        places = np.where(met, line, 0)
+        return [values, np.cummax(places, axis)]
+
+    return call
+
+
+def log_sum_exp(x: Array, dim: Axes, keepdim: bool = False) -> Array:
+    """`log(sum(exp(x)))` without overflow."""
+    return nn.logsumexp(as_float(x), _axes(x, dim), keepdims=keepdim)
+
+
+def log_cumulative_sum_exp(x: Array, dim: int) -> Array:
+    """`log(cumsum(exp(x)))` without overflow."""
+    return np.cumlogsumexp(x, dim) if x.ndim else x
+
+
+def count_nonzero(x: Array, dim: Axes = None) -> Array:
+    """How many elements are not zero."""
+    return np.astype(np.count_nonzero(x, _axes(x, dim)), "i64")
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.sum": total,
+    "aten.prod": product,
+    "aten.mean": mean,
+    "aten.amax": amax,
+    "aten.amin": amin,
+    "aten.max.default": amax,
+    "aten.min.default": amin,
+    "aten.max.dim": _with_position(np.max, argmax),
+    "aten.min.dim": _with_position(np.min, argmin),
+    "aten.any": any_true,
+    "aten.all": all_true,
+    "aten.argmax": argmax,
+    "aten.argmin": argmin,
+    "aten.var": _variance(np.var),
+    "aten.std": _variance(np.std),
+    "aten.var_mean": _spread_and_mean(np.var),
+    "aten.std_mean": _spread_and_mean(np.std),
+    "aten.logsumexp": log_sum_exp,
+    "aten.count_nonzero": count_nonzero,
+    "aten.histc": histogram,
+    "aten.cumsum": _cumulative(np.cumsum),
+    "aten.cumprod": _cumulative(np.cumprod),
+    "aten.cummax": _running_extreme(np.cummax),
+    "aten.cummin": _running_extreme(np.cummin),
+    "aten.logcumsumexp": log_cumulative_sum_exp,
+}

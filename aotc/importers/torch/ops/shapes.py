@@ -1,0 +1,306 @@
+"""ATen ops that rearrange elements: shapes, axes, parts, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc import numpy as np
+from aotc.dialects.types import Size
+from aotc.importers.torch.promotion import promoted
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+
+_END = 2**63 - 1  # how torch writes the end of a slice that has none
+
+
+def view(x: Array, shape: Any) -> Array:
+    """`x` in another shape, or its bits as another dtype of equal width."""
+    return np.bitcast(x, shape) if isinstance(shape, str) else np.reshape(x, shape)
+
+
+def expand(x: Array, shape: Sequence[Size], implicit: bool = False) -> Array:
+    """`x` repeated to a shape, in which -1 keeps a size."""
+    new = len(shape) - x.ndim
+    sizes = [
+        x.shape[axis - new] if size == -1 else size for axis, size in enumerate(shape)
+    ]
+    return np.broadcast_to(x, tuple(sizes))
+
+
+def squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
+    """`x` without axes of size 1: all, or those among the given ones."""
+    listed = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = {axis % x.ndim for axis in listed if x.ndim}
+    sizes = [
+        size
+        for axis, size in enumerate(x.shape)
+        if axis not in gone or not isinstance(size, int) or size != 1
+    ]
+    return np.reshape(x, tuple(sizes))
+
+
+def transpose(x: Array, dim0: int, dim1: int) -> Array:
+    """`x` with two axes in each other's place."""
+    return np.swapaxes(x, dim0, dim1) if x.ndim else x
+
+
+def transpose_2d(x: Array) -> Array:
+    """A matrix with its axes swapped."""
+    return np.transpose(x)
+
+
+def concatenate(tensors: Sequence[Array], dim: int = 0) -> Array:
+    """The tensors one after the other; those of shape [0] do not count."""
+    parts = [x for x in tensors if x.shape != (0,)] or tensors[:1]
+    return np.concatenate(promoted(*parts), dim)
+
+
+def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
+    """The tensors along a new axis."""
+    return np.stack(promoted(*tensors), dim)
+
+
+# ---- parts --------------------------------------------------------------------------
+
+
+def along(x: Array, dim: int, key: Any) -> tuple[Any, ...]:
+    """The key that is `key` on one axis and takes all of the others."""
+    axis = dim % x.ndim
+    return (*[slice(None)] * axis, key)
+
+
+def select(x: Array, dim: int, index: Any) -> Array:
+    """One position of an axis, which goes away."""
+    return np.getitem(x, along(x, dim, index))
+
+
+def sliced(
+    x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Array:
+    """The positions `start, start + step, …` below `end` of an axis."""
+    return np.getitem(x, along(x, dim, _slice(start, end, step)))
+
+
+def _slice(start: Any, end: Any, step: int) -> slice:
+    whole = isinstance(end, int) and end >= _END
+    return slice(start, None if whole else end, step)
+
+
+def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
+    """`length` positions of an axis from `start`."""
+    return sliced(x, dim, start, start + length)
+
+
+def split_with_sizes(x: Array, sizes: Sequence[Size], dim: int = 0) -> list[Array]:
+    """Parts of an axis of these sizes."""
+    parts: list[Array] = []
+    start: Size = 0
+    for size in sizes:
+        parts.append(narrow(x, dim, start, size))
+        start = start + size
+    return parts
+
+
+def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
+    """Parts of an axis of one size; the last may be smaller."""
+    total = x.shape[dim]
+    if not isinstance(total, int) or not isinstance(size, int):
+        fail("symbolic-size", f"cannot split {x.type} into parts of {size}")
+    if not size:
+        return [x]
+    return [sliced(x, dim, at, at + size) for at in range(0, max(total, 1), size)]
+
+
+def unbind(x: Array, dim: int = 0) -> list[Array]:
+    """Each position of an axis."""
+    return list(np.unstack(x, axis=dim))
+
+
+def select_scatter(x: Array, src: Array, dim: int, index: int) -> Array:
+    """`x` with one position of an axis replaced."""
+    return x.at[along(x, dim, index)].set(np.astype(src, x.dtype))
+
+
+def slice_scatter(
+    x: Array,
+    src: Array,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
+) -> Array:
+    """`x` with the positions of a slice replaced."""
+    place = x.at[along(x, dim, _slice(start, end, step))]
+    return place.set(np.astype(src, x.dtype))
+
+
+def diagonal(x: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
+    """The elements on a diagonal of two axes, along a new last axis."""
+    return np.diagonal(x, offset, dim1, dim2)
+
+
+def diagonal_scatter(
+    x: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Array:
+    """`x` with a diagonal replaced."""
+    y = np.moveaxis(x, (dim1, dim2), (-2, -1))
+    rows = np.add(np.arange(src.shape[-1]), max(-offset, 0))
+    y = y.at[..., rows, np.add(rows, offset)].set(np.astype(src, x.dtype))
+    return np.moveaxis(y, (-2, -1), (dim1, dim2))
+
+
+def diagonal_matrix(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
+    """Matrices of zeros with the last axis of `x` on a diagonal."""
+    size = x.shape[-1] + abs(offset)
+    zeros = np.zeros((*x.shape[:-1], size, size), x.dtype)
+    rank = zeros.ndim
+    placed = diagonal_scatter(zeros, x, offset, rank - 2, rank - 1)
+    return np.moveaxis(placed, (-2, -1), (dim1, dim2))
+
+
+def unfold(x: Array, dim: int, size: int, step: int) -> Array:
+    """Windows of an axis, with their elements along a new last axis."""
+    if not x.ndim:
+        return np.reshape(x, (size,))
+    axis = dim % x.ndim
+    count = (x.shape[axis] - size) // step + 1
+    starts = np.multiply(np.arange(count, dtype="i32"), step)
+    places = np.add(np.expand_dims(starts, 1), numpy.arange(size, dtype="i4"))
+    return np.moveaxis(np.take(x, places, axis), axis + 1, -1)
+
+
+def as_strided(
+    x: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = 0
+) -> Array:
+    """The elements at these steps through a tensor that lies in memory row by row."""
+    return np.take(np.ravel(x), _strided_places(size, stride, offset or 0))
+
+
+def as_strided_scatter(
+    x: Array, src: Array, size: Sequence[int], stride: Sequence[int], offset: int = 0
+) -> Array:
+    """The tensor with the elements at these steps replaced."""
+    places = numpy.ravel(_strided_places(size, stride, offset))
+    return np.reshape(np.ravel(x).at[places].set(np.ravel(src)), x.shape)
+
+
+def _strided_places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+    places = numpy.full((), offset)
+    for count, step in zip(size, stride, strict=True):
+        places = places[..., None] + numpy.arange(count) * step
+    return places.astype("i4")
+
+
+# ---- copies and order ---------------------------------------------------------------
+
+
+def repeat(x: Array, repeats: Sequence[int]) -> Array:
+    """Copies of `x` along each axis."""
+    return np.tile(x, tuple(repeats))
+
+
+def repeat_interleave(
+    x: Array, repeats: int, dim: int | None = None, output_size: Any = None
+) -> Array:
+    """Each element of an axis as often."""
+    return np.repeat(x, repeats, dim)
+
+
+def repeated_places(repeats: Array, *, output_size: Size | None = None) -> Array:
+    """Each position as often as an array says."""
+    if output_size is None:
+        fail("symbolic-size", "the sum of repeats depends on values; give output_size")
+    places = np.arange(output_size, dtype=repeats.dtype)
+    return np.searchsorted(np.cumsum(repeats, 0), places, "right")
+
+
+def roll(x: Array, shifts: Any, dims: Sequence[int] = ()) -> Array:
+    """Elements moved along axes, from the end to the start."""
+    if not dims:
+        return np.roll(x, shifts[0] if isinstance(shifts, list) else shifts)
+    return np.roll(x, tuple(shifts), tuple(dims))
+
+
+def flip(x: Array, dims: Sequence[int]) -> Array:
+    """Axes in reverse order."""
+    return np.flip(x, tuple(dims)) if dims else x
+
+
+# ---- padding ------------------------------------------------------------------------
+
+
+def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
+    """(before, after) per axis; torch counts from the last axis."""
+    pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)][::-1]
+    return [(0, 0)] * (x.ndim - len(pairs)) + pairs
+
+
+def constant_pad(x: Array, pad: Sequence[Size], value: Any = 0) -> Array:
+    """A value around `x`; negative widths cut elements off."""
+    return np.pad(x, _widths(x, pad), constant_values=float(value))
+
+
+def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
+    """Elements of `x` itself around it; negative widths cut elements off.
+
+    What is cut off is still mirrored or repeated, but not what starts again ("wrap").
+    """
+
+    def call(x: Array, pad: Sequence[Size]) -> Array:
+        widths = _widths(x, pad)
+        more = [(max(a, 0), max(b, 0)) for a, b in widths]
+        less = [(min(a, 0), min(b, 0)) for a, b in widths]
+        if mode == "wrap":
+            return np.pad(np.pad(x, less), more, mode)
+        return np.pad(np.pad(x, more, mode), less)
+
+    return call
+
+
+_reflected, _replicated = padding("reflect"), padding("edge")
+
+OPS: dict[str, Callable[..., Any]] = {
+    "aten.view": view,
+    "aten.view_copy": view,
+    "aten._unsafe_view": view,
+    "aten.reshape": view,
+    "aten.expand": expand,
+    "aten.permute": np.transpose,
+    "aten.transpose.int": transpose,
+    "aten.t": transpose_2d,
+    "aten.unsqueeze": np.expand_dims,
+    "aten.squeeze": squeeze,
+    "aten.cat": concatenate,
+    "aten.stack": stack,
+    "aten.select.int": select,
+    "aten.slice.Tensor": sliced,
+    "aten.narrow": narrow,
+    "aten.split_with_sizes": split_with_sizes,
+    "aten.split.Tensor": split,
+    "aten.unbind.int": unbind,
+    "aten.select_scatter": select_scatter,
+    "aten.slice_scatter": slice_scatter,
+    "aten.diagonal": diagonal,
+    "aten.diagonal_scatter": diagonal_scatter,
+    "aten.diag_embed": diagonal_matrix,
+    "aten.unfold": unfold,
+    "aten.as_strided": as_strided,
+    "prims.as_strided_scatter": as_strided_scatter,
+    "aten.repeat": repeat,
+    "aten.repeat_interleave.self_int": repeat_interleave,
+    "aten.repeat_interleave.Tensor": repeated_places,
+    "aten.roll": roll,
+    "aten.flip": flip,
+    "aten.tril": np.tril,
+    "aten.triu": np.triu,
+    "aten.constant_pad_nd": constant_pad,
+    "aten.reflection_pad1d": _reflected,
+    "aten.reflection_pad2d": _reflected,
+    "aten.reflection_pad3d": _reflected,
+    "aten.replication_pad1d": _replicated,
+    "aten.replication_pad2d": _replicated,
+    "aten.replication_pad3d": _replicated,
+}

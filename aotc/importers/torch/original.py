@@ -1,0 +1,116 @@
+"""An exported program as PyTorch computes it, as a whole and node by node."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.fx import Interpreter, Node
+from torch.utils import _pytree
+
+from aotc import dtypes
+from aotc.importers.common.original import Inputs, Original
+from aotc.importers.torch.tensors import numpy_of, tensor_of
+from aotc.importers.torch.trees import leaves_of, tree_of
+from aotc.pytree import flatten
+
+
+def original(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
+    """How PyTorch computes a program.
+
+    Args:
+        source: as it was exported.
+        program: the same in the ops that are imported.
+        forms: of its arguments, by name.
+    """
+
+    def run(inputs: Inputs) -> Any:
+        args, kwargs = _pytree.tree_unflatten(
+            _leaves(source, forms, inputs), source.call_spec.in_spec
+        )
+        # a call may write to buffers, which are the importer's arrays as well
+        module = copy.deepcopy(source).module()
+        with torch.no_grad():
+            result = module(*args, **kwargs)
+        leaves = map(_array, _pytree.tree_leaves(result))
+        return tree_of(source.call_spec.out_spec, leaves)
+
+    def steps(inputs: Inputs) -> dict[Node, Any]:
+        leaves = iter(_leaves(program, forms, inputs))
+        recorder = _Recorder(program.graph_module)
+        with torch.no_grad():
+            recorder.run(*_placeholders(program, leaves))
+        return recorder.values
+
+    return Original(f"torch {torch.__version__}", run, steps, _example(source, forms))
+
+
+class _Recorder(Interpreter):  # type: ignore[misc]
+    """Runs a graph and keeps what each node gives."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.values: dict[Node, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        result = super().run_node(n)
+        self.values[n] = _pytree.tree_map(_array, result)
+        return result
+
+
+def _leaves(program: Any, forms: Mapping[str, Any], inputs: Inputs) -> list[Any]:
+    """The arguments in a row, as tensors; what is fixed as it was exported."""
+    given = [
+        leaf
+        for n, form in forms.items()
+        for leaf in (
+            leaves_of(form, inputs[n]) if n in inputs else [None] * form.num_leaves
+        )
+    ]
+    specs = [
+        spec
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    return [
+        spec.arg.value if isinstance(spec.arg, ConstantArgument) else tensor_of(leaf)
+        for spec, leaf in zip(specs, given, strict=True)
+    ]
+
+
+def _placeholders(program: Any, leaves: Iterator[Any]) -> Iterator[Any]:
+    """What the graph takes: parameters, buffers and constants first."""
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            yield next(leaves)
+        else:
+            held = spec.target in program.state_dict
+            stored = program.state_dict if held else program.constants
+            yield stored[spec.target].clone()
+
+
+def _example(source: Any, forms: Mapping[str, Any]) -> Inputs | None:
+    """The inputs that it was exported with."""
+    if source.example_inputs is None:
+        return None
+    leaves = map(_array, _pytree.tree_leaves(source.example_inputs))
+    trees = {name: tree_of(form, leaves) for name, form in forms.items()}
+    return {name: tree for name, tree in trees.items() if _has_arrays(tree)}
+
+
+def _has_arrays(tree: Any) -> bool:
+    """Whether it is an input of a call, and no flag that is fixed."""
+    return any(isinstance(leaf, np.ndarray) for leaf in flatten(tree)[0])
+
+
+def _array(value: Any) -> Any:
+    """A result as NumPy has it; numbers have the dtypes that torch gives them."""
+    if isinstance(value, torch.Tensor):
+        return numpy_of(value.clone())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return dtypes.to_numpy("i64").type(value)
+    return value

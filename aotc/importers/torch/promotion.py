@@ -1,0 +1,104 @@
+"""How PyTorch's dtypes meet: by category first, then by rank.
+
+Bool, integers, floats: the highest category wins. Within it arrays with axes decide,
+then scalars (arrays without axes), then Python numbers, which have the default dtypes
+i64 and f32. See "Type promotion" in PyTorch's documentation of tensor attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Dim
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import astype, lift
+
+
+def _category(dtype: str) -> int:
+    if dtype == "bool":
+        return 0
+    return 2 if dtypes.is_float(dtype) else 1
+
+
+def joined(one: str, other: str) -> str:
+    """The least dtype that holds both, as PyTorch has them."""
+    if _category(one) != _category(other):
+        return max(one, other, key=_category)
+    if {one, other} == {"f16", "bf16"}:
+        return "f32"
+    if dtypes.is_float(one):
+        return max(one, other, key=dtypes.bits)
+    pair = (dtypes.to_numpy(one), dtypes.to_numpy(other))
+    return dtypes.canonical(np.promote_types(*pair))
+
+
+def _number_dtype(number: Any) -> str:
+    if isinstance(number, bool):
+        return "bool"
+    return "i64" if isinstance(number, int | Dim) else "f32"
+
+
+def result_dtype(*operands: Any) -> str:
+    """The dtype of an operation on arrays and Python numbers."""
+    arrays = [x for x in operands if isinstance(x, Array)]
+    levels = (
+        [x.dtype for x in arrays if x.ndim],
+        [x.dtype for x in arrays if not x.ndim],
+        [_number_dtype(x) for x in operands if not isinstance(x, Array)],
+    )
+    result: str | None = None
+    for level in levels:
+        found = _joined_all(level)
+        if result is None or (found and _category(found) > _category(result)):
+            result = found
+    assert result is not None, "an operation has operands"
+    return result
+
+
+def _joined_all(names: Iterable[str]) -> str | None:
+    result: str | None = None
+    for name in names:
+        result = name if result is None else joined(result, name)
+    return result
+
+
+def as_dtype(x: Any, dtype: str) -> Array:
+    """An array or a Python number in this dtype."""
+    if isinstance(x, Array):
+        return astype(x, dtype)
+    return astype(lift(x, dtype), dtype)
+
+
+def promoted(*operands: Any) -> list[Array]:
+    """The operands in the dtype of their result."""
+    dtype = result_dtype(*operands)
+    return [as_dtype(x, dtype) for x in operands]
+
+
+def promoted_floats(*operands: Any) -> list[Array]:
+    """The same for functions that have float results only; integers become f32."""
+    dtype = result_dtype(*operands)
+    dtype = dtype if dtypes.is_float(dtype) else "f32"
+    return [as_dtype(x, dtype) for x in operands]
+
+
+def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays of one dtype, for arrays and numbers of several."""
+
+    def call(*operands: Any) -> Any:
+        return function(*promoted(*operands))
+
+    return call
+
+
+def promoting_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a function that has float results only."""
+
+    def call(*operands: Any) -> Any:
+        return function(*promoted_floats(*operands))
+
+    return call

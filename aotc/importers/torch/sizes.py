@@ -1,0 +1,90 @@
+"""Sizes that vary: torch's symbols → aotc's named `Dim`s with their ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sympy
+import torch
+
+from aotc.tracing.dims import Dim, DimTerm
+from aotc.tracing.places import fail
+
+# torch's traces hold for sizes of 2 and more, and are used for 1 by convention
+_SMALLEST_TRACED = 2
+
+
+def named_dims(
+    program: Any,
+    tensors: Mapping[str, Any],
+    multiples: Mapping[tuple[str, int], int],
+) -> dict[Any, Dim]:
+    """A Dim for each symbol in the shapes of the inputs.
+
+    It has the name of the torch.export.Dim that the user gave; where a file does not
+    keep that, the first input and axis that have the size.
+
+    Args:
+        program: the exported program.
+        tensors: its inputs, fakes with the shapes, by their names.
+        multiples: what sizes divide by, by the name of the input and the axis.
+    """
+    found: dict[Any, Dim] = {}
+    for name, tensor in tensors.items():
+        for axis, size in enumerate(tensor.shape):
+            for symbol in _symbols([size]):
+                if symbol not in found:
+                    title = _given_name(size.node.shape_env, symbol)
+                    step = multiples.get((name, axis), 1)
+                    title = title or f"{name}_{axis}"
+                    found[symbol] = _dim(program, symbol, title, step)
+    return found
+
+
+def _symbols(sizes: Iterable[Any]) -> list[Any]:
+    symbolic = [size for size in sizes if isinstance(size, torch.SymInt)]
+    return [
+        s for size in symbolic for s in sorted(size.node.expr.free_symbols, key=str)
+    ]
+
+
+def _given_name(shape_env: Any, symbol: Any) -> str | None:
+    """The name of the user's torch.export.Dim."""
+    names = shape_env.source_name_to_debug_name
+    for source in shape_env.var_to_sources.get(symbol, ()):
+        name = str(names.get(source.name, ""))
+        if name.isidentifier():
+            return name
+    return None
+
+
+def _dim(program: Any, symbol: Any, name: str, step: int) -> Dim:
+    known = program.range_constraints.get(symbol)
+    low, high = (known.lower, known.upper) if known is not None else (0, sympy.oo)
+    least = 1 if low <= _SMALLEST_TRACED else int(low)
+    return Dim(name, least, int(high) if high.is_Integer else None, step)
+
+
+def term_of(size: Any, dims: Mapping[Any, Dim]) -> int | DimTerm:
+    """A size of an input: a number, a Dim, or `2 * n + 1` for a Dim n."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return _term(size.node.expr, dims)
+
+
+def _term(expression: Any, dims: Mapping[Any, Dim]) -> int | DimTerm:
+    if expression.is_Integer:
+        return int(expression)
+    if expression.is_Symbol:
+        return dims[expression]
+    parts = [_term(part, dims) for part in expression.args]
+    total = parts[0]
+    for part in parts[1:]:
+        if expression.is_Add:
+            total = total + part
+        elif expression.is_Mul:
+            total = total * part
+        else:
+            fail("bad-spec", f"expected sums and products as a size; got {expression}")
+    return total

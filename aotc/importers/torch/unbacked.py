@@ -1,0 +1,181 @@
+"""Sizes that values decide, as torch.export knows them: unbacked symbols, u0, u1, …
+
+They are born where an op's result has as many elements as a mask holds, say, or where
+the module reads a number from a tensor, `n = x.item()`, and uses it as a size. What the
+module promises of them, `torch._check(n <= 64)`, is in the graph as an assertion.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Graph, Node
+
+from aotc.dialects.types import Size, minimum
+from aotc.importers.common.padded.sizes import promised
+from aotc.importers.common.padded.sources import prefix_size
+from aotc.importers.common.padded.values import Padded, refuse
+from aotc.tracing.array import Array
+
+_LARGEST = 2**31 - 1  # positions are i32; torch asserts that sizes are below 2**63
+_ASSERTIONS = ("aten._assert_scalar", "aten._functional_assert_scalar")
+
+
+@dataclass(frozen=True)
+class UnbackedSizes:
+    """The unbacked symbols that are sizes of tensors in a graph.
+
+    Args:
+        symbols: these.
+        bounds: what some of them are asserted to be at most, as sympy expressions.
+    """
+
+    symbols: frozenset[Any]
+    bounds: Mapping[Any, Sequence[Any]]
+
+    @staticmethod
+    def of(graph: Graph) -> UnbackedSizes:
+        """Those of a graph."""
+        shapes = [tensor.shape for node in graph.nodes for tensor in _tensors(node)]
+        bounds: dict[Any, list[Any]] = {}
+        for symbol, bound in _asserted_bounds(graph):
+            bounds.setdefault(symbol, []).append(bound)
+        return UnbackedSizes(frozenset(symbols_of(shapes)), bounds)
+
+    def are_in(self, node: Node) -> bool:
+        """Whether a node takes or makes tensors of these sizes, or the sizes."""
+        around = [node, *node.all_input_nodes]
+        return any(symbols_of(n.meta.get("val")) & self.symbols for n in around)
+
+    @contextmanager
+    def bounded(self, node: Node, values: Mapping[Node, Any]) -> Iterator[None]:
+        """Within this block a new size is at most what the module promises of it."""
+        born = symbols_of(node.meta.get("val")) & self.bounds.keys()
+        for before in node.all_input_nodes:
+            born -= symbols_of(before.meta.get("val"))
+        if not born:
+            yield
+            return
+        known = known_sizes(values)
+        bounds = [_size(e, known) for symbol in born for e in self.bounds[symbol]]
+        sizes = [size for size in bounds if size is not None]
+        with promised(reduce(minimum, sizes) if sizes else None):
+            yield
+
+    def as_size(self, node: Node, result: Any) -> Any:
+        """The result of a node: a size, where it is a number that is used as one."""
+        made = node.meta.get("val")
+        if not isinstance(made, torch.SymInt) or not isinstance(result, Array):
+            return result
+        if not symbols_of(made) & self.symbols:
+            return result
+        return prefix_size(result) if result._data is None else int(result)
+
+
+def symbols_of(made: Any) -> set[Any]:
+    """The unbacked symbols in what torch knows of a node: of shapes, and of numbers."""
+    if isinstance(made, (list, tuple, torch.Size)):
+        return set().union(*map(symbols_of, made))
+    if isinstance(made, torch.Tensor):
+        return set().union(*map(symbols_of, made.shape))
+    if isinstance(made, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return set(filter(_is_unbacked, made.node.expr.free_symbols))
+    return set()
+
+
+def _is_unbacked(symbol: Any) -> bool:
+    return str(symbol).startswith("u")
+
+
+def _tensors(node: Node) -> Iterator[Any]:
+    made = node.meta.get("val")
+    for each in made if isinstance(made, (list, tuple)) else [made]:
+        if isinstance(each, torch.Tensor):
+            yield each
+
+
+# ---- what is promised ---------------------------------------------------------------
+
+
+def asserted_test(node: Node) -> Any:
+    """What a node asserts of sizes, as a sympy expression; None of any other node."""
+    if node.op != "call_function" or not str(node.target).startswith(_ASSERTIONS):
+        return None
+    test = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    return test.node.expr if isinstance(test, torch.SymBool) else None
+
+
+def _asserted_bounds(graph: Graph) -> Iterator[tuple[Any, Any]]:
+    """Symbols, and what they are asserted to be at most."""
+    for test in map(asserted_test, graph.nodes):
+        if isinstance(test, (sympy.GreaterThan, sympy.StrictGreaterThan)):
+            test = test.reversed
+        if isinstance(test, sympy.LessThan):
+            yield test.lhs, test.rhs
+        elif isinstance(test, sympy.StrictLessThan):
+            yield test.lhs, test.rhs - 1
+
+
+def known_sizes(values: Mapping[Node, Any]) -> dict[Any, Size]:
+    """The size that each of torch's symbols stands for, as far as arrays have it."""
+    return {
+        size.node.expr: known
+        for node, value in values.items()
+        if isinstance(value, Array) and isinstance(node.meta.get("val"), torch.Tensor)
+        for size, known in zip(node.meta["val"].shape, value.shape, strict=False)
+        if isinstance(size, torch.SymInt)
+    }
+
+
+def _size(expression: Any, known: Mapping[Any, Size]) -> Size | None:
+    """An expression over torch's symbols as a size; None where one is not known."""
+    if expression in known:
+        return known[expression]
+    if expression.is_Integer:
+        return int(expression) if abs(expression) <= _LARGEST else None
+    if not (expression.is_Add or expression.is_Mul):
+        return None
+    parts = [_size(part, known) for part in expression.args]
+    sizes = [part for part in parts if part is not None]
+    if len(sizes) < len(parts):
+        return None
+    return reduce(operator.add if expression.is_Add else operator.mul, sizes)
+
+
+# ---- what is computed ---------------------------------------------------------------
+
+
+def require_agreement(node: Node, result: Any) -> None:
+    """Refuse a result that is padded along other axes than torch says."""
+    results = result if isinstance(result, (list, tuple)) else [result]
+    for tensor, own in zip(_all_made(node), results, strict=False):
+        if isinstance(tensor, torch.Tensor) and _padded(own) != _unbacked_axes(tensor):
+            shape = ", ".join(map(str, tensor.shape))
+            refuse(
+                f"the result has shape [{shape}] in PyTorch, and is {_shown(own)} here",
+                "promise what decides it with torch._check",
+            )
+
+
+def _all_made(node: Node) -> Iterable[Any]:
+    made = node.meta.get("val")
+    return made if isinstance(made, (list, tuple)) else [made]
+
+
+def _padded(value: Any) -> tuple[int, ...]:
+    return value.axes if isinstance(value, Padded) else ()
+
+
+def _unbacked_axes(tensor: Any) -> tuple[int, ...]:
+    return tuple(n for n, size in enumerate(tensor.shape) if symbols_of(size))
+
+
+def _shown(value: Any) -> str:
+    return str(value.type if isinstance(value, Array) else value)

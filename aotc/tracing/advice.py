@@ -1,0 +1,174 @@
+"""What to write instead, for errors that Python itself raised in the user's code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from types import ModuleType
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.tracing.array import Array
+from aotc.tracing.entry import Stored, refuse_reading
+from aotc.tracing.libraries import LIBRARIES, library_function, replacement_of
+from aotc.tracing.spellings import attribute_advice, closest, name_advice
+from aotc.tracing.user_code import Call, Expression, expression_at
+
+
+def explained(error: BaseException, call: Call) -> InputError | None:
+    """An error that says what to write, for one of Python's that the model raised.
+
+    Args:
+        error: met in the user's code.
+        call: the innermost frame of the user's code.
+
+    Returns:
+        None where Python's own message says it all.
+    """
+    expression = expression_at(call)
+    if isinstance(error, AttributeError):
+        return _unknown_attribute(error, expression)
+    if expression is None:
+        return None
+    if isinstance(error, LookupError):
+        return _unknown_key(error, expression)
+    return _bad_operation(error, expression) if isinstance(error, TypeError) else None
+
+
+def _unknown_attribute(
+    error: AttributeError, expression: Expression | None
+) -> InputError | None:
+    name, owner = error.name, error.obj
+    if not isinstance(name, str):
+        return None
+    if isinstance(owner, Array):
+        message = f"arrays have no '{name}'"
+        shown = _shown_owner(expression)
+        return InputError(
+            "unknown-name", message, hint=attribute_advice(name, shown) or None
+        )
+    if isinstance(owner, ModuleType) and owner.__name__.startswith("aotc"):
+        message = f"{owner.__name__} has no '{name}'"
+        hint = name_advice(name, owner.__name__) or None
+        return InputError("unknown-name", message, hint=hint)
+    if isinstance(owner, Stored):
+        return refuse_reading(owner)
+    if isinstance(owner, dict):
+        return _without_attributes(name, owner, expression)
+    return None
+
+
+def _shown_owner(expression: Expression | None) -> str:
+    """The expression whose attribute is asked for, where that is short."""
+    node = expression.node if expression else None
+    if isinstance(node, ast.Call):  # of a method
+        node = node.func
+    text = ast.unparse(node.value) if isinstance(node, ast.Attribute) else "x"
+    return text if len(text) <= 20 else "x"
+
+
+def _without_attributes(
+    name: str, owner: dict[Any, Any], expression: Expression | None
+) -> InputError:
+    hint = _known_keys(name, owner, _shown_owner(expression))
+    message = f"a dict has no attribute '{name}': its parts are read with brackets"
+    return InputError("unknown-name", message, hint=hint)
+
+
+def _unknown_key(error: LookupError, expression: Expression) -> InputError | None:
+    node = expression.node
+    if not isinstance(node, ast.Subscript) or not error.args:
+        return None
+    owner, shown = expression.value_of(node.value), ast.unparse(node.value)
+    if isinstance(owner, (list, tuple)):
+        message = f"{shown} has {len(owner)} parts; there is no {ast.unparse(node)}"
+        return InputError("no-such-key", message, hint=f"{shown} is {owner}")
+    if not isinstance(owner, dict):
+        return None
+    key = error.args[0]
+    message = (
+        f"{shown} has no {key!r}; it has {', '.join(map(repr, owner)) or 'nothing'}"
+    )
+    return InputError("no-such-key", message, hint=_known_keys(key, owner, shown))
+
+
+def _known_keys(key: Any, owner: dict[Any, Any], shown: str) -> str:
+    names = [name for name in owner if isinstance(name, str)]
+    meant = closest(str(key), names)
+    if meant is not None:
+        return f"did you mean {shown}[{meant!r}]?"
+    return f"the keys of {shown} are {', '.join(map(repr, names))}"
+
+
+def _bad_operation(error: TypeError, expression: Expression) -> InputError | None:
+    node = expression.node
+    if isinstance(node, ast.Call):
+        return (
+            _attribute_called(node, expression)
+            or _foreign_call(node, expression)
+            or _wrong_function(error, expression.value_of(node.func))
+        )
+    if isinstance(node, (ast.Subscript, ast.BinOp)):
+        operands = ast.iter_child_nodes(node)
+        owners = [expression.value_of(part) for part in operands]
+        stored = next((x for x in owners if isinstance(x, Stored)), None)
+        return None if stored is None else refuse_reading(stored)
+    return None
+
+
+def _attribute_called(node: ast.Call, expression: Expression) -> InputError | None:
+    """A method of PyTorch's that is an attribute here: `x.size(0)`."""
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    owner = expression.value_of(node.func.value)
+    if isinstance(owner, ModuleType) and _is_dtype(owner, node.func.attr):
+        x = ast.unparse(node.args[0]) if node.args else "x"
+        name = ast.unparse(node.func)
+        message = f"{name} is the name of an element type, not a function"
+        return InputError("unknown-name", message, hint=f"write ({x}).astype({name})")
+    if not isinstance(owner, Array) or callable(getattr(owner, node.func.attr, None)):
+        return None
+    shown = ast.unparse(node.func.value)
+    return InputError(
+        "unknown-name",
+        f"'{node.func.attr}' of an array is a value, not a method",
+        hint=attribute_advice(node.func.attr, shown)
+        or f"write {shown}.{node.func.attr}",
+    )
+
+
+def _is_dtype(module: ModuleType, name: str) -> bool:
+    own = module.__name__ == "aotc.numpy"
+    return own and isinstance(getattr(module, name, None), str)
+
+
+def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
+    name = library_function(node, expression)
+    if name is None or not any(_is_array(part, expression) for part in node.args):
+        return None
+    library = LIBRARIES[name.partition(".")[0]]
+    message = f"functions of {library} do not know arrays of aotc: {name}"
+    return InputError("traced-value", message, hint=replacement_of(name))
+
+
+def _wrong_function(error: TypeError, called: Any) -> InputError | None:
+    """A function given to one of aotc's that does not take what it is called with."""
+    module = getattr(called, "__module__", None) or ""
+    if "positional argument" not in str(error) or not module.startswith("aotc."):
+        return None
+    message = f"{called.__name__} calls a function that takes something else: {error}"
+    return InputError("bad-call", message, hint=_documented_functions(called) or None)
+
+
+def _documented_functions(called: Any) -> str:
+    """What the docstring says of the parameters that are functions."""
+    names = [n for n, hint in called.__annotations__.items() if "Callable" in str(hint)]
+    arguments = " ".join((called.__doc__ or "").partition("Args:")[2].split())
+    lines = re.findall(r"(?:^| )(\w+): (.*?)(?= \w+: | Returns:|$)", arguments)
+    return "; ".join(
+        f"{name}: {text.rstrip('.')}" for name, text in lines if name in names
+    )
+
+
+def _is_array(node: ast.AST, expression: Expression) -> bool:
+    return isinstance(expression.value_of(node), Array)

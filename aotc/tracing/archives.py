@@ -1,0 +1,81 @@
+"""Files of arrays that weights come in: .safetensors and .npz."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.system_errors import raise_system_error
+from aotc.tracing.places import fail
+
+
+def load_arrays(file: Path) -> dict[str, Any]:
+    """The nested dict of arrays in a .safetensors or .npz file.
+
+    Raises:
+        InputError: the file is missing, damaged or of another kind.
+    """
+    if file.suffix not in _READERS:
+        fail(
+            "unknown-format",
+            f"expected weights in {' or '.join(_READERS)}; got '{file.name}'",
+        )
+    if not file.is_file():
+        fail("no-such-file", f"there are no weights at '{file}'")
+    try:
+        flat = _READERS[file.suffix](file)
+    except Exception as error:  # whatever the reader finds wrong with the bytes
+        raise_system_error(error, str(file))
+        fail("bad-file", f"'{file}' cannot be read as {file.suffix}: {error}")
+    return nested(flat)
+
+
+def _read_safetensors(file: Path) -> dict[str, Any]:
+    """Views of the mapped file; the package checks its header."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="numpy") as archive:
+        names = set(archive.keys())
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(length))
+    data = np.asarray(np.memmap(file, np.uint8, "r"))[8 + length :]
+    return {name: _view(data, header[name]) for name in names}
+
+
+def _view(data: Any, entry: Mapping[str, Any]) -> Any:
+    start, end = entry["data_offsets"]
+    dtype = dtypes.to_numpy(_SAFETENSORS[entry["dtype"]])
+    return data[start:end].view(dtype).reshape(entry["shape"])
+
+
+def _read_npz(file: Path) -> dict[str, Any]:
+    with np.load(file, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+# what the format calls the dtypes that aotc has
+_SAFETENSORS = {name.upper(): name for name in dtypes.NAMES}
+
+_READERS = {".safetensors": _read_safetensors, ".npz": _read_npz}
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parents, last = name.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                break
+        if not isinstance(node, dict) or last in node:
+            fail("bad-file", f"array '{name}' would lie inside of another array")
+        node[last] = value
+    return tree

@@ -1,0 +1,296 @@
+"""`Array`: the value that a model computes with.
+
+Its operators and methods are the functions of `aotc.numpy`, which is written in terms
+of this class and provides them (`provide_functions`) when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Shape, Size, Tensor, element_count
+from aotc.tracing.places import fail
+from aotc.tracing.spellings import exact_names
+
+if TYPE_CHECKING:
+    from aotc.numpy.updating import At
+    from aotc.tracing.tracing import Trace
+
+_USE_WHERE = "use aotc.numpy.where, or decide on shapes and Python values only"
+_USE_TAKE = "use aotc.numpy.take or dynamic_slice for positions computed by the model"
+_USE_PRINT = "aotc.debug.print shows the values of each call; '{}' shows the type"
+_USE_AOTC = "use the functions of aotc.numpy on it"
+
+
+def _method(function: str) -> Callable[..., Array]:
+    """`array.method(…)` is `aotc.numpy.function(array, …)`."""
+
+    def method(self: Array, *args: Any, **kwargs: Any) -> Any:
+        # as in NumPy, None says that the other operand has its own operators
+        if args and getattr(args[0], "__array_ufunc__", self) is None:
+            return NotImplemented
+        return _numpy(function)(self, *args, **kwargs)
+
+    method.__doc__ = f"aotc.numpy.{function} of this array."
+    return method
+
+
+def _reflected(function: str) -> Callable[..., Array]:
+    """`other operator array` is `aotc.numpy.function(other, array)`."""
+
+    def method(self: Array, other: Any) -> Array:
+        return _numpy(function)(other, self)
+
+    return method
+
+
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Say what operators and methods of arrays do, by the names of functions."""
+    _functions.update(functions)
+
+
+def _numpy(function: str) -> Callable[..., Any]:
+    return _functions[function]
+
+
+class Array:
+    """A tensor in a model: symbolic while tracing, concrete otherwise.
+
+    Behaves like a NumPy array with a fixed dtype. `shape` may hold symbolic sizes.
+    Operators follow NumPy, except that arrays of different dtypes do not mix: convert
+    one with `astype`. Python numbers take the dtype of the array they meet.
+    """
+
+    # read by tracing.py: either `_data`, or the MLIR `_value` in the function `_trace`
+    __slots__ = ("_data", "_trace", "_value")
+
+    def __init__(
+        self, *, value: Any = None, trace: Trace | None = None, data: Any = None
+    ) -> None:
+        self._value = value
+        self._trace = trace
+        self._data = data
+
+    # ---- what it is -----------------------------------------------------------------
+
+    @property
+    def type(self) -> Tensor:
+        """Shape and dtype."""
+        if self._data is not None:
+            return Tensor(self._data.shape, dtypes.canonical(self._data.dtype))
+        return Tensor.of(self._value)
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes; symbolic ones are only known when the model runs."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The element type by aotc's name, such as `f32`."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.type.rank
+
+    @property
+    def size(self) -> Size:
+        """The number of elements."""
+        return element_count(self.shape)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a scalar")
+        return self.shape[0].__index__()
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"Array({self.type if self._data is None else repr(self._data)})"
+
+    __hash__ = object.__hash__
+
+    # ---- what it can be turned into -------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        data = self._concrete("be turned into a NumPy array", _USE_AOTC)
+        return np.array(data, dtype=dtype, copy=copy)
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, **options: Any
+    ) -> Any:
+        """NumPy's operators on mixed operands are aotc's; the rest is not."""
+        if method == "__call__" and ufunc.__name__ in _OPERATORS and not options:
+            return _numpy(ufunc.__name__)(*inputs)
+        return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
+
+    def __array_function__(
+        self, function: Any, types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """NumPy's functions work on concrete arrays only."""
+        return _leave_to_numpy(function.__name__, function, args, kwargs)
+
+    def __bool__(self) -> bool:
+        return bool(self._concrete("decide a Python condition", _USE_WHERE))
+
+    def __int__(self) -> int:
+        return int(self._concrete("be turned into a Python int"))
+
+    def __float__(self) -> float:
+        return float(self._concrete("be turned into a Python float", _USE_AOTC))
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        data = self._concrete(f"be formatted with '{spec}'", _USE_PRINT)
+        return format(data.item() if not data.ndim else data, spec)
+
+    def __index__(self) -> int:
+        data = self._concrete("be used as a Python index", _USE_TAKE)
+        return int(data.__index__())
+
+    def item(self) -> Any:
+        """The Python number of a concrete scalar."""
+        return self._concrete("be turned into a Python number").item()
+
+    def tolist(self) -> Any:
+        """The nested list of a concrete array."""
+        return self._concrete("be turned into a list").tolist()
+
+    def _concrete(self, wish: str, hint: str | None = None) -> Any:
+        if self._data is None:
+            self._no_value(wish, hint)
+        return self._data
+
+    def _no_value(self, wish: str, hint: str | None = None) -> NoReturn:
+        fail(
+            "traced-value",
+            f"a traced array ({self.type}) has no value yet, so it cannot {wish}",
+            hint or "compute it inside the model, or before the entry is traced",
+        )
+
+    # ---- indexing and shape ---------------------------------------------------------
+
+    __getitem__ = _method("getitem")
+
+    @property
+    def at(self) -> At:
+        """`x.at[key].set(values)`, `.add(…)`, …: a new array with elements changed."""
+        found: At = _numpy("at")(self)
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        fail(
+            "immutable-array",
+            "arrays in a model cannot be assigned to",
+            "build a new array: x.at[key].set(values), aotc.numpy.where or "
+            "dynamic_update_slice",
+        )
+
+    @property
+    def T(self) -> Array:  # noqa: N802 - NumPy's name
+        """The axes in reverse order."""
+        return self.transpose()
+
+    def reshape(self, *shape: Any) -> Array:
+        """aotc.numpy.reshape; sizes one by one or as a tuple."""
+        return _numpy("reshape")(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Array:
+        """aotc.numpy.transpose; axes one by one, as a tuple, or none at all."""
+        listed = len(axes) == 1 and not isinstance(axes[0], int)
+        return _numpy("transpose")(self, axes[0] if listed else axes or None)
+
+    # ---- methods and operators that are functions of aotc.numpy ---------------------
+
+    astype = _method("astype")
+    ravel = _method("ravel")
+    flatten = _method("ravel")
+    squeeze = _method("squeeze")
+    swapaxes = _method("swapaxes")
+    take = _method("take")
+    repeat = _method("repeat")
+    clip = _method("clip")
+    dot = _method("dot")
+    sum = _method("sum")
+    prod = _method("prod")
+    mean = _method("mean")
+    var = _method("var")
+    std = _method("std")
+    max = _method("max")
+    min = _method("min")
+    any = _method("any")
+    all = _method("all")
+    argmax = _method("argmax")
+    argmin = _method("argmin")
+
+    __neg__ = _method("negative")
+    __pos__ = _method("positive")
+    __abs__ = _method("abs")
+    __round__ = _method("round")
+    __invert__ = _method("invert")
+
+    __add__, __radd__ = _method("add"), _reflected("add")
+    __sub__, __rsub__ = _method("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _method("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _method("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _method("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _method("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _method("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _method("matmul"), _reflected("matmul")
+    __and__, __rand__ = _method("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _method("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _method("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _method("left_shift"), _reflected("left_shift")
+    __rshift__, __rrshift__ = _method("right_shift"), _reflected("right_shift")
+
+    __eq__ = _method("equal")  # type: ignore[assignment]
+    __ne__ = _method("not_equal")  # type: ignore[assignment]
+    __lt__ = _method("less")
+    __le__ = _method("less_equal")
+    __gt__ = _method("greater")
+    __ge__ = _method("greater_equal")
+
+
+# ufuncs that NumPy's operators call when its array stands on the left
+_OPERATORS = frozenset(
+    {"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power"}
+    | {
+        "matmul",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "left_shift",
+        "right_shift",
+    }
+    | {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+)
+
+
+def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> Any:
+    """Call NumPy on the values of concrete arrays; refuse traced ones."""
+    return function(*_values(name, args), **_values(name, kwargs))
+
+
+def _values(name: str, part: Any) -> Any:
+    """`part` with every Array in it replaced by its NumPy array."""
+    if isinstance(part, Array):
+        known = exact_names(name)
+        instead = f"use {known[0]}" if known else "aotc.numpy has no such function"
+        return part._concrete(f"be given to NumPy's own '{name}'", instead)
+    if isinstance(part, (list, tuple)):
+        items = [_values(name, item) for item in part]
+        return items if isinstance(part, list) else tuple(items)
+    if isinstance(part, dict):
+        return {key: _values(name, item) for key, item in part.items()}
+    return part

@@ -1,0 +1,348 @@
+"""Declared entries → `Program`: arguments, the traced body, results.
+
+A graph function takes the leaves of all parameters in order, and returns the leaves of
+the new states, then those of the outputs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects import context
+from aotc.dialects.entries import Entry, Port, write_entry
+from aotc.dialects.function_table import erase, indexed
+from aotc.dialects.functions import functions_of
+from aotc.dialects.symbol_solver import solve_symbols
+from aotc.dialects.symbols import Contract
+from aotc.dialects.types import Dim as SymbolicDim
+from aotc.dialects.types import Size, Tensor
+from aotc.errors import AotcError
+from aotc.mlir import ir
+from aotc.program import Program
+from aotc.pytree import Structure, flatten, leaf_names
+from aotc.tracing.entry import (
+    EntryFunction,
+    Frozen,
+    Spec,
+    State,
+    Stored,
+    Weights,
+    parameter_sources,
+    traced_entry,
+)
+from aotc.tracing.places import at_user_line, fail, pinned, relative, user_line
+from aotc.tracing.results import Result, results_of
+from aotc.tracing.survey import tolerated
+from aotc.tracing.tracing import Trace
+from aotc.tracing.user_errors import user_errors
+
+
+def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
+    """The program of these entries.
+
+    Args:
+        declared: the entries.
+        names: of Weights and States, by identity; others take their parameter's name.
+    """
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
+    builder = _Builder(Program(module), dict(names))
+    with indexed(module):
+        for function in declared:
+            with tolerated(f"entry '{function.name}'"), _whole_or_not(module):
+                write_entry(module, _trace_entry(builder, function))
+                if function.network is not None:
+                    builder.program.networks[function.name] = function.network
+    return builder.program
+
+
+@contextmanager
+def _whole_or_not(module: Any) -> Iterator[None]:
+    """Leave no functions in the module that an error kept from being finished."""
+    before = set(functions_of(module))
+    try:
+        yield
+    except AotcError:
+        for name, function in functions_of(module).items():
+            if name not in before:
+                erase(function)
+        raise
+
+
+@dataclass
+class _Builder:
+    """The program under construction; knows every Weights and State met so far."""
+
+    program: Program
+    names: dict[int, str]
+    stored: dict[int, list[str]] = field(default_factory=dict)
+    contracts: dict[str, tuple[Contract, EntryFunction]] = field(default_factory=dict)
+
+    def require_same_contracts(
+        self, declared: EntryFunction, contracts: Iterable[Contract]
+    ) -> None:
+        """A size of one name promises the same in all entries."""
+        for contract in contracts:
+            known, first = self.contracts.setdefault(
+                contract.name, (contract, declared)
+            )
+            if known != contract:
+                fail(
+                    "bad-contract",
+                    f"entry '{declared.name}' gives size '{contract.name}' the "
+                    f"contract '{contract}', entry '{first.name}' at "
+                    f"{_line_of(first)} gave it '{known}'",
+                    f"use one Dim in both, {contract.name} = "
+                    f"aotc.Dim('{contract.name}', …), or another name in one of them",
+                )
+
+    def leaves_of(self, stored: Stored, parameter: str) -> list[str]:
+        """The names of the leaves of a Weights or State, registered on first sight."""
+        if id(stored) not in self.stored:
+            self._register(stored, self.names.setdefault(id(stored), parameter))
+        return self.stored[id(stored)]
+
+    def _register(self, stored: Stored, name: str) -> None:
+        if any(leaf.split(".")[0] == name for leaf in self.program.parameters):
+            fail(
+                "name-clash",
+                f"two different Weights or States are called '{name}'",
+                "define them in the module under different names",
+            )
+        leaves = leaf_names(stored.structure, name)
+        kind = kind_of(stored)
+        for leaf, array in zip(leaves, stored.arrays, strict=True):
+            self.program.add_parameter(leaf, array, array_type(array), kind)
+        self.stored[id(stored)] = leaves
+        if isinstance(stored, State):
+            self.program.add_state(name, leaves, stored.structure)
+
+
+def _line_of(declared: EntryFunction) -> str:
+    return f"{relative(declared.place[0])}:{declared.place[1]}"
+
+
+def kind_of(stored: Stored) -> str:
+    """What leaves of a Weights or State are called among the parameters."""
+    return "weight" if isinstance(stored, Weights) else "state"
+
+
+def array_type(array: Any) -> Tensor:
+    """The type of a NumPy array."""
+    return Tensor(array.shape, dtypes.canonical(array.dtype))
+
+
+# ---- one entry ----------------------------------------------------------------------
+
+
+@dataclass
+class Argument:
+    """One parameter of an entry, flattened."""
+
+    parameter: str
+    source: Any
+    structure: Structure
+    ports: list[Port]
+
+    @property
+    def stored(self) -> Stored | None:
+        """The Weights or State that it is, if it is one."""
+        if isinstance(self.source, Frozen):
+            return self.source.state
+        return self.source if isinstance(self.source, Stored) else None
+
+
+def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
+    with context(), pinned(declared.place), at_user_line():
+        sources = parameter_sources(declared)
+        contracts = _contracts(declared, sources.values())
+        builder.require_same_contracts(declared, contracts)
+        sizes = {
+            contract.name: SymbolicDim.symbol(number) * contract.multiple_of
+            for number, contract in enumerate(contracts)
+        }
+        arguments = [
+            _argument(builder, declared, parameter, source, sizes)
+            for parameter, source in sources.items()
+        ]
+        _require_distinct(declared, arguments)
+        ports = [port for argument in arguments for port in argument.ports]
+        types = [port.type for port in ports]
+        _require_bound(declared, contracts, types)
+        tracing = Trace(builder.program.module, declared.name, types, contracts)
+        with tracing.active():
+            returned = _call(declared, arguments, tracing)
+            result = results_of(declared, _updated(arguments), returned)
+            tracing.finish(result.arrays)
+        if declared.network is None:
+            _warn_of_idle(declared, tracing.function, ports, result.ports)
+    entry = _entry(builder, declared.name, contracts, arguments, result)
+    return replace(entry, guards=tuple(tracing.guards.values()))
+
+
+def _call(
+    declared: EntryFunction, arguments: Sequence[Argument], tracing: Trace
+) -> Any:
+    """Run the user's function on traced arrays."""
+    values, remaining = {}, tracing.arguments
+    for argument in arguments:
+        count = len(argument.ports)
+        values[argument.parameter] = argument.structure.unflatten(remaining[:count])
+        remaining = remaining[count:]
+    with pinned(None), traced_entry(declared), user_errors():
+        return declared.function(**values)
+
+
+def _warn_of_idle(
+    declared: EntryFunction,
+    function: Any,
+    arguments: Sequence[Port],
+    results: Sequence[Port],
+) -> None:
+    """Tell of inputs that nothing reads and States that no call changes.
+
+    Both are legal, and mostly a slip. An input may be there for its size alone.
+    """
+    (block,) = function.regions[0].blocks
+    for argument, port in zip(block.arguments, arguments, strict=True):
+        fixed = all(isinstance(size, int) for size in port.type.shape)
+        if port.kind == "input" and fixed and not list(argument.uses):
+            _warn(declared, f"the input '{port.name}'", "is not used")
+    returned = list(block.operations)[-1].operands
+    kept: dict[str, bool] = {}
+    for value, port in zip(returned, results, strict=True):
+        if port.kind == "state":
+            same = isinstance(value.owner, ir.Block)
+            name = port.name.partition(".")[0]
+            kept[name] = kept.get(name, True) and same
+    for name in (name for name, same in kept.items() if same):
+        advice = "is returned as it was; an entry that only reads it takes its .frozen"
+        _warn(declared, f"the State '{name}'", advice)
+
+
+def _warn(declared: EntryFunction, what: str, fact: str) -> None:
+    text = f"{user_line()}: {what} of entry '{declared.name}' {fact}"
+    warnings.warn(text, stacklevel=2)
+
+
+def _updated(arguments: Sequence[Argument]) -> dict[str, tuple[Structure, list[Port]]]:
+    """The states that the entry must return, by parameter."""
+    return {
+        argument.parameter: (argument.structure, argument.ports)
+        for argument in arguments
+        if isinstance(argument.source, State)
+    }
+
+
+def _entry(
+    builder: _Builder,
+    name: str,
+    contracts: tuple[Contract, ...],
+    arguments: Sequence[Argument],
+    result: Result,
+) -> Entry:
+    inputs = [argument for argument in arguments if argument.stored is None]
+    stored = [argument for argument in arguments if argument.stored is not None]
+    updated = [argument for argument in stored if isinstance(argument.source, State)]
+    return Entry(
+        name=name,
+        symbols=contracts,
+        arguments=tuple(port for argument in arguments for port in argument.ports),
+        results=tuple(result.ports),
+        # leaves are numbered in the order of the signature
+        input_tree=Structure(
+            "dict",
+            tuple(argument.parameter for argument in inputs),
+            tuple(argument.structure for argument in inputs),
+        ),
+        output_tree=result.tree,
+        reads=tuple(builder.names[id(argument.stored)] for argument in stored),
+        updates=tuple(builder.names[id(argument.stored)] for argument in updated),
+    )
+
+
+# ---- arguments ----------------------------------------------------------------------
+
+
+def _argument(
+    builder: _Builder,
+    declared: EntryFunction,
+    parameter: str,
+    source: Any,
+    sizes: Mapping[str, Size],
+) -> Argument:
+    stored = source.state if isinstance(source, Frozen) else source
+    if isinstance(stored, Stored):
+        names = builder.leaves_of(stored, parameter)
+        kind = kind_of(stored)
+        types = map(array_type, stored.arrays)
+        ports = [Port(n, t, kind) for n, t in zip(names, types, strict=True)]
+        return Argument(parameter, source, stored.structure, ports)
+    specs, structure = flatten(source)
+    ports = []
+    for name, spec in zip(leaf_names(structure, parameter), specs, strict=True):
+        if not isinstance(spec, Spec):
+            fail(
+                "bad-entry",
+                f"expected Specs, Weights or State for '{name}' of entry "
+                f"'{declared.name}'; got {type(spec).__name__}",
+            )
+        shape = tuple(n if isinstance(n, int) else n.value(sizes) for n in spec.shape)
+        ports.append(Port(name, Tensor(shape, spec.dtype), "input"))
+    return Argument(parameter, source, structure, ports)
+
+
+def _contracts(declared: EntryFunction, sources: Iterable[Any]) -> tuple[Contract, ...]:
+    """The symbols of all Specs; the same name is the same one, whatever it promises."""
+    given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
+    specs = [spec for source in given for spec in flatten(source)[0]]
+    sizes = [n for spec in specs if isinstance(spec, Spec) for n in spec.shape]
+    symbols: dict[str, Contract] = {}
+    for dim in (d for size in sizes if not isinstance(size, int) for d in size.dims()):
+        contract, nothing = dim.contract(), Contract(dim.name)
+        known = symbols.get(dim.name, nothing)
+        if nothing not in (known, contract) and known != contract:
+            fail(
+                "bad-contract",
+                f"entry '{declared.name}' gives two contracts for size '{dim.name}': "
+                f"{known} and {contract}",
+            )
+        symbols[dim.name] = known if contract == nothing else contract
+    return tuple(symbols.values())
+
+
+def _require_bound(
+    declared: EntryFunction, contracts: Sequence[Contract], types: Sequence[Tensor]
+) -> None:
+    """Every symbol must follow from the sizes of a call."""
+    bound = {binding.symbol for binding in solve_symbols(types)}
+    for number, contract in enumerate(contracts):
+        if number not in bound:
+            fail(
+                "unbound-symbol",
+                f"no size of an input of entry '{declared.name}' says what "
+                f"'{contract.name}' is",
+                f"give an input the size '{contract.name}', or a multiple of it",
+            )
+
+
+def _require_distinct(declared: EntryFunction, arguments: Sequence[Argument]) -> None:
+    """No Weights or State may come in twice: whose update would hold?"""
+    seen: dict[int, str] = {}
+    for argument in arguments:
+        if argument.stored is None:
+            continue
+        first = seen.setdefault(id(argument.stored), argument.parameter)
+        if first != argument.parameter:
+            fail(
+                "bad-entry",
+                f"parameters '{first}' and '{argument.parameter}' of entry "
+                f"'{declared.name}' are the same {type(argument.stored).__name__}",
+                "take it once",
+            )

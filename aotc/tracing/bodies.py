@@ -1,0 +1,130 @@
+"""Python functions as private graph functions: what transformations and loops run.
+
+A body may use arrays of the function around it; they become its last arguments, in one
+order for all bodies that belong together, so that one list of operands serves them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.pytree import Structure, flatten, leaf_names
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import Trace
+
+
+@dataclass(frozen=True)
+class Body:
+    """A traced function: its flat outputs, and the form in which it returned them."""
+
+    trace: Trace
+    outputs: list[Array]
+    tree: Structure
+
+    @property
+    def name(self) -> str:
+        """The name of the graph function."""
+        return self.trace.name
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """What messages call a Python function."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def trace_bodies(
+    parent: Trace,
+    functions: Sequence[Callable[..., Any]],
+    types: Sequence[Tensor],
+    arguments: Structure,
+    finished: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
+) -> tuple[list[Body], list[Any]]:
+    """Trace functions of the same arguments.
+
+    Args:
+        parent: the function that they are used in.
+        functions: called with arrays of `types` in the form of `arguments`.
+        types: of the leaves of the arguments.
+        arguments: the form of (args, kwargs).
+        finished: gets a function and what it returned; gives what counts as returned.
+
+    Returns:
+        The bodies, and the parent's values of what they capture, which are the last
+        operands of each.
+    """
+    captured: list[Array] = []
+    bodies = []
+    for function in functions:
+        # below the name of the function that calls, which no entry can have
+        symbol = re.sub(r"\W+", "_", function_name(function)).strip("_")
+        name = f"{parent.name}.{symbol}"
+        trace = Trace(parent.module, name, types, parent.contracts, parent)
+        inputs = trace.arguments
+        for array in captured:
+            trace.value_of(array)
+        with trace.active():
+            args, kwargs = arguments.unflatten(inputs)
+            leaves, tree = flatten(finished(function, function(*args, **kwargs)))
+            outputs = _lifted(function, leaves, tree)
+            for array in outputs:
+                if array._data is None:
+                    trace.value_of(array)  # a capture is known before the next body
+        captured = trace.captured
+        bodies.append(Body(trace, outputs, tree))
+    for body in bodies:
+        with body.trace.active():
+            for array in captured:
+                body.trace.value_of(array)
+            body.trace.finish(body.outputs)
+    return bodies, [parent.value_of(array) for array in captured]
+
+
+def _lifted(
+    function: Callable[..., Any], leaves: Sequence[Any], tree: Structure
+) -> list[Array]:
+    """What a function returned, as arrays."""
+    found = []
+    for name, leaf in zip(leaf_names(tree), leaves, strict=True):
+        try:
+            found.append(lift(leaf))
+        except InputError:
+            of = f" as '{name}'" if name else ""
+            fail(
+                "not-an-array",
+                f"expected '{function_name(function)}' to return arrays; got "
+                f"{type(leaf).__name__}{of}",
+            )
+    return found
+
+
+def leaves_like(what: str, structure: Structure, tree: Any) -> list[Any]:
+    """The leaves of `tree`, where None may stand for any part of it."""
+    if tree is None:
+        return [None] * structure.leaf_count
+    if structure.kind == "leaf":
+        return [tree]
+    parts = _parts(structure, tree)
+    if parts is None:
+        got = flatten(tree)[1]
+        fail("tree-mismatch", f"expected {what} in the form {structure}; got {got}")
+    return [
+        leaf
+        for child, part in zip(structure.children, parts, strict=True)
+        for leaf in leaves_like(what, child, part)
+    ]
+
+
+def _parts(structure: Structure, tree: Any) -> list[Any] | None:
+    """The children of `tree` in the order of the structure; None if it has others."""
+    if structure.kind == "dict":
+        fits = isinstance(tree, dict) and set(tree) == set(structure.keys)
+        return [tree[key] for key in structure.keys] if fits else None
+    fits = isinstance(tree, (list, tuple)) and len(tree) == len(structure.children)
+    return list(tree) if fits else None

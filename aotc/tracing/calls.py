@@ -1,0 +1,344 @@
+"""Calls of public functions: what a model gives them, and what errors say about it.
+
+`guard` stands around the functions that models call. The annotations of a function
+are what it takes: static arguments (integers, numbers, texts, lists of them, …) are
+held to them before it runs, and it gets them as Python's own. Everything that is an
+array is annotated as `ArrayLike`, and judged by who uses it. An error that is met on
+the way tells the call: `in sum(a=f32[2, 3], axis=5)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from inspect import Parameter
+from types import NoneType, UnionType
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.types import Dim, Tensor
+from aotc.errors import AotcError, InputError
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail, is_own, user_line
+from aotc.tracing.spellings import keyword_advice
+
+Named = list[tuple[str, Any]]
+
+
+def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
+    """Let models call the functions `names` of a module through this boundary."""
+    for name in names:
+        if inspect.isfunction(namespace[name]):
+            namespace[name] = _guarded(namespace[name])
+
+
+@cache
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    parameters = inspect.signature(function).parameters
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        static = _static_parameters(function)
+        try:
+            given = [_read(*each, static) for each in _by_place(parameters, args)]
+            named = {name: _read(name, x, static) for name, x in kwargs.items()}
+            return function(*given, *args[len(given) :], **named)
+        except AotcError as error:
+            error.where = error.where or user_line()
+            if error.call is None and _user_calls(sys._getframe(1)):
+                given = [*_by_place(parameters, args), *kwargs.items()]
+                error.call = _shown_call(function.__name__, given)
+                _ask_for_key(error, function, args, kwargs)
+            raise
+        except TypeError:
+            require_call(function, args, kwargs)
+            raise
+
+    return call
+
+
+def require_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse a call that does not fit the function's signature.
+
+    Raises:
+        InputError: an argument is unknown, missing, or one too many; it says what to
+            write for keywords of other packages.
+    """
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name, parameters = function.__name__, signature.parameters
+        refusal = InputError(
+            "bad-call",
+            f"{name}: {error}",
+            where=user_line(),
+            hint=f"the call is {name}({', '.join(_declared(parameters))})",
+        )
+        unknown = [key for key in kwargs if key not in parameters]
+        if unknown and (advice := keyword_advice(unknown[0], list(parameters))):
+            refusal.hint = f"{advice}; {refusal.hint}"
+        _ask_for_key(refusal, function, args, kwargs)
+        raise refusal from None
+
+
+def _declared(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """The parameters as a call gives them, without their types."""
+    keywords_only = False
+    for parameter in parameters.values():
+        if parameter.kind is Parameter.KEYWORD_ONLY and not keywords_only:
+            keywords_only = True
+            yield "*"
+        keywords_only |= parameter.kind is Parameter.VAR_POSITIONAL
+        yield str(parameter.replace(annotation=Parameter.empty))
+
+
+def _ask_for_key(
+    error: AotcError,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Say that a random key comes first, if a call got something else there."""
+    parameters = inspect.signature(function).parameters
+    first = next(iter(parameters), None)
+    key = kwargs.get("key", args[0] if args else None)
+    if first != "key" or (_is_key(key) and error.code != "bad-key"):
+        return
+    needed = [n for n, p in parameters.items() if p.default is p.empty]
+    call = ", ".join(dict.fromkeys(["key", *needed, *list(parameters)[1:2]]))
+    given = "nothing" if key is None else shown(key)
+    error.code = "bad-key"
+    name = function.__name__
+    error.message = f"{name}: expected a random key, u32[2], first; got {given}"
+    error.hint = (
+        f"write {name}({call}) with key = aotc.random.key(0); for new "
+        "numbers at each call keep the key in an aotc.State and "
+        "aotc.random.split it in the entry"
+    )
+
+
+def _is_key(value: Any) -> bool:
+    if not isinstance(value, (Array, np.ndarray)):
+        return False
+    return str(value.dtype) in ("u32", "uint32") and value.shape == (2,)
+
+
+def _by_place(parameters: Mapping[str, Parameter], args: Sequence[Any]) -> Named:
+    """The arguments that have no name in a call, with the names that they get."""
+    names: list[str] = []
+    for name, parameter in parameters.items():
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            names += [name] * (len(args) - len(names))
+        elif parameter.kind in (
+            Parameter.POSITIONAL_ONLY,
+            Parameter.POSITIONAL_OR_KEYWORD,
+        ):
+            names.append(name)
+    return list(zip(names, args, strict=False))
+
+
+def _user_calls(frame: Any) -> bool:
+    """Whether the caller is no function of aotc; methods of arrays are the user's."""
+    while frame.f_globals.get("__name__") == Array.__module__:
+        frame = frame.f_back
+    return not is_own(frame.f_globals.get("__name__", ""))
+
+
+@cache
+def _static_parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """What the parameters take that do not take everything."""
+    hints = typing.get_type_hints(function)
+    return {name: hint for name, hint in hints.items() if _is_static(hint)}
+
+
+def _is_static(hint: Any) -> bool:
+    known = isinstance(hint, type) or typing.get_origin(hint) in _ORIGINS
+    return known and Any not in _alternatives(hint)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    union = typing.get_origin(hint) in (UnionType, typing.Union)
+    return typing.get_args(hint) if union else (hint,)
+
+
+# ---- what annotations mean ----------------------------------------------------------
+
+
+class _Misfit(Exception):
+    """A value is not what an annotation says."""
+
+
+def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
+    """The value of an argument as its annotation has it."""
+    if name not in static:
+        return value
+    try:
+        return _as(static[name], value)
+    except _Misfit:
+        fail(
+            "bad-argument",
+            f"expected '{name}' to be {_meaning(static[name])}; got {shown(value)}",
+        )
+
+
+def _as(hint: Any, value: Any) -> Any:
+    """`value` as `hint` has it; a _Misfit if it is something else."""
+    origin = typing.get_origin(hint)
+    if origin in _ORIGINS:
+        return _ORIGINS[origin](typing.get_args(hint), value)
+    if hint in _READERS:
+        return _READERS[hint](value)
+    return _require(not isinstance(hint, type) or isinstance(value, hint), value)
+
+
+def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
+    for hint in hints:
+        try:
+            return _as(hint, value)
+        except _Misfit:
+            continue
+    raise _Misfit
+
+
+def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
+    value = _concrete(value)
+    if isinstance(value, (Array, np.ndarray)) and value.ndim:
+        if hints[0] is Any:
+            return value  # whoever asks for several arrays knows if one will do
+        value = value.tolist() if isinstance(value, np.ndarray) else value
+    _require(isinstance(value, (list, tuple, range)), value)
+    read = [_as(hints[0], part) for part in value]
+    return read if isinstance(value, list) else tuple(read)
+
+
+def _as_tuple(hints: tuple[Any, ...], value: Any) -> Any:
+    if hints[-1] is Ellipsis:
+        return tuple(_as_list(hints, value))
+    if not isinstance(value, (list, tuple)) or len(value) != len(hints):
+        raise _Misfit
+    return tuple(_as(hint, part) for hint, part in zip(hints, value, strict=True))
+
+
+def _as_function(_: Any, value: Any) -> Any:
+    return _require(callable(value), value)
+
+
+def _integer(value: Any) -> int:
+    value = _scalar(value)
+    return int(_require(isinstance(value, int), value))
+
+
+def _number(value: Any) -> Any:
+    value = _scalar(value)
+    return _require(isinstance(value, (int, float)), value)
+
+
+def _truth(value: Any) -> bool:
+    value = _scalar(value)
+    return bool(_require(isinstance(value, bool), value))
+
+
+def _scalar(value: Any) -> Any:
+    """Scalars of NumPy and constants of the model as Python's own."""
+    value = _concrete(value)
+    scalar = isinstance(value, (np.generic, np.ndarray)) and not value.ndim
+    return value.item() if scalar else value
+
+
+def _concrete(value: Any) -> Any:
+    known = isinstance(value, Array) and value._data is not None
+    return value._data if known else value
+
+
+def _require(fits: bool, value: Any) -> Any:
+    if not fits:
+        raise _Misfit
+    return value
+
+
+# how a value is read, and what messages call it, alone and in a list
+_READERS: dict[Any, Callable[[Any], Any]] = {
+    int: _integer,
+    float: _number,
+    bool: _truth,
+    Any: lambda value: value,
+}
+_ORIGINS: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
+    UnionType: _as_one_of,
+    typing.Union: _as_one_of,
+    Sequence: _as_list,
+    tuple: _as_tuple,
+    Callable: _as_function,
+}
+_MEANINGS: dict[Any, tuple[str, str]] = {
+    int: ("an integer", "integers"),
+    float: ("a number", "numbers"),
+    bool: ("True or False", "truth values"),
+    Any: ("a value", "values"),
+    str: ("a string", "strings"),
+    NoneType: ("None", "Nones"),
+    Dim: ("a size", "sizes"),
+}
+
+
+def _meaning(hint: Any, several: bool = False) -> str:
+    """An annotation in words."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _MEANINGS:
+        return _MEANINGS[hint][several]
+    if hint == int | Dim:
+        return "sizes" if several else "a size"
+    if origin in (UnionType, typing.Union):
+        return " or ".join(_meaning(part, several) for part in inner)
+    if origin is Sequence:
+        return ("lists of " if several else "a list of ") + _meaning(inner[0], True)
+    if origin is tuple:
+        count = f"{len(inner)} " if Ellipsis not in inner else ""
+        lists = f"lists of {count}" if several else f"a list of {count}"
+        return lists + _meaning(inner[0], True)
+    if origin is Callable:
+        return "functions" if several else "a function"
+    return getattr(hint, "__name__", "value") + ("s" if several else "")
+
+
+# ---- what messages show -------------------------------------------------------------
+
+_LONGEST = 4  # parts of a list that are shown
+_WIDEST = 40  # characters of a value
+
+
+def _shown_call(name: str, given: Named) -> str:
+    return f"{name}({', '.join(f'{key}={shown(value)}' for key, value in given)})"
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: arrays by their types, all else in short."""
+    if isinstance(value, Array):
+        return str(value.type)
+    if isinstance(value, np.ndarray):
+        return _shown_numpy(value)
+    if isinstance(value, (list, tuple)):
+        parts = [*map(shown, value[:_LONGEST]), *["…"] * (len(value) > _LONGEST)]
+        ends = "[]" if isinstance(value, list) else "()"
+        return f"{ends[0]}{', '.join(parts)}{ends[1]}"
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    if repr(value) == object.__repr__(value):  # an address would say nothing
+        return f"an object of type {type(value).__name__}"
+    text = repr(value)
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
+
+
+def _shown_numpy(array: Any) -> str:
+    try:
+        return str(Tensor(array.shape, dtypes.canonical(array.dtype)))
+    except InputError:
+        return f"an array of {array.dtype}"

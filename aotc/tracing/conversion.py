@@ -1,0 +1,193 @@
+"""What may stand where a model expects an array: `lift`, and how dtypes meet.
+
+Python numbers are weak: they take the dtype of the array they meet, and f32, i32 or
+bool among themselves. NumPy's scalars of its default types (`np.sqrt(2.0)`,
+`np.prod(shape)`) and symbolic sizes count as Python numbers. Arrays of different dtypes
+do not mix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.types import Dim
+from aotc.errors import InputError
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import emit
+
+ArrayLike = Any
+
+# kinds of weak numbers: Python's type, and the NumPy scalars that act like it
+_WEAK: tuple[tuple[type, tuple[type, ...]], ...] = (
+    (bool, (bool, np.bool_)),
+    (int, (int, np.int64)),
+    (float, (float, np.float64)),
+)
+
+
+def lift(x: ArrayLike, like: str | None = None) -> Array:
+    """`x` as an Array; weak numbers take dtype `like`, or their own default.
+
+    Raises:
+        InputError: `x` is nothing that an array can be made of.
+    """
+    if isinstance(x, Array):
+        return x
+    if isinstance(x, Dim):
+        return emit("dimension", size=(x,), dtype=_met("i32", like))
+    if is_weak(x):
+        return Array(data=_number(x, like))
+    if isinstance(x, (list, tuple)) and _python_numbers(x):
+        return _from_list(x, like)
+    data = _numpy_array(x)
+    try:
+        dtypes.canonical(data.dtype)
+    except InputError:
+        hint = (
+            f"take one of its parts: {', '.join(map(repr, x))}"
+            if isinstance(x, dict)
+            else None
+        )
+        fail(
+            "not-an-array",
+            f"expected an array or a number; got {type(x).__name__}",
+            hint,
+        )
+    return Array(data=data)
+
+
+def _numpy_array(x: Any) -> Any:
+    if isinstance(x, (list, tuple)) and any(isinstance(part, Array) for part in x):
+        fail(
+            "not-an-array",
+            f"expected an array; got a {type(x).__name__} of arrays",
+            "make one of it: aotc.numpy.asarray, stack or concatenate",
+        )
+    try:
+        return np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        fail("not-an-array", f"{type(x).__name__} is no array: {error}")
+
+
+def is_weak(x: Any) -> bool:
+    """Whether `x` is a number that takes the dtype of the array it meets."""
+    return isinstance(x, Dim) or any(isinstance(x, types) for _, types in _WEAK)
+
+
+def weak_dtype(x: Any) -> str:
+    """The dtype of a weak number on its own."""
+    if isinstance(x, Dim):
+        return "i32"
+    return dtypes.canonical(next(kind for kind, types in _WEAK if isinstance(x, types)))
+
+
+def _met(natural: str, like: str | None) -> str:
+    """The dtype of a weak number of dtype `natural` beside an array of dtype `like`."""
+    if like is None:
+        return natural
+    fits = {
+        "bool": True,
+        "i32": like != "bool",
+        "f32": dtypes.is_float(like),
+    }
+    return like if fits[natural] else natural
+
+
+def _number(x: Any, like: str | None) -> Any:
+    dtype = _met(weak_dtype(x), like)
+    if dtype in dtypes.INTEGERS:
+        bounds = np.iinfo(dtypes.to_numpy(dtype))
+        if not bounds.min <= x <= bounds.max:
+            fail(
+                "dtype-mismatch",
+                f"the number {x} is out of the range of {dtype}",
+                "give the dtype: aotc.numpy.asarray(number, 'i64')",
+            )
+    with np.errstate(over="ignore"):  # a float out of range is infinite
+        return np.array(x).astype(dtypes.to_numpy(dtype))
+
+
+def _python_numbers(x: Any) -> bool:
+    """Whether `x` is a number of Python's, or nested lists of nothing else."""
+    if isinstance(x, (list, tuple)):
+        return all(map(_python_numbers, x))
+    return type(x) in (bool, int, float)
+
+
+def _from_list(x: Any, like: str | None) -> Array:
+    """An array of Python's numbers, in the dtype that one of them would have."""
+    data = _numpy_array(x)
+    # NumPy makes objects of integers that fit no dtype of its own
+    natural = {"b": "bool", "f": "f32"}.get(data.dtype.kind, "i32")
+    natural = natural if data.size else "f32"
+    dtype = _met(natural, like)
+    if data.size and dtype in dtypes.INTEGERS:
+        _number(int(data.min()), dtype)
+        _number(int(data.max()), dtype)
+    return Array(data=data.astype(dtypes.to_numpy(dtype)))
+
+
+def astype(x: ArrayLike, dtype: Any) -> Array:
+    """`x` converted: towards zero and saturating from float to integer."""
+    name = dtypes.canonical(dtype)
+    array = lift(x)
+    return array if array.dtype == name else emit("cast", array, dtype=name)
+
+
+def as_float(x: ArrayLike) -> Array:
+    """The operand of a function that has float results only; integers become f32."""
+    array = lift(x)
+    return array if dtypes.is_float(array.dtype) else astype(array, "f32")
+
+
+def to_accumulator(x: ArrayLike) -> Array:
+    """`x` in the dtype that sums of it are kept in: f32 for half precision.
+
+    Counts, sums and squares soon leave the range of f16 (65504) and the digits of bf16
+    (256), so what is made of them is rounded at the end only.
+    """
+    array = lift(x)
+    return astype(array, accumulator(array.dtype))
+
+
+def one_dtype(*xs: ArrayLike) -> list[Array]:
+    """The operands as arrays of one dtype; weak numbers adapt to the arrays."""
+    arrays = [lift(x) for x in xs if not is_weak(x)]
+    like = arrays[0].dtype if arrays else _weakest(xs)
+    lifted = [lift(x, like) for x in xs]
+    if len({x.dtype for x in lifted}) > 1:
+        _fail_to_mix(xs, lifted)
+    return lifted
+
+
+def _weakest(numbers: Sequence[Any]) -> str:
+    """The dtype of an operation on weak numbers alone."""
+    found = {weak_dtype(number) for number in numbers}
+    return next(dtype for dtype in ("f32", "i32", "bool") if dtype in found)
+
+
+def _fail_to_mix(xs: Sequence[ArrayLike], lifted: Sequence[Array]) -> NoReturn:
+    """Name a conversion that helps; numbers in the code cannot be converted."""
+    weak = [x for x, given in zip(lifted, xs, strict=True) if is_weak(given)]
+    wanted = weak[0].dtype if weak and weak[0].dtype != lifted[0].dtype else None
+    wanted = wanted or max((x.dtype for x in lifted), key=_preference)
+    fail(
+        "dtype-mismatch",
+        "arrays of different dtypes do not mix: "
+        + " and ".join(dict.fromkeys(str(x.type) for x in lifted)),
+        "convert one of them, for instance with "
+        f".astype('{dtypes.numpy_name(wanted)}')",
+    )
+
+
+def _preference(dtype: str) -> tuple[bool, float]:
+    """Floats before integers; among equals what every target computes with."""
+    width = dtypes.bits(dtype)
+    return dtypes.is_float(dtype), -math.inf if width == 64 else width

@@ -1,0 +1,327 @@
+"""Functions that say how they are differentiated: custom rules and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.custom import keeping_products
+from aotc.dialects.functions import call
+from aotc.dialects.transform import (
+    Checkpoint,
+    Custom,
+    CustomJvp,
+    CustomVjp,
+    annotate,
+)
+from aotc.dialects.types import Tensor
+from aotc.mlir import ir
+from aotc.pytree import Structure, flatten
+from aotc.tracing.array import Array
+from aotc.tracing.bodies import Body, function_name, leaves_like, trace_bodies
+from aotc.tracing.conversion import lift
+from aotc.tracing.places import fail, location
+from aotc.tracing.tracing import Trace, current_trace, emit
+
+_Key = tuple[int, tuple[Tensor, ...], Structure]
+
+
+class _CustomFunction:
+    """What the two kinds have in common: tracing a call and annotating its function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__name__ = function_name(function)
+        self.__doc__ = function.__doc__
+        self._under_way: dict[_Key, Body] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        trace = current_trace()
+        if trace is None:
+            return self.function(*args)
+        leaves, structure = flatten((args, {}))
+        arrays = [lift(leaf) for leaf in leaves]
+        body = self._body(trace, [array.type for array in arrays], structure)
+        operands = [trace.value_of(array) for array in arrays]
+        with location(), ir.InsertionPoint(trace.block):
+            values = call(body.name, operands)
+        return body.tree.unflatten([Array(value=v, trace=trace) for v in values])
+
+    def _body(self, trace: Trace, types: list[Tensor], structure: Structure) -> Body:
+        """The annotated function; the same one where its rules call it again."""
+        key = (id(trace.module), tuple(types), structure)
+        if key in self._under_way:
+            return self._under_way[key]
+        body = _alone(trace, self.function, types, structure)
+        with self._tracing(key, body):
+            custom = self._rules(trace, body, types, structure)
+        annotate(body.trace.function, custom)
+        return body
+
+    @contextmanager
+    def _tracing(self, key: _Key, body: Body) -> Iterator[None]:
+        self._under_way[key] = body
+        try:
+            yield
+        finally:
+            del self._under_way[key]
+
+    def _rules(
+        self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
+    ) -> Custom:
+        raise NotImplementedError
+
+    def _require_rule(self, rule: Any, method: str) -> None:
+        if rule is None:
+            fail(
+                "missing-rule",
+                f"'{self.__name__}' has no rule for its derivative",
+                f"give it one with {self.__name__}.{method}(…)",
+            )
+
+
+class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
+    """A function with its own reverse mode: `f = custom_vjp(f); f.defvjp(fwd, bwd)`.
+
+    `fwd(*args)` returns (result, residuals). `bwd(residuals, cotangent)` returns one
+    cotangent for each argument, in its form, with None for leaves that are no floats.
+    """
+
+    _forward: Callable[..., Any] | None = None
+    _backward: Callable[..., Any] | None = None
+
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+        """Give the two rules."""
+        self._forward, self._backward = forward, backward
+
+    def _rules(
+        self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
+    ) -> Custom:
+        self._require_rule(self._forward, "defvjp")
+        split: list[tuple[Structure, Structure, list[Tensor]]] = []
+
+        def forward(*args: Any) -> Any:
+            result, residuals = _two(self._forward, self._forward(*args))  # type: ignore[misc]
+            leaves, tree = flatten(residuals)
+            split.append((flatten(result)[1], tree, [lift(x).type for x in leaves]))
+            return result, residuals
+
+        forward.__name__ = f"{self.__name__}_forward"
+        ahead = _alone(trace, forward, types, structure)
+        ((result_tree, residual_tree, residual_types),) = split
+        _require_form(forward.__name__, body.tree, result_tree)
+        backward = self._traced_backward(
+            trace, body, residual_tree, residual_types, types, structure
+        )
+        return CustomVjp(ahead.name, backward.name)
+
+    def _traced_backward(
+        self,
+        trace: Trace,
+        body: Body,
+        residual_tree: Structure,
+        residual_types: list[Tensor],
+        types: list[Tensor],
+        structure: Structure,
+    ) -> Body:
+        smooth = [output.type for output in body.outputs if _is_float(output.type)]
+        count = len(residual_types)
+
+        def backward(*leaves: Array) -> list[Array]:
+            residuals = residual_tree.unflatten(leaves[:count])
+            cotangents = _with_gaps(body.tree, body.outputs, leaves[count:])
+            found = self._backward(residuals, cotangents)  # type: ignore[misc]
+            return _float_leaves(self.__name__, structure.children[0], types, found)
+
+        backward.__name__ = f"{self.__name__}_backward"
+        kinds = [*residual_types, *smooth]
+        return _alone(trace, backward, kinds, _flat(len(kinds)))
+
+
+class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
+    """A function with its own forward mode: `f = custom_jvp(f); f.defjvp(rule)`.
+
+    `rule(primals, tangents)` gets two tuples (None for the tangent of a leaf that is no
+    float) and returns (result, its tangent), which is linear in the tangents. Reverse
+    mode follows from it.
+    """
+
+    _rule: Callable[..., Any] | None = None
+
+    def defjvp(self, rule: Callable[..., Any]) -> None:
+        """Give the rule."""
+        self._rule = rule
+
+    def _rules(
+        self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
+    ) -> Custom:
+        self._require_rule(self._rule, "defjvp")
+        arguments, count = structure.children[0], len(types)
+        smooth = [kind for kind in types if _is_float(kind)]
+
+        def rule(*leaves: Array) -> Any:
+            primals = arguments.unflatten(leaves[:count])
+            tangents = _with_gaps(arguments, leaves[:count], leaves[count:])
+            result, slope = _two(self._rule, self._rule(primals, tangents))  # type: ignore[misc]
+            outputs, tree = flatten(result)
+            _require_form(f"the rule of {self.__name__}", body.tree, tree)
+            kinds = [lift(output).type for output in outputs]
+            return outputs, _float_leaves(self.__name__, body.tree, kinds, slope)
+
+        rule.__name__ = f"{self.__name__}_rule"
+        kinds = [*types, *smooth]
+        return CustomJvp(_alone(trace, rule, kinds, _flat(len(kinds))).name)
+
+
+def checkpoint(
+    function: Callable[..., Any], save: Literal["nothing", "products"] = "nothing"
+) -> Callable[..., Any]:
+    """The same function; what it computes is computed again for its derivative.
+
+    That saves the memory of its intermediate values, for the time of a second forward
+    computation.
+
+    Args:
+        function: of pytrees of arrays.
+        save: what is kept all the same: `products` of matrices and convolutions, which
+            take most of the time. Only those of the function itself count, not those in
+            the body of a loop or a branch, or in a function under a rule of its own.
+    """
+    if save not in ("nothing", "products"):
+        fail("bad-argument", f"expected save='nothing' or 'products'; got {save!r}")
+
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        trace = current_trace()
+        if trace is None:
+            return function(*args, **kwargs)
+        leaves, structure = flatten((args, kwargs))
+        arrays = [lift(leaf) for leaf in leaves]
+        types = [array.type for array in arrays]
+        (body,), captures = trace_bodies(trace, [function], types, structure)
+        made = body.trace.function
+        with location(), ir.InsertionPoint(made.entry_block):
+            policy = keeping_products(made) if save == "products" else Checkpoint()
+        annotate(made, policy)
+        operands = [trace.value_of(array) for array in arrays]
+        with location(), ir.InsertionPoint(trace.block):
+            values = call(body.name, [*operands, *captures])
+        return body.tree.unflatten([Array(value=v, trace=trace) for v in values])
+
+    checkpointed.__name__ = function_name(function)
+    return checkpointed
+
+
+def closure_convert(
+    function: Callable[..., Any], *examples: Any
+) -> tuple[Callable[..., Any], list[Array]]:
+    """A function without captures, and the arrays that `function` captures.
+
+    What has a rule of its own may capture nothing: it takes as further arguments what a
+    function that it is given captures.
+
+    Args:
+        function: of pytrees of arrays.
+        examples: arguments of the types that it is going to be called with.
+
+    Returns:
+        A function of the same arguments and then the captured arrays, and these.
+    """
+    trace = current_trace()
+    if trace is None:
+        return function, []
+    leaves, structure = flatten((examples, {}))
+    types = [lift(leaf).type for leaf in leaves]
+    (body,), captures = trace_bodies(trace, [function], types, structure)
+
+    def converted(*args: Any) -> Any:
+        inner = current_trace()
+        assert inner is not None
+        operands = [inner.value_of(lift(leaf)) for leaf in flatten(args)[0]]
+        with location(), ir.InsertionPoint(inner.block):
+            values = call(body.name, operands)
+        return body.tree.unflatten([Array(value=v, trace=inner) for v in values])
+
+    return converted, [Array(value=value, trace=trace) for value in captures]
+
+
+# ---- parts --------------------------------------------------------------------------
+
+
+def _alone(
+    trace: Trace,
+    function: Callable[..., Any],
+    types: Sequence[Tensor],
+    structure: Structure,
+) -> Body:
+    """A traced function that may not use arrays from around it."""
+    (body,), captures = trace_bodies(trace, [function], types, structure)
+    if captures:
+        fail(
+            "captured-array",
+            f"'{function_name(function)}' uses an array of type "
+            f"{Tensor.of(captures[0])} from around it, which its rule would not see",
+            "pass it as an argument",
+        )
+    return body
+
+
+def _flat(count: int) -> Structure:
+    """The form of `count` positional arguments."""
+    return flatten(((0,) * count, {}))[1]
+
+
+def _is_float(kind: Tensor) -> bool:
+    return dtypes.is_float(kind.dtype)
+
+
+def _two(function: Any, result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        fail(
+            "bad-rule",
+            f"expected '{function_name(function)}' to return two values; got "
+            f"{type(result).__name__}",
+        )
+    return result
+
+
+def _require_form(what: str, expected: Structure, got: Structure) -> None:
+    if expected != got:
+        fail(
+            "bad-rule", f"{what} must return a result of the form {expected}; got {got}"
+        )
+
+
+def _with_gaps(
+    tree: Structure, leaves: Sequence[Array], smooth: Sequence[Array]
+) -> Any:
+    """A tree of the `smooth` values, with None at leaves that are no floats."""
+    rest = iter(smooth)
+    return tree.unflatten([next(rest) if _is_float(x.type) else None for x in leaves])
+
+
+def _float_leaves(
+    name: str, tree: Structure, types: Sequence[Tensor], found: Any
+) -> list[Array]:
+    """The leaves of what a rule gave, for the floats among `types`; None is zero."""
+    leaves = leaves_like(f"values from the rule of '{name}'", tree, found)
+    result = []
+    for leaf, kind in zip(leaves, types, strict=True):
+        if not _is_float(kind):
+            continue
+        array = _zeros(kind) if leaf is None else lift(leaf)
+        if array.type != kind:
+            fail(
+                "bad-rule",
+                f"the rule of '{name}' gives {array.type} where {kind} is expected",
+            )
+        result.append(array)
+    return result
+
+
+def _zeros(kind: Tensor) -> Array:
+    zero = lift(np.zeros((), dtypes.to_numpy(kind.dtype)))
+    return emit("broadcast", zero, shape=kind.shape, axes=()) if kind.shape else zero

@@ -1,0 +1,149 @@
+"""`Dim`: the name and the contract of a size that varies, and arithmetic on them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from aotc.dialects.symbols import Contract
+from aotc.dialects.types import Size
+from aotc.tracing.places import fail
+
+LARGEST = 2**63 - 1  # a size is an i64 on every target
+
+
+def is_plain_identifier(name: object) -> bool:
+    """Whether `name` is one that a manifest takes for an entry or a size."""
+    return isinstance(name, str) and name.isidentifier() and name.isascii()
+
+
+def _is_size(value: object) -> bool:
+    """Whether a contract can hold `value`, whose sign it judges itself."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return abs(value) <= LARGEST
+
+
+class DimTerm:
+    """What sizes of inputs are written in: Dims, and `+ - *` on them and ints."""
+
+    def dims(self) -> Iterator[Dim]:
+        """The Dims in it, from left to right."""
+        raise NotImplementedError
+
+    def value(self, sizes: Mapping[str, Size]) -> Size:
+        """The size, given what each Dim is."""
+        raise NotImplementedError
+
+    def __add__(self, other: Term) -> DimExpression:
+        return DimExpression("+", self, other)
+
+    def __radd__(self, other: Term) -> DimExpression:
+        return DimExpression("+", other, self)
+
+    def __sub__(self, other: Term) -> DimExpression:
+        return DimExpression("-", self, other)
+
+    def __rsub__(self, other: Term) -> DimExpression:
+        return DimExpression("-", other, self)
+
+    def __mul__(self, other: Term) -> DimExpression:
+        return DimExpression("*", self, other)
+
+    def __rmul__(self, other: Term) -> DimExpression:
+        return DimExpression("*", other, self)
+
+
+Term = int | DimTerm
+
+
+@dataclass(frozen=True)
+class Dim(DimTerm):
+    """A size that is known only when the model runs, and its contract.
+
+    Args:
+        name: equal names are equal sizes, over all inputs of an entry.
+        min: least size (0 or more).
+        max: greatest size, or None for no bound.
+        multiple_of: the size divides by this.
+    """
+
+    name: str
+    min: int = 1
+    max: int | None = None
+    multiple_of: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse names and contracts that no size can have."""
+        if not is_plain_identifier(self.name):
+            fail(
+                "bad-contract",
+                f"expected a Dim name like a Python name; got {self.name!r}",
+                "it consists of ASCII letters, digits and _",
+            )
+        for what in ("min", "max", "multiple_of"):
+            value = getattr(self, what)
+            if not _is_size(value) and not (what == "max" and value is None):
+                fail(
+                    "bad-contract",
+                    f"expected a whole number below 2**63 as {what} of Dim "
+                    f"'{self.name}'; got {value!r}",
+                )
+        possible = self.min >= 0 and self.multiple_of >= 1
+        if possible and self.max is not None:
+            possible = self.max // self.multiple_of * self.multiple_of >= self.min
+        if not possible:
+            fail(
+                "bad-contract",
+                f"Dim '{self.name}' allows no size: min {self.min}, max {self.max}, "
+                f"multiple_of {self.multiple_of}",
+            )
+
+    def dims(self) -> Iterator[Dim]:
+        """Itself."""
+        yield self
+
+    def value(self, sizes: Mapping[str, Size]) -> Size:
+        """What the name stands for."""
+        return sizes[self.name]
+
+    def contract(self) -> Contract:
+        """The same facts for the graph."""
+        return Contract(self.name, self.min, self.max, self.multiple_of)
+
+
+_OPERATORS: dict[str, Callable[[Size, Size], Size]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
+
+
+@dataclass(frozen=True)
+class DimExpression(DimTerm):
+    """The size of an input that is computed from `Dim`s, such as `2 * n + 1`."""
+
+    sign: str
+    left: Term
+    right: Term
+
+    def __post_init__(self) -> None:
+        """Refuse what is no size."""
+        for side in (self.left, self.right):
+            if isinstance(side, bool) or not isinstance(side, (int, DimTerm)):
+                fail("bad-spec", f"expected Dims and ints in a size; got {side!r}")
+
+    def dims(self) -> Iterator[Dim]:
+        """The Dims in it, from left to right."""
+        for side in (self.left, self.right):
+            if not isinstance(side, int):
+                yield from side.dims()
+
+    def value(self, sizes: Mapping[str, Size]) -> Size:
+        """The size, given what each Dim is."""
+        left, right = (
+            side if isinstance(side, int) else side.value(sizes)
+            for side in (self.left, self.right)
+        )
+        return _OPERATORS[self.sign](left, right)

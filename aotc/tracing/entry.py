@@ -1,0 +1,328 @@
+"""What a model.py declares: entries, their inputs, weights and state."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.errors import InputError
+from aotc.pytree import flatten, leaf_names
+from aotc.tracing.archives import load_arrays
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
+from aotc.tracing.places import Place, fail
+
+# ---- inputs of each call ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The type of an input that is given at each call.
+
+    Args:
+        shape: sizes as ints, names, or `Dim`s where a size has a contract; `2 * n + 1`
+            for a Dim n is a size as well.
+        dtype: element type, such as "f32".
+    """
+
+    shape: tuple[int | DimTerm, ...]
+    dtype: str = "f32"
+
+    def __init__(self, shape: Any, dtype: Any = "f32") -> None:
+        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        object.__setattr__(self, "shape", tuple(map(_checked_size, sizes)))
+        object.__setattr__(self, "dtype", dtypes.canonical(dtype))
+
+
+def _checked_size(size: Any) -> int | DimTerm:
+    if isinstance(size, str):
+        return Dim(size)
+    if isinstance(size, DimTerm):
+        return size
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+        fail("bad-spec", f"expected sizes that are ints, names or Dims; got {size!r}")
+    if size > LARGEST:
+        fail("bad-spec", f"expected sizes below 2**63; got {size}")
+    if size < 0:
+        fail(
+            "bad-spec",
+            f"expected sizes of 0 or more; got {size}",
+            "name a size that varies, for instance 'batch'",
+        )
+    return int(size)
+
+
+# ---- what is stored -----------------------------------------------------------------
+
+
+class Stored:
+    """A pytree of arrays that is stored in the bundle.
+
+    Args:
+        tree: its leaves are arrays.
+        copy: keep the values of now. Without, arrays that nobody will change are taken
+            over as they are. Arrays that nobody can change are never copied: what is
+            mapped from a file stays there.
+    """
+
+    def __init__(self, tree: Any, *, copy: bool = True) -> None:
+        leaves, self.structure = flatten(tree)
+        names = leaf_names(self.structure)
+        self.arrays = [
+            _stored_array(leaf, name, copy)
+            for leaf, name in zip(leaves, names, strict=True)
+        ]
+
+    @property
+    def tree(self) -> Any:
+        """The stored pytree of NumPy arrays."""
+        return self.structure.unflatten(self.arrays)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Refused: what is stored comes into an entry as a parameter."""
+        raise refuse_reading(self)
+
+
+class Weights(Stored):
+    """Immutable parameters: stored once, shared by entries, targets and profiles.
+
+    They may be none: the buffers of a network are none where training updates them all.
+    """
+
+    @classmethod
+    def load(cls, path: str | Path) -> Weights:
+        """Weights from a .safetensors file (dotted names become nested dicts) or .npz.
+
+        A relative path is looked up beside the file that calls this.
+        """
+        caller = sys._getframe(1).f_code.co_filename
+        return cls(load_arrays(Path(caller).parent / path))
+
+
+class State(Stored):
+    """Arrays that entries update and the loaded model keeps between calls.
+
+    An entry that takes a State returns its new value first:
+    ``return new_state, result``. `frozen` is the same state for entries that only read.
+    """
+
+    def __init__(self, tree: Any, *, copy: bool = True) -> None:
+        super().__init__(tree, copy=copy)
+        if not self.arrays:
+            fail(
+                "empty-tree",
+                "State holds no arrays, so that there is nothing to update",
+                hint="leave it out of the entries, or give it an array",
+            )
+
+    @property
+    def frozen(self) -> Frozen:
+        """The same state for reading, such as the parameters in an evaluation."""
+        return Frozen(self)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A `State` that an entry reads and does not update."""
+
+    state: State
+
+
+def _stored_array(leaf: Any, name: str, copy: bool) -> np.ndarray[Any, Any]:
+    if isinstance(leaf, Array):
+        leaf = leaf.__array__()
+    try:
+        array = lift(leaf)._data
+    except InputError:
+        fail(
+            "not-an-array",
+            f"expected arrays as leaves; '{name}' is {type(leaf).__name__}",
+        )
+    return np.array(array, order="C", copy=(copy and not _is_constant(array)) or None)
+
+
+def _is_constant(array: Any) -> bool:
+    """Whether neither an array nor one that it is a view of can be written to."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return True
+
+
+# The variable of a module that lists the entries declared at its top, so that one
+# whose name was given to something else is not lost without a word.
+DECLARED = "__aotc_entries__"
+
+# ---- entries ------------------------------------------------------------------------
+
+_entry: ContextVar[EntryFunction | None] = ContextVar("aotc_entry", default=None)
+
+
+@dataclass(frozen=True)
+class EntryFunction:
+    """A function of model.py that is to be compiled.
+
+    Calling it runs the Python function itself: inside another entry it is traced along.
+
+    Args:
+        function: whose name is the entry's.
+        sources: what its parameters are.
+        declared: the line it is declared at, if that is not where it is defined.
+        network: the `Imported` that it is, if it is one.
+    """
+
+    function: Callable[..., Any]
+    sources: Mapping[str, Any]
+    declared: Place | None = None
+    network: Any = None
+
+    @property
+    def place(self) -> Place:
+        """The line that errors about the entry as a whole name."""
+        code = self.function.__code__
+        return self.declared or (code.co_filename, code.co_firstlineno)
+
+    @property
+    def name(self) -> str:
+        """The function's name, which is the entry's."""
+        return self.function.__name__
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The undecorated function."""
+        return self.function(*args, **kwargs)
+
+
+def entry(
+    function: Callable[..., Any] | None = None, /, **sources: Any
+) -> Callable[..., Any]:
+    """Declare a function as an entry of the model.
+
+    Every parameter is named here with what it is: a `Spec` (or a pytree of them) for an
+    input of each call, a `Weights`, a `State` or a `State.frozen`. A parameter that is
+    not named is looked up as a Weights or State of the same name in the module, and
+    keeps its default otherwise.
+
+        @aotc.entry(x=aotc.Spec(("batch", 8, 8, 1)))
+        def predict(weights, x): ...
+    """
+
+    def declare(function: Callable[..., Any]) -> EntryFunction:
+        if not inspect.isfunction(function) or not function.__name__.isidentifier():
+            fail("bad-entry", f"expected a function with a name; got {function!r}")
+        _require_callable_by_name(function)
+        declared = EntryFunction(function, dict(sources))
+        if function.__qualname__ == function.__name__:  # at the top of its file
+            function.__globals__.setdefault(DECLARED, []).append(declared)
+        return declared
+
+    return declare if function is None else declare(function)
+
+
+def _require_callable_by_name(function: Callable[..., Any]) -> None:
+    """Refuse an entry that no caller of the bundle could name."""
+    name, scope = function.__name__, function.__qualname__.rpartition("<locals>.")[2]
+    if not is_plain_identifier(name):
+        fail("bad-entry", f"expected an entry's name in ASCII; got {name!r}")
+    if scope != name and scope.endswith(f".{name}"):
+        fail(
+            "bad-entry",
+            f"entry '{scope}' is a method; its first parameter is no input",
+            "declare a function at the top of the file that calls the method",
+        )
+
+
+@contextmanager
+def traced_entry(declared: EntryFunction) -> Iterator[None]:
+    """Within this block, `declared` is the entry that messages are about."""
+    token = _entry.set(declared)
+    try:
+        yield
+    finally:
+        _entry.reset(token)
+
+
+def refuse_reading(stored: Stored) -> InputError:
+    """The error that a Weights or State is used as if it were its arrays."""
+    kind, declared = type(stored).__name__, _entry.get()
+    if declared is None:
+        return InputError(
+            "not-a-parameter",
+            f"a {kind} is given to entries; it is not read where it is defined",
+            hint="its NumPy arrays are in its .tree",
+        )
+    names = [n for n, x in declared.function.__globals__.items() if x is stored]
+    name = names[0] if names else kind.lower()
+    parameters = ", ".join(inspect.signature(declared.function).parameters)
+    return InputError(
+        "not-a-parameter",
+        f"the {kind} '{name}' is no parameter of entry '{declared.name}', which takes "
+        f"({parameters}): its arrays are only known as one",
+        hint=f"write def {declared.name}({name}, {parameters}): a parameter called "
+        f"like a {kind} of the module is that; under another name it is given in the "
+        f"decorator, @aotc.entry(params={name}, …)",
+    )
+
+
+def parameter_sources(declared: EntryFunction) -> dict[str, Any]:
+    """What each parameter of the entry is, in the order of the signature.
+
+    Raises:
+        InputError: a parameter has no source, or a source has no parameter.
+    """
+    parameters = inspect.signature(declared.function).parameters
+    for name in declared.sources:
+        if name not in parameters:
+            fail(
+                "bad-entry",
+                f"entry '{declared.name}' has no parameter '{name}'; it has "
+                f"{', '.join(parameters) or 'none'}",
+            )
+    sources = {}
+    for name, parameter in parameters.items():
+        if parameter.kind not in _BY_NAME:
+            fail(
+                "bad-entry",
+                f"entry '{declared.name}' takes '{parameter}'; its parameters must be "
+                "given by name",
+            )
+        source = _source(declared, name)
+        if source is not None:
+            sources[name] = source
+        elif parameter.default is parameter.empty:
+            _fail_undeclared(declared, name)
+    return sources
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _source(declared: EntryFunction, name: str) -> Any:
+    """What is declared for a parameter, here or in the module; None for nothing."""
+    if name in declared.sources:
+        return declared.sources[name]
+    value = declared.function.__globals__.get(name)
+    return value if isinstance(value, (Stored, Frozen)) else None
+
+
+def _fail_undeclared(declared: EntryFunction, name: str) -> None:
+    fail(
+        "bad-entry",
+        f"nothing says what parameter '{name}' of entry '{declared.name}' is",
+        f"declare it: @aotc.entry({name}=aotc.Spec(...)), or define a Weights or State "
+        f"called '{name}' in the module",
+    )

@@ -1,0 +1,112 @@
+"""Refuse an entry whose trace depends on more than its source.
+
+Python's part of an entry runs once. A number that it draws with `numpy.random`, or
+takes from the clock, becomes a constant: the same in every call, and another one in the
+next build. So entries are traced a second time, and both graphs must be the same.
+
+What both traces find alike is not noticed: a date, an environment variable, a file.
+Under another clock the second trace would notice dates, but all threads of the process
+would see that clock, too.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from itertools import zip_longest
+from typing import Any
+
+from aotc.dialects.functions import functions_of
+from aotc.errors import AotcError, InputError
+from aotc.mlir import bytecode, func, source_of
+from aotc.program import Program
+from aotc.tracing.survey import unsurveyed
+
+_HINT = (
+    "what Python computes here would be the same in every call: draw random numbers "
+    "with aotc.random, from a key that is an input or a State; constants are drawn "
+    "outside of the entry, or by a generator that is seeded in it"
+)
+
+_END: tuple[Any, Any] = (None, None)
+
+
+def require_repeatable(program: Program, trace_again: Callable[[], Program]) -> None:
+    """Refuse a program that is another one when its entries are traced again.
+
+    Raises:
+        InputError: `not-repeatable`, at the line whose op or constant differs.
+    """
+    try:
+        with unsurveyed(), _silence():
+            other = trace_again()
+    except AotcError as error:
+        said = f"traced a second time, the entry fails: {error.message}"
+        raise InputError(
+            "not-repeatable", said, where=error.where, hint=_HINT
+        ) from error
+    first, second = functions_of(program.module), functions_of(other.module)
+    if bytecode(program.module) == bytecode(other.module):
+        return
+    for name, function in first.items():
+        if name not in second:
+            raise _refusal(source_of(function.location))
+        pairs = zip_longest(_rows(function), _rows(second[name]), fillvalue=_END)
+        for (op, facts), (again, other_facts) in pairs:
+            if facts != other_facts:
+                at = again if op is None or _is_return(op) else op
+                raise _refusal(source_of(at.location))
+
+
+def _refusal(where: str | None) -> InputError:
+    return InputError(
+        "not-repeatable",
+        "expected the same graph each time that the entry is traced; this differs",
+        where=where,
+        hint=_HINT,
+    )
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What the model says, it has said when it was traced first."""
+    nowhere = io.StringIO()
+    with (
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        yield
+
+
+def _rows(function: Any) -> Iterator[tuple[Any, Any]]:
+    """The function and the ops in it, each with all that it says but its location."""
+    numbers: dict[Any, int] = {}
+    yield function, _facts(function.operation, numbers)
+    for region in function.regions:
+        for block in region.blocks:
+            _number(block.arguments, numbers)
+            for op in block.operations:
+                yield op, _facts(op.operation, numbers)
+                _number(op.operation.results, numbers)
+
+
+def _is_return(op: Any) -> bool:
+    """Whether an op ends its function, which is at no line of its own."""
+    return isinstance(op, func.ReturnOp)
+
+
+def _number(values: Any, numbers: dict[Any, int]) -> None:
+    for value in values:
+        numbers[value] = len(numbers)
+
+
+def _facts(op: Any, numbers: dict[Any, int]) -> Any:
+    return (
+        op.name,
+        {name: op.attributes[name] for name in op.attributes},
+        [result.type for result in op.results],
+        [numbers[operand] for operand in op.operands],
+    )

@@ -1,0 +1,112 @@
+"""What an entry returned: the new states first, then the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.entries import Port
+from aotc.errors import InputError
+from aotc.pytree import Structure, flatten, leaf_names
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.entry import EntryFunction
+from aotc.tracing.places import fail
+
+# parameter → form and ports of the state that it must be returned as
+Updated = Mapping[str, tuple[Structure, Sequence[Port]]]
+
+_STATE_FIRST = "return new_state, result — or take state.frozen to read it only"
+
+
+@dataclass
+class Result:
+    """Ports and arrays of the graph function's results; the form of the outputs."""
+
+    ports: list[Port]
+    arrays: list[Array]
+    tree: Structure
+
+
+def results_of(declared: EntryFunction, updated: Updated, returned: Any) -> Result:
+    """Take apart what the function returned.
+
+    Raises:
+        InputError: states are missing or of another form or type, or an output is no
+            array.
+    """
+    states, outputs = _split(declared, updated, returned)
+    leaves, tree = flatten(outputs)
+    result = Result([], [], tree)
+    for (parameter, (form, ports)), state in zip(updated.items(), states, strict=True):
+        result.ports += [Port(port.name, port.type, "state") for port in ports]
+        result.arrays += _state_arrays(declared, parameter, form, ports, state)
+    for name, leaf in zip(leaf_names(tree), leaves, strict=True):
+        array = _output_array(declared, name or "output", leaf)
+        result.ports.append(Port(name or "output", array.type, "output"))
+        result.arrays.append(array)
+    if not result.arrays:
+        fail("bad-entry", f"entry '{declared.name}' returns nothing")
+    return result
+
+
+def _split(
+    declared: EntryFunction, updated: Updated, returned: Any
+) -> tuple[list[Any], Any]:
+    """The new states, and the rest."""
+    count = len(updated)
+    if not count:
+        return [], returned
+    forms = [form for form, _ in updated.values()]
+    if count == 1 and flatten(returned)[1] == forms[0]:
+        return [returned], None
+    if not isinstance(returned, tuple) or len(returned) < count:
+        fail(
+            "bad-entry",
+            f"entry '{declared.name}' takes State ({', '.join(updated)}) and must "
+            "return its new value first",
+            _STATE_FIRST,
+        )
+    rest = returned[count:]
+    return list(returned[:count]), rest[0] if len(rest) == 1 else (rest or None)
+
+
+def _state_arrays(
+    declared: EntryFunction,
+    parameter: str,
+    form: Structure,
+    ports: Sequence[Port],
+    state: Any,
+) -> list[Array]:
+    leaves, structure = flatten(state)
+    if structure != form:
+        fail(
+            "bad-entry",
+            f"entry '{declared.name}' returns state '{parameter}' in another form: "
+            f"expected {form}; got {structure}",
+            _STATE_FIRST,
+        )
+    arrays = [
+        lift(leaf, port.type.dtype) for leaf, port in zip(leaves, ports, strict=True)
+    ]
+    for array, port in zip(arrays, ports, strict=True):
+        if array.type != port.type:
+            fail(
+                "bad-entry",
+                f"entry '{declared.name}' returns state '{port.name}' as {array.type}; "
+                f"it is {port.type}",
+                "keep shape and dtype, for instance with .astype on what is computed",
+            )
+    return arrays
+
+
+def _output_array(declared: EntryFunction, name: str, leaf: Any) -> Array:
+    try:
+        return lift(leaf)
+    except InputError:
+        fail(
+            "bad-entry",
+            f"entry '{declared.name}' returns {type(leaf).__name__} as '{name}'; "
+            "expected arrays",
+        )

@@ -1,0 +1,73 @@
+"""Questions about sizes: what the contracts promise, and what slices leave."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.types import Dim, Size, bounds, ceil_divide, maximum, minimum
+from aotc.tracing.places import fail
+from aotc.tracing.tracing import current_trace
+
+__all__ = ["Span", "bounds", "describe_contracts", "position_of", "slice_span"]
+
+
+def describe_contracts() -> str:
+    """`batch >= 1, length in [1, 512]`: what is promised in the current function."""
+    trace = current_trace()
+    return ", ".join(map(str, trace.contracts)) if trace else ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The elements `start, start + step, …` of an axis; `count` of them.
+
+    With `backwards`, positions count from the end of the axis.
+    """
+
+    start: Size
+    count: Size
+    step: int
+    backwards: bool = False
+
+
+def slice_span(key: slice, size: Size) -> Span:
+    """What `key` takes of an axis of `size`, as NumPy does: ends are cut to the axis.
+
+    A minimum or maximum stands where no contract decides if an end lies inside.
+    """
+    step = 1 if key.step is None else _step(key.step)
+    place = position_of if step > 0 else _position_from_end
+    start = 0 if key.start is None else maximum(place(key.start, size), 0)
+    count = maximum(size - start, 0)
+    if key.stop is not None:
+        stop = maximum(place(key.stop, size), 0)
+        count = minimum(count, maximum(stop - start, 0))
+    steps = ceil_divide(count, abs(step))
+    return Span(minimum(start, size), steps, abs(step), step < 0)
+
+
+def _step(step: Any) -> int:
+    if isinstance(step, Dim) or operator.index(step) == 0:
+        fail("bad-index", f"expected a slice step that is a number but 0; got {step}")
+    return operator.index(step)
+
+
+def position_of(end: Any, size: Size) -> Size:
+    """A position counted from the front; a negative `end` counts from the end."""
+    position = end if isinstance(end, Dim) else operator.index(end)
+    low, high = bounds(position)
+    if low < 0 <= high:
+        fail(
+            "symbolic-size",
+            f"the position '{position}' may be negative, which counts from the end, or "
+            f"not; promised: {describe_contracts()}",
+            "promise a min or max that decides it",
+        )
+    return position if low >= 0 else size + position
+
+
+def _position_from_end(end: Any, size: Size) -> Size:
+    """The same position where the axis is read from its end."""
+    return size - 1 - position_of(end, size)

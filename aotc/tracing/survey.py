@@ -1,0 +1,229 @@
+"""`Survey`: what became of each op of a source while it was imported.
+
+Every import is surveyed; the counts go into the manifest. A tolerant survey goes on
+after an op that cannot be imported, with zeros in the place of its results, so that one
+run finds them all: `aotc explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from aotc.errors import AotcError
+from aotc.tracing.array import Array
+from aotc.tracing.findings import Finding, require_none
+from aotc.tracing.places import user_line
+
+_T = TypeVar("_T")
+Watch = Callable[[Hashable, str, str, Any], None]
+
+
+@dataclass
+class Survey:
+    """What an import came to.
+
+    Args:
+        tolerant: whether to go on after what cannot be imported.
+    """
+
+    tolerant: bool = False
+    _captured: set[Hashable] = field(default_factory=set)
+    _folded: set[Hashable] = field(default_factory=set)
+    _found: dict[tuple[str, str, str, str, str], dict[Any, str]] = field(
+        default_factory=dict
+    )
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All that was noted, in the order of first sight."""
+        return [
+            Finding(op, reason, tuple(uses.values()), advice, kind, code)
+            for (kind, code, op, reason, advice), uses in self._found.items()
+        ]
+
+    def coverage(self, graph_ops: int) -> dict[str, int]:
+        """Counts for the manifest; a model in Python consists of graph ops."""
+        captured = len(self._captured)
+        folded = len(self._folded - self._captured)
+        if not captured + folded:
+            captured = graph_ops
+        return {
+            "ops": captured + folded,
+            "captured": captured,
+            "folded": folded,
+            "decomposed": self._count("decomposed"),
+            "approximated": self._count("approximated"),
+            "graph_ops": graph_ops,
+        }
+
+    def _count(self, kind: str) -> int:
+        return sum(each.count for each in self.findings if each.kind == kind)
+
+    def note(
+        self,
+        kind: str,
+        op: str,
+        reason: str,
+        place: str,
+        advice: str = "",
+        *,
+        code: str = "",
+        node: Hashable = None,
+    ) -> None:
+        """Add one use of an op; another look at the same node adds nothing."""
+        uses = self._found.setdefault((kind, code or kind, op, reason, advice), {})
+        uses[node if node is not None else (len(uses), place)] = place
+
+    def refuse(self, op: str, error: AotcError, node: Hashable = None) -> None:
+        """Note an error that a build would end with."""
+        if error.code == "unsupported-ops" and self._is_unsupported(op):
+            return  # it was found before the model was traced
+        place, hint = error.where or op, error.hint or ""
+        self.note(
+            "unsupported", op, error.message, place, hint, code=error.code, node=node
+        )
+
+    def _is_unsupported(self, op: str) -> bool:
+        return any(key[0] == "unsupported" and key[2] == op for key in self._found)
+
+    def took(self, node: Hashable, results: Any) -> None:
+        """Note that `node` gave `results`: graph values, or what is known by now."""
+        if any(isinstance(x, Array) and x._data is None for x in _leaves(results)):
+            self._captured.add(node)
+        else:
+            self._folded.add(node)
+
+
+def _leaves(results: Any) -> Iterator[Any]:
+    if isinstance(results, (list, tuple)):
+        for each in results:
+            yield from _leaves(each)
+    else:  # the array of a `padded.Padded`, which is imported after this module
+        yield getattr(results, "data", results)
+
+
+_current: ContextVar[Survey | None] = ContextVar("aotc_survey", default=None)
+_watch: ContextVar[Watch | None] = ContextVar("aotc_watch", default=None)
+_node: ContextVar[tuple[Hashable, str]] = ContextVar("aotc_node", default=(None, ""))
+
+
+@contextmanager
+def surveyed(tolerant: bool = False) -> Iterator[Survey]:
+    """Within this block imports are surveyed, by the survey around if there is one."""
+    survey = _current.get() or Survey(tolerant)
+    token = _current.set(survey)
+    try:
+        yield survey
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def unsurveyed() -> Iterator[None]:
+    """Within this block imports are not surveyed, and errors end them."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def take(
+    node: Hashable, op: str, compute: Callable[[], _T], stand_in: Callable[[], _T]
+) -> _T:
+    """The results of a node of the source; see `Survey.took`.
+
+    Args:
+        node: tells one node of the source from another; the same one may come again,
+            as in a body that two entries share.
+        op: its operator, by the source's own name.
+        compute: gives the results.
+        stand_in: gives some of the same types, for a tolerant survey to go on with; it
+            raises where the types are not known.
+    """
+    watch = _watch.get()
+    if watch is not None:
+        results = compute()
+        watch(node, op, user_line() or op, results)
+        return results
+    survey = _current.get()
+    if survey is None:
+        return compute()
+    token = _node.set((node, op))
+    try:
+        results = compute()
+    except AotcError as error:
+        if not survey.tolerant:
+            raise
+        survey.refuse(op, error, node)
+        return stand_in()
+    finally:
+        _node.reset(token)
+    survey.took(node, results)
+    return results
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Within this block `watch` gets each node taken: key, op, place, results."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+def approximated(reason: str, advice: str = "") -> None:
+    """Note that the node which is being taken is imported as something near to it."""
+    _note_here("approximated", reason, advice)
+
+
+def decomposed(reason: str) -> None:
+    """Note that the node which is being taken is imported as several simpler ops."""
+    _note_here("decomposed", reason)
+
+
+def note(kind: str, op: str, reason: str, place: str) -> None:
+    """Note a use of an op that has not become a node to take."""
+    survey = _current.get()
+    if survey is not None:
+        survey.note(kind, op, reason, place)
+
+
+def _note_here(kind: str, reason: str, advice: str = "") -> None:
+    survey, (node, op) = _current.get(), _node.get()
+    if survey is not None and node is not None:
+        survey.note(kind, op, reason, user_line() or op, advice, node=node)
+
+
+def require_importable(findings: Sequence[Finding]) -> None:
+    """Refuse a model with what is unsupported in it; a tolerant survey notes it.
+
+    Raises:
+        InputError: there are findings; `unsupported-ops`.
+    """
+    survey = _current.get()
+    if survey is None or not survey.tolerant:
+        require_none(findings)
+        return
+    for each in findings:
+        for place in each.places:
+            survey.note(
+                each.kind, each.op, each.reason, place, each.help, code=each.code
+            )
+
+
+@contextmanager
+def tolerated(what: str) -> Iterator[None]:
+    """Within this block an error ends the block alone, in a tolerant survey."""
+    survey = _current.get()
+    try:
+        yield
+    except AotcError as error:
+        if survey is None or not survey.tolerant:
+            raise
+        survey.refuse(what, error)

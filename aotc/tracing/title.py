@@ -1,0 +1,81 @@
+"""What a model.py calls its bundle: `aotc.bundle(name="digits", version="1.0.0")`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.program import Title
+from aotc.tracing.places import fail, user_line
+
+# as in `aotc.artifacts.schema`, which tracing does not import
+NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
+VERSION = r"[A-Za-z0-9._+-]+"
+
+LONGEST = 100  # characters of either: a folder is called after both
+
+# in the globals of the file that calls `bundle`: what that file imports has its own
+_VARIABLE = "__aotc_bundle__"
+
+
+def bundle(*, name: str | None = None, version: str | None = None) -> None:
+    """Declare the name and the version of the bundle that this file becomes.
+
+        aotc.bundle(name="digits", version="1.0.0")
+
+    `aotc build --name … --version …` come before them. A file that declares no name
+    gives its own without the suffix, and 1.0.0 is the version where nothing says one.
+    States that a model saved can be loaded into a bundle of the same name alone.
+
+    Raises:
+        InputError: `bad-bundle-name`; or `name-clash` if the file declares it twice.
+    """
+    for what, value in (("name", name), ("version", version)):
+        if value is not None:
+            require_title(what, value, user_line())
+    declared = sys._getframe(1).f_globals
+    first = declared.get(_VARIABLE)
+    if first is not None:
+        fail(
+            "name-clash",
+            f"the bundle is declared twice, first at {first.line}",
+            "keep one of the two calls of aotc.bundle",
+        )
+    declared[_VARIABLE] = Title(name, version, user_line())
+
+
+def declared_title(namespace: Mapping[str, Any]) -> Title:
+    """What the module with these globals declared."""
+    title = namespace.get(_VARIABLE)
+    return title if isinstance(title, Title) else Title()
+
+
+def require_title(what: str, value: object, where: str | None = None) -> None:
+    """Refuse a `name` or `version` that no bundle can have.
+
+    Raises:
+        InputError: `bad-bundle-name`.
+    """
+    pattern, signs, example = _FORMS[what]
+    if (
+        isinstance(value, str)
+        and re.fullmatch(pattern, value)
+        and len(value) <= LONGEST
+    ):
+        return
+    raise InputError(
+        "bad-bundle-name",
+        f"expected a {what} of at most {LONGEST} letters, digits and {signs}; "
+        f"got {value!r}",
+        where=where,
+        hint=f"for example '{example}'",
+    )
+
+
+_FORMS = {
+    "name": (NAME, "_ - . (a dot not first)", "digits"),
+    "version": (VERSION, "_ - . +", "1.0.0"),
+}

@@ -1,0 +1,208 @@
+"""Tracing: Python functions over `Array`s → functions of the graph dialect.
+
+A `Trace` is one function under construction. While it is current, every operation on an
+`Array` appends a graph op that remembers the user's source line. Outside of any trace
+the same operations compute at once, by the ops' NumPy references; their results are
+constants to a later trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+import numpy as np
+
+from aotc.dialects import OPS, context
+from aotc.dialects.function_table import insert
+from aotc.dialects.functions import SYMBOLS, name_of, unique_name
+from aotc.dialects.graph import as_tuple, in_dtype
+from aotc.dialects.guards import GUARDS, Guard, guards_attribute
+from aotc.dialects.symbols import Contract, contracts_attribute, known_contracts
+from aotc.dialects.types import Tensor
+from aotc.errors import AotcError
+from aotc.mlir import func, ir
+from aotc.tracing.array import Array
+from aotc.tracing.places import fail, location, user_line
+
+_current: ContextVar[Trace | None] = ContextVar("aotc_trace", default=None)
+
+# Larger arrays would bloat the module's text; they belong into Weights.
+LARGEST_CONSTANT = 4 << 20
+
+
+class Trace:
+    """One graph function under construction.
+
+    Args:
+        module: the MLIR module it goes into.
+        name: of the function; made unique within the module.
+        arguments: their types.
+        contracts: the symbols that types may mention.
+        parent: the trace that this one is nested in; its arrays may be captured.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        name: str,
+        arguments: Sequence[Tensor],
+        contracts: Sequence[Contract],
+        parent: Trace | None = None,
+    ) -> None:
+        self.module = module
+        self.contracts = tuple(contracts)
+        self.parent = parent
+        self.guards: dict[str, Guard] = {}  # by condition; of the entry, the root
+        self.captures: dict[Any, Any] = {}
+        self.captured: list[Array] = []
+        visibility = None if parent is None else "private"
+        with context(), location(), ir.InsertionPoint(module.body):
+            types = [tensor.to_mlir() for tensor in arguments]
+            name = unique_name(module, name)
+            self.function = func.FuncOp(name, (types, []), visibility=visibility)
+            self.function.attributes[SYMBOLS] = contracts_attribute(self.contracts)
+            insert(self.function)
+            self.block = self.function.add_entry_block()
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return name_of(self.function)
+
+    @property
+    def root(self) -> Trace:
+        """The function that callers call: the outermost one."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def arguments(self) -> list[Array]:
+        """The function's arguments so far, captures included."""
+        return [Array(value=v, trace=self) for v in self.block.arguments]
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Within this block, operations on arrays append to this function."""
+        token = _current.set(self)
+        try:
+            with context(), known_contracts(self.contracts):
+                yield
+        finally:
+            _current.reset(token)
+
+    def value_of(self, array: Array) -> Any:
+        """The MLIR value of `array` here; captures and constants included."""
+        if array._data is not None:
+            return self._constant(array._data)
+        if array._trace is self:
+            return array._value
+        if not self._is_nested_in(array._trace):
+            fail_leaked(array)
+        if array._value not in self.captures:
+            with context(), location():
+                self.captures[array._value] = self.block.add_argument(
+                    array._value.type, ir.Location.current
+                )
+            self.captured.append(array)
+        return self.captures[array._value]
+
+    def _constant(self, data: Any) -> Any:
+        if data.nbytes > LARGEST_CONSTANT:
+            fail(
+                "large-constant",
+                f"an array of {data.nbytes} bytes would become a constant in the code",
+                "pass it to the entry as aotc.Weights",
+            )
+        return self.build("constant", value=data)
+
+    def _is_nested_in(self, trace: Trace | None) -> bool:
+        ancestor = self.parent
+        while ancestor is not None and ancestor is not trace:
+            ancestor = ancestor.parent
+        return ancestor is not None
+
+    def build(self, name: str, *operands: Any, **attributes: Any) -> Any:
+        """Append the op `name`; operands are MLIR values."""
+        with location(), ir.InsertionPoint(self.block):
+            return OPS[name].build(*operands, **attributes)
+
+    def finish(self, results: Sequence[Array]) -> None:
+        """Return `results`; the function is complete."""
+        values = [self.value_of(array) for array in results]
+        with context(), location(), ir.InsertionPoint(self.block):
+            func.ReturnOp(values)
+            inputs = [value.type for value in self.block.arguments]
+            whole = ir.FunctionType.get(inputs, [value.type for value in values])
+            self.function.attributes["function_type"] = ir.TypeAttr.get(whole)
+            if self.guards:
+                rows = list(self.guards.values())
+                self.function.attributes[GUARDS] = guards_attribute(rows)
+
+
+def current_trace() -> Trace | None:
+    """The function being traced, if any."""
+    return _current.get()
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Within this block, operations on arrays compute at once."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def fail_leaked(array: Array) -> NoReturn:
+    """Refuse an array of another trace."""
+    fail(
+        "leaked-array",
+        f"a traced array ({array.type}) is used outside of the function it was "
+        "traced in",
+        "return it from that function instead of storing it elsewhere",
+    )
+
+
+def emit(name: str, *operands: Array, **attributes: Any) -> Array:
+    """Apply an op with one result to arrays; see `emit_all`."""
+    (result,) = emit_all(name, *operands, **attributes)
+    return result
+
+
+def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
+    """Apply the op `name` to arrays: append it to the current trace, or compute it.
+
+    Returns:
+        Its results.
+
+    Raises:
+        InputError: operands or attributes are invalid; `where` is the user's line.
+    """
+    try:
+        trace = _current.get()
+        if trace is None:
+            return _evaluate(name, operands, attributes)
+        values = [trace.value_of(operand) for operand in operands]
+        built = as_tuple(trace.build(name, *values, **attributes))
+        return [Array(value=value, trace=trace) for value in built]
+    except AotcError as error:
+        error.where = error.where or user_line()
+        raise
+
+
+def _evaluate(
+    name: str, operands: Sequence[Array], attributes: dict[str, Any]
+) -> list[Array]:
+    op = OPS[name]
+    for array in operands:
+        if array._data is None:
+            fail_leaked(array)
+    with context():
+        types = as_tuple(op.infer(*(array.type for array in operands), **attributes))
+        with np.errstate(all="ignore"):
+            found = op.ref(*(array._data for array in operands), **attributes)
+    pairs = zip(as_tuple(found), types, strict=True)
+    return [Array(data=in_dtype(data, kind)) for data, kind in pairs]

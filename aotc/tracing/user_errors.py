@@ -1,0 +1,104 @@
+"""What the user's code raises, told apart from bugs of aotc."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aotc.errors import AotcError, InputError
+from aotc.system_errors import no_memory
+from aotc.tracing.advice import explained
+from aotc.tracing.constructs import replacement
+from aotc.tracing.libraries import called_library
+from aotc.tracing.places import is_own, relative
+from aotc.tracing.user_code import Call, innermost_frame, user_calls
+
+# codes of errors that a construct of Python met → it can say what to write instead
+_ASKED_FOR_A_VALUE = {"traced-value", "symbolic-size"}
+
+_MOST_CALLERS = 4  # lines that led to the one that failed
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Whatever the user's code raises becomes one message at the user's line.
+
+    What aotc itself raises without a diagnosis is a bug, and stays what it is.
+    """
+    try:
+        yield
+    except AotcError as error:
+        _complete(error, user_calls(error.__traceback__))
+        raise
+    except SyntaxError as error:
+        raise _diagnosed(error, []) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, and classes of the model's own
+        if (refused := no_memory(error)) is not None:
+            _complete(refused, user_calls(error.__traceback__))
+            raise refused from error
+        if _is_bug(error):
+            raise
+        raise _diagnosed(error, user_calls(error.__traceback__)) from error
+
+
+def _complete(error: AotcError, calls: list[Call]) -> None:
+    """Add what only the user's code tells: the line, its callers, what to write."""
+    if not calls:
+        return
+    error.where = error.where or _line(calls[-1])
+    error.callers = error.callers or _callers(error.where, calls)
+    if error.code in _ASKED_FOR_A_VALUE:
+        of_size = error.code == "symbolic-size"
+        error.hint = replacement(calls[-1], of_size=of_size) or error.hint
+        error.call = error.call or called_library(calls[-1])
+
+
+def _callers(where: str, calls: list[Call]) -> tuple[str, ...]:
+    """The lines that led to the one at `where`, nearest first."""
+    lines = [f"{_line(call)}, in {call.function}" for call in reversed(calls[:-1])]
+    at_innermost = where.partition(" ")[0] == _line(calls[-1])
+    distinct = tuple(dict.fromkeys(lines)) if at_innermost else ()
+    if len(distinct) <= _MOST_CALLERS:
+        return distinct
+    return (*distinct[: _MOST_CALLERS - 1], distinct[-1])
+
+
+def _diagnosed(error: BaseException, calls: list[Call]) -> InputError:
+    found = explained(error, calls[-1]) if calls else None
+    found = found or _quoted(error)
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        found.where = f"{relative(error.filename)}:{error.lineno}"
+    _complete(found, calls)
+    return found
+
+
+def _quoted(error: BaseException) -> InputError:
+    said = error.msg if isinstance(error, SyntaxError) else error
+    hint = "the model itself raised this while it was loaded or traced"
+    if _is_inside(error):
+        hint = "this line gives aotc something of a kind that it does not take"
+    return InputError("model-raised", f"{type(error).__name__}: {said}", hint=hint)
+
+
+def _is_bug(error: BaseException) -> bool:
+    """Whether code of aotc raised, other than to say that it was called wrongly.
+
+    A TypeError is how Python answers arguments of a wrong kind, and a special method
+    such as `__getattr__` raises what the language asks it to.
+    """
+    return _is_inside(error) and not isinstance(error, TypeError)
+
+
+def _is_inside(error: BaseException) -> bool:
+    """Whether the innermost function is one of aotc, and no special method."""
+    frame = innermost_frame(error)
+    if frame is None or isinstance(error, SyntaxError):
+        return False
+    special = frame.f_code.co_name.startswith("__")
+    return is_own(frame.f_globals.get("__name__", "")) and not special
+
+
+def _line(call: Call) -> str:
+    return f"{relative(call.frame.f_code.co_filename)}:{call.line}"
