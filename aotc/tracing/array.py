@@ -7,7 +7,7 @@ of this class and provides them (`provide_functions`) when it is imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def _reflected(function: str) -> Callable[..., Array]:
     return method
 
 
-_functions: dict[str, Callable[..., Any]] = {}
+_functions: dict[str, Callable[..., Array]] = {}
 
 
 def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -56,7 +56,7 @@ def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
     _functions.update(functions)
 
 
-def _numpy(function: str) -> Callable[..., Any]:
+def _numpy(function: str) -> Callable[..., Array]:
     return _functions[function]
 
 
@@ -186,8 +186,7 @@ class Array:
     @property
     def at(self) -> At:
         """`x.at[key].set(values)`, `.add(…)`, …: a new array with elements changed."""
-        found: At = _numpy("at")(self)
-        return found
+        return cast("At", _numpy("at")(self))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         fail(

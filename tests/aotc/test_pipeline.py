@@ -10,9 +10,9 @@ import aotc
 from aotc import bundle_output, importers, pipeline
 from aotc.artifacts import schema
 from aotc.errors import InputError
-from aotc.importers import title
 from aotc.passes.stages import all_passes
 from aotc.target import Target
+from aotc.tracing import title
 
 MODEL = """
 import aotc

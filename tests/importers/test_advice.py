@@ -6,7 +6,7 @@ import re
 import pytest
 
 import aotc
-from aotc.importers import spellings
+from aotc.tracing import spellings
 
 ENTRY = """\
 import math
