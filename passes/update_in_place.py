@@ -27,11 +27,12 @@ an elementwise chain of ops that ends in new states of one shape is one loop.
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import chain
 from operator import or_
 
 from aotc.dialects.function_table import indexed
 from aotc.dialects.functions import functions_of
-from aotc.dialects.lowering.regions import Region, Ties, is_bool, is_loop
+from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
@@ -74,12 +75,17 @@ def _may_fail(function: Function) -> bool:
 def _tie(function: Function) -> bool:
     """Write one loop for the states that change together; whether there are any."""
     groups = _groups(function)
-    order = Order(function, [Region(ties) for ties in groups])
-    for ties in sorted(groups, key=lambda ties: order.place(Region(ties))):
-        after = order.awaited(Region(ties))  # of what the ones before have left
+    order = Order(function, groups)
+    for group in sorted(groups, key=order.place):
+        region = Region(group.ties)  # of what the ones before have left
+        after = order.awaited(region)
         if after is None:
-            ties, after = _independent(ties, order), []
-        if ties and (region := Region(ties, after)).is_closed():
+            independent, after = _independent(group.ties, order), []
+            if not independent:
+                continue
+            region = Region(independent)
+        region.wait_for(after)
+        if region.is_closed():
             order.note_written(region, region.outline())
     return bool(groups)
 
@@ -149,13 +155,14 @@ class Order:
         for op in region.readers():
             bit = self._bit(op)
             if not done & bit:
-                results = [value for value in op.results if self._can_wait_for(value)]
-                candidates = (*self._written, *self._read, *results)
-                later = [v for v in candidates if self._before.get(v, 0) & bit]
-                if not later:
+                results = filter(self._can_wait_for, op.results)
+                candidates = chain(self._written, self._read, results)
+                later = (v for v in candidates if self._before.get(v, 0) & bit)
+                first = next(later, None)
+                if first is None:
                     return None
-                found.append(later[0])
-                done |= self._before[later[0]]
+                found.append(first)
+                done |= self._before[first]
         return found
 
     def _done(self, values: Sequence[Value]) -> int:
@@ -174,26 +181,43 @@ class Order:
         )
 
 
-def _groups(function: Function) -> list[Ties]:
+def _groups(function: Function) -> list[Region]:
     """The updates of a function, together where one loop may do them."""
-    regions: list[Region] = []
+    groups = _Groups()
     for new, old in _updates(function).items():
-        region = Region({new: old})
-        while found := _join_near(region, regions):
-            region, other = found  # which may be near more of them
-            regions.remove(other)
-        regions.append(region)
-    return [region.ties for region in regions]
+        groups.add(Region({new: old}))
+    return list(groups.numbered.values())
 
 
-def _join_near(region: Region, others: list[Region]) -> tuple[Region, Region] | None:
-    """A region that holds another one as well, and that other one."""
-    for other in others:
-        if other.is_near(region):
+class _Groups:
+    """Regions of which no two can be one, in the order in which they came to be."""
+
+    def __init__(self) -> None:
+        self.numbered: dict[int, Region] = {}
+        self._count = 0
+        self._near: dict[Mark, set[int]] = {}  # the regions that have each mark
+
+    def add(self, region: Region) -> None:
+        """Add a region, joined with those that it can be one with."""
+        while found := self._join(region):  # which may be near more of them
+            region = found
+        self.numbered[self._count] = region
+        for mark in region.marks:
+            self._near.setdefault(mark, set()).add(self._count)
+        self._count += 1
+
+    def _join(self, region: Region) -> Region | None:
+        """A region that holds another one as well, which it takes from here."""
+        near = {n for mark in region.marks for n in self._near.get(mark, ())}
+        for number in sorted(near):
+            other = self.numbered[number]
             wider = Region({**other.ties, **region.ties})
             if wider.is_closed() and wider.tensors <= _MOST_TENSORS:
-                return wider, other
-    return None
+                for mark in other.marks:
+                    self._near[mark].remove(number)
+                del self.numbered[number]
+                return wider
+        return None
 
 
 def _updates(function: Function) -> dict[Value, Value]:

@@ -1,7 +1,7 @@
 """Elementwise loops over one shape that end in new states, as one dispatch."""
 
 from collections.abc import Sequence
-from functools import cmp_to_key
+from functools import cmp_to_key, lru_cache
 from typing import TypeVar
 
 from aotc.dialects.functions import current_module
@@ -11,6 +11,7 @@ from aotc.mlir import AffineMap, Block, Operation, Value, arith, func, ir, linal
 
 Op = TypeVar("Op", bound=Operation)
 Ties = dict[Value, Value]  # the old state of each new one
+Mark = tuple[int | Value, ...]  # a shape, and a tensor that regions over it read
 Read = tuple[Value, AffineMap]  # a tensor that a loop reads, and with which map
 
 # ---- elementwise ops ----------------------------------------------------------------
@@ -24,9 +25,9 @@ def is_loop(op: Operation) -> bool:
     return (
         kind.has_static_shape
         and kind.rank > 0
-        and all("parallel" in str(each) for each in op.attributes["iterator_types"])
+        and not _has_reduction(op)
         and _maps(op)[-1] == _identity(op)
-        and not list(body.arguments[len(op.inputs)].uses)
+        and not any(True for _ in body.arguments[len(op.operands) - 1].uses)
         and all(_is_local(value, body) for each in body for value in each.operands)
     )
 
@@ -43,8 +44,22 @@ def _is_local(value: Value, body: Block) -> bool:
     return bool(owner.operation.block == body or owner.name == "arith.constant")
 
 
-def _maps(op: linalg.GenericOp) -> list[AffineMap]:
-    return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.indexing_maps)]
+def _has_reduction(op: linalg.GenericOp) -> bool:
+    return "reduction" in _kinds_in(op.attributes["iterator_types"])
+
+
+@lru_cache(maxsize=2**10)  # of few kinds, and read from their text
+def _kinds_in(iterators: ir.Attribute) -> str:
+    return str(iterators)
+
+
+def _maps(op: linalg.GenericOp) -> tuple[AffineMap, ...]:
+    return _maps_in(op.attributes["indexing_maps"])
+
+
+@lru_cache(maxsize=2**14)
+def _maps_in(maps: ir.Attribute) -> tuple[AffineMap, ...]:
+    return tuple(ir.AffineMapAttr(each).value for each in ir.ArrayAttr(maps))
 
 
 def _identity(op: Operation) -> AffineMap:
@@ -53,7 +68,7 @@ def _identity(op: Operation) -> AffineMap:
 
 def _reads(op: linalg.GenericOp) -> list[Read]:
     """The tensors that a loop reads, each with its map; not those of one constant."""
-    pairs = zip(op.inputs, _maps(op), strict=False)
+    pairs = zip(list(op.operands)[:-1], _maps(op), strict=False)
     return [(value, indexing) for value, indexing in pairs if _splat(value) is None]
 
 
@@ -72,12 +87,11 @@ class Region:
 
     Args:
         ties: the old state of each new one.
-        after: values, of static shapes, that are computed before the region is run.
     """
 
-    def __init__(self, ties: Ties, after: Sequence[Value] = ()) -> None:
+    def __init__(self, ties: Ties) -> None:
         self.ties = ties
-        self.after = [value for value in after if value not in ties]
+        self.after: list[Value] = []  # what is computed before the region is run
         self._block = next(iter(ties.values())).owner
         self._results = _loop_results(ties)
         self._loops: list[linalg.GenericOp] = in_order(
@@ -88,14 +102,22 @@ class Region:
         self._tensors = {x for x, _ in self._reads if x.type.rank} | set(ties)
         self._shape = list(next(iter(ties)).type.shape)
 
+    def wait_for(self, values: Sequence[Value]) -> None:
+        """Have some values, of static shapes, computed before the region is run."""
+        self.after = [value for value in values if value not in self.ties]
+
     @property
     def tensors(self) -> int:
         """How many tensors the loop would read or write."""
         return len({value for value, _ in self._reads} | {*self.ties.values()})
 
-    def is_near(self, other: "Region") -> bool:
-        """Whether two regions over one shape read one tensor, or one another."""
-        return self._shape == other._shape and bool(self._tensors & other._tensors)
+    @property
+    def marks(self) -> set[Mark]:
+        """What it has in common with a region over the same shape that it is near.
+
+        Such regions read one tensor, or one another.
+        """
+        return {(*self._shape, tensor) for tensor in self._tensors}
 
     def is_closed(self) -> bool:
         """Whether nothing that uses a result has to be computed before the region."""
@@ -221,18 +243,16 @@ class Region:
 
 def _loop_results(ties: Ties) -> set[Value]:
     """What the loops of the ties compute, and those whose results only these read."""
-    results = set(ties)
-    while True:
-        reads = [read for value in results for read in _reads(value.owner)]
-        made = {x for x, m in reads if is_loop(x.owner) and m == _identity(x.owner)}
-        more = {
-            value
-            for value in made - results
-            if _is_spread(value) or _feeds_only(value, results)
-        }
-        if not more:
-            return results
-        results |= more
+    results, rest = set(ties), list(ties)
+    while rest:
+        for value, indexing in _reads(rest.pop().owner):
+            fits = value not in results and is_loop(value.owner)
+            fits = fits and indexing == _identity(value.owner)
+            # What other loops read, too, is asked for again when they are here.
+            if fits and (_is_spread(value) or _feeds_only(value, results)):
+                results.add(value)
+                rest.append(value)
+    return results
 
 
 def _is_spread(value: Value) -> bool:
@@ -255,7 +275,7 @@ def _is_root(op: Operation) -> bool:
     times over, and views not at all. Products and reductions are computed once.
     """
     if isinstance(op, linalg.GenericOp):
-        return any("reduction" in str(kind) for kind in op.attributes["iterator_types"])
+        return _has_reduction(op)
     name = op.operation.name
     return name.startswith("linalg.") and name not in _COPIES
 
