@@ -5,7 +5,6 @@ tables are in `coefficients`.
 """
 
 import math as pymath
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,8 @@ def erfinv_numpy(x: np.ndarray) -> Any:
 
 
 def _erfinv(x: float) -> float:
+    from statistics import NormalDist  # 2 ms, which only this reference needs
+
     size = abs(float(x))
     if not size < 1:
         return pymath.copysign(pymath.inf if size == 1 else pymath.nan, x)
