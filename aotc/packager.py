@@ -7,11 +7,13 @@ and in the build report: two builds of one source give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import aotc
 from aotc.artifacts import vmfb
@@ -32,10 +34,13 @@ from aotc.pytree import leaf_names
 
 WEIGHTS_FILE = "weights.irpa"
 
+Arrays = dict[str, np.ndarray[Any, Any]]
+
 
 def manifest(
     program: Program,
     variants: Sequence[Compiled],
+    parameters: Arrays,
     title: tuple[str, str],
     certificates: Sequence[Certificate] = (),
     parities: Sequence[Parity] = (),
@@ -53,10 +58,10 @@ def manifest(
         "symbols": _symbols(program),
         "entry_points": [_entry_point(entry) for entry in program.entries],
         "states": [_state(state) for state in program.states],
-        "weights": _weights(program, variants),
+        "weights": _weights(parameters, variants),
         "variants": [_variant(variant) for variant in variants],
         "memory_plan": {
-            "parameter_bytes": sum(a.nbytes for a in program.parameters.values())
+            "parameter_bytes": sum(array.nbytes for array in parameters.values())
         },
     }
     if certificates:
@@ -156,8 +161,8 @@ def _state(state: StateSpec) -> dict[str, Any]:
     }
 
 
-def _weights(program: Program, variants: Sequence[Compiled]) -> list[dict[str, Any]]:
-    if not program.parameters:
+def _weights(parameters: Arrays, variants: Sequence[Compiled]) -> list[dict[str, Any]]:
+    if not parameters:
         return []
     row = {"file": WEIGHTS_FILE, "format": "irpa", "scope": SCOPE}
     return [{**row, "required_by": [variant.target.id for variant in variants]}]
@@ -186,17 +191,45 @@ def _variant(variant: Compiled) -> dict[str, Any]:
 # ---- files --------------------------------------------------------------------------
 
 
+def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
+    """The parameters of a program's variants, each distinct array once.
+
+    Where a variant has other values under a name than one before it, its parameter
+    takes another name, in its module too.
+
+    Args:
+        programs: the program of each variant, before it is compiled, by the id of its
+            target.
+    """
+    merged: Arrays = {}
+    for target, program in programs.items():
+        for name, array in list(program.parameters.items()):
+            if name in merged and not _is_same(merged[name], array):
+                program.rename_parameter(name, f"{name}@{target}")
+        merged |= program.parameters
+    return merged
+
+
+def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays are alike to the last bit."""
+    if one is other:
+        return True
+    alike = (one.dtype, one.shape) == (other.dtype, other.shape)
+    return alike and one.tobytes() == other.tobytes()
+
+
 def files(
     program: Program,
+    parameters: Arrays,
     variants: Sequence[Compiled],
     folder: Path,
     title: tuple[str, str],
 ) -> dict[str, bytes | Path]:
     """Every file but manifest and signature; the weights are written to `folder`."""
     found: dict[str, bytes | Path] = {_module_file(v): v.vmfb for v in variants}
-    if program.parameters:
+    if parameters:
         archive = folder / WEIGHTS_FILE
-        write_parameters(program.parameters, archive)
+        write_parameters(parameters, archive)
         found[WEIGHTS_FILE] = archive
     digested = digests(found)
     return {

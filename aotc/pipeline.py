@@ -160,6 +160,7 @@ class Build:
         self.cache = Cache.of_user() if request.cache else None
         self.passes = None if request.passes is None else parse(request.passes)
         self.units: list[Unit] = []
+        self.parameters: packager.Arrays = {}
         self._reporter = reporter
         self._signer: Signer | None = None
         self._imported: Any = None
@@ -181,6 +182,7 @@ class Build:
             self._fork_as_it_is(Target.parse(program.target))
         if self.compares:
             self._imported = copied(program.module)
+        self._stored = dict(program.parameters)
         if self.dump is not None and program.parameters:
             write_parameters(program.parameters, self.dump / ARCHIVE)
 
@@ -247,7 +249,17 @@ class Build:
         if (folder := self.folder_of(unit)) is not None:
             assert self.dump is not None
             file = folder / f"{unit.program.stage}.mlir"
-            write_program(unit.program, file, self.dump / ARCHIVE)
+            write_program(unit.program, file, self._archive_of(unit, folder))
+
+    def _archive_of(self, unit: Unit, folder: Path) -> Path:
+        """That of the program; one of its own where passes have changed parameters."""
+        assert self.dump is not None
+        own, shared = unit.program.parameters, self._stored
+        if own.keys() == shared.keys() and all(own[k] is shared[k] for k in own):
+            return self.dump / ARCHIVE
+        archive = folder / f"{unit.program.stage}-{ARCHIVE}"
+        write_parameters(own, archive)
+        return archive
 
     def ir(self) -> str | None:
         """The IR that the build has come to; that of all targets, if they differ."""
@@ -277,12 +289,15 @@ class Build:
                 packager.manifest(
                     self.program,
                     report.variants,
+                    self.parameters,
                     self.title,
                     report.certificates,
                     report.parities,
                     report.self_checks,
                 ),
-                packager.files(self.program, report.variants, work, self.title),
+                packager.files(
+                    self.program, self.parameters, report.variants, work, self.title
+                ),
                 signer,
                 force=force,
             )
@@ -384,6 +399,8 @@ class Compile(Stage):
         def finished(variant: Compiled) -> None:
             build.tell(str(variant.target), variant.reuse, variant.seconds)
 
+        programs = {unit.target.id: unit.program for unit in build.units if unit.target}
+        build.parameters = packager.merge_parameters(programs)
         build.report.variants = compile_units(
             build.units, dump=build.dump, finished=finished, cache=build.cache
         )

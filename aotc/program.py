@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.entries import Entry, entries_of, write_entry
+from aotc.dialects.entries import Entry, entries_of, rename_ports, write_entry
 from aotc.dialects.functions import keep_only
 from aotc.dialects.parameters import (
     Parameter,
@@ -23,6 +23,7 @@ from aotc.dialects.parameters import (
     drop_parameters,
     parameter_ops,
     parameters_of,
+    rename_parameter,
 )
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.types import Tensor
@@ -175,6 +176,21 @@ class Program:
         """Say that some parameters are the leaves of one State."""
         row = {"name": name, "leaves": list(leaves), "tree": plain_tree(tree)}
         self._state(_STATES, [*self._stated(_STATES, []), row])
+
+    def rename_parameter(self, old: str, new: str) -> None:
+        """Give a parameter another name, which must be free, wherever it stands."""
+        with self.module.context:
+            rename_parameter(self.module, old, new)
+            rename_ports(self.module, old, new)
+        rows = self._stated(_STATES, [])
+        for row in rows:
+            row["leaves"] = [new if leaf == old else leaf for leaf in row["leaves"]]
+        if rows:
+            self._state(_STATES, rows)
+        self.parameters = {
+            new if name == old else name: array
+            for name, array in self.parameters.items()
+        }
 
     def keep_entries(self, names: Collection[str]) -> None:
         """Drop other entries, and the parameters and states that only they take."""

@@ -137,11 +137,12 @@ def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:
         raise _bad_parameters(archive, "the archive of the parameters; it is not there")
     if _digest(archive) != facts["sha256"]:
         raise _bad_parameters(archive, f"SHA-256 {facts['sha256']}; got another")
-    stored = _read_archive(archive)
+    stored = read_archive(archive)
     return {each.name: _array(stored, each, archive) for each in declared}
 
 
-def _read_archive(archive: Path) -> dict[str, bytes]:
+def read_archive(archive: Path) -> dict[str, bytes]:
+    """The bytes of each parameter in an archive, by name."""
     import iree.runtime as runtime
 
     index = runtime.ParameterIndex()

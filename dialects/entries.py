@@ -196,6 +196,24 @@ def lower_signature(function: Function, lowered: Function) -> None:
             )
 
 
+def rename_ports(module: Module, old: str, new: str) -> None:
+    """Give the arguments and results that are a parameter another name."""
+    for function in functions_of(module).values():
+        for side in _SIDES:
+            if side in function.attributes:
+                rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes[side]))
+                function.attributes[side] = ir.ArrayAttr.get(
+                    [_renamed(row, old, new) for row in rows]
+                )
+
+
+def _renamed(row: Any, old: str, new: str) -> Any:
+    stored = "graph.kind" in row and plain_of(row["graph.kind"]) in ("weight", "state")
+    if not stored or plain_of(row["graph.name"]) != old:
+        return row
+    return _with_fact(row, "graph.name", ir.StringAttr.get(new))
+
+
 def strip_program(module: Module) -> None:
     """Leave nothing but functions, without a word about the program that they are."""
     for op in parameter_ops(module):

@@ -57,6 +57,13 @@ def declare_parameter(module: Module, parameter: Parameter) -> None:
         ir.InsertionPoint(first or module.body).insert(op)
 
 
+def rename_parameter(module: Module, old: str, new: str) -> None:
+    """Give the symbol of a parameter another name."""
+    for parameter, op in zip(parameters_of(module), parameter_ops(module), strict=True):
+        if parameter.name == old:
+            op.attributes["sym_name"] = ir.StringAttr.get(f"{SCOPE}::{new}")
+
+
 def drop_parameters(module: Module, names: Collection[str]) -> None:
     """Remove the symbols of some parameters."""
     for parameter, op in zip(parameters_of(module), parameter_ops(module), strict=True):

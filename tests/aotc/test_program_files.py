@@ -10,7 +10,9 @@ import aotc
 from aotc import pipeline
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.passes.update_in_place import UpdateInPlace
 from aotc.pipeline import IR_STAGES, build
+from aotc.program_files import read_archive
 from aotc.target import Target
 
 MODEL = """
@@ -269,3 +271,41 @@ def test_a_pass_takes_its_options_in_braces(source, spelled, code):
     with pytest.raises(InputError) as caught:
         pipeline.optimize(text, spelled)
     assert caught.value.code == code
+
+
+def test_what_a_pass_makes_of_parameters_for_a_target_is_that_targets_own(
+    source, tmp_path, monkeypatch
+):
+    def run(self, unit):
+        if unit.target.id == "vmvx":
+            doubled = {k: 2 * x for k, x in unit.program.parameters.items() if k == "w"}
+            unit.program.parameters |= doubled
+        return False
+
+    monkeypatch.setattr(UpdateInPlace, "run", run)
+    source.write_text(
+        "import aotc, numpy\n"
+        "w = aotc.Weights(numpy.arange(3, dtype='f4'))\n"
+        "c = aotc.Weights(numpy.ones(3, 'f4'))\n"
+        "s = aotc.State(numpy.zeros(3, 'f4'))\n"
+        "@aotc.entry(x=aotc.Spec((3,)))\n"
+        "def f(w, c, s, x):\n    return s + w, x * w + c\n"
+    )
+    bundle = build(
+        source,
+        output=tmp_path,
+        targets=[Target.parse("cpu"), Target.parse("vmvx")],
+        dump=tmp_path / "ir",
+        sign=False,
+        self_check="off",
+    ).bundle
+    x = np.ones(3, "f4")
+    for target, times in ((str(Target.parse("cpu")), 1), ("vmvx", 2)):
+        model = aotc.load(bundle, allow_unsigned=True, target=target)
+        w = times * np.arange(3)
+        np.testing.assert_array_equal(model.f(x=x), w + 1)
+        np.testing.assert_array_equal(model.read_state("s"), w)
+        again = load(tmp_path / "ir" / target / "variant.mlir")
+        np.testing.assert_array_equal(again.parameters["w"], w)
+    archive = read_archive(bundle / "weights.irpa")
+    assert sorted(archive) == ["c", "s", "w", "w@vmvx"]
