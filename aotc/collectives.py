@@ -26,7 +26,7 @@ from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 __all__ = [

@@ -21,7 +21,7 @@ from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
 
 __all__ = ["barrier", "check", "print"]

@@ -25,7 +25,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.custom import closure_convert, custom_jvp, custom_vjp
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace, emit
 from aotc.transforms import jvp, vjp, vmap
 

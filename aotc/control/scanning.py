@@ -20,7 +20,7 @@ from aotc.numpy.shaping import flip, reshape
 from aotc.pytree import Structure, flatten
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 Function = Callable[[Any, Any], Any]

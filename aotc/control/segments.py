@@ -10,7 +10,7 @@ from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import reshape
 from aotc.pytree import tree_map
 from aotc.tracing.custom import checkpoint
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Scan = Callable[..., tuple[Any, Any]]
 

@@ -15,7 +15,7 @@ from aotc.fft.complexes import Complex
 from aotc.fft.transforms import fft, ifft, irfft, rfft
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -18,7 +18,7 @@ from aotc.fft.complexes import (
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit_all
 
 ComplexLike = Any

@@ -14,8 +14,8 @@ from aotc.importers.common.imported import Imported
 from aotc.program import Program, source_of
 from aotc.tracing.assembly import trace
 from aotc.tracing.entry import DECLARED, EntryFunction, Stored
-from aotc.tracing.places import Place, relative, source_root
 from aotc.tracing.repeatable import require_repeatable
+from aotc.tracing.source_locations import Place, relative, source_root
 from aotc.tracing.title import declared_title
 from aotc.tracing.user_errors import user_errors
 

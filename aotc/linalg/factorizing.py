@@ -16,7 +16,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
 
 DTYPES = ("f32", "f64")

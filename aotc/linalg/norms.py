@@ -12,7 +12,7 @@ from aotc.numpy.axes import axis_list
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, to_accumulator
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def norm(

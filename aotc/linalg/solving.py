@@ -20,7 +20,7 @@ from aotc.linalg.factorizing import (
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
 from aotc.tracing.custom import custom_jvp
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 # ---- triangles ----------------------------------------------------------------------

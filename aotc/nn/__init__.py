@@ -140,7 +140,7 @@ from aotc.nn.sampling import grid_sample
 from aotc.numpy.exponential import softplus
 from aotc.special.log_sums import logsumexp
 from aotc.tracing.calls import guard
-from aotc.tracing.places import scope
+from aotc.tracing.source_locations import scope
 
 __all__ = [
     "Routing",

@@ -27,7 +27,7 @@ from aotc.numpy.joining import split
 from aotc.numpy.trigonometric import tanh
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 # ---- with a kink at zero ------------------------------------------------------------

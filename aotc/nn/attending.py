@@ -12,7 +12,7 @@ from aotc.dialects.types import Shape
 from aotc.nn.spatial import fixed
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit_all
 
 

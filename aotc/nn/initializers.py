@@ -15,7 +15,7 @@ from aotc import numpy as np
 from aotc import random
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Initializer = Callable[..., Array]
 

@@ -22,7 +22,7 @@ from aotc.tracing.conversion import (
     one_dtype,
     to_accumulator,
 )
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array:

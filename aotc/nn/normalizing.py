@@ -11,7 +11,7 @@ from aotc.dialects.types import Shape, format_shape
 from aotc.numpy.axes import one_axis, rising_axes
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift, to_accumulator
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
 
 # ---- to a sum of one ----------------------------------------------------------------

@@ -23,7 +23,7 @@ from aotc.nn.spatial import (
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, to_accumulator
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

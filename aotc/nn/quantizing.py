@@ -26,7 +26,7 @@ from aotc.numpy.axes import one_axis
 from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 Bounds = tuple[int, int]

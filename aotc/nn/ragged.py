@@ -8,7 +8,7 @@ from aotc.dialects.types import Size
 from aotc.nn.spatial import fixed
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 _BLOCK = 16  # rows that are multiplied at once
 

@@ -15,7 +15,7 @@ from aotc.dialects.types import format_shape
 from aotc.nn.layers import dense
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -14,7 +14,7 @@ from aotc.dialects.types import Size
 from aotc.nn.spatial import fixed, spatial_rank
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Scale = float | Sequence[float]
 

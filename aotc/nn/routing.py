@@ -16,7 +16,7 @@ from aotc.nn.normalizing import softmax
 from aotc.nn.spatial import fixed
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -11,7 +11,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Size, maximum
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Places = Sequence[Array]
 

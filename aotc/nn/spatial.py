@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 from aotc.dialects.types import Dim, Size
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
 from aotc.tracing.sizes import bounds
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 Window = int | Sequence[int]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def one_axis(x: Array, axis: Any, new: int = 0) -> int:

@@ -28,7 +28,7 @@ from aotc.numpy.elementwise import (
 from aotc.numpy.predicates import isfinite
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

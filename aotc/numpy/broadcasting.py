@@ -8,7 +8,7 @@ from typing import Any
 from aotc.dialects.types import Dim, Shape, Size, format_shape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -19,7 +19,7 @@ from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import squeeze, transpose
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Labels = list[str]
 

@@ -28,7 +28,7 @@ from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import expand_dims, ravel
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -16,7 +16,7 @@ from aotc.numpy.joining import stack
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, is_weak, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

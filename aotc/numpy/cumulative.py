@@ -12,7 +12,7 @@ from aotc.numpy.nan_reducing import without_nan
 from aotc.numpy.shaping import ravel
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

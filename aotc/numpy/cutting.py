@@ -7,8 +7,8 @@ from typing import Any
 
 from aotc.dialects.types import Dim, Size, bounds
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
 from aotc.tracing.sizes import Span, describe_contracts, position_of, slice_span
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -16,7 +16,7 @@ from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import expand_dims, moveaxis, ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -17,7 +17,7 @@ from aotc.numpy.elementwise import (
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:

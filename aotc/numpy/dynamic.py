@@ -8,8 +8,8 @@ from aotc.dialects.types import Shape, format_shape
 from aotc.numpy.broadcasting import as_shape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.places import fail
 from aotc.tracing.sizes import bounds
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

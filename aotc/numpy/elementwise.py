@@ -12,7 +12,7 @@ from aotc.dialects.types import Dim
 from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to, common
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, is_weak, lift, weak_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 # ---- arithmetic ---------------------------------------------------------------------

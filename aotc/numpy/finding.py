@@ -37,7 +37,7 @@ from aotc.numpy.shaping import ravel, reshape, roll
 from aotc.numpy.updating import At
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def _required(size: Any) -> Size:

@@ -11,7 +11,7 @@ from aotc.numpy.elementwise import where
 from aotc.numpy.positions import counted, gathered, integers, read
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 _MODES = ("raise", "clip", "wrap", "fill")

@@ -24,7 +24,7 @@ from aotc.numpy.positions import (
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

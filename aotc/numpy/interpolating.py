@@ -28,7 +28,7 @@ from aotc.numpy.sequences import diff
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def interp(

@@ -26,7 +26,7 @@ from aotc.numpy.shaping import (
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 # ---- joining ------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import expand_dims, ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 # Up to this size, counting what is smaller is faster than a bisection.

@@ -15,8 +15,8 @@ from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import flip
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
 from aotc.tracing.sizes import describe_contracts
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 Pair = tuple[Size, Size]

@@ -26,7 +26,7 @@ from aotc.numpy.elementwise import (
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 # ---- what may be a position ---------------------------------------------------------

@@ -12,7 +12,7 @@ from aotc.numpy.elementwise import multiply, subtract
 from aotc.numpy.shaping import expand_dims, ravel, reshape, roll, squeeze
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 AxisPair = tuple[Sequence[int], Sequence[int]]

@@ -27,7 +27,7 @@ from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import moveaxis, ravel, reshape, transpose
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumulator
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 

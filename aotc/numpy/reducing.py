@@ -16,7 +16,7 @@ from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumulator
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

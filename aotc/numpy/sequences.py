@@ -15,8 +15,8 @@ from aotc.numpy.products import dot
 from aotc.numpy.shaping import flip, ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift, one_dtype
-from aotc.tracing.places import fail
 from aotc.tracing.sizes import describe_contracts
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

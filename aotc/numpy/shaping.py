@@ -25,8 +25,8 @@ from aotc.numpy.gathering import take
 from aotc.numpy.positions import integers, known_integers
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift
-from aotc.tracing.places import fail
 from aotc.tracing.sizes import describe_contracts
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 # ---- shapes -------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from aotc.tracing.conversion import (
     one_dtype,
     to_accumulator,
 )
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def cov(

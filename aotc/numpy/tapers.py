@@ -15,7 +15,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def hanning(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803

@@ -17,8 +17,8 @@ from aotc.numpy.indexing import Key, cut_out, picked, read_key
 from aotc.numpy.positions import counted, index_maps, unified
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.places import fail
 from aotc.tracing.sizes import Span, position_of, slice_span
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 _MODES = {None: "drop", "drop": "drop", "fill": "drop", "clip": "clip"}

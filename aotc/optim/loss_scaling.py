@@ -10,7 +10,7 @@ from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, leafwise, zeros_like
 from aotc.optim.wrapping import all_finite, chosen
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 class DynamicLossScaleState(NamedTuple):

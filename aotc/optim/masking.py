@@ -11,7 +11,7 @@ from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree
 from aotc.pytree import flatten, subtrees
 from aotc.tracing.calls import shown
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 class MaskedNode(NamedTuple):

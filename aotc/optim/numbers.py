@@ -16,7 +16,7 @@ from aotc.dialects.types import Dim
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown
 from aotc.tracing.conversion import astype, is_weak, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 # a number, a float scalar, or a schedule: a function of the number of steps so far
 Rate = Any

@@ -16,7 +16,7 @@ from aotc.optim.numbers import Schedule, natural
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown
 from aotc.tracing.conversion import astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def constant_schedule(value: float) -> Schedule:

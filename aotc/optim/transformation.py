@@ -14,7 +14,7 @@ from aotc.optim.numbers import in_dtype, number
 from aotc.optim.trees import Tree, leafwise, like
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 class Update(Protocol):

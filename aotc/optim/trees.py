@@ -10,7 +10,7 @@ from aotc.numpy.creation import full
 from aotc.pytree import Structure, flatten, leaf_names, tree_map
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Tree = Any
 

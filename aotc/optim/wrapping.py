@@ -16,7 +16,7 @@ from aotc.pytree import tree_map
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def chosen(flag: Array, new: Tree, old: Tree) -> Tree:

@@ -25,7 +25,7 @@ from aotc.random.distributions import exponential, float_dtypes, parameters, tai
 from aotc.random.threefry import split
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 _LARGE = 10.0  # means from here on are drawn by rejection
 _SEARCHED = 40  # numbers; the next one has probability 10**-12 for a mean of 10

@@ -18,7 +18,7 @@ from aotc.random import exact
 from aotc.random.threefry import bits, words
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def float_dtypes(dtype: Any) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from aotc.random.distributions import gumbel, randint
 from aotc.random.threefry import bits
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -31,7 +31,7 @@ from aotc.random.threefry import split
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.custom import custom_jvp
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 _CANDIDATES = 6

@@ -19,7 +19,7 @@ from aotc.dialects.types import Shape, element_count
 from aotc.numpy.broadcasting import as_shape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 _DRAW, _SPLIT, _FOLD = 0, 1, 2  # the counter's first word

@@ -13,7 +13,7 @@ from aotc.numpy.broadcasting import as_shape, broadcast_shapes, new_shape
 from aotc.random.distributions import float_dtypes, normal
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
 
 

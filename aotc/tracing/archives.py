@@ -11,7 +11,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.system_errors import raise_system_error
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def load_arrays(file: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.spellings import exact_names
 
 if TYPE_CHECKING:

@@ -35,8 +35,14 @@ from aotc.tracing.entry import (
     parameter_sources,
     traced_entry,
 )
-from aotc.tracing.places import at_user_line, fail, pinned, relative, user_line
 from aotc.tracing.results import Result, results_of
+from aotc.tracing.source_locations import (
+    at_location,
+    at_user_line,
+    fail,
+    relative,
+    user_line,
+)
 from aotc.tracing.survey import tolerated
 from aotc.tracing.tracing import Trace
 from aotc.tracing.user_errors import user_errors
@@ -159,7 +165,7 @@ class Argument:
 
 
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
-    with context(), pinned(declared.place), at_user_line():
+    with context(), at_location(declared.place), at_user_line():
         sources = parameter_sources(declared)
         contracts = _contracts(declared, sources.values())
         builder.require_same_contracts(declared, contracts)
@@ -195,7 +201,7 @@ def _call(
         count = len(argument.ports)
         values[argument.parameter] = argument.structure.unflatten(remaining[:count])
         remaining = remaining[count:]
-    with pinned(None), traced_entry(declared), user_errors():
+    with at_location(None), traced_entry(declared), user_errors():
         return declared.function(**values)
 
 

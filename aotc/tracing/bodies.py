@@ -16,7 +16,7 @@ from aotc.errors import InputError
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import Trace
 
 

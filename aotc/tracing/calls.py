@@ -24,7 +24,7 @@ from aotc import dtypes
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError, InputError
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail, is_own, user_line
+from aotc.tracing.source_locations import fail, is_own, user_line
 from aotc.tracing.spellings import keyword_advice
 
 Named = list[tuple[str, Any]]

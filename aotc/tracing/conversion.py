@@ -19,7 +19,7 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.types import Dim
 from aotc.errors import InputError
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 ArrayLike = Any

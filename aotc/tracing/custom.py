@@ -24,7 +24,7 @@ from aotc.pytree import Structure, flatten
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, leaves_like, trace_bodies
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail, location
+from aotc.tracing.source_locations import fail, location
 from aotc.tracing.tracing import Trace, current_trace, emit
 
 _Key = tuple[int, tuple[Tensor, ...], Structure]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Size
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 LARGEST = 2**63 - 1  # a size is an i64 on every target
 

@@ -20,7 +20,7 @@ from aotc.tracing.archives import load_arrays
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
-from aotc.tracing.places import Place, fail
+from aotc.tracing.source_locations import Place, fail
 
 # ---- inputs of each call ------------------------------------------------------------
 

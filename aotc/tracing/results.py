@@ -12,7 +12,7 @@ from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.entry import EntryFunction
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 # parameter → form and ports of the state that it must be returned as
 Updated = Mapping[str, tuple[Structure, Sequence[Port]]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.types import Dim, Size, bounds, ceil_divide, maximum, minimum
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 
 __all__ = ["Span", "bounds", "describe_contracts", "position_of", "slice_span"]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from aotc.errors import AotcError
 from aotc.tracing.array import Array
 from aotc.tracing.findings import Finding, require_none
-from aotc.tracing.places import user_line
+from aotc.tracing.source_locations import user_line
 
 _T = TypeVar("_T")
 Watch = Callable[[Hashable, str, str, Any], None]
@@ -90,7 +90,7 @@ class Survey:
     def _is_unsupported(self, op: str) -> bool:
         return any(key[0] == "unsupported" and key[2] == op for key in self._found)
 
-    def took(self, node: Hashable, results: Any) -> None:
+    def record_result(self, node: Hashable, results: Any) -> None:
         """Note that `node` gave `results`: graph values, or what is known by now."""
         if any(isinstance(x, Array) and x._data is None for x in _leaves(results)):
             self._captured.add(node)
@@ -132,10 +132,10 @@ def unsurveyed() -> Iterator[None]:
         _current.reset(token)
 
 
-def take(
+def import_node(
     node: Hashable, op: str, compute: Callable[[], _T], stand_in: Callable[[], _T]
 ) -> _T:
-    """The results of a node of the source; see `Survey.took`.
+    """The results of a node of the source; see `Survey.record_result`.
 
     Args:
         node: tells one node of the source from another; the same one may come again,
@@ -163,7 +163,7 @@ def take(
         return stand_in()
     finally:
         _node.reset(token)
-    survey.took(node, results)
+    survey.record_result(node, results)
     return results
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aotc.errors import InputError
 from aotc.program import Title
-from aotc.tracing.places import fail, user_line
+from aotc.tracing.source_locations import fail, user_line
 
 # as in `aotc.artifacts.schema`, which tracing does not import
 NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"

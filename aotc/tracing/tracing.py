@@ -25,7 +25,7 @@ from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import func, ir
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail, location, user_line
+from aotc.tracing.source_locations import fail, location, user_line
 
 _current: ContextVar[Trace | None] = ContextVar("aotc_trace", default=None)
 

@@ -15,7 +15,7 @@ from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from aotc.tracing.places import is_in_model, is_own
+from aotc.tracing.source_locations import is_in_model, is_own
 
 Span = tuple[int | None, int | None, int | None, int | None]
 

@@ -10,7 +10,7 @@ from aotc.system_errors import no_memory
 from aotc.tracing.advice import explained
 from aotc.tracing.constructs import replacement
 from aotc.tracing.libraries import called_library
-from aotc.tracing.places import is_own, relative
+from aotc.tracing.source_locations import is_own, relative
 from aotc.tracing.user_code import Call, innermost_frame, user_calls
 
 # codes of errors that a construct of Python met → it can say what to write instead

@@ -16,7 +16,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, leaves_like
 from aotc.tracing.calls import shown
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.transforms.traced import Traced, is_float
 
 Positions = int | Sequence[int]

@@ -12,7 +12,7 @@ from aotc.numpy.diagonals import eye
 from aotc.numpy.shaping import moveaxis, reshape
 from aotc.pytree import flatten, leaf_names
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.transforms.derivatives import (
     Positions,
     by_argument,

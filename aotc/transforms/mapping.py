@@ -11,7 +11,7 @@ from aotc.numpy.shaping import moveaxis
 from aotc.pytree import flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.transforms.traced import Traced
 
 

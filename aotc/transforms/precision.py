@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.dialects.transform import Precision
 from aotc.pytree import flatten
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.transforms.traced import Traced
 
 _CHEAPER = ("bf16", "f16")

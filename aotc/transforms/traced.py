@@ -13,7 +13,7 @@ from aotc.pytree import Structure
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, trace_bodies
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail, location
+from aotc.tracing.source_locations import fail, location
 from aotc.tracing.tracing import Trace, current_trace
 
 

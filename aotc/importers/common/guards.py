@@ -11,7 +11,7 @@ from aotc.artifacts.conditions import COMPARISONS, Condition
 from aotc.dialects.guards import Guard
 from aotc.dialects.types import Dim, Size, bounds
 from aotc.errors import InputError
-from aotc.tracing.places import fail, user_line
+from aotc.tracing.source_locations import fail, user_line
 from aotc.tracing.tracing import current_trace
 
 

@@ -11,7 +11,7 @@ from aotc.importers.common.original import Original
 from aotc.program import Program
 from aotc.tracing.assembly import trace
 from aotc.tracing.entry import EntryFunction, State, Stored, Weights
-from aotc.tracing.places import Place, pinned, user_place
+from aotc.tracing.source_locations import Place, at_location, user_place
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Imported:
         ]
 
         def run(**values: Any) -> Any:
-            with pinned(self.declared):
+            with at_location(self.declared):
                 return self.function(*values.values())
 
         run.__name__ = name

@@ -18,7 +18,7 @@ class Original:
         run: inputs (pytrees of NumPy arrays by the entry's names for them) → the result
             in the form that the entry returns; with the first state, where it has one.
         steps: the same inputs → for each node, by the key that the importer takes it
-            by (`survey.take`), its results; None where the framework does not tell.
+            by (`survey.import_node`), its results; None where it does not tell.
         example: inputs that the source brings with it.
     """
 

@@ -20,7 +20,7 @@ from typing import Any
 from aotc.importers.common.padded import Padded
 from aotc.importers.onnx.graph import Node
 from aotc.importers.onnx.values import Known, Value, as_array, known_of
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Imports = Callable[..., Any]
 FACTS = ("opset", "wanted", "number")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 @dataclass(frozen=True)

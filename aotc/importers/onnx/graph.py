@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc.importers.onnx.damage import blamed
+from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.tensors import DataArray, Files, array_of
-from aotc.tracing.places import Place, fail, pinned, scope
+from aotc.tracing.source_locations import Place, at_location, fail, scope
 
 # the names of ONNX's own operator set
 _STANDARD = ("", "ai.onnx")
@@ -173,7 +173,7 @@ class Reader:
     def _node(self, proto: Any) -> Node:
         self._count += 1
         place, name = (self._file, self._count), proto.name or proto.op_type
-        with pinned(place), scope(name):
+        with at_location(place), scope(name):
             attributes = {each.name: self.attribute(each) for each in proto.attribute}
         return Node(
             key=key_of(proto.domain, proto.op_type),
@@ -212,7 +212,11 @@ class Reader:
     @contextmanager
     def _at_tensor(self, name: str) -> Iterator[None]:
         place = (self._file, self._count or 1)
-        with scope(name or "a tensor"), pinned(place), blamed("bad-tensor", "damaged"):
+        with (
+            scope(name or "a tensor"),
+            at_location(place),
+            attribute_to_file("bad-tensor", "damaged"),
+        ):
             yield
 
 

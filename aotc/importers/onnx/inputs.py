@@ -10,10 +10,10 @@ from typing import Any
 from aotc.errors import InputError
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Graph, Model
-from aotc.importers.onnx.limits import limits
+from aotc.importers.onnx.size_limits import size_limits
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Spec
-from aotc.tracing.places import fail, pinned, scope
+from aotc.tracing.source_locations import at_location, fail, scope
 
 
 def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
@@ -22,7 +22,7 @@ def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
     sizes = _Sizes(dims, _limits(graph))
     specs = {}
     for name, own in zip(identifiers(graph.inputs), graph.inputs, strict=True):
-        with pinned((model.file, 1)), scope(own):
+        with at_location((model.file, 1)), scope(own):
             specs[name] = _spec(own, name, graph.types[own], sizes)
     unknown = [name for name in dims if name not in sizes.met]
     if unknown:
@@ -59,7 +59,7 @@ def _spec(own: str, name: str, kind: Any, sizes: _Sizes) -> Spec:
 def _limits(graph: Graph) -> dict[str, int]:
     """The greatest value of sizes by their names."""
     found: dict[str, int] = {}
-    for (own, axis), limit in limits(graph).items():
+    for (own, axis), limit in size_limits(graph).items():
         name = graph.types[own].tensor_type.shape.dim[axis].dim_param
         if name:
             found[name] = min(found.get(name, limit), limit)

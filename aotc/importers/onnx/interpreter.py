@@ -22,17 +22,17 @@ from aotc import numpy as anp
 from aotc.importers.common.padded import Padded
 from aotc.importers.common.padded.values import refuse
 from aotc.importers.onnx.calling import Imports, call, signature
-from aotc.importers.onnx.damage import blamed
 from aotc.importers.onnx.elements import decoded, element
+from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.functions import body_of
 from aotc.importers.onnx.graph import Constant, Function, Graph, Model, Node, Reference
 from aotc.importers.onnx.ops import PADDED, SOURCES, TABLE
+from aotc.importers.onnx.placeholders import placeholder
 from aotc.importers.onnx.sizes import computed_sizes
-from aotc.importers.onnx.stand_ins import stand_in
 from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail, pinned, scope
-from aotc.tracing.survey import decomposed, take
+from aotc.tracing.source_locations import at_location, fail, scope
+from aotc.tracing.survey import decomposed, import_node
 from aotc.tracing.tracing import current_trace, untraced
 
 _SMALL = 1 << 12  # bytes of an array that is computed while tracing
@@ -80,7 +80,7 @@ class Interpreter:
         own = {**constants, **dict(zip(graph.inputs, arguments, strict=False))}
         within = replace(around, values=ChainMap(own, around.values))
         for node in graph.nodes:
-            with pinned(node.place), scope(node.name):
+            with at_location(node.place), scope(node.name):
                 results = self._taken(node, within)
             for name, result in zip(node.outputs, results, strict=False):
                 own[name] = result
@@ -103,16 +103,16 @@ class Interpreter:
 
     def _taken(self, node: Node, within: Scope) -> Sequence[Value | None]:
         def run() -> Sequence[Value | None]:
-            with blamed("bad-node", node.key):
+            with attribute_to_file("bad-node", node.key):
                 return self._node(node, within)
 
         if not within.in_file:
             return run()
 
         def zeros() -> Sequence[Value | None]:
-            return [stand_in(self._model.graph, name) for name in node.outputs]
+            return [placeholder(self._model.graph, name) for name in node.outputs]
 
-        return take(node.place, node.key, run, zeros)
+        return import_node(node.place, node.key, run, zeros)
 
     def _node(self, node: Node, within: Scope) -> Sequence[Value]:
         values = [_found(within, name) for name in node.inputs]

@@ -23,7 +23,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import Dim
 from aotc.tracing.entry import Weights
-from aotc.tracing.places import pinned
+from aotc.tracing.source_locations import at_location
 from aotc.tracing.survey import require_importable
 
 _LARGE = 1 << 12  # bytes of a constant that is stored, not part of the code
@@ -71,7 +71,7 @@ def network(
         ]
 
     tree = {name: constant.array for name, constant in stored.items()}
-    with pinned((model.file, 1)):
+    with at_location((model.file, 1)):
         weights = Weights(tree, copy=False) if tree else None
         own = original(model, path, tuple(inputs), names) if path else None
         return Imported(

@@ -16,7 +16,7 @@ from aotc.importers.common.original import Inputs, Original
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Model
 from aotc.system_errors import raise_system_error
-from aotc.tracing.places import Place
+from aotc.tracing.source_locations import Place
 
 Feeds = Mapping[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from aotc.errors import InputError, SetupError
 from aotc.importers.onnx.graph import Model, Reader
+from aotc.importers.onnx.protobuf import skeleton
 from aotc.importers.onnx.tensors import Files, mapped
-from aotc.importers.onnx.wire import skeleton
 from aotc.system_errors import raise_system_error
 
 OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators

@@ -11,7 +11,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.importers.onnx.elements import Element, element, unpacked
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 DataArray = np.ndarray[Any, Any]
 _EXTERNAL = 1  # TensorProto.EXTERNAL

@@ -13,8 +13,8 @@ from aotc.importers.stablehlo.ops import OPS
 from aotc.importers.stablehlo.sizes import fold
 from aotc.importers.stablehlo.values import Value, zeros_of
 from aotc.mlir import ir
-from aotc.tracing.places import fail, pinned, user_place
-from aotc.tracing.survey import take
+from aotc.tracing.source_locations import at_location, fail, user_place
+from aotc.tracing.survey import import_node
 
 Environment = ChainMap[Any, Value]
 
@@ -71,7 +71,7 @@ class Interpreter:
         with located(node):
             # objects for operations do not last, those for values do
             key = op.results[0] if len(op.results) else node.place
-            return take(key, op.name, run, zeros)
+            return import_node(key, op.name, run, zeros)
 
     def _region(self, region: Any, values: Environment) -> Region:
         return lambda *operands: self._run(region.blocks[0], operands, values)
@@ -112,7 +112,7 @@ def located(op: Op) -> Iterator[None]:
     """Within this block everything happens where the op does; errors name the op."""
     place, path = op.place
     try:
-        with pinned(place or user_place(), path or op.name):
+        with at_location(place or user_place(), path or op.name):
             yield
     except AotcError as error:
         error.call = error.call or op.name

@@ -24,7 +24,7 @@ from aotc.importers.stablehlo.values import Known, Value, known
 from aotc.mlir import ir
 from aotc.system_errors import raise_system_error
 from aotc.tracing.entry import State, Weights
-from aotc.tracing.places import fail, is_own, relative, user_line
+from aotc.tracing.source_locations import fail, is_own, relative, user_line
 
 
 def from_jax(function: Any, specs: Any) -> Imported:

@@ -11,7 +11,7 @@ import numpy
 
 from aotc.importers.stablehlo.values import Kind, Value, kind_of
 from aotc.mlir import ir
-from aotc.tracing.places import Place
+from aotc.tracing.source_locations import Place
 
 Region = Callable[..., list[Value]]
 

@@ -18,7 +18,7 @@ from aotc.errors import SetupError
 from aotc.fft import Complex
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Frozen, Spec, Stored
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 PLATFORM = "cpu"  # whose variant of a function is taken; it calls LAPACK
 

@@ -22,7 +22,7 @@ from aotc.fft import Complex
 from aotc.mlir import ir
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 COMPLEX = {"complex<f32>": "f32", "complex<f64>": "f64"}  # element type → of its parts

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotc.errors import InputError, SetupError
 from aotc.program import source_of
-from aotc.tracing.places import pinned
+from aotc.tracing.source_locations import at_location
 
 if TYPE_CHECKING:
     from aotc.importers.common.imported import Imported
@@ -81,7 +81,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
             "unknown-entry",
             f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
         )
-    with pinned((str(path), 1)):  # no line of a model runs
+    with at_location((str(path), 1)):  # no line of a model runs
         program = imported(read(path)).program(ENTRY)
     program.source = source_of(path, "torch")
     return program

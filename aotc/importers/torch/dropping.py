@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from aotc import random
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import Trace, current_trace
 
 _RATES = ("p", "dropout_p", "dropout")

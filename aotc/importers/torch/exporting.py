@@ -22,7 +22,7 @@ from aotc.importers.torch import recurrences, writes
 from aotc.importers.torch.ops import is_listed, stays_whole
 from aotc.importers.torch.tensors import is_complex
 from aotc.system_errors import raise_system_error
-from aotc.tracing.places import fail, is_own, relative, user_line
+from aotc.tracing.source_locations import fail, is_own, relative, user_line
 
 _TORCH = Path(torch.__file__).parent
 

@@ -28,7 +28,7 @@ from aotc.importers.torch.ops import (
     reason_against,
 )
 from aotc.importers.torch.ops.refused import PADDED
-from aotc.importers.torch.ops.sizes import ASSERTIONS
+from aotc.importers.torch.ops.size_ops import ASSERTIONS
 from aotc.importers.torch.tensors import (
     PARTS,
     array_of,
@@ -43,8 +43,15 @@ from aotc.importers.torch.unbacked import (
 )
 from aotc.importers.torch.writes import writes
 from aotc.tracing.findings import Finding, collected
-from aotc.tracing.places import Place, fail, pinned, relative, scope, user_place
-from aotc.tracing.survey import note, take
+from aotc.tracing.source_locations import (
+    Place,
+    at_location,
+    fail,
+    relative,
+    scope,
+    user_place,
+)
+from aotc.tracing.survey import import_node, note
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
@@ -83,7 +90,7 @@ def evaluate(
             values[node] = None
         else:
             with _origin(node):
-                values[node] = take(
+                values[node] = import_node(
                     node,
                     _title(node),
                     partial(_called, node, values, sizes),
@@ -206,7 +213,7 @@ def _zeros(made: Any, values: dict[Node, Any]) -> Any:
 def _origin(node: Node) -> Iterator[None]:
     """Within this block, everything happens at the node's line and in its layer."""
     place, path = line_of(node), _layer_of(node)
-    with pinned(place or user_place()):
+    with at_location(place or user_place()):
         if path:
             with scope(path):
                 yield

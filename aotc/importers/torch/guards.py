@@ -29,7 +29,7 @@ from aotc.importers.torch.exporting import is_library
 from aotc.importers.torch.graphs import line_of
 from aotc.importers.torch.unbacked import asserted_test
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import Place, pinned, user_place
+from aotc.tracing.source_locations import Place, at_location, user_place
 
 _LAYOUT = re.compile(r"contiguous|strid|memory_format|non_overlapping|view_helper")
 _BY_LAYOUT = re.compile(r"\.stride\(\)|\.storage_offset\(\)")
@@ -63,7 +63,7 @@ class SizeGuard:
             name: _shape(leaves[number])[axis]
             for name, (number, axis) in self.sizes.items()
         }
-        with pinned(self.place or user_place()):
+        with at_location(self.place or user_place()):
             require_sizes(self.condition, sizes, _WHY)
 
 

@@ -45,7 +45,7 @@ from aotc.pytree import flatten
 from aotc.tracing.conversion import lift
 from aotc.tracing.entry import Spec, State, Weights
 from aotc.tracing.findings import Finding, collected
-from aotc.tracing.places import fail, relative
+from aotc.tracing.source_locations import fail, relative
 from aotc.tracing.survey import require_importable
 
 # larger constants are stored with the weights instead of in the code

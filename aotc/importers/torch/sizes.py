@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from aotc.tracing.dims import Dim, DimTerm
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 # torch's traces hold for sizes of 2 and more, and are used for 1 by convention
 _SMALLEST_TRACED = 2

@@ -12,7 +12,7 @@ from aotc import dtypes
 from aotc.errors import InputError
 from aotc.fft import Complex
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 # dtypes that NumPy does not know, as those whose bits they have
 _BITS = {torch.bfloat16: (torch.int16, "bf16")}

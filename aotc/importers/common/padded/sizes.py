@@ -30,7 +30,7 @@ from aotc.mlir import ir
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import LARGEST
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace, emit
 
 _T = TypeVar("_T")

@@ -18,7 +18,7 @@ from aotc.importers.common.padded.sizes import (
     shown_shape,
 )
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops import (
     activations,
     attention,
+    constants,
     control,
     convolution,
     elementwise,
@@ -30,11 +31,10 @@ from aotc.importers.onnx.ops import (
     shaping,
     signals,
     windows,
-    wiring,
 )
 
 FAMILIES = (
-    wiring,
+    constants,
     elementwise,
     narrow,
     activations,

@@ -15,7 +15,7 @@ from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Value, as_array, known_of
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 
 Graph = Callable[..., list[Value]]

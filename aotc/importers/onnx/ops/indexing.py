@@ -12,7 +12,7 @@ from aotc.dialects.types import Size
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:

@@ -7,7 +7,7 @@ from aotc.importers.onnx.calling import Imports
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import as_float
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Floats = tuple[float, ...]
 

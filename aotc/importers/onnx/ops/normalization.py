@@ -15,7 +15,7 @@ from aotc.importers.onnx.values import known_of
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import to_accumulator
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def batch_normalization(

@@ -22,7 +22,7 @@ from aotc.importers.onnx.ops.activations import (
 )
 from aotc.importers.onnx.ops.indexing import reverse_sequence
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Activation = Callable[[Array], Array]
 State = list[Array]

@@ -15,7 +15,7 @@ from aotc.dialects.types import Dim, Size
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Numbers = numpy.ndarray[Any, Any]
 

@@ -23,7 +23,7 @@ from aotc.nn.sampling import (
     seen,
 )
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 # ---- GridSample ---------------------------------------------------------------------
 

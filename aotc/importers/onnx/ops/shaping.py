@@ -11,7 +11,7 @@ from aotc.dialects.types import Size, bounds, element_count, minimum
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers, known_of, number, numbers
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 # ---- reshaping ----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.values import Known, number
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def _complex(x: Array) -> fft.Complex:

@@ -19,7 +19,7 @@ from aotc.importers.stablehlo.ops.matrices import (
 from aotc.importers.stablehlo.values import Value, array
 from aotc.mlir import ir
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -11,7 +11,7 @@ from aotc.fft import Complex
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import Value, array
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

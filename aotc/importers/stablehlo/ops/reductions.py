@@ -27,7 +27,7 @@ from aotc.importers.stablehlo.values import (
 )
 from aotc.numpy.ordering import taken_along
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 Reduce = Callable[[Array, Sequence[int]], Array]

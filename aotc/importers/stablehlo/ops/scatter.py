@@ -16,7 +16,7 @@ from aotc.importers.stablehlo.regions import returns_argument, single_op
 from aotc.importers.stablehlo.values import Value, array, each_part, settled, shape_of
 from aotc.mlir import stablehlo
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 _NAMED = {

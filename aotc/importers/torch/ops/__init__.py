@@ -35,7 +35,7 @@ from aotc.importers.torch.ops import (
     reductions,
     resizing,
     shapes,
-    sizes,
+    size_ops,
 )
 from aotc.importers.torch.ops.refused import DEFAULT, NOT_COMPLEX, REFUSED
 
@@ -56,7 +56,7 @@ FAMILIES = (
     recurrent,
     quantizing,
     control,
-    sizes,
+    size_ops,
     composites,
 )
 
@@ -65,7 +65,7 @@ OPS: dict[str, Callable[..., Any]] = {
     **padded.SOURCES,
 }
 
-COMPLEX_OPS: dict[str, Callable[..., Any]] = {**sizes.OPS, **complexes.OPS}
+COMPLEX_OPS: dict[str, Callable[..., Any]] = {**size_ops.OPS, **complexes.OPS}
 
 
 def name_of(target: Any) -> str:

@@ -12,7 +12,7 @@ from aotc import dtypes, nn
 from aotc import numpy as np
 from aotc.nn.spatial import fixed
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 Numbers = int | Sequence[int]
 

@@ -12,7 +12,7 @@ from aotc.importers.common.padded.values import Value
 from aotc.importers.torch.promotion import as_dtype
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from aotc import linalg, nn
 from aotc import numpy as np
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:

@@ -10,7 +10,7 @@ from aotc import numpy as np
 from aotc.importers.torch.dropping import next_key
 from aotc.importers.torch.ops.products import linear
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 # one layer in one direction: (xs, weights, first states, reverse) → (ys, last states)
 Layer = Callable[[Array, Sequence[Array], Sequence[Array], bool], tuple[Array, Any]]

@@ -11,7 +11,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.importers.torch.promotion import promoted
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 _END = 2**63 - 1  # how torch writes the end of a slice that has none
 

@@ -16,7 +16,7 @@ from aotc.importers.common.padded.elementwise import elementwise, row_by_row
 from aotc.importers.common.padded.values import Padded, Value, refuse
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.ops import activations, narrow, normalization, wiring
+from aotc.importers.onnx.ops import activations, constants, narrow, normalization
 from aotc.importers.onnx.ops import elementwise as by_element
 from aotc.importers.onnx.ops.padded import positions, reductions, shapes
 from aotc.tracing.array import Array
@@ -85,7 +85,7 @@ PADDED: dict[str, Imports] = {
         for key, function in activations.TABLE.items()
         if key not in _ACROSS
     },
-    "Identity": elementwise(wiring.identity),
+    "Identity": elementwise(constants.identity),
     "Cast": cast,
     "Einsum": einsum,
     "MatMul": products.multiplied,

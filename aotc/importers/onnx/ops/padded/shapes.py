@@ -16,8 +16,8 @@ from aotc.importers.common.padded.values import (
 )
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops import (
+    constants,
     shaping,
-    wiring,
 )
 from aotc.importers.onnx.values import Known, Sizes, integers, numbers, sized
 from aotc.tracing.array import Array
@@ -126,7 +126,7 @@ def slice_(
 def constant_of_shape(shape: Known, *, value: Array | None = None) -> Value:
     """One number in every element."""
     return axes.filled_to(
-        lambda sizes: wiring.constant_of_shape(
+        lambda sizes: constants.constant_of_shape(
             numpy.asarray(sizes, object), value=value
         ),
         integers(shape),

@@ -20,7 +20,7 @@ from aotc.importers.common.padded.sizes import (
     smaller,
 )
 from aotc.importers.common.padded.values import Equality, data_of
-from aotc.importers.torch.ops import sizes
+from aotc.importers.torch.ops import size_ops
 from aotc.tracing.array import Array
 
 Rule = Callable[..., Any]
@@ -55,7 +55,7 @@ def _equality(a: Any, b: Any) -> Any:
 def asserted(condition: Any, message: str = "an assertion", *rest: Any) -> None:
     """Refuse a call unless a condition holds."""
     if not isinstance(condition, Equality):
-        sizes.asserted(condition, message, *rest)
+        size_ops.asserted(condition, message, *rest)
         return
     one, other = condition.left, condition.right
     both = is_data_dependent(one) and is_data_dependent(other)
@@ -89,18 +89,18 @@ def _truth_of(condition: Any) -> Any:
 
 
 RULES: dict[str, Rule] = {
-    **sizes.ASSERTIONS,
+    **size_ops.ASSERTIONS,
     **{
         name: asserted
-        for name, rule in sizes.ASSERTIONS.items()
-        if rule is sizes.asserted
+        for name, rule in size_ops.ASSERTIONS.items()
+        if rule is size_ops.asserted
     },
     **{
         name: in_range
-        for name, rule in sizes.ASSERTIONS.items()
-        if rule is sizes.in_range
+        for name, rule in size_ops.ASSERTIONS.items()
+        if rule is size_ops.in_range
     },
-    "aten.sym_size": sizes.size,
+    "aten.sym_size": size_ops.size,
     "aten.sym_numel": lambda x: element_count(x.shape),
     "aten.sym_storage_offset": lambda x: 0,
     "aten.item": lambda x: np.reshape(data_of(x), ()),
@@ -109,7 +109,7 @@ RULES: dict[str, Rule] = {
     "_operator.mul": operator.mul,
     "_operator.floordiv": operator.floordiv,
     "_operator.mod": operator.mod,
-    "_operator.truediv": elementwise(sizes.quotient),
+    "_operator.truediv": elementwise(size_ops.quotient),
     "_operator.getitem": operator.getitem,
     "_operator.eq": _equality,
     "_operator.ne": _compared(lambda a, b: False, np.not_equal),

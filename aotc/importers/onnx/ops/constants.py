@@ -10,7 +10,7 @@ from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, Value, integers, sized
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def constant(

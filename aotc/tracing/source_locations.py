@@ -45,7 +45,7 @@ def source_root(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def pinned(place: Place | None, path: str | None = None) -> Iterator[None]:
+def at_location(place: Place | None, path: str | None = None) -> Iterator[None]:
     """Within this block, everything happens at one line (and in one layer, `path`).
 
     For what concerns an entry as a whole, while no line of it is being executed, and

@@ -15,7 +15,7 @@ from aotc.errors import InputError
 from aotc.importers.torch.promotion import as_dtype
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 def size(x: Array, axis: int) -> Size:

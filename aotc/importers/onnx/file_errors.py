@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from aotc.errors import AotcError
 from aotc.system_errors import no_memory
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
 @contextmanager
-def blamed(code: str, what: str) -> Iterator[None]:
+def attribute_to_file(code: str, what: str) -> Iterator[None]:
     """Within this block, what fails is the file's fault, at the current place.
 
     A file can say anything: sizes below zero, two pads for three axes, an axis that is

@@ -10,10 +10,10 @@ from aotc.dialects.types import Dim, Size
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Graph
 from aotc.tracing.array import Array
-from aotc.tracing.places import fail
+from aotc.tracing.source_locations import fail
 
 
-def stand_in(graph: Graph, name: str) -> Array | None:
+def placeholder(graph: Graph, name: str) -> Array | None:
     """Zeros of the type that the file gives the value `name`; None for none.
 
     Raises:

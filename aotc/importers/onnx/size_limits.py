@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc.importers.onnx.damage import blamed
+from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.graph import Constant, Graph, Node
-from aotc.tracing.places import pinned, scope
+from aotc.tracing.source_locations import at_location, scope
 
 Axis = tuple[str, int]  # of an input: its name, and the number of the axis
 Origins = Sequence[
@@ -22,13 +22,17 @@ Origins = Sequence[
 ]  # of each element of a vector: the axis it is the size of
 
 
-def limits(graph: Graph) -> dict[Axis, int]:
+def size_limits(graph: Graph) -> dict[Axis, int]:
     """The greatest size of axes of inputs, where the model's tables limit it."""
     origins = _Origins(graph)
     found: dict[Axis, int] = {}
     for node in graph.nodes:
         if node.key == "Slice" and len(node.inputs) > 2:
-            with pinned(node.place), scope(node.name), blamed("bad-node", node.key):
+            with (
+                at_location(node.place),
+                scope(node.name),
+                attribute_to_file("bad-node", node.key),
+            ):
                 for end, size in _cuts(node, origins):
                     found[end] = min(found.get(end, size), size)
     return found
