@@ -64,11 +64,11 @@ def _advance(function: Function) -> None:
     ops = list(function.entry_block.operations)
     places: dict[Value, int] = {}
     order = []
-    late = _only_for_results(ops)
+    read = list(map(operands_of, ops))
+    late = _only_for_results(ops, read)
     for place, op in enumerate(ops):
-        operands = operands_of(op)
         if place in late:
-            place = max((places.get(value, -1) for value in operands), default=place)
+            place = max((places.get(x, -1) for x in read[place]), default=place)
         places.update(dict.fromkeys(op.results, place))
         order.append(place)
     last = None
@@ -76,16 +76,23 @@ def _advance(function: Function) -> None:
         last = _move(ops[place], last)
 
 
-def _only_for_results(ops: Sequence[Operation]) -> set[int]:
-    """The places of elementwise ops that nothing needs but such ops and the return."""
+def _only_for_results(
+    ops: Sequence[Operation], read: Sequence[Sequence[Value]]
+) -> set[int]:
+    """The places of elementwise ops that nothing needs but such ops and the return.
+
+    Args:
+        ops: of a function.
+        read: what each of them reads.
+    """
     needed: set[Value] = set()
     found = set()
     for place, op in reversed([*enumerate(ops)]):
         is_needed = any(value in needed for value in op.results)
-        if is_loop(op) and not is_needed:
+        if not is_needed and is_loop(op):
             found.add(place)
         elif not isinstance(op, func.ReturnOp):
-            needed.update(operands_of(op))
+            needed.update(read[place])
     return found
 
 

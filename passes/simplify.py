@@ -71,7 +71,7 @@ def _sweep(block: Block, functions: Functions) -> bool:
 def _is_used(op: Operation) -> bool:
     if isinstance(op, func.ReturnOp):
         return True
-    return any(list(value.uses) for value in op.results)
+    return any(True for value in op.results for _ in value.uses)
 
 
 def _replace(op: GraphOp) -> bool:

@@ -69,7 +69,7 @@ class Array:
     """
 
     # read by tracing.py: either `_data`, or the MLIR `_value` in the function `_trace`
-    __slots__ = ("_data", "_trace", "_value")
+    __slots__ = ("_data", "_trace", "_type", "_value")
 
     def __init__(
         self, *, value: Any = None, trace: Trace | None = None, data: Any = None
@@ -77,6 +77,7 @@ class Array:
         self._value = value
         self._trace = trace
         self._data = data
+        self._type: Tensor | None = None  # of a value, once it is known
 
     # ---- what it is -----------------------------------------------------------------
 
@@ -85,7 +86,9 @@ class Array:
         """Shape and dtype."""
         if self._data is not None:
             return Tensor(self._data.shape, dtypes.canonical(self._data.dtype))
-        return Tensor.of(self._value)
+        if self._type is None:
+            self._type = Tensor.of(self._value)
+        return self._type
 
     @property
     def shape(self) -> Shape:

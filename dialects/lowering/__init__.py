@@ -48,6 +48,7 @@ class Lowering:
     def __init__(self, symbols: list[Value]) -> None:
         self.symbols = symbols
         self._variation = Variation()
+        self._strided: dict[Value, bool] = {}
 
     # ---- sizes and scalars ----------------------------------------------------------
 
@@ -249,7 +250,8 @@ class Lowering:
 
         Nothing else is for `extract` to read.
         """
-        return foreign.optimization_barrier(x) if is_strided_view(x) else x
+        is_strided = is_strided_view(x, self._strided)
+        return foreign.optimization_barrier(x) if is_strided else x
 
     def loop_index(self, axis: int) -> Value:
         """Inside a body: the position along loop `axis`, an index value."""

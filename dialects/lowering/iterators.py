@@ -16,3 +16,9 @@ def _attribute(kinds: tuple[str, ...]) -> ir.ArrayAttr:
     return ir.ArrayAttr.get(
         [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
     )
+
+
+@cache
+def has_reduction(iterators: ir.ArrayAttr) -> bool:
+    """Whether a loop of the attribute `iterator_types` reduces."""
+    return "reduction" in str(iterators)

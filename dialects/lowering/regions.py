@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from aotc.dialects.functions import current_module
 from aotc.dialects.lowering import dispatches, foreign
+from aotc.dialects.lowering.iterators import has_reduction
 from aotc.dialects.lowering.scalars import never
 from aotc.mlir import AffineMap, Block, Operation, Value, arith, func, ir, linalg
 
@@ -25,7 +26,7 @@ def is_loop(op: Operation) -> bool:
     return (
         kind.has_static_shape
         and kind.rank > 0
-        and not _has_reduction(op)
+        and not has_reduction(op.attributes["iterator_types"])
         and _maps(op)[-1] == _identity(op)
         and not any(True for _ in body.arguments[len(op.operands) - 1].uses)
         and all(_is_local(value, body) for each in body for value in each.operands)
@@ -42,15 +43,6 @@ def _is_local(value: Value, body: Block) -> bool:
     if isinstance(owner, ir.Block):
         return bool(owner == body)
     return bool(owner.operation.block == body or owner.name == "arith.constant")
-
-
-def _has_reduction(op: linalg.GenericOp) -> bool:
-    return "reduction" in _kinds_in(op.attributes["iterator_types"])
-
-
-@lru_cache(maxsize=2**10)  # of few kinds, and read from their text
-def _kinds_in(iterators: ir.Attribute) -> str:
-    return str(iterators)
 
 
 def _maps(op: linalg.GenericOp) -> tuple[AffineMap, ...]:
@@ -275,7 +267,7 @@ def _is_root(op: Operation) -> bool:
     times over, and views not at all. Products and reductions are computed once.
     """
     if isinstance(op, linalg.GenericOp):
-        return _has_reduction(op)
+        return has_reduction(op.attributes["iterator_types"])
     name = op.operation.name
     return name.startswith("linalg.") and name not in _COPIES
 

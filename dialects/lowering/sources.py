@@ -19,30 +19,50 @@ def filled_with(value: Value) -> Value | None:
 def operands_of(op: Operation) -> list[Value]:
     """What an op reads of what is computed outside of it, in its regions too."""
     values, inner = list(op.operands), set[Value]()
-    for region in op.regions:
-        for block in region:
-            inner.update(block.arguments)
-            for each in block.operations:
-                values += operands_of(each)
-                inner.update(each.results)
+    rest = [block for region in op.regions for block in region]
+    while rest:
+        block = rest.pop()
+        inner.update(block.arguments)
+        for each in block.operations:
+            values += each.operands
+            inner.update(each.results)
+            rest += [nested for region in each.regions for nested in region]
     return [value for value in values if value not in inner] if inner else values
 
 
-def is_strided_view(value: Value) -> bool:
+def is_strided_view(value: Value, known: dict[Value, bool]) -> bool:
     """Whether neighbours along the last axis of a lowered tensor are none in memory.
+
+    Args:
+        value: a tensor.
+        known: the answers so far, for values of one function; gets new ones.
 
     Note [reads with gaps]: IREE 3.13 fuses a slice, and a plain copy of one, into what
     reads it, and cannot compile a tensor.extract from a buffer whose last axis has a
     stride. Such a slice is put into memory first.
     """
-    while not isinstance(value.owner, ir.Block):
-        op = value.owner
-        if op.name == "tensor.extract_slice":
-            return _has_gaps(op) or is_strided_view(op.operands[0])
-        if not op.name.startswith(_VIEWS) and not _is_copy(op):
-            return False
-        value = op.operands[0]
-    return False
+    seen: list[Value] = []
+    while value not in known:
+        seen.append(value)
+        source, has_gaps = _viewed(value)
+        if source is None or has_gaps:
+            known[value] = has_gaps
+        else:
+            value = source
+    known.update(dict.fromkeys(seen, known[value]))
+    return known[value]
+
+
+def _viewed(value: Value) -> tuple[Value | None, bool]:
+    """What a value is a view or a copy of, and whether it leaves elements out."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None, False
+    if op.name == "tensor.extract_slice":
+        return op.operands[0], _has_gaps(op)
+    if op.name.startswith(_VIEWS) or _is_copy(op):
+        return op.operands[0], False
+    return None, False
 
 
 # ops that only change the shape

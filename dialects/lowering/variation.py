@@ -13,7 +13,7 @@ from typing import Any
 
 from aotc.dialects.functions import find
 from aotc.dialects.lowering.foreign import body_of, scalar_barrier
-from aotc.dialects.lowering.iterators import iterator_types
+from aotc.dialects.lowering.iterators import has_reduction, iterator_types
 from aotc.dialects.lowering.sources import filled_with
 from aotc.mlir import ElementType, Operation, Value, arith, ir, linalg, tensor
 
@@ -204,7 +204,7 @@ def _is_one_number(constant: Operation) -> bool:
 
 def _body_varies(op: Operation, known: Callable[[Value], bool]) -> bool:
     """Whether the result of a linalg.generic varies."""
-    if "reduction" in str(op.attributes["iterator_types"]):
+    if has_reduction(op.attributes["iterator_types"]):
         return True  # it has been given what varies
     block = op.regions[0].blocks[0]
     inputs = dict(zip(block.arguments, op.operands, strict=True))

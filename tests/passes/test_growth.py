@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aotc import frontends
+from aotc import importers
 from aotc.backend.crossing import crossing
 from aotc.dialects.limits import require_supported
 from aotc.passes import run_passes
@@ -42,7 +42,7 @@ def calls_of(work: Callable[[], Any]) -> tuple[int, Any]:
 def calls_by_stage() -> dict[str, int]:
     """The calls of each stage up to IREE, for the model of the environment."""
     found = {}
-    found["tracing"], program = calls_of(lambda: frontends.load(MODEL, ()))
+    found["tracing"], program = calls_of(lambda: importers.load(MODEL, ()))
     for number, each in enumerate(all_passes()):
         if each.name == "lower-to-linalg":
             found["limits"], _ = calls_of(
