@@ -4,9 +4,10 @@
 
 Graphs of `growth_model.py` with 500 to 50,000 ops, of fixed and of symbolic batch, each
 in a process of its own. Ops are those of the graph dialect when calls are inlined and
-derivatives written, which is when a module has most of them. For each stage: wall time,
-the least of three runs where they are short, per op, and the exponent by which it grows
-(1 is linear). Memory is the most that the process held above what it started with.
+derivatives written, which is when a module has most of them. For each stage: time of
+the processor, the least of three runs where they are short, per op, and the exponent by
+which it grows (1 is linear). Memory is the most that the process held above what it
+started with.
 
 What a pass has changed is verified, and `verification` says how much of all passes that
 is. `--write` puts the tables into docs/growth.md.
@@ -19,7 +20,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +153,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The stages of one kind of graph: ms an op by size, and how they grow."""
     sizes = " | ".join(f"{row['ops']:,} ops" for row in rows)
     lines = [f"| stage | {sizes} | growth |", "|---" * (len(rows) + 2) + "|"]
-    for stage in (*rows[0]["seconds"], None):
+    passes = [name for name in rows[0]["seconds"] if name != VERIFICATION]
+    for stage in (*passes, VERIFICATION, None):
         each = [
             _total(r["seconds"]) if stage is None else r["seconds"][stage] for r in rows
         ]
@@ -165,6 +167,28 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"| peak memory, KiB an op | {' | '.join(f'{p:.1f}' for p in peaks)} | |"
     )
     return "\n".join(lines)
+
+
+def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A table with its title for each kind of graph and batch."""
+    titles = dict.fromkeys((row["kind"], row["batch"]) for row in rows)
+    for kind, batch in titles:
+        found = [row for row in rows if (row["kind"], row["batch"]) == (kind, batch)]
+        size = "any size" if batch == "batch" else batch
+        yield f"### {kind}, batch of {size}\n\n{table(found)}\n"
+
+
+def measured(
+    kinds: Iterable[str], batches: Sequence[str], sizes: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """The stages of every graph; each is told of when it is done."""
+    for kind in kinds:
+        for batch in batches:
+            for size in sizes:
+                row = measure(kind, size, batch)
+                per_op = _total(row["seconds"]) * 1e3 / row["ops"]
+                print(f"{kind}, {batch}: {row['ops']} ops, {per_op:.3f} ms", flush=True)
+                yield row
 
 
 def write(text: str) -> None:
@@ -181,6 +205,7 @@ def main() -> None:
     )
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     parser.add_argument("--batches", nargs="+", default=BATCHES)
+    parser.add_argument("--read", nargs="+", type=Path, help="tables of such files")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--write", action="store_true", help="renew docs/growth.md")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
@@ -189,17 +214,16 @@ def main() -> None:
         kind, steps, batch = asked.one
         print(json.dumps(measure_one(kind, int(steps), batch)))
         return
-    rows, tables = [], []
-    for kind in asked.kinds:
-        for batch in asked.batches:
-            found = [measure(kind, size, batch) for size in asked.sizes]
-            rows += found
-            tables.append(f"## {kind}, batch {batch}\n\n{table(found)}\n")
-            print(tables[-1], flush=True)
+    if asked.read:
+        rows = [row for file in asked.read for row in json.loads(file.read_text())]
+    else:
+        rows = list(measured(asked.kinds, asked.batches, asked.sizes))
     if asked.json:
         asked.json.write_text(f"{json.dumps(rows, indent=1)}\n", encoding="utf-8")
+    text = "\n".join(tables(rows))
+    print(text)
     if asked.write:
-        write("\n".join(tables))
+        write(text)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,12 @@ def symbols_of(size: Size) -> set[int]:
 
 def element_count(shape: Shape) -> Size:
     """The product of all sizes; 1 for a scalar."""
-    return math.prod(shape)
+    return _product(tuple(shape))
+
+
+@_remembered
+def _product(sizes: Shape) -> Size:
+    return math.prod(sizes)
 
 
 def same_count(one: Shape, other: Shape) -> bool:
