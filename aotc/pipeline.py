@@ -80,11 +80,13 @@ def build(
         if stage.is_wanted(run):
             with run.stage(stage.name):
                 stage.run(run)
-        if stage.name == run.request.stop_after:
+        reached = stage.name
+        if reached == "graph":  # IR of a later stage goes on from there
+            reached = run.program.stage
+            rest = list(_stages_after(reached, run.request.stop_after))
+        if reached == run.request.stop_after:
             run.report.ir = run.ir()
             break
-        if stage.name == "graph":  # IR of a later stage goes on from there
-            rest = list(_stages_after(run.program.stage))
     return run.report
 
 
@@ -429,12 +431,19 @@ STAGES: tuple[Stage, ...] = (
 IR_STAGES = ("graph", *(stage.name for stage in PASS_STAGES))
 
 
-def _stages_after(name: str) -> tuple[Stage, ...]:
-    """What is left to do with IR of a stage."""
+def _stages_after(name: str, last: str | None) -> tuple[Stage, ...]:
+    """What is left to do with IR of a stage, if the build may end with `last`."""
     if name not in IR_STAGES:
         raise InputError(
             "bad-ir",
             f"expected IR of the stage {', '.join(IR_STAGES)}; got '{name}'",
+        )
+    if last in IR_STAGES[: IR_STAGES.index(name)]:
+        raise InputError(
+            "bad-option",
+            f"expected IR of the stage '{last}', to stop after, or of one before it; "
+            f"got '{name}'",
+            hint="leave out --stop-after, or go on from an earlier stage",
         )
     return STAGES[[stage.name for stage in STAGES].index(name) + 1 :]
 

@@ -190,6 +190,15 @@ def test_ir_that_is_not_whole_is_refused(source, tmp_path, change, code, words):
     assert caught.value.code == code
 
 
+def test_a_build_of_ir_stops_at_its_stage_and_not_before(source, tmp_path):
+    build(source, dump=tmp_path / "ir", stop_after="linalg")
+    ir = tmp_path / "ir" / "linalg.mlir"
+    assert build(ir, stop_after="linalg").ir == build(source, stop_after="linalg").ir
+    with pytest.raises(InputError) as caught:
+        build(ir, stop_after="optimized")
+    assert caught.value.code == "bad-option"
+
+
 def test_parts_of_a_dump_can_be_taken_elsewhere(source, tmp_path):
     build(source, dump=tmp_path / "ir", stop_after="optimized")
     shutil.move(tmp_path / "ir", tmp_path / "elsewhere")
