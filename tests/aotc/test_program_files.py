@@ -166,6 +166,16 @@ def _at_another_stage(folder):
     file.write_text(text)
 
 
+def _with(old, new):
+    def change(folder):
+        file = folder / "graph.mlir"
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    return change
+
+
 def _with_half_the_text(folder):
     file = folder / "graph.mlir"
     file.write_text(file.read_text()[:-200])
@@ -180,11 +190,20 @@ def _with_half_the_text(folder):
         (_with_a_wider_parameter, "bad-ir", "not valid"),
         (_at_another_stage, "bad-ir", "got 'grap'"),
         (_with_half_the_text, "bad-ir", "not valid"),
+        (_with('graph.name = "table.a"', 'graph.name = "a"'), "bad-ir", "'a' of entry"),
+        (_with('graph.kind = "weight", ', ""), "bad-ir", "malformed"),
+        (_with("graph.entry", "graph.entr"), "bad-ir", "there is no entry"),
+        (_with("graph.entry = {", "graph.entry = {a = 1, "), None, None),
+        (_with('reads = ["', 'read = ["'), "bad-ir", "'reads'"),
+        (_with('"state.flag", ', ""), "bad-ir", "'state' lacks"),
     ],
 )
 def test_ir_that_is_not_whole_is_refused(source, tmp_path, change, code, words):
     build(source, dump=tmp_path / "ir", stop_after="graph")
     change(tmp_path / "ir")
+    if code is None:
+        assert build(tmp_path / "ir" / "graph.mlir", stop_after="optimized").ir
+        return
     with pytest.raises(InputError, match=words) as caught:
         build(tmp_path / "ir" / "graph.mlir", stop_after="optimized")
     assert caught.value.code == code
