@@ -4,9 +4,9 @@ See `CustomVjp`, `CustomJvp` and `Checkpoint` in transform.py. Each class here h
 rules of a call: `jvp`, `vjp` and `batch`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import functions
@@ -29,6 +29,7 @@ from aotc.dialects.transform import (
     derive,
 )
 from aotc.dialects.types import Size, Tensor
+from aotc.dialects.walking import clone, walk
 from aotc.mlir import Function, Operation, Value, func
 
 
@@ -185,24 +186,31 @@ class CheckpointProductsRules(CheckpointRules):
 def keeping_products(function: Function) -> CheckpointProducts:
     """The annotation of a function that has a body, with the functions it names."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
-    products = [op.results[0] for op in function.entry_block.operations if _is_dear(op)]
-    kinds = [Tensor.of(value) for value in products]
+    products = filter(_is_dear, function.entry_block.operations)
+    kinds = [Tensor.of(op.results[0]) for op in products]
 
     def saving(arguments: Values) -> Values:
-        values = _copy_ops(function, arguments, lambda _, y: y)
-        return [*values.results, *(values.known[y] for y in products)]
+        saved: Values = []
+
+        def copy(op: Operation, operands: Values) -> Values:
+            results = clone(op, operands)
+            saved.extend(results if _is_dear(op) else [])
+            return results
+
+        return [*walk(function.entry_block, arguments, copy), *saved]
 
     known = {kind: _define_known(kind) for kind in kinds}
 
     def given(arguments: Values) -> Values:
-        saved = dict(zip(products, arguments[len(inputs) :], strict=True))
+        saved = iter(arguments[len(inputs) :])
 
-        def kept(old: Value, new: Value) -> Value:
-            if old not in saved:
-                return new
-            return call(known[Tensor.of(old)], [new, saved[old]])[0]
+        def copy(op: Operation, operands: Values) -> Values:
+            results = clone(op, operands)
+            if _is_dear(op):
+                results = call(known[Tensor.of(results[0])], [*results, next(saved)])
+            return results
 
-        return _copy_ops(function, arguments, kept).results
+        return walk(function.entry_block, arguments[: len(inputs)], copy)
 
     return CheckpointProducts(
         functions.define(f"{name}.saving", inputs, saving),
@@ -221,28 +229,6 @@ def _define_known(kind: Tensor) -> str:
 def _is_dear(op: Operation) -> bool:
     is_product = getattr(op, "precision", None) == LOW
     return is_product and dtypes.is_float(Tensor.of(op.results[0]).dtype)
-
-
-class _Copy(NamedTuple):
-    results: Values
-    known: dict[Any, Any]
-
-
-def _copy_ops(
-    function: Function, arguments: Values, replaced: Callable[[Value, Value], Value]
-) -> _Copy:
-    """The ops of a function at the insertion point, with other values for some."""
-    known = dict(zip(function.entry_block.arguments, arguments, strict=False))
-    for op in function.entry_block.operations:
-        operands = [known[value] for value in op.operands]
-        if isinstance(op, func.ReturnOp):
-            return _Copy(operands, known)
-        clone = op.operation.clone()
-        for number, value in enumerate(operands):
-            clone.operands[number] = value
-        for old, new in zip(op.results, clone.results, strict=True):
-            known[old] = replaced(old, new)
-    raise AssertionError("a function ends in a return")
 
 
 _RULES: dict[type, type[_Annotated]] = {

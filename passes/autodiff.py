@@ -29,9 +29,10 @@ from aotc.dialects.transform import (
     custom_of,
     derived_of,
 )
+from aotc.dialects.walking import clone, walk
 from aotc.mlir import Block, Function, Value, func, ir
 from aotc.passes.base import Pass, Unit
-from aotc.passes.inline import clone_body
+from aotc.passes.inline import inline_call
 from aotc.passes.sweeps import batch, forward, precision, reverse, widen
 
 # writes the body of a transformed function: given what it is, the block that begins
@@ -89,7 +90,7 @@ def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
     count = len(primal.entry_block.arguments)
     inputs, given = list(block.arguments)[:count], list(block.arguments)[count:]
     # the return holds the outputs while rules replace the ops that compute them
-    held = func.ReturnOp(clone_body(primal.entry_block, inputs))
+    held = func.ReturnOp(walk(primal.entry_block, inputs, clone))
     with ir.InsertionPoint(held):
         found = _SWEEPS[type(derived)](derived, block, inputs, given)
     outputs = list(held.operands)
@@ -102,12 +103,7 @@ def _flatten(functions: Functions, name: str) -> None:
     while calls := [op for op in _calls(functions[name]) if _is_plain(op, functions)]:
         for call in calls:
             _define(functions, callee_of(call))
-            callee = functions[callee_of(call)]
-            with ir.InsertionPoint(call):
-                results = clone_body(callee.entry_block, list(call.operands))
-            for old, new in zip(call.results, results, strict=True):
-                old.replace_all_uses_with(new)
-            call.operation.erase()
+            inline_call(call, functions[callee_of(call)])
 
 
 def _calls(function: Function) -> list[func.CallOp]:

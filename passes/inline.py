@@ -6,13 +6,14 @@ Ensures: the only calls are of control flow and of derivatives that are not writ
 (autodiff), and the only private functions are what these need.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from aotc.dialects.control import control_of
 from aotc.dialects.function_table import erase
 from aotc.dialects.functions import callee_of, functions_of, is_private
 from aotc.dialects.transform import derived_of
-from aotc.mlir import Block, Function, Module, Value, func, ir
+from aotc.dialects.walking import clone, walk
+from aotc.mlir import Function, Module, func, ir
 from aotc.passes.base import Pass, Unit
 
 
@@ -37,7 +38,7 @@ def inline_calls(function: Function, functions: dict[str, Function]) -> bool:
     changed = False
     while calls := [op for op in _calls(function) if _has_body(op, functions)]:
         for call in calls:
-            _inline(call, functions)
+            inline_call(call, functions[callee_of(call)])
         changed = True
     return changed
 
@@ -92,32 +93,10 @@ def _has_body(call: func.CallOp, functions: dict[str, Function]) -> bool:
     return control_of(callee) is None and derived_of(callee) is None
 
 
-def _inline(call: func.CallOp, functions: dict[str, Function]) -> None:
-    callee = functions[callee_of(call)]
+def inline_call(call: func.CallOp, callee: Function) -> None:
+    """Put the ops of the called function, which has a body, in the place of a call."""
     with ir.InsertionPoint(call):
-        results = clone_body(callee.entry_block, list(call.operands))
+        results = walk(callee.entry_block, list(call.operands), clone)
     for old, new in zip(call.results, results, strict=True):
         old.replace_all_uses_with(new)
     call.operation.erase()
-
-
-def clone_body(block: Block, arguments: Sequence[Value]) -> list[Value]:
-    """Copy the ops of a function's block to the insertion point.
-
-    Args:
-        block: ends in a return.
-        arguments: values that take the place of the block's arguments.
-
-    Returns:
-        What takes the place of the returned values.
-    """
-    mapping = dict(zip(block.arguments, arguments, strict=True))
-    for op in block.operations:
-        operands = [mapping[value] for value in op.operands]
-        if isinstance(op, func.ReturnOp):
-            return operands
-        clone = op.operation.clone()
-        for number, value in enumerate(operands):
-            clone.operands[number] = value
-        mapping.update(zip(op.results, clone.results, strict=True))
-    raise AssertionError("a function ends in a return")

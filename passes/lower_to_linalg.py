@@ -32,6 +32,7 @@ from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
 from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor, element_count, lowered_type
+from aotc.dialects.walking import walk
 from aotc.errors import CompileError
 from aotc.mlir import Function, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit
@@ -87,15 +88,7 @@ class _Inlined:
 
     def __call__(self, name: str, arguments: list[Value]) -> list[Value]:
         """The lowered results of a function of these lowered arguments."""
-        block = self.functions[name].entry_block
-        mapping = dict(zip(block.arguments, arguments, strict=True))
-        for op in block.operations:
-            operands = [mapping[value] for value in op.operands]
-            if isinstance(op, func.ReturnOp):
-                return operands
-            with op.location:
-                mapping.update(zip(op.results, self._lower(op, operands), strict=True))
-        raise AssertionError("a function ends in a return")
+        return walk(self.functions[name].entry_block, arguments, self._lower)
 
     def lowered_by(self, lowering: Lowering) -> "_Inlined":
         """The same by another lowering."""

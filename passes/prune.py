@@ -16,9 +16,9 @@ from aotc.dialects.control import control_of, invoke
 from aotc.dialects.function_table import Functions, indexed
 from aotc.dialects.functions import before, callee_of, define, find, signature
 from aotc.dialects.graph import has_effect
+from aotc.dialects.walking import clone, walk
 from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
-from aotc.passes.inline import clone_body
 
 
 class Prune(Pass):
@@ -112,7 +112,7 @@ def _define_restricted(name: str, inputs: Sequence[int], outputs: Sequence[int])
             given[i] if i in given else Builder().full(kind, 0)
             for i, kind in enumerate(kinds)
         ]
-        results = clone_body(function.entry_block, arguments)
+        results = walk(function.entry_block, arguments, clone)
         return [results[i] for i in outputs]
 
     return define(name, [kinds[i] for i in inputs], body)

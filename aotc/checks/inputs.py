@@ -16,6 +16,7 @@ from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.scattering import Scatter
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Size, Tensor, evaluate_size
+from aotc.dialects.walking import walk
 from aotc.errors import AotcError, InputError
 from aotc.mlir import func, ir
 from aotc.pytree import flatten
@@ -284,26 +285,26 @@ class _IndexSearch:
         _, results = signature(function)
         if function.is_external:  # a loop or branch
             return [frozenset().union(*arguments)] * len(results)
-        block = function.entry_block
-        sources = dict(zip(block.arguments, arguments, strict=True))
-        for op in block.operations:
-            operands = [sources[operand] for operand in op.operands]
-            if isinstance(op, func.ReturnOp):
-                return operands
-            self._note(op, sources)
-            if isinstance(op, func.CallOp):
-                found = self.visit(callee_of(op), operands)
-            else:
-                found = [frozenset().union(*operands)] * len(op.results)
-            for result, names in zip(op.results, found, strict=True):
-                is_float = dtypes.is_float(Tensor.of(result).dtype)
-                sources[result] = frozenset() if is_float else names
-        raise AssertionError("a function ends in a return")
+        return walk(function.entry_block, arguments, self._visit_op)
 
-    def _note(self, op: Any, sources: Mapping[Any, Names]) -> None:
+    def _visit_op(self, op: Any, operands: list[Names]) -> list[Names]:
+        """The inputs that each result of an op comes from; none for floats."""
+        self._note(op, operands)
+        if isinstance(op, func.CallOp):
+            found = self.visit(callee_of(op), operands)
+        else:
+            found = [frozenset().union(*operands)] * len(op.results)
+        are_floats = [dtypes.is_float(Tensor.of(result).dtype) for result in op.results]
+        return [
+            frozenset() if is_float else names
+            for is_float, names in zip(are_floats, found, strict=True)
+        ]
+
+    def _note(self, op: Any, operands: Sequence[Names]) -> None:
         """Take note of what an op reads or writes at."""
         if not isinstance(op, (Gather, Scatter)):
             return
+        sources = dict(zip(op.operands, operands, strict=True))
         shape = Tensor.of(op.x).shape
         for axis, indices in zip(IndexMap.of(op).axes, op.indices, strict=True):
             for name in sources[indices]:

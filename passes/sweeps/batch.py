@@ -1,13 +1,15 @@
 """The batching sweep: a function over a stack of inputs, op by op."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from aotc.dialects.batching import spread
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import require_own_values
 from aotc.dialects.graph import as_tuple
 from aotc.dialects.transform import Batch
-from aotc.mlir import Block, Function, Operation, Value, func
+from aotc.dialects.walking import clone, walk
+from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.sweeps.rules import rule_of, title
 
 
@@ -20,35 +22,30 @@ def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
         block: whose arguments are those of the batched function.
     """
     build, size = Builder(), derived.size
-    values = dict(zip(primal.entry_block.arguments, block.arguments, strict=True))
     own = set(block.arguments)
-    stacked = {primal.entry_block.arguments[index] for index in derived.wrt}
-    for op in primal.entry_block.operations:
-        if isinstance(op, func.ReturnOp):
-            return [
-                values[y] if y in stacked else spread(build, values[y], size)
-                for y in op.operands
-            ]
-        operands = [values[value] for value in op.operands]
-        batched = tuple(value in stacked for value in op.operands)
-        with op.location:
-            if any(batched):
-                rule = rule_of(op, "batch")
-                results: Sequence[Value] = as_tuple(
-                    rule(build, op, operands, batched, size)
-                )
-                writer = f"the rule 'batch' of {title(op)}"
-                require_own_values(results, writer, own)
-                stacked.update(op.results)
-            else:
-                results = _copy_op(op, operands)
-        values.update(zip(op.results, results, strict=True))
+
+    def write(op: Operation, operands: list[_Given]) -> Sequence[_Given]:
+        values = [given.value for given in operands]
+        stacked = tuple(given.is_stacked for given in operands)
+        if not any(stacked):
+            return [_Given(result, False) for result in clone(op, values)]
+        results = as_tuple(rule_of(op, "batch")(build, op, values, stacked, size))
+        require_own_values(results, f"the rule 'batch' of {title(op)}", own)
         own.update(results)
-    raise AssertionError("a function ends in a return")
+        return [_Given(result, True) for result in results]
+
+    given = [
+        _Given(value, number in derived.wrt)
+        for number, value in enumerate(block.arguments)
+    ]
+    return [
+        value if is_stacked else spread(build, value, size)
+        for value, is_stacked in walk(primal.entry_block, given, write)
+    ]
 
 
-def _copy_op(op: Operation, operands: Sequence[Value]) -> Sequence[Value]:
-    clone = op.operation.clone()
-    for number, value in enumerate(operands):
-        clone.operands[number] = value
-    return list(clone.results)
+class _Given(NamedTuple):
+    """What stands for a value of the function: one for all of the stack, or each."""
+
+    value: Value
+    is_stacked: bool

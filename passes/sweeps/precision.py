@@ -18,7 +18,8 @@ from aotc.dialects.control import control_of, invoke
 from aotc.dialects.graph import FOLLOWS, LOW, WIDE, GraphOp, as_tuple
 from aotc.dialects.transform import Checkpoint, Precision, annotate, custom_of, derive
 from aotc.dialects.types import Tensor
-from aotc.mlir import Block, Function, Value, func
+from aotc.dialects.walking import walk
+from aotc.mlir import Block, Function, Operation, Value, func
 
 
 def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
@@ -29,70 +30,74 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
         primal: the function.
         block: whose arguments are those of the function being written.
     """
-    values = _Values(derived.compute)
-    for old, new in zip(primal.entry_block.arguments, block.arguments, strict=True):
-        values.define(old, new, LOW)
-    for op in primal.entry_block.operations:
-        if isinstance(op, func.ReturnOp):
-            return [values.read(value, WIDE) for value in op.operands]
-        with op.location:
-            if isinstance(op, func.CallOp):
-                operands = [values.read(value, WIDE) for value in op.operands]
-                results, kind = _write_call(op, operands, derived.compute), LOW
-            else:
-                assert isinstance(op, GraphOp)
-                results, kind = _write_op(op, values)
-        for old, new in zip(op.results, results, strict=True):
-            values.define(old, new, kind)
-    raise AssertionError("a function ends in a return")
+    compute = derived.compute
+
+    def write(op: Operation, operands: list[_Variants]) -> Sequence[_Variants]:
+        if isinstance(op, func.CallOp):
+            given = [each.read(WIDE) for each in operands]
+            results, kind = _write_call(op, given, compute), LOW
+        else:
+            assert isinstance(op, GraphOp)
+            results, kind = _write_op(op, operands, compute)
+        return _variants(op.results, results, kind, compute)
+
+    primal_block = primal.entry_block
+    given = _variants(primal_block.arguments, block.arguments, LOW, compute)
+    return [each.read(WIDE) for each in walk(primal_block, given, write)]
 
 
-class _Values:
-    """What stands for each value of the function, in the dtypes it was wanted in."""
+class _Variants:
+    """What stands for a value of the function, in the dtypes it was wanted in.
 
-    def __init__(self, compute: str) -> None:
-        self.compute = compute
-        self._build = Builder()
-        self._known: dict[tuple[Value, str], Value] = {}
-        self._kinds: dict[Value, str] = {}
+    Args:
+        dtype: of the value.
+        new: stands for it.
+        kind: how ops take it. LOW: may be rounded; WIDE: not; FOLLOWS: a constant,
+            takes any dtype.
+        compute: the cheaper dtype.
+    """
 
-    def define(self, old: Value, new: Value, kind: str) -> None:
-        """`new` stands for `old`; the kind says how ops that follow take it."""
-        self._known[old, Tensor.of(new).dtype] = new
-        self._kinds[old] = kind
+    def __init__(self, dtype: str, new: Value, kind: str, compute: str) -> None:
+        self.dtype, self.kind = dtype, kind
+        self._new, self._compute = new, compute
+        self._known = {Tensor.of(new).dtype: new}
 
-    def kind(self, old: Value) -> str:
-        """LOW: may be rounded; WIDE: not; FOLLOWS: a constant, takes any dtype."""
-        return self._kinds[old]
-
-    def read(self, old: Value, kind: str) -> Value:
+    def read(self, kind: str) -> Value:
         """The value for an op that computes in f32, or in the cheaper dtype."""
-        wanted = Tensor.of(old).dtype
-        if wanted == "f32" and kind == LOW:
-            wanted = self.compute
-        if (old, wanted) not in self._known:
-            known = next(new for (of, _), new in self._known.items() if of == old)
-            self._known[old, wanted] = self._build.cast(known, dtype=wanted)
-        return self._known[old, wanted]
+        is_cheaper = self.dtype == "f32" and kind == LOW
+        wanted = self._compute if is_cheaper else self.dtype
+        if wanted not in self._known:
+            self._known[wanted] = Builder().cast(self._new, dtype=wanted)
+        return self._known[wanted]
 
 
-def _write_op(op: GraphOp, values: _Values) -> tuple[Sequence[Value], str]:
+def _variants(
+    olds: Sequence[Value], news: Sequence[Value], kind: str, compute: str
+) -> list[_Variants]:
+    return [
+        _Variants(Tensor.of(old).dtype, new, kind, compute)
+        for old, new in zip(olds, news, strict=True)
+    ]
+
+
+def _write_op(
+    op: GraphOp, operands: Sequence[_Variants], compute: str
+) -> tuple[Sequence[Value], str]:
     """Write the op on what stands for its operands; its results, and their kind."""
-    kind = _kind_of(op, values)
+    kind = _kind_of(op, operands, compute)
     taken = LOW if kind == LOW else WIDE
-    operands = [values.read(value, taken) for value in op.operands]
+    given = [each.read(taken) for each in operands]
     cls = type(op)
-    return as_tuple(cls.build(*operands, **cls.attributes_of(op))), kind
+    return as_tuple(cls.build(*given, **cls.attributes_of(op))), kind
 
 
-def _kind_of(op: GraphOp, values: _Values) -> str:
+def _kind_of(op: GraphOp, operands: Sequence[_Variants], compute: str) -> str:
     """How an op takes its operands, and others its results."""
-    f32 = [value for value in op.operands if Tensor.of(value).dtype == "f32"]
-    kinds = {values.kind(value) for value in f32}
-    if not f32:  # made of integers, or of nothing; or widened by the model
-        floats = any(dtypes.is_float(Tensor.of(value).dtype) for value in op.operands)
-        return WIDE if floats else LOW if op.operands else FOLLOWS
-    if values.compute not in op.dtypes or op.precision == WIDE:
+    kinds = {each.kind for each in operands if each.dtype == "f32"}
+    if not kinds:  # made of integers, or of nothing; or widened by the model
+        floats = any(dtypes.is_float(each.dtype) for each in operands)
+        return WIDE if floats else LOW if operands else FOLLOWS
+    if compute not in op.dtypes or op.precision == WIDE:
         return WIDE
     if op.precision == LOW:
         return LOW

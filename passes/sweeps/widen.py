@@ -16,7 +16,8 @@ from aotc.dialects.control import control_of, invoke
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.transform import Checkpoint, Widened, annotate, custom_of, derive
 from aotc.dialects.types import Tensor
-from aotc.mlir import Block, Function, Value, func
+from aotc.dialects.walking import walk
+from aotc.mlir import Block, Function, Operation, Value, func
 
 
 def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
@@ -27,19 +28,14 @@ def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
         primal: the function.
         block: whose arguments are those of the function being written.
     """
-    values = dict(zip(primal.entry_block.arguments, block.arguments, strict=True))
-    for op in primal.entry_block.operations:
-        operands = [values[value] for value in op.operands]
-        if isinstance(op, func.ReturnOp):
-            return operands
-        with op.location:
-            if isinstance(op, func.CallOp):
-                results = _write_call(op, operands, derived)
-            else:
-                assert isinstance(op, GraphOp)
-                results = _write_op(op, operands)
-        values.update(zip(op.results, results, strict=True))
-    raise AssertionError("a function ends in a return")
+
+    def write(op: Operation, operands: list[Value]) -> Sequence[Value]:
+        if isinstance(op, func.CallOp):
+            return _write_call(op, operands, derived)
+        assert isinstance(op, GraphOp)
+        return _write_op(op, operands)
+
+    return walk(primal.entry_block, list(block.arguments), write)
 
 
 def _write_op(op: GraphOp, operands: list[Value]) -> Sequence[Value]:

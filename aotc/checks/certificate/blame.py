@@ -13,6 +13,7 @@ from aotc.checks.certificate.modules import modes_of
 from aotc.dialects.functions import SYMBOLS, callee_of, copied, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import clone
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
 
@@ -72,10 +73,7 @@ def _alone(graph: Any, check: Check, op: Any) -> Any:
         function.attributes[SYMBOLS] = primal.attributes[SYMBOLS]
     block = function.add_entry_block()
     with ir.InsertionPoint(block), op.location:
-        clone = op.operation.clone()
-        for number, value in enumerate(block.arguments):
-            clone.operands[number] = value
-        func.ReturnOp(list(clone.results))
+        func.ReturnOp(clone(op, list(block.arguments)))
     return module
 
 

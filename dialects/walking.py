@@ -1,0 +1,49 @@
+"""Walk the ops of a function with whatever takes the place of its values.
+
+What that is, the walk does not ask: values of another function where ops are copied,
+transformed or lowered, names where an analysis follows them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from aotc.mlir import Block, Operation, Value, func
+
+T = TypeVar("T")
+
+# given an op and what stands for its operands, what stands for its results
+Visit = Callable[[Operation, list[T]], Sequence[T]]
+
+
+def walk(block: Block, arguments: Sequence[T], visit: Visit[T]) -> list[T]:
+    """Visit the ops of a function's block in order, each at its own location.
+
+    Args:
+        block: flat, and ends in a return, which is not visited.
+        arguments: what stands for the arguments of the block.
+        visit: gets an op and what stands for its operands, returns as many as the op
+            has results.
+
+    Returns:
+        What stands for the values that the block returns.
+
+    Raises:
+        ValueError: there are more or fewer arguments or results than there should be.
+    """
+    values = dict(zip(block.arguments, arguments, strict=True))
+    for op in block.operations:
+        operands = [values[value] for value in op.operands]
+        if isinstance(op, func.ReturnOp):
+            return operands
+        with op.location:
+            results = visit(op, operands)
+        values.update(zip(op.results, results, strict=True))
+    raise AssertionError("a function ends in a return")
+
+
+def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
+    """Copy an op to the insertion point, for these operands; returns its results."""
+    copy = op.operation.clone()
+    for number, value in enumerate(operands):
+        copy.operands[number] = value
+    return list(copy.results)
