@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.control import control_of
+from aotc.dialects.callees import declaration_of
 from aotc.dialects.devices import Group
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.graph import Evaluator
@@ -94,18 +94,18 @@ class Evaluation:
     symbols: list[int]
     watch: Watch | None = None
     with_op: EvaluateOp = field(default_factory=Evaluator)
-    _controls: dict[str, Any] = field(default_factory=dict)
+    _declared: dict[str, Any] = field(default_factory=dict)
     _steps: dict[str, list[_Step]] = field(default_factory=dict)
 
     def call(self, name: str, arrays: list[Any]) -> list[Any]:
         """The results of a function."""
         function = self.functions[name]
-        if name not in self._controls:
-            control = control_of(function)
-            self._controls[name] = control and (control, signature(function)[1])
-        if self._controls[name]:
-            control, results = self._controls[name]
-            return list(control.evaluate(self.call, arrays, self.symbols, results))
+        if name not in self._declared:
+            declared = declaration_of(function)
+            self._declared[name] = declared and (declared, signature(function)[1])
+        if self._declared[name]:
+            declared, results = self._declared[name]
+            return list(declared.evaluate(self.call, arrays, self.symbols, results))
         if name not in self._steps:
             self._steps[name] = _steps_of(function.entry_block)
         return self._run(function.entry_block, arrays, self._steps[name])

@@ -1,12 +1,13 @@
-"""The rules of calls whose function says itself how it is differentiated.
+"""Functions that say how they are differentiated, and what that makes of their calls.
 
-See `CustomVjp`, `CustomJvp` and `Checkpoint` in transform.py. Each class here has the
-rules of a call: `jvp`, `vjp` and `batch`.
+    func.func private @f(%x) attributes {graph.custom_jvp = {rule = @f_rule}} {…}
+
+Each annotation has the rules of a call: `jvp`, `vjp` and `batch`.
 """
 
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from aotc import dtypes
 from aotc.dialects import functions
@@ -15,31 +16,194 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import active, tangent_or_zero
 from aotc.dialects.functions import Values, call
 from aotc.dialects.graph import LOW, NOT_DIFFERENTIABLE, Tangent
-from aotc.dialects.transform import (
-    Batch,
-    Checkpoint,
-    CheckpointProducts,
-    Custom,
-    CustomJvp,
-    CustomVjp,
-    Jvp,
-    Vjp,
-    annotate,
-    custom_of,
-    derive,
-)
+from aotc.dialects.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import clone, walk
-from aotc.mlir import Function, Operation, Value, func
+from aotc.mlir import Function, Operation, Value, func, ir
 
 
-def rules_of(function: Function) -> "type[_Annotated]":
-    """The rules of calls of `function`, which is annotated."""
-    return _RULES[type(custom_of(function))]
+@dataclass(frozen=True)
+class Custom:
+    """On a function: its calls have rules, in which the named functions take part."""
+
+    key: ClassVar[str]
+    keeps_precision: ClassVar[bool]
+
+    if TYPE_CHECKING:
+
+        @property
+        def jvp(self) -> Callable[..., Values]:
+            """The tangents of the float results of a call."""
+
+        @property
+        def vjp(self) -> Callable[..., Values]:
+            """The cotangents of some operands of a call."""
+
+    def title(self, name: str) -> str:
+        """What messages call a call of the function `name`."""
+        return f"'{name.rpartition('.')[2]}'"
+
+    def batch(
+        self,
+        b: Builder,
+        op: func.CallOp,
+        operands: Values,
+        batched: Sequence[bool],
+        size: Size,
+    ) -> Values:
+        """A call of the batched function, annotated with batched rules."""
+
+        def batch_all(name: str) -> str:
+            inputs, _ = functions.signature(functions.find(name))
+            return derive(Batch(name, tuple(range(len(inputs))), size))
+
+        given = all_spread(b, operands, batched, size)
+        return self.call_transformed(functions.callee_of(op), given, batch_all)
+
+    def call_transformed(
+        self, name: str, operands: Values, transform: Callable[[str], str]
+    ) -> Values:
+        """Call the function transformed, annotated with transformed rules."""
+        transformed = transform(name)
+        function = functions.find(transformed)
+        if custom_of(function) is None:
+            rules = {key: transform(each) for key, each in vars(self).items()}
+            annotate(function, replace(self, **rules))
+        return call(transformed, operands)
 
 
-def _custom(op: func.CallOp) -> Any:
-    return custom_of(functions.find(functions.callee_of(op)))
+@dataclass(frozen=True)
+class CustomVjp(Custom):
+    """On a function: its outputs and residuals by `forward`, cotangents by `backward`.
+
+    `forward` takes the inputs and returns the outputs, then residuals. `backward` takes
+    the residuals and a cotangent per float output; it returns one per float input.
+    """
+
+    key: ClassVar[str] = "graph.custom_vjp"
+    keeps_precision: ClassVar[bool] = True
+    forward: str
+    backward: str
+
+    jvp = NOT_DIFFERENTIABLE(
+        "it has a rule for reverse mode only (custom_vjp)",
+        hint="give it a custom_jvp, from which both modes follow",
+    )
+
+    def vjp(
+        self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
+        """`forward` in the place of the call; `backward` on what it left."""
+        with functions.before(op):
+            results = call(self.forward, list(op.operands))
+        count = len(op.results)
+        for old, new in zip(op.results, results, strict=False):
+            old.replace_all_uses_with(new)
+        given = [dy for dy in dys if dy is not None]
+        found = call(self.backward, [*results[count:], *given])
+        cotangents = dict(zip(_floats(op.operands), found, strict=True))
+        return [cotangents[i] for i in wanted]
+
+
+@dataclass(frozen=True)
+class CustomJvp(Custom):
+    """On a function: `rule` gives its outputs and their tangents.
+
+    It takes the inputs, then a tangent per float input, and returns the outputs, then a
+    tangent per float output; it is linear in the tangents.
+    """
+
+    key: ClassVar[str] = "graph.custom_jvp"
+    keeps_precision: ClassVar[bool] = True
+    rule: str
+
+    def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
+        """The rule, on zero tangents where there are none."""
+        given = _tangents(b, op, tangents)
+        results = call(self.rule, [*op.operands, *given])
+        return results[len(op.results) :]
+
+    def vjp(
+        self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
+        """The cotangents of the rule's tangents: it is linear in them."""
+        count = len(op.operands)
+        smooth = _floats(op.operands)
+        wrt = tuple(count + smooth.index(i) for i in wanted)
+        given = [dy for dy in dys if dy is not None]
+        unseen = [b.full_like(op.results[i], 0.0) for i in _floats(op.results)]
+        zeros = _tangents(b, op, [None] * count)
+        derivative = derive(Vjp(self.rule, wrt))
+        results = call(derivative, [*op.operands, *zeros, *unseen, *given])
+        return results[len(op.results) + len(given) :]
+
+
+@dataclass(frozen=True)
+class Checkpoint(Custom):
+    """On a function: what it computes is computed again for its derivative."""
+
+    key: ClassVar[str] = "graph.checkpoint"
+    keeps_precision: ClassVar[bool] = False
+
+    def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
+        """That of its body."""
+        wrt, given = active(tangents)
+        derivative = derive(Jvp(functions.callee_of(op), wrt))
+        return call(derivative, [*op.operands, *given])[len(op.results) :]
+
+    def vjp(
+        self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
+        """That of its body, on inputs that wait for a cotangent: nothing is shared."""
+        given = [dy for dy in dys if dy is not None]
+        inputs = [b.after(value, given[0]) for value in op.operands]
+        derivative = derive(Vjp(functions.callee_of(op), tuple(wanted)))
+        return call(derivative, [*inputs, *given])[len(op.results) :]
+
+
+@dataclass(frozen=True)
+class CheckpointProducts(Checkpoint):
+    """The same, but for products of matrices and convolutions, which are kept.
+
+    `saving` returns the outputs, then all products; `given` takes the inputs and then
+    these, and computes the outputs from them.
+    """
+
+    key: ClassVar[str] = "graph.checkpoint_products"
+    saving: str
+    given: str
+
+    def vjp(
+        self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
+    ) -> Values:
+        """`saving` in the place of the call; the derivative of `given`."""
+        count = len(op.results)
+        with functions.before(op):
+            results = call(self.saving, list(op.operands))
+        for old, new in zip(op.results, results, strict=False):
+            old.replace_all_uses_with(new)
+        given = [dy for dy in dys if dy is not None]
+        read = [*op.operands, *results[count:]]
+        derivative = derive(Vjp(self.given, tuple(wanted)))
+        late = [b.after(value, given[0]) for value in read]
+        return call(derivative, [*late, *given])[count:]
+
+
+def annotate(function: Function, custom: Custom) -> None:
+    """Say how a function is differentiated."""
+    function.attributes[custom.key] = ir.DictAttr.get(
+        {key: ir.FlatSymbolRefAttr.get(name) for key, name in vars(custom).items()}
+    )
+
+
+def custom_of(function: Function) -> Custom | None:
+    """How a function says that it is differentiated, if it does."""
+    for cls in (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts):
+        if cls.key in function.attributes:
+            facts = ir.DictAttr(function.attributes[cls.key])
+            named = [ir.FlatSymbolRefAttr(facts[f.name]) for f in fields(cls)]
+            return cls(*(str(symbol.value) for symbol in named))
+    return None
 
 
 def _floats(values: Sequence[Value]) -> list[int]:
@@ -54,133 +218,6 @@ def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
     """A tangent for each float operand."""
     smooth = _floats(op.operands)
     return [tangent_or_zero(b, op.operands[i], given[i]) for i in smooth]
-
-
-class _Annotated:
-    """What they have in common."""
-
-    @staticmethod
-    def batch(
-        b: Builder,
-        op: func.CallOp,
-        operands: Values,
-        batched: Sequence[bool],
-        size: Size,
-    ) -> Values:
-        """A call of the batched function, annotated with batched rules."""
-        name = functions.callee_of(op)
-        inputs = range(len(operands))
-        batch_name = derive(Batch(name, tuple(inputs), size))
-        function = functions.find(batch_name)
-        if custom_of(function) is None:
-            annotate(function, _batched_rules(_custom(op), size))
-        return call(batch_name, all_spread(b, operands, batched, size))
-
-
-def _batched_rules(custom: Custom, size: Size) -> Custom:
-    """The annotation with a batched function in the place of each."""
-    names = {field.name: getattr(custom, field.name) for field in fields(custom)}
-    batched = {
-        key: derive(Batch(name, tuple(range(_arity(name))), size))
-        for key, name in names.items()
-    }
-    return type(custom)(**batched)
-
-
-def _arity(name: str) -> int:
-    return len(functions.signature(functions.find(name))[0])
-
-
-class CustomVjpRules(_Annotated):
-    """Of a function with its own reverse mode."""
-
-    jvp = NOT_DIFFERENTIABLE(
-        "it has a rule for reverse mode only (custom_vjp)",
-        hint="give it a custom_jvp, from which both modes follow",
-    )
-
-    @staticmethod
-    def vjp(
-        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
-    ) -> Values:
-        """`forward` in the place of the call; `backward` on what it left."""
-        custom = _custom(op)
-        with functions.before(op):
-            results = call(custom.forward, list(op.operands))
-        count = len(op.results)
-        for old, new in zip(op.results, results, strict=False):
-            old.replace_all_uses_with(new)
-        given = [dy for dy in dys if dy is not None]
-        found = call(custom.backward, [*results[count:], *given])
-        cotangents = dict(zip(_floats(op.operands), found, strict=True))
-        return [cotangents[i] for i in wanted]
-
-
-class CustomJvpRules(_Annotated):
-    """Of a function with its own forward mode; reverse mode transposes that."""
-
-    @staticmethod
-    def jvp(b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """The rule, on zero tangents where there are none."""
-        given = _tangents(b, op, tangents)
-        results = call(_custom(op).rule, [*op.operands, *given])
-        return results[len(op.results) :]
-
-    @staticmethod
-    def vjp(
-        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
-    ) -> Values:
-        """The cotangents of the rule's tangents: it is linear in them."""
-        rule, count = _custom(op).rule, len(op.operands)
-        smooth = _floats(op.operands)
-        wrt = tuple(count + smooth.index(i) for i in wanted)
-        given = [dy for dy in dys if dy is not None]
-        unseen = [b.full_like(op.results[i], 0.0) for i in _floats(op.results)]
-        zeros = _tangents(b, op, [None] * count)
-        derivative = derive(Vjp(rule, wrt))
-        results = call(derivative, [*op.operands, *zeros, *unseen, *given])
-        return results[len(op.results) + len(given) :]
-
-
-class CheckpointRules(_Annotated):
-    """Of a function that keeps nothing for its derivative."""
-
-    @staticmethod
-    def jvp(b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """That of its body."""
-        wrt, given = active(tangents)
-        derivative = derive(Jvp(functions.callee_of(op), wrt))
-        return call(derivative, [*op.operands, *given])[len(op.results) :]
-
-    @staticmethod
-    def vjp(
-        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
-    ) -> Values:
-        """That of its body, on inputs that wait for a cotangent: nothing is shared."""
-        given = [dy for dy in dys if dy is not None]
-        inputs = [b.after(value, given[0]) for value in op.operands]
-        derivative = derive(Vjp(functions.callee_of(op), tuple(wanted)))
-        return call(derivative, [*inputs, *given])[len(op.results) :]
-
-
-class CheckpointProductsRules(CheckpointRules):
-    """Of a function that keeps its products."""
-
-    @staticmethod
-    def vjp(
-        b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
-    ) -> Values:
-        """`saving` in the place of the call; the derivative of `given`."""
-        custom, count = _custom(op), len(op.results)
-        with functions.before(op):
-            results = call(custom.saving, list(op.operands))
-        for old, new in zip(op.results, results, strict=False):
-            old.replace_all_uses_with(new)
-        given = [dy for dy in dys if dy is not None]
-        read = [*op.operands, *results[count:]]
-        derivative = derive(Vjp(custom.given, tuple(wanted)))
-        late = [b.after(value, given[0]) for value in read]
-        return call(derivative, [*late, *given])[count:]
 
 
 def keeping_products(function: Function) -> CheckpointProducts:
@@ -229,11 +266,3 @@ def _define_known(kind: Tensor) -> str:
 def _is_dear(op: Operation) -> bool:
     is_product = getattr(op, "precision", None) == LOW
     return is_product and dtypes.is_float(Tensor.of(op.results[0]).dtype)
-
-
-_RULES: dict[type, type[_Annotated]] = {
-    CustomVjp: CustomVjpRules,
-    CustomJvp: CustomJvpRules,
-    Checkpoint: CheckpointRules,
-    CheckpointProducts: CheckpointProductsRules,
-}

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.control import control_of
+from aotc.dialects.callees import declaration_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
-from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Module, Operation, Value, func, ir, source_of
 
@@ -82,17 +81,15 @@ def _signature(function: Function) -> str:
 
 def _declaration(function: Function) -> str:
     """What a function without a body is: control flow, or yet to be written."""
-    control, derived = control_of(function), derived_of(function)
-    if control is not None:
-        facts = {f.name: getattr(control, f.name) for f in fields(control)}
-        names = ", ".join(facts.pop("functions"))
-        more = "".join(f", {name}={value}" for name, value in facts.items())
-        return f" = {control.kind}({names}{more})"
-    if derived is None:
+    declared: Any = declaration_of(function)
+    if declared is None:
         return ""
-    facts = derived._asdict()
-    more = "".join(f", {name}={value}" for name, value in facts.items() if name != "of")
-    return f" = {type(derived).__name__.lower()}({derived.of}{more})"
+    facts = {f.name: getattr(declared, f.name) for f in fields(declared)}
+    more = [f"{k}={value}" for k, value in facts.items() if k not in _NAMING]
+    return f" = {declared.kind}({', '.join([*declared.functions, *more])})"
+
+
+_NAMING = ("functions", "of")  # fields that name functions
 
 
 def _argument_names(function: Function) -> list[str]:

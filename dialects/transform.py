@@ -14,7 +14,7 @@ can therefore not be declared with it; a call can.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NoReturn
 
 from aotc import dtypes
 from aotc.dialects import functions
@@ -28,20 +28,53 @@ from aotc.dialects.attributes import (
     read_attribute,
 )
 from aotc.dialects.function_table import table_of
+from aotc.dialects.graph import where_of
 from aotc.dialects.types import Size, Tensor
-from aotc.mlir import Function, ir
+from aotc.errors import CompileError
+from aotc.mlir import Function, func, ir
 
 Types = list[Tensor]
 
 
-class Vjp(NamedTuple):
+@dataclass(frozen=True)
+class _Transformation:
+    """A function made of the function `of`, until its body is written."""
+
+    kind: ClassVar[str]
+    of: str
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The function that it is made from."""
+        return (self.of,)
+
+    def evaluate(self, *_: object) -> NoReturn:
+        """Refused: there is nothing to evaluate yet."""
+        raise _not_written(f"{self.of}.{self.kind}")
+
+    def lower(self, _: object, op: func.CallOp, *__: object) -> NoReturn:
+        """Refused: there is nothing to lower yet."""
+        raise _not_written(op.callee, where_of(op))
+
+
+def _not_written(name: object, where: str | None = None) -> CompileError:
+    return CompileError(
+        "undefined-derivative",
+        f"the body of '{name}' has not been written yet",
+        where=where,
+        hint="run the pass 'autodiff' first, then 'inline'",
+    )
+
+
+@dataclass(frozen=True)
+class Vjp(_Transformation):
     """The vector-Jacobian product of the function `of`, by its inputs in `wrt`.
 
     Takes the inputs of `of`, then one cotangent per float output; returns the outputs,
     then one cotangent per input in `wrt`.
     """
 
-    of: str
+    kind: ClassVar[str] = "vjp"
     wrt: tuple[int, ...]
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
@@ -50,14 +83,15 @@ class Vjp(NamedTuple):
         return inputs + floats(outputs), outputs + cotangents
 
 
-class Jvp(NamedTuple):
+@dataclass(frozen=True)
+class Jvp(_Transformation):
     """The Jacobian-vector product of the function `of`, by its inputs in `wrt`.
 
     Takes the inputs of `of`, then one tangent per input in `wrt`; returns the outputs,
     then one tangent per float output.
     """
 
-    of: str
+    kind: ClassVar[str] = "jvp"
     wrt: tuple[int, ...]
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
@@ -66,13 +100,14 @@ class Jvp(NamedTuple):
         return inputs + tangents, outputs + floats(outputs)
 
 
-class Batch(NamedTuple):
+@dataclass(frozen=True)
+class Batch(_Transformation):
     """The function `of` for each of `size` inputs.
 
     Inputs in `wrt` have a leading axis of that size; so have all outputs.
     """
 
-    of: str
+    kind: ClassVar[str] = "batch"
     wrt: tuple[int, ...]
     size: Size
 
@@ -85,13 +120,14 @@ class Batch(NamedTuple):
         return taken, [with_leading(tensor, self.size) for tensor in outputs]
 
 
-class Precision(NamedTuple):
+@dataclass(frozen=True)
+class Precision(_Transformation):
     """The function `of` with its f32 values in the float dtype `compute` where it may.
 
     What it takes and returns stays f32; which ops may, they say themselves.
     """
 
-    of: str
+    kind: ClassVar[str] = "precision"
     compute: str
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
@@ -99,13 +135,14 @@ class Precision(NamedTuple):
         return inputs, outputs
 
 
-class Widened(NamedTuple):
+@dataclass(frozen=True)
+class Widened(_Transformation):
     """The function `of` with every float in f64, also those it takes and returns.
 
     Without `checkpoints` it keeps for its derivative what `of` computes again.
     """
 
-    of: str
+    kind: ClassVar[str] = "widened"
     checkpoints: bool = True
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
@@ -114,12 +151,8 @@ class Widened(NamedTuple):
 
 
 Derived = Vjp | Jvp | Batch | Precision | Widened
-_KINDS: dict[str, Any] = {
-    "graph.vjp": Vjp,
-    "graph.jvp": Jvp,
-    "graph.batch": Batch,
-    "graph.precision": Precision,
-    "graph.widened": Widened,
+_KINDS: dict[str, type[Derived]] = {
+    f"graph.{cls.kind}": cls for cls in (Vjp, Jvp, Batch, Precision, Widened)
 }
 _FACTS: dict[str, type[Attribute[Any]]] = {
     "of": Symbol,
@@ -151,20 +184,16 @@ def derive(derived: Derived) -> str:
     To be called where ops are inserted; the function that it is of is complete.
     """
     known = table_of(functions.current_module())
-    for function in known.grouped(_kind_and_facts).get((type(derived), derived), ()):
+    for function in known.grouped(_facts_of).get(derived, ()):
         return functions.name_of(function)
     inputs, outputs = functions.signature(known[derived.of])
     taken, returned = derived.signature(inputs, outputs)
-    kind = _kind_of(derived)
     facts = {
-        name: _FACTS[name].encode(value) for name, value in derived._asdict().items()
+        field.name: _FACTS[field.name].encode(getattr(derived, field.name))
+        for field in fields(derived)
     }
-    name = f"{derived.of}{kind.removeprefix('graph')}"
-    return functions.declare(name, taken, returned, {kind: ir.DictAttr.get(facts)})
-
-
-def _kind_of(derived: Derived) -> str:
-    return next(kind for kind, cls in _KINDS.items() if isinstance(derived, cls))
+    key, name = f"graph.{derived.kind}", f"{derived.of}.{derived.kind}"
+    return functions.declare(name, taken, returned, {key: ir.DictAttr.get(facts)})
 
 
 def derived_of(function: Function) -> Derived | None:
@@ -172,88 +201,11 @@ def derived_of(function: Function) -> Derived | None:
     return _facts_of(function) if function.is_external else None
 
 
-def _kind_and_facts(function: Function) -> tuple[type[Derived], Derived] | None:
-    """What `function` is declared as; tuples of different classes may be equal."""
-    facts = _facts_of(function)
-    return None if facts is None else (type(facts), facts)
-
-
 def _facts_of(function: Function) -> Derived | None:
+    """What `function` is or was declared as."""
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
             facts = ir.DictAttr(function.attributes[kind])
-            read = (read_attribute(facts, name, _FACTS[name]) for name in cls._fields)
-            found: Derived = cls(*read)
-            return found
-    return None
-
-
-# ---- functions that say how they are differentiated ---------------------------------
-
-
-@dataclass(frozen=True)
-class CustomVjp:
-    """On a function: its outputs and residuals by `forward`, cotangents by `backward`.
-
-    `forward` takes the inputs and returns the outputs, then residuals. `backward` takes
-    the residuals and a cotangent per float output; it returns one per float input.
-    """
-
-    key: ClassVar[str] = "graph.custom_vjp"
-    forward: str
-    backward: str
-
-
-@dataclass(frozen=True)
-class CustomJvp:
-    """On a function: `rule` gives its outputs and their tangents.
-
-    It takes the inputs, then a tangent per float input, and returns the outputs, then a
-    tangent per float output; it is linear in the tangents.
-    """
-
-    key: ClassVar[str] = "graph.custom_jvp"
-    rule: str
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """On a function: what it computes is computed again for its derivative."""
-
-    key: ClassVar[str] = "graph.checkpoint"
-
-
-@dataclass(frozen=True)
-class CheckpointProducts(Checkpoint):
-    """The same, but for products of matrices and convolutions, which are kept.
-
-    `saving` returns the outputs, then all products; `given` takes the inputs and then
-    these, and computes the outputs from them.
-    """
-
-    key: ClassVar[str] = "graph.checkpoint_products"
-    saving: str
-    given: str
-
-
-Custom = CustomVjp | CustomJvp | Checkpoint
-
-
-def annotate(function: Function, custom: Custom) -> None:
-    """Say how a function is differentiated."""
-    facts = {field.name: getattr(custom, field.name) for field in fields(custom)}
-    function.attributes[custom.key] = ir.DictAttr.get(
-        {key: ir.FlatSymbolRefAttr.get(name) for key, name in facts.items()}
-    )
-
-
-def custom_of(function: Function) -> Custom | None:
-    """How a function says that it is differentiated, if it does."""
-    kinds: tuple[Any, ...] = (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts)
-    for cls in kinds:
-        if cls.key in function.attributes:
-            facts = ir.DictAttr(function.attributes[cls.key])
-            named = [ir.FlatSymbolRefAttr(facts[f.name]) for f in fields(cls)]
-            found: Custom = cls(*(str(symbol.value) for symbol in named))
-            return found
+            names = [field.name for field in fields(cls)]
+            return cls(*(read_attribute(facts, name, _FACTS[name]) for name in names))
     return None

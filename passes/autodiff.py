@@ -16,7 +16,7 @@ The sweeps know no op: each gives its own rule.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.dialects.control import control_of
+from aotc.dialects.callees import calls_in, rules_of
 from aotc.dialects.function_table import Functions, indexed
 from aotc.dialects.functions import SYMBOLS, callee_of
 from aotc.dialects.transform import (
@@ -26,7 +26,6 @@ from aotc.dialects.transform import (
     Precision,
     Vjp,
     Widened,
-    custom_of,
     derived_of,
 )
 from aotc.dialects.walking import clone, walk
@@ -100,17 +99,11 @@ def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
 
 def _flatten(functions: Functions, name: str) -> None:
     """Inline the calls of `name` but those that have a rule; all have bodies then."""
-    while calls := [op for op in _calls(functions[name]) if _is_plain(op, functions)]:
-        for call in calls:
+    while calls := [
+        (op, callee)
+        for op in calls_in(functions[name])
+        if rules_of(callee := functions[callee_of(op)]) is None
+    ]:
+        for call, callee in calls:
             _define(functions, callee_of(call))
-            inline_call(call, functions[callee_of(call)])
-
-
-def _calls(function: Function) -> list[func.CallOp]:
-    return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
-
-
-def _is_plain(call: func.CallOp, functions: Functions) -> bool:
-    """Whether a call says nothing about how it is differentiated."""
-    callee = functions[callee_of(call)]
-    return control_of(callee) is None and custom_of(callee) is None
+            inline_call(call, callee)

@@ -6,12 +6,9 @@ Ensures: the only calls are of control flow and of derivatives that are not writ
 (autodiff), and the only private functions are what these need.
 """
 
-from collections.abc import Mapping
-
-from aotc.dialects.control import control_of
+from aotc.dialects.callees import calls_in, declaration_of, reached_from
 from aotc.dialects.function_table import erase
 from aotc.dialects.functions import callee_of, functions_of, is_private
-from aotc.dialects.transform import derived_of
 from aotc.dialects.walking import clone, walk
 from aotc.mlir import Function, Module, func, ir
 from aotc.passes.base import Pass, Unit
@@ -36,9 +33,13 @@ class Inline(Pass):
 def inline_calls(function: Function, functions: dict[str, Function]) -> bool:
     """Inline all calls in `function` that can be."""
     changed = False
-    while calls := [op for op in _calls(function) if _has_body(op, functions)]:
-        for call in calls:
-            inline_call(call, functions[callee_of(call)])
+    while calls := [
+        (op, callee)
+        for op in calls_in(function)
+        if declaration_of(callee := functions[callee_of(op)]) is None
+    ]:
+        for call, callee in calls:
+            inline_call(call, callee)
         changed = True
     return changed
 
@@ -57,40 +58,6 @@ def drop_uncalled(module: Module) -> bool:
     for name in unused:
         erase(functions[name])
     return bool(unused)
-
-
-def reached_from(function: Function) -> list[str]:
-    """The functions that a function calls, runs or is made from."""
-    derived = derived_of(function)
-    if derived is not None:
-        return [derived.of]
-    control = control_of(function)
-    if control is not None:
-        return list(control.functions)
-    return [callee_of(op) for op in _calls(function)]
-
-
-def reached(known: Mapping[str, Function], name: str) -> list[str]:
-    """The functions that one calls, runs or is made from, itself first."""
-    rest, found = [name], dict.fromkeys([name])
-    while rest:
-        for inner in reached_from(known[rest.pop()]):
-            if inner not in found:
-                found[inner] = None
-                rest.append(inner)
-    return list(found)
-
-
-def _calls(function: Function) -> list[func.CallOp]:
-    if function.is_external:
-        return []
-    return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
-
-
-def _has_body(call: func.CallOp, functions: dict[str, Function]) -> bool:
-    """Whether a call is none of control flow, nor of a derivative yet to be written."""
-    callee = functions[callee_of(call)]
-    return control_of(callee) is None and derived_of(callee) is None
 
 
 def inline_call(call: func.CallOp, callee: Function) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aotc.dialects.control import control_of
+from aotc.dialects.callees import declaration_of
 from aotc.dialects.entries import lower_signature
 from aotc.dialects.function_table import erase, indexed, insert
 from aotc.dialects.functions import (
@@ -30,7 +30,6 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
-from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.dialects.walking import walk
 from aotc.errors import CompileError
@@ -96,17 +95,9 @@ class _Inlined:
 
     def _lower(self, op: Operation, operands: list[Value]) -> Sequence[Value]:
         if isinstance(op, func.CallOp):
-            callee = self.functions[callee_of(op)]
-            if derived_of(callee) is not None:
-                raise CompileError(
-                    "undefined-derivative",
-                    f"the body of '{op.callee}' has not been written yet",
-                    where=where_of(op),
-                    hint="run the pass 'autodiff' first, then 'inline'",
-                )
-            control = control_of(callee)
-            if control is not None:
-                return control.lower(self.lowering, op, operands, self)
+            declared = declaration_of(self.functions[callee_of(op)])
+            if declared is not None:
+                return declared.lower(self.lowering, op, operands, self)
         if not isinstance(op, GraphOp):
             raise CompileError(
                 "not-lowered",

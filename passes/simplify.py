@@ -12,13 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.callees import reached_from
 from aotc.dialects.function_table import Functions, indexed
 from aotc.dialects.functions import is_private
 from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Block, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
-from aotc.passes.inline import drop_uncalled, reached_from
+from aotc.passes.inline import drop_uncalled
 from aotc.passes.prune import is_removable, prune
 
 # Constants beyond this many elements are left to be computed when the model runs.

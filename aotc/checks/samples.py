@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
+from aotc.dialects.callees import reached
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp
@@ -24,7 +25,6 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
 from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError
-from aotc.passes.inline import reached
 from aotc.program import Program
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)

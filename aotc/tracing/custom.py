@@ -9,15 +9,15 @@ from typing import Any, Literal
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.custom import keeping_products
-from aotc.dialects.functions import call
-from aotc.dialects.transform import (
+from aotc.dialects.custom import (
     Checkpoint,
     Custom,
     CustomJvp,
     CustomVjp,
     annotate,
+    keeping_products,
 )
+from aotc.dialects.functions import call
 from aotc.dialects.types import Tensor
 from aotc.mlir import ir
 from aotc.pytree import Structure, flatten

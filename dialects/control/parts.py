@@ -1,7 +1,8 @@
 """What all control flow is made with: its call, and the parts of its operands."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,9 +19,6 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Shape, Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import Value, ir
-
-if TYPE_CHECKING:
-    from aotc.dialects.control import Control
 
 CONTROL = "graph.control"
 
@@ -46,7 +44,37 @@ Reads = Callable[[str, set[int]], set[int]]
 Restrict = Callable[[str, list[int], list[int]], str]
 
 
-def invoke(control: "Control", operands: Sequence[Value]) -> Values:
+@dataclass(frozen=True)
+class ControlFlow:
+    """What a function does with others: base of each kind."""
+
+    kind: ClassVar[str]
+    keeps_precision: ClassVar[bool] = False
+    functions: tuple[str, ...]
+
+    if TYPE_CHECKING:
+
+        def signature(
+            self, parts: Sequence[tuple[Types, Types]]
+        ) -> tuple[Types, Types]:
+            """The types that it takes and returns, given those of its functions."""
+
+        def facts(self) -> dict[str, ir.Attribute]:
+            """Attributes beside the functions."""
+
+    def title(self, _: str) -> str:
+        """What messages call it."""
+        return f"this {self.kind}"
+
+    def call_transformed(
+        self, _: str, operands: Values, transform: Callable[[str], str]
+    ) -> Values:
+        """Call the same over transformed functions."""
+        names = tuple(map(transform, self.functions))
+        return invoke(replace(self, functions=names), operands)
+
+
+def invoke(control: ControlFlow, operands: Sequence[Value]) -> Values:
     """Call `control` at the insertion point; returns its results."""
     parts = [functions.signature(functions.find(name)) for name in control.functions]
     inputs, outputs = control.signature(parts)

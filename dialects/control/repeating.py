@@ -13,6 +13,7 @@ from aotc.dialects.batching import all_spread
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
+    ControlFlow,
     Inline,
     Reads,
     Restrict,
@@ -41,7 +42,7 @@ from aotc.mlir import Value, func, ir, scf
 
 
 @dataclass(frozen=True)
-class While:
+class While(ControlFlow):
     """The second function on the carried values, as long as the first returns true.
 
     Takes the carried values, then captures, as both functions do; returns the carried
@@ -50,7 +51,6 @@ class While:
     """
 
     kind: ClassVar[str] = "while"
-    functions: tuple[str, ...]
     carries: int
     max_steps: Size | None = None
 

@@ -17,6 +17,7 @@ from aotc.dialects.batching import all_spread
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
+    ControlFlow,
     Inline,
     Reads,
     Restrict,
@@ -52,7 +53,7 @@ SMALL = 64
 
 
 @dataclass(frozen=True)
-class Scan:
+class Scan(ControlFlow):
     """The body for each element along the leading axis of the scanned values.
 
     Takes the carried values, the scanned values, then captures. The body takes the
@@ -62,7 +63,6 @@ class Scan:
     """
 
     kind: ClassVar[str] = "scan"
-    functions: tuple[str, ...]
     carries: int
     scanned: int
     length: Size

@@ -7,6 +7,7 @@ from typing import ClassVar
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
+    ControlFlow,
     Inline,
     Reads,
     Restrict,
@@ -27,14 +28,13 @@ from aotc.mlir import Value, arith, func, ir, scf
 
 
 @dataclass(frozen=True)
-class Switch:
+class Switch(ControlFlow):
     """The branch that the index names; the first or last one if it is out of range.
 
     Takes an i32 scalar, then what every branch takes; returns what they return.
     """
 
     kind: ClassVar[str] = "switch"
-    functions: tuple[str, ...]
 
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of the branches."""

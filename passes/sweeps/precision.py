@@ -8,18 +8,16 @@ training", 2018, and the op lists of automatic mixed precision since then.)
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
-from aotc.dialects.control import control_of, invoke
 from aotc.dialects.graph import FOLLOWS, LOW, WIDE, GraphOp, as_tuple
-from aotc.dialects.transform import Checkpoint, Precision, annotate, custom_of, derive
+from aotc.dialects.transform import Precision, derive
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import walk
 from aotc.mlir import Block, Function, Operation, Value, func
+from aotc.passes.sweeps.rules import rules_of_call
 
 
 def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
@@ -110,17 +108,9 @@ def _write_call(
     call: func.CallOp, operands: list[Value], compute: str
 ) -> Sequence[Value]:
     """Write a call; control flow and checkpoints get cheaper functions, others not."""
-    name = functions.callee_of(call)
-    callee = functions.find(name)
-    control = control_of(callee)
-    if control is not None:
-        names = [derive(Precision(each, compute)) for each in control.functions]
-        cheaper: Any = control
-        return invoke(replace(cheaper, functions=tuple(names)), operands)
-    custom: Any = custom_of(callee)
-    if isinstance(custom, Checkpoint):
-        name = derive(Precision(name, compute))
-        rules = {f.name: getattr(custom, f.name) for f in fields(custom)}
-        cheap = {key: derive(Precision(each, compute)) for key, each in rules.items()}
-        annotate(functions.find(name), replace(custom, **cheap))
-    return functions.call(name, operands)
+    name, rules = functions.callee_of(call), rules_of_call(call)
+    if rules.keeps_precision:
+        return functions.call(name, operands)
+    return rules.call_transformed(
+        name, operands, lambda each: derive(Precision(each, compute))
+    )

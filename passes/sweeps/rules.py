@@ -3,8 +3,7 @@
 from typing import Any, TypeGuard
 
 from aotc.dialects import functions
-from aotc.dialects.control import control_of
-from aotc.dialects.custom import rules_of
+from aotc.dialects.callees import Rules, rules_of
 from aotc.dialects.graph import Reason, where_of
 from aotc.errors import CompileError
 from aotc.mlir import Operation, func
@@ -16,7 +15,7 @@ def rule_of(op: Operation, name: str) -> Any:
     Raises:
         CompileError: it has none, for the reason that the message gives.
     """
-    rule = getattr(_owner(op), name)
+    rule = getattr(rules_of_call(op) if is_call(op) else type(op), name)
     if isinstance(rule, Reason):
         raise CompileError(
             rule.kind,
@@ -35,17 +34,15 @@ def is_call(op: Operation) -> TypeGuard[func.CallOp]:
     return isinstance(op, func.CallOp)
 
 
-def _owner(op: Operation) -> Any:
-    if not is_call(op):
-        return type(op)
-    callee = functions.find(functions.callee_of(op))
-    return control_of(callee) or rules_of(callee)
+def rules_of_call(call: func.CallOp) -> Rules:
+    """The rules of a call; all others gave way to ops before the sweeps."""
+    rules = rules_of(functions.find(functions.callee_of(call)))
+    assert rules is not None
+    return rules
 
 
 def title(op: Operation) -> str:
     """What messages call an op or a call."""
     if is_call(op):
-        name = functions.callee_of(op)
-        control = control_of(functions.find(name))
-        return f"this {control.kind}" if control else f"'{name.rpartition('.')[2]}'"
+        return rules_of_call(op).title(functions.callee_of(op))
     return op.name

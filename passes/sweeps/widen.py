@@ -4,7 +4,7 @@ Derivatives are checked on it, where rounding is far below what a wrong rule cha
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
-from aotc.dialects.control import control_of, invoke
+from aotc.dialects.custom import Checkpoint
 from aotc.dialects.graph import GraphOp, as_tuple
-from aotc.dialects.transform import Checkpoint, Widened, annotate, custom_of, derive
+from aotc.dialects.transform import Widened, derive
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import walk
 from aotc.mlir import Block, Function, Operation, Value, func
+from aotc.passes.sweeps.rules import rules_of_call
 
 
 def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
@@ -68,19 +69,10 @@ def _write_call(
 ) -> Sequence[Value]:
     """Write the call with widened functions in the place of all that it names."""
 
-    def wide(name: str) -> str:
-        return derive(derived._replace(of=name))
+    def widen(name: str) -> str:
+        return derive(replace(derived, of=name))
 
-    name = functions.callee_of(call)
-    callee = functions.find(name)
-    control: Any = control_of(callee)
-    if control is not None:
-        names = tuple(map(wide, control.functions))
-        return invoke(replace(control, functions=names), operands)
-    custom: Any = custom_of(callee)
-    widened = functions.find(wide(name))
-    is_kept = derived.checkpoints or not isinstance(custom, Checkpoint)
-    if is_kept and custom_of(widened) is None:
-        rules = {f.name: wide(getattr(custom, f.name)) for f in fields(custom)}
-        annotate(widened, replace(custom, **rules))
-    return functions.call(wide(name), operands)
+    name, rules = functions.callee_of(call), rules_of_call(call)
+    if isinstance(rules, Checkpoint) and not derived.checkpoints:
+        return functions.call(widen(name), operands)
+    return rules.call_transformed(name, operands, widen)

@@ -34,12 +34,12 @@ from aotc.checks.certificate.points import Point, points_of
 from aotc.checks.compiled import Export
 from aotc.checks.process import DIED, CompiledProcess, code_of, export_at
 from aotc.dialects import context
+from aotc.dialects.callees import reached
 from aotc.dialects.functions import copied, functions_of, keep_only
 from aotc.dialects.transform import Widened, derive
 from aotc.errors import AotcError, CompileError
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.passes.inline import reached
 from aotc.passes.stages import passes_between
 from aotc.program import Program
 from aotc.target import Target

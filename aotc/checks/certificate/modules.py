@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aotc.dialects.control import While, control_of
+from aotc.dialects.callees import reached, rules_of
+from aotc.dialects.custom import Checkpoint, custom_of
 from aotc.dialects.functions import functions_of
-from aotc.dialects.transform import Checkpoint, CustomVjp, custom_of
-from aotc.passes.inline import reached
+from aotc.dialects.graph import Reason
 
 
 class Modes(NamedTuple):
@@ -20,15 +20,12 @@ class Modes(NamedTuple):
 def modes_of(module: Any, name: str) -> Modes:
     """The modes that all that a function reaches has rules for."""
     known = functions_of(module)
-    functions = [known[each] for each in reached(known, name)]
+    reachable = (rules_of(known[each]) for each in reached(known, name))
+    rules = [each for each in reachable if each is not None]
     return Modes(
-        reverse=not any(_is_open_ended(control_of(f)) for f in functions),
-        forward=not any(isinstance(custom_of(f), CustomVjp) for f in functions),
+        reverse=not any(isinstance(each.vjp, Reason) for each in rules),
+        forward=not any(isinstance(each.jvp, Reason) for each in rules),
     )
-
-
-def _is_open_ended(control: Any) -> bool:
-    return isinstance(control, While) and control.max_steps is None
 
 
 def has_checkpoints(module: Any, name: str) -> bool:

@@ -1,0 +1,111 @@
+"""What a function is to those that call it: one answer for all passes.
+
+A function without a body is declared as something that stands for one: control flow, or
+a transformation whose body is yet to be written. And calls of some functions have rules
+of their own, as ops have: those of control flow, and of functions that say how they are
+differentiated; all other calls give way to the ops of the function.
+
+A new kind of callee gives what `Declaration` or `Rules` ask for, and is found here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from aotc.dialects.control import control_of
+from aotc.dialects.control.parts import Arrays, Inline, Run, Types
+from aotc.dialects.custom import custom_of
+from aotc.dialects.functions import Values, callee_of
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.transform import derived_of
+from aotc.mlir import Function, func
+
+
+class Declaration(Protocol):
+    """What stands for the body of a function; a dataclass, whose fields are shown."""
+
+    @property
+    def kind(self) -> str:
+        """What messages and listings call it."""
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions that it runs, or is made from."""
+
+    def evaluate(
+        self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types, /
+    ) -> Arrays:
+        """The results, given what evaluates a function and the types of the results."""
+
+    def lower(
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline, /
+    ) -> Values:
+        """The lowered results of a call of it."""
+
+
+class Rules(Protocol):
+    """What an op's class gives, for calls of a function; a `Reason` where it cannot.
+
+    The operands and results of a call have no names, so `jvp` takes a list of tangents
+    and gives those of the float results; `vjp` gives the cotangents of the operands in
+    `wanted`.
+    """
+
+    @property
+    def jvp(self) -> Callable[..., Values]:
+        """(builder, call, tangents) → tangents."""
+
+    @property
+    def vjp(self) -> Callable[..., Values]:
+        """(builder, call, cotangents, wanted) → cotangents."""
+
+    @property
+    def batch(self) -> Callable[..., Values]:
+        """(builder, call, operands, which of them are stacked, size) → results."""
+
+    @property
+    def keeps_precision(self) -> bool:
+        """Whether mixed precision leaves what it computes as it is."""
+
+    def title(self, name: str, /) -> str:
+        """What messages call a call of it."""
+
+    def call_transformed(
+        self, name: str, operands: Values, transform: Callable[[str], str], /
+    ) -> Values:
+        """Call the function `name` with each function it stands for transformed."""
+
+
+def declaration_of(function: Function) -> Declaration | None:
+    """What a function is declared as; None for one that has a body."""
+    return control_of(function) or derived_of(function)
+
+
+def rules_of(function: Function) -> Rules | None:
+    """The rules of calls of a function; None where they give way to its ops."""
+    return control_of(function) or custom_of(function)
+
+
+def calls_in(function: Function) -> list[func.CallOp]:
+    """The calls among the ops of a function."""
+    if function.is_external:
+        return []
+    return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
+
+
+def reached_from(function: Function) -> list[str]:
+    """The functions that a function calls, runs or is made from."""
+    declared = declaration_of(function)
+    if declared is not None:
+        return list(declared.functions)
+    return [callee_of(op) for op in calls_in(function)]
+
+
+def reached(known: Mapping[str, Function], name: str) -> list[str]:
+    """The functions that one calls, runs or is made from, itself first."""
+    rest, found = [name], dict.fromkeys([name])
+    while rest:
+        for inner in reached_from(known[rest.pop()]):
+            if inner not in found:
+                found[inner] = None
+                rest.append(inner)
+    return list(found)
