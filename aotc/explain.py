@@ -107,7 +107,9 @@ def _imported(path: Path, entries: tuple[str, ...], survey: Survey) -> Program |
 def _lowered(program: Program, targets: Sequence[Target], survey: Survey) -> None:
     """Take the program through the passes of a build, and note what they say."""
     module = program.module
-    for stage in PASS_STAGES:
+    names = [stage.name for stage in PASS_STAGES]
+    done = names.index(program.stage) + 1 if program.stage in names else 0
+    for stage in PASS_STAGES[done:]:
         if stage.name == "linalg":
             _note_targets(module, targets, survey)
             _note_ops(module, survey)

@@ -122,11 +122,30 @@ class Build:
         self.unit = Unit(program)
         if program.target is not None:
             self._fork_as_it_is(Target.parse(program.target))
+        self._require_open(program.stage)
         if self.compares:
             self._imported = copied(program.module)
         self._stored = dict(program.parameters)
         if self.dump is not None and program.parameters:
             write_parameters(program.parameters, self.dump / ARCHIVE)
+
+    def _require_open(self, stage: str) -> None:
+        """Refuse to be asked for what comes before the stage that the source is at."""
+        request = self.request
+        asked = {
+            "--certify-gradients": ("graph", request.certify_gradients),
+            "--passes": ("graph", request.passes is not None),
+            "--peak-memory": ("linalg", request.peak_memory is not None),
+        }
+        for option, (last, is_asked) in asked.items():
+            if is_asked and stage in IR_STAGES[IR_STAGES.index(last) + 1 :]:
+                raise InputError(
+                    "bad-option",
+                    f"expected IR of the stage '{last}' or before for {option}; got "
+                    f"'{stage}'",
+                    where=str(request.source),
+                    hint=f"leave out {option}, or go on from an earlier stage",
+                )
 
     @property
     def program(self) -> Program:
@@ -454,7 +473,7 @@ def _no_graph(build: Build) -> InputError:
         "expected a graph to compare the compiled entries with; got IR of the stage "
         f"'{build.program.stage}'",
         where=str(build.request.source),
-        hint="leave out --parity and --self-check=full, or build from the source",
+        hint="compare what is built from the source, or from IR of the stage 'graph'",
     )
 
 

@@ -18,14 +18,13 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects import context, control
-from aotc.dialects.entries import Port
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.parameters import Parameter, parameters_of
 from aotc.dialects.plain import attribute_of, plain_of
-from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import InputError
-from aotc.mlir import Type, ir
+from aotc.mlir import Module, func, ir
 from aotc.program import STAGE, Program
+from aotc.program_verifier import require_whole
 from aotc.system_errors import raise_system_error
 from aotc.writing import write_text
 
@@ -71,13 +70,29 @@ def read_program(path: Path, entries: tuple[str, ...] = ()) -> Program:
             there, or another.
     """
     with context(), ir.Location.unknown():
-        module = parse_module(path.read_text(encoding="utf-8"), str(path))
-        program = Program(module, _parameters(module, path))
+        module = parse_module(_text(path), str(path))
+        try:
+            program = Program(module, _parameters(module, path))
+            require_whole(program)
+        except InputError as error:
+            error.where = error.where or str(path)
+            raise
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            why = f"an attribute is missing or malformed ({error})"
+            raise InputError("bad-ir", why, where=str(path)) from None
         if program.parameters:
             del module.operation.attributes[_ARCHIVE]
-        _require_whole(program, path)
     _keep_entries(program, path, entries)
     return program
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "bad-ir", f"expected text in UTF-8: {error}", where=str(path)
+        ) from None
 
 
 def parse_module(text: str, where: str | None = None) -> Any:
@@ -93,50 +108,30 @@ def parse_module(text: str, where: str | None = None) -> Any:
     except ir.MLIRError as error:
         message = f"the IR is not valid: {error}"
         raise InputError("bad-ir", message, where=where) from None
+    if (name := _recursive_function(module)) is not None:
+        raise InputError("bad-ir", f"function '{name}' calls itself", where=where)
     return module
 
 
-def _require_whole(program: Program, path: Path) -> None:
-    """Refuse IR whose attributes do not say what a program is, or contradict it."""
-    try:
-        entries, states = program.entries, program.states
-        _ = program.source, program.title, program.passes, program.target
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        why = f"an attribute is missing or malformed ({error})"
-        raise _not_whole(path, why) from None
-    if not entries:
-        raise _not_whole(path, "there is no entry")
-    declared = {each.name: each.type for each in parameters_of(program.module)}
-    for entry in entries:
-        kind = functions_of(program.module)[entry.name].type
-        sides = (entry.arguments, kind.inputs), (entry.results, kind.results)
-        for port, own in ((p, k) for side in sides for p, k in zip(*side, strict=True)):
-            if (said := _contradiction(port, own, declared)) is not None:
-                raise _not_whole(path, f"'{port.name}' of entry '{entry.name}' {said}")
-    for state in states:
-        if len(declared.keys() & {*state.leaves}) < state.tree.leaf_count:
-            raise _not_whole(path, f"state '{state.name}' lacks a parameter")
-
-
-def _contradiction(port: Port, own: Type, declared: Mapping[str, Tensor]) -> str | None:
-    """What is wrong with what is said of an argument or result, if something is.
-
-    Args:
-        port: what is said of it.
-        own: its type.
-        declared: the types of the parameters.
-    """
-    if own not in (port.type.to_mlir(), lowered_type(port.type)):
-        return f"is of type {own}, and is said to be {port.type}"
-    is_stored = port.kind in ("weight", "state")
-    if is_stored and declared.get(port.name) != port.type:
-        known = declared.get(port.name, "none")
-        return f"is {port.type}; the parameter called so is {known}"
+def _recursive_function(module: Module) -> str | None:
+    """A function that reaches itself by calls, if there is one."""
+    callees = {
+        name: [
+            callee_of(op)
+            for block in function.regions[0].blocks
+            for op in block.operations
+            if isinstance(op, func.CallOp)
+        ]
+        for name, function in functions_of(module).items()
+    }
+    rest = dict(callees)
+    while rest:
+        free = [name for name, called in rest.items() if not rest.keys() & {*called}]
+        if not free:
+            return next(iter(rest))
+        for name in free:
+            del rest[name]
     return None
-
-
-def _not_whole(path: Path, why: str) -> InputError:
-    return InputError("bad-ir", f"the IR is no whole program: {why}", where=str(path))
 
 
 def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
@@ -193,8 +188,11 @@ def read_archive(archive: Path) -> dict[str, bytes]:
     import iree.runtime as runtime
 
     index = runtime.ParameterIndex()
-    index.load(str(archive))
-    return {name: bytes(entry.file_view) for name, entry in index.items()}
+    try:
+        index.load(str(archive))
+        return {name: bytes(entry.file_view) for name, entry in index.items()}
+    except (IndexError, RuntimeError, ValueError) as error:
+        raise _bad_parameters(archive, f"an archive of parameters: {error}") from None
 
 
 def _array(

@@ -51,7 +51,9 @@ def _targets(
 ) -> tuple[Target, ...]:
     """Parsed here, before the pipeline is imported: a misspelt one fails at once."""
     named = [target for text in given for target in Target.named(text)]
-    return tuple(dict.fromkeys(named)) or Target.default()
+    if not named:
+        Target.default()  # refuses AOTC_TARGETS that name none
+    return tuple(dict.fromkeys(named))
 
 
 @verb(
@@ -192,6 +194,6 @@ def build(
 def source_and_entries(source: str) -> tuple[str, tuple[str, ...]]:
     """`model.py:predict` → the file and the entry; a drive letter is not an entry."""
     path, colon, entry = source.rpartition(":")
-    if colon and entry.isidentifier() and path.endswith(".py"):
+    if colon and entry.isidentifier() and path.endswith((".py", ".mlir")):
         return path, (entry,)
     return source, ()

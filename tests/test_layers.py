@@ -34,7 +34,8 @@ ALLOWED = {
     "mlir": LEAVES,
     "dialects": MODEL,
     "program": MODEL,
-    "program_files": PROGRAM,
+    "program_verifier": PROGRAM,
+    "program_files": PROGRAM | {"program_verifier"},
     # what a model.py is written with
     "tracing": PROGRAM,
     "numpy": TRACING,

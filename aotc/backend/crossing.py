@@ -95,14 +95,23 @@ def frame_text(program: Program) -> str:
     return f"module @aotc {{\n{body}\n}}\n"
 
 
+def _quoted(name: str) -> str:
+    """A name as MLIR spells it: what is not plain ASCII, byte by byte."""
+    plain = (
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
+        for byte in name.encode()
+    )
+    return f'"{"".join(plain)}"'
+
+
 def _mlir(tensor: Tensor) -> str:
     return str(lowered_type(tensor))
 
 
 def _global(name: str, kind: str, mutable: bool) -> str:
     access = "private mutable" if mutable else "private"
-    initial = f'#flow.parameter.named<"{SCOPE}"::"{name}">'
-    return f'util.global {access} @"{name}" = {initial} : {kind}'
+    initial = f'#flow.parameter.named<"{SCOPE}"::{_quoted(name)}>'
+    return f"util.global {access} @{_quoted(name)} = {initial} : {kind}"
 
 
 def _declaration(entry: Entry) -> list[str]:
@@ -115,7 +124,7 @@ def _declaration(entry: Entry) -> list[str]:
 def _exported(entry: Entry) -> list[str]:
     """The function that callers see: inputs in, outputs out, state in globals."""
     inputs = [
-        f'%{i}: {_mlir(port.type)} {{iree.abi.name = "{port.name}"}}'
+        f"%{i}: {_mlir(port.type)} {{iree.abi.name = {_quoted(port.name)}}}"
         for i, port in enumerate(entry.arguments)
         if port.kind == "input"
     ]
@@ -126,7 +135,7 @@ def _exported(entry: Entry) -> list[str]:
     signature = f"({', '.join(inputs)}) -> ({', '.join(output_types)})"
     lines = [f"func.func @{entry.name}{signature} {{"]
     lines += [
-        f'  %{i} = util.global.load @"{port.name}" : {_mlir(port.type)}'
+        f"  %{i} = util.global.load @{_quoted(port.name)} : {_mlir(port.type)}"
         for i, port in enumerate(entry.arguments)
         if port.kind != "input"
     ]
@@ -141,7 +150,7 @@ def _exported(entry: Entry) -> list[str]:
         f"({operand_types}) -> ({result_types})"
     )
     lines += [
-        f'  util.global.store %r{i}, @"{port.name}" : {_mlir(port.type)}'
+        f"  util.global.store %r{i}, @{_quoted(port.name)} : {_mlir(port.type)}"
         for i, port in enumerate(entry.results)
         if port.kind == "state"
     ]
@@ -167,7 +176,7 @@ def writer_name(state: str) -> str:
 def _reader(state: StateSpec) -> list[str]:
     types = [_mlir(tensor) for tensor in state.types]
     loads = [
-        f'  %{i} = util.global.load @"{leaf}" : {kind}'
+        f"  %{i} = util.global.load @{_quoted(leaf)} : {kind}"
         for i, (leaf, kind) in enumerate(zip(state.leaves, types, strict=True))
     ]
     values = [f"%{i}" for i in range(len(types))]
@@ -179,7 +188,7 @@ def _writer(state: StateSpec) -> list[str]:
     pairs = list(zip(state.leaves, map(_mlir, state.types), strict=True))
     arguments = ", ".join(f"%{i}: {kind}" for i, (_, kind) in enumerate(pairs))
     stores = [
-        f'  util.global.store %{i}, @"{leaf}" : {kind}'
+        f"  util.global.store %{i}, @{_quoted(leaf)} : {kind}"
         for i, (leaf, kind) in enumerate(pairs)
     ]
     head = f"func.func @{writer_name(state.name)}({arguments}) {{"

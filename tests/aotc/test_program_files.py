@@ -1,5 +1,6 @@
 """IR of a whole program: dumped at any stage, changed, and gone on with."""
 
+import hashlib
 import json
 import shutil
 
@@ -190,12 +191,25 @@ def _with_half_the_text(folder):
         (_with_a_wider_parameter, "bad-ir", "not valid"),
         (_at_another_stage, "bad-ir", "got 'grap'"),
         (_with_half_the_text, "bad-ir", "not valid"),
-        (_with('graph.name = "table.a"', 'graph.name = "a"'), "bad-ir", "'a' of entry"),
+        (
+            _with('graph.name = "table.a"', 'graph.name = "a"'),
+            "bad-ir",
+            "parameter 'a'",
+        ),
         (_with('graph.kind = "weight", ', ""), "bad-ir", "malformed"),
         (_with("graph.entry", "graph.entr"), "bad-ir", "there is no entry"),
+        (
+            _with('graph.kind = "state"} loc', 'graph.kind = "weight"} loc'),
+            "bad-ir",
+            "",
+        ),
+        (_with("min = 2 : i64", "min = 99 : i64"), "bad-ir", "no size can be"),
+        (_with('updates = ["state"]', "updates = []"), "bad-ir", "it updates state"),
+        (_with('graph.stage = "graph"', 'graph.stage = "variant"'), "bad-ir", "target"),
         (_with("graph.entry = {", "graph.entry = {a = 1, "), None, None),
         (_with('reads = ["', 'read = ["'), "bad-ir", "'reads'"),
         (_with('"state.flag", ', ""), "bad-ir", "'state' lacks"),
+        (_with('"state.flag", ', '"state.n", '), "bad-ir", "'state' lacks"),
     ],
 )
 def test_ir_that_is_not_whole_is_refused(source, tmp_path, change, code, words):
@@ -337,3 +351,57 @@ def test_what_a_pass_makes_of_parameters_for_a_target_is_that_targets_own(
         np.testing.assert_array_equal(again.parameters["w"], w)
     archive = read_archive(bundle / "weights.irpa")
     assert sorted(archive) == ["c", "s", "w", "w@vmvx"]
+
+
+@pytest.mark.parametrize("content", [b"", b"IRPA\0\0\0\0", b"x" * 300])
+def test_an_archive_that_is_none_is_refused(source, tmp_path, content):
+    build(source, dump=tmp_path, stop_after="graph")
+    archive, ir = tmp_path / "parameters.irpa", tmp_path / "graph.mlir"
+    before = hashlib.sha256(archive.read_bytes()).hexdigest()
+    archive.write_bytes(content)
+    after = hashlib.sha256(content).hexdigest()
+    ir.write_text(ir.read_text().replace(before, after))
+    with pytest.raises(InputError) as caught:
+        build(ir, stop_after="optimized")
+    assert caught.value.code == "bad-parameters"
+
+
+def test_a_function_that_calls_itself_is_refused():
+    text = "func.func @f() { func.call @g() : () -> () return }"
+    text += "func.func @g() { func.call @f() : () -> () return }"
+    with pytest.raises(InputError, match="calls itself"):
+        pipeline.optimize(text, "inline")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"certify_gradients": True}, {"passes": "cse"}, {"peak_memory": 1}],
+    ids=str,
+)
+def test_what_comes_before_the_stage_of_the_ir_cannot_be_asked_for(
+    source, tmp_path, choice
+):
+    build(source, dump=tmp_path, stop_after="variant", targets=[Target.parse("vmvx")])
+    with pytest.raises(InputError) as caught:
+        build(tmp_path / "vmvx" / "variant.mlir", **choice)
+    assert caught.value.code == "bad-option"
+
+
+def test_weights_may_be_called_anything(tmp_path):
+    file = tmp_path / "f.py"
+    keys = ["a\\41", 'q"u', "b\\s", "new\nline", "ünï→", "model::x", "%0", ""]
+    file.write_text(
+        "import aotc, numpy\n"
+        f"keys = {keys}\n"
+        "w = aotc.Weights({k: numpy.full(2, i, 'f4') for i, k in enumerate(keys)})\n"
+        "@aotc.entry(x=aotc.Spec((2,)))\ndef f(w, x):\n"
+        "    for i, k in enumerate(sorted(w)):\n"
+        "        x = x + w[k] * 10**i\n"
+        "    return x\n"
+    )
+    targets = [Target.parse("vmvx")]
+    bundle = build(file, output=tmp_path, sign=False, targets=targets).bundle
+    expected = sum(keys.index(k) * 10**i for i, k in enumerate(sorted(keys)))
+    x = np.zeros(2, "f4")
+    found = aotc.load(bundle, allow_unsigned=True).f(x=x)
+    np.testing.assert_allclose(found, [expected] * 2, rtol=1e-6)

@@ -1,0 +1,131 @@
+"""Whether IR that was read is a whole program, and says nothing that contradicts it.
+
+What a build writes is; what an editor has made of it may not be, and must not become a
+bundle that fails where it is loaded, or that says what is not so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aotc.dialects.entries import Entry, Port
+from aotc.dialects.functions import functions_of, is_private
+from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
+from aotc.dialects.symbols import Contract
+from aotc.dialects.types import lowered_type
+from aotc.errors import InputError
+from aotc.mlir import Type
+from aotc.program import Program
+
+Parameters = Mapping[str, Parameter]
+
+
+def require_whole(program: Program) -> None:
+    """Refuse a module that is no whole program; in its context.
+
+    Raises:
+        InputError: `bad-ir`.
+        KeyError, TypeError, ValueError, AttributeError: an attribute is malformed.
+    """
+    said = next(_contradictions(program), None)
+    if said is not None:
+        raise InputError("bad-ir", f"the IR is no whole program: {said}")
+
+
+def _contradictions(program: Program) -> Iterator[str]:
+    """What is wrong with a program, in words."""
+    module = program.module
+    entries = {entry.name: entry for entry in program.entries}
+    parameters = {each.name: each for each in parameters_of(module)}
+    if not entries:
+        yield "there is no entry"
+    for name, function in functions_of(module).items():
+        if not is_private(function) and name not in entries:
+            yield f"'{name}' is public, and no entry (graph.entry)"
+    for op in parameter_ops(module):
+        if not str(op.attributes["value"]).startswith("#ml_program.extern"):
+            yield f"{op.attributes['sym_name']} has a value; it lies in the archive"
+    for entry in entries.values():
+        kind = functions_of(module)[entry.name].type
+        for said in _of_entry(entry, [*kind.inputs], [*kind.results], parameters):
+            yield f"entry '{entry.name}': {said}"
+    yield from _of_states(program, parameters)
+    yield from _of_module(program)
+
+
+def _of_module(program: Program) -> Iterator[str]:
+    if (program.stage == "variant") != (program.target is not None):
+        yield "the stage 'variant', and no other, is for one target (graph.target)"
+    if not {"kind", "file", "sha256"} <= program.source.keys():
+        yield "graph.source lacks kind, file or sha256"
+    for text in (program.title.name, program.title.version, *program.passes):
+        if text is not None and not isinstance(text, str):
+            yield f"expected text in graph.title and graph.passes; got {text}"
+
+
+def _of_entry(
+    entry: Entry,
+    inputs: Sequence[Type],
+    results: Sequence[Type],
+    parameters: Parameters,
+) -> Iterator[str]:
+    for contract in entry.symbols:
+        if not _is_contract(contract):
+            yield f"no size can be as graph.symbols says: {contract}"
+    for ports, kinds in ((entry.arguments, inputs), (entry.results, results)):
+        for port, kind in zip(ports, kinds, strict=True):
+            yield from _of_port(port, kind, parameters)
+    for tree, role in ((entry.input_tree, "input"), (entry.output_tree, "output")):
+        if tree.leaf_count != len(entry.ports(role)):
+            yield f"its form has {tree.leaf_count} {role}s, its signature has not"
+    stored = {port.name.partition(".")[0] for port in entry.arguments if _stored(port)}
+    updated = {port.name.partition(".")[0] for port in entry.results if _stored(port)}
+    for what, said, is_so in (
+        ("reads", entry.reads, stored),
+        ("updates", entry.updates, updated),
+    ):
+        if {*said} != is_so:
+            got = ", ".join(map(str, said))
+            yield f"it {what} {', '.join(sorted(is_so))}; graph.entry says {got}"
+
+
+def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
+    """What is wrong with what is said of an argument or result of a type."""
+    if not isinstance(port.name, str) or port.kind not in _KINDS:
+        yield f"'{port.name}' is a {port.kind}; expected one of {', '.join(_KINDS)}"
+    if kind not in (port.type.to_mlir(), lowered_type(port.type)):
+        yield f"'{port.name}' is of type {kind}, and is said to be {port.type}"
+    if _stored(port):
+        known = parameters.get(port.name)
+        if known is None:
+            yield f"there is no parameter '{port.name}'"
+        elif (known.type, known.kind) != (port.type, port.kind):
+            yield (
+                f"'{port.name}' is a {port.kind} of {port.type}; the parameter is a "
+                f"{known.kind} of {known.type}"
+            )
+
+
+_KINDS = ("input", "weight", "state", "output")
+
+
+def _stored(port: Port) -> bool:
+    return port.kind in ("weight", "state")
+
+
+def _of_states(program: Program, parameters: Parameters) -> Iterator[str]:
+    seen: list[Any] = []
+    for state in program.states:
+        seen += state.leaves
+        leaves = {each for each in state.leaves if parameters[each].kind == "state"}
+        if len(leaves) != len(state.leaves) or state.tree.leaf_count != len(leaves):
+            yield f"state '{state.name}' lacks a parameter, or has one twice"
+    if {*seen} != {name for name, each in parameters.items() if each.kind == "state"}:
+        yield "graph.states does not list each parameter that is a state"
+
+
+def _is_contract(contract: Contract) -> bool:
+    least, most, step = contract.min, contract.max, contract.multiple_of
+    is_range = most is None or least <= most
+    return bool(contract.name) and least >= 0 and step >= 1 and is_range
