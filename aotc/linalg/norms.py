@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from aotc import numpy as np
+from aotc.dialects.types import element_count
 from aotc.linalg.factorizing import cutoff, matrices, square, svdvals
 from aotc.linalg.solving import inv
 from aotc.numpy.axes import axis_list
@@ -67,9 +68,15 @@ def vector_norm(
     array = to_accumulator(given)
     axes = axis_list(array, tuple(range(array.ndim)) if axis is None else axis)
     flat = np.moveaxis(array, axes, tuple(range(-len(axes), 0)))
-    flat = np.reshape(flat, (*flat.shape[: array.ndim - len(axes)], -1))
-    found = _kept(_of_vectors(flat, _number(ord)), array, axes, keepdims)
+    vectors = _joined_axes(flat, len(axes))
+    found = _kept(_of_vectors(vectors, _number(ord)), array, axes, keepdims)
     return astype(found, given.dtype)
+
+
+def _joined_axes(x: Array, count: int) -> Array:
+    """The last axes as one, whose size is told: -1 says none beside a size of 0."""
+    kept, last = x.shape[: x.ndim - count], x.shape[x.ndim - count :]
+    return np.reshape(x, (*kept, element_count(last)))
 
 
 def _of_vectors(x: Array, order: float) -> Array:
@@ -119,7 +126,7 @@ def matrix_norm(
         axis, choose = _BY_SUMS[ord]
         result = choose(np.sum(np.absolute(array), axis), -1)
     elif ord == "fro":
-        result = _euclidean(np.reshape(array, (*array.shape[:-2], -1)), -1)
+        result = _euclidean(_joined_axes(array, 2), -1)
     elif ord in _BY_VALUES:
         result = _BY_VALUES[ord](svdvals(array), -1)
     else:

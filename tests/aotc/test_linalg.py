@@ -126,6 +126,12 @@ def test_vector_norms_are_numpys(order):
     assert_same(linalg.norm(B, order, axis=1), np.linalg.norm(B, order, axis=1))
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((0, 4, 3), -1), ((2, 0, 3), (0, 2))])
+def test_norms_of_no_vectors_are_numpys(shape, axis):
+    none = np.zeros(shape)
+    assert_same(linalg.norm(none, axis=axis), np.linalg.norm(none, axis=axis))
+
+
 @pytest.mark.parametrize("x", [WIDE, TALL], ids=["wide", "tall"])
 def test_lstsq_gives_numpys_solution_rank_and_values(x):
     right = RNG.standard_normal((len(x), 2))
