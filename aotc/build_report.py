@@ -90,6 +90,15 @@ class BuildReport:
             "self_check_cache": self.self_check_reuse,
         }
 
+    def findings(self) -> dict[str, Any]:
+        """What the checks found, by the field of the manifest; none without a check."""
+        found = {
+            "gradient_certificates": [each.to_json() for each in self.certificates],
+            "parity": [each.to_json() for each in self.parities],
+            "self_check": [each.to_manifest() for each in self.self_checks],
+        }
+        return {name: rows for name, rows in found.items() if rows}
+
     def to_text(self) -> str:
         """The same for people."""
         if self.ir is not None:

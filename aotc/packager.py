@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 
 import aotc
-from aotc.artifacts import vmfb
+from aotc.artifacts import Signer, vmfb, write_bundle
+from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled
 from aotc.backend.crossing import reader_name, writer_name
-from aotc.checks.certificate import Certificate
-from aotc.checks.parity import Parity
-from aotc.checks.self_check import SelfCheck
 from aotc.dialects.entries import Entry, Port
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
@@ -37,16 +35,55 @@ WEIGHTS_FILE = "weights.irpa"
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
+def pack(
+    program: Program,
+    variants: Sequence[Compiled],
+    parameters: Arrays,
+    title: tuple[str, str],
+    folder: Path,
+    *,
+    findings: Mapping[str, Any] | None = None,
+    signer: Signer | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a bundle into a folder, and return its path.
+
+    Args:
+        program: what was compiled, as far as it is the same for all targets.
+        variants: its code.
+        parameters: of all variants, see `merge_parameters`.
+        title: name and version.
+        folder: to write into.
+        findings: of the checks, by the field of the manifest.
+        signer: None for a bundle that is not signed.
+        force: replace a bundle that is there.
+    """
+    with temporary_folder() as work:
+        return write_bundle(
+            folder,
+            manifest(program, variants, parameters, title, findings),
+            files(program, parameters, variants, work, title),
+            signer,
+            force=force,
+        )
+
+
 def manifest(
     program: Program,
     variants: Sequence[Compiled],
     parameters: Arrays,
     title: tuple[str, str],
-    certificates: Sequence[Certificate] = (),
-    parities: Sequence[Parity] = (),
-    self_checks: Sequence[SelfCheck] = (),
+    findings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The manifest without `files` and `channel`, which writing the bundle adds."""
+    """The manifest without `files` and `channel`, which writing the bundle adds.
+
+    Args:
+        program: what was compiled, as far as it is the same for all targets.
+        variants: its code.
+        parameters: of all variants.
+        title: name and version.
+        findings: of the checks, by the field of the manifest.
+    """
     head = {
         "schema": "aotc.manifest/1",
         "requires_features": ["guards"] if _has_guards(program) else [],
@@ -64,14 +101,8 @@ def manifest(
             "parameter_bytes": sum(array.nbytes for array in parameters.values())
         },
     }
-    if certificates:
-        head["gradient_certificates"] = [each.to_json() for each in certificates]
-    if parities:
-        head["parity"] = [each.to_json() for each in parities]
-    if self_checks:
-        head["self_check"] = [each.to_manifest() for each in self_checks]
-    created = _created()
-    return {**head, "created": created} if created else head
+    created = {"created": made} if (made := _created()) else {}
+    return {**head, **(findings or {}), **created}
 
 
 def _has_guards(program: Program) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc import importers, options, packager
-from aotc.artifacts import Signer, write_bundle
+from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled, compile_units, require_compiler
 from aotc.build_report import BuildReport, Reporter, Silent
@@ -243,25 +243,16 @@ class Build:
 
     def write(self, output: Path, signer: Signer | None, force: bool) -> Path:
         """Write what has been made as a bundle."""
-        report = self.report
-        with temporary_folder() as work:
-            return write_bundle(
-                output,
-                packager.manifest(
-                    self.program,
-                    report.variants,
-                    self.parameters,
-                    self.title,
-                    report.certificates,
-                    report.parities,
-                    report.self_checks,
-                ),
-                packager.files(
-                    self.program, self.parameters, report.variants, work, self.title
-                ),
-                signer,
-                force=force,
-            )
+        return packager.pack(
+            self.program,
+            self.report.variants,
+            self.parameters,
+            self.title,
+            output,
+            findings=self.report.findings(),
+            signer=signer,
+            force=force,
+        )
 
     def pack(self) -> None:
         """Write the bundle that was asked for."""
@@ -416,8 +407,8 @@ class CheckItself(Stage):
                 report.self_checks = check()
                 return
             start = time.perf_counter()
-            given = build.program, build.reference, report.variants
-            recipe = recipe_of(*given, full=full)
+            compiled = report.variants, build.parameters
+            recipe = recipe_of(build.program, build.reference, *compiled, full=full)
             report.self_checks, report.self_check_reuse = found_or_made(
                 build.cache, recipe, check
             )

@@ -62,9 +62,10 @@ ALLOWED = {
     "worker": set(),
     "backend": PROGRAM | {"passes", "worker", "cache"},
     "checks": TRACING
-    | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"},
+    | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
+    | {"packager"},
     "provenance": PROGRAM | {"backend"},
-    "packager": PROGRAM | {"backend", "provenance", "checks", "program_files"},
+    "packager": PROGRAM | {"backend", "provenance", "program_files"},
     "bundle_output": TRACING,
     "build_request": LEAVES | {"checks"},
     "build_report": PROGRAM | {"passes", "backend", "checks"},

@@ -6,7 +6,9 @@ the first that differ tell the stage. Within it,
 
 - of an import, what the framework and the importer compute for each node is compared;
 - of compilation, an entry that also returns what its ops compute is compiled, and
-  compared with the reference evaluator; parts of it, where there are many.
+  compared with the reference evaluator; parts of it, where there are many;
+- where all of these are right, the entry is compiled without each of the passes that
+  follow lowering (`late_passes`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 from aotc import reference
 from aotc.backend import compile_targets
 from aotc.checks.judging import Rule
+from aotc.checks.late_passes import LOWERING, SECONDS, wrong_pass
 from aotc.checks.process import (
     DIED,
     CompiledProcess,
@@ -44,8 +47,6 @@ from aotc.program import Program
 from aotc.target import Target
 from aotc.tracing.survey import watched
 
-_LOWERING = "lower-to-linalg"  # the passes before it are on graphs
-_SECONDS = 300  # for one compiled call
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
 
 
@@ -115,11 +116,15 @@ def diverging(
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
         module = copied(graph)
-        for each in passes_between("autodiff", _LOWERING):
+        for each in passes_between("autodiff", LOWERING):
             run_passes(module, (each,))
             if is_wrong(module):
                 return Divergence(str(each))
-        return _InCode(module, entry, target, values, rule).first()
+        first = _InCode(module, entry, target, values, rule).first()
+        if first.op is None:
+            blamed = wrong_pass(program, graph, entry, target, values, rule)
+            return first if blamed is None else Divergence(str(blamed))
+        return first
 
 
 def located(
@@ -316,10 +321,10 @@ def _compiled(
     symbols = reference.bind_symbols(inputs, values)
     flat = Entry.flat(entry.name, inputs, outputs)
     program = Program.of_functions(module, [flat])
-    run_passes(module, (_LOWERING, *passes_between(_LOWERING, None)))
+    run_passes(module, (LOWERING, *passes_between(LOWERING, None)))
     (variant,) = compile_targets(program, [target])
     code = code_of(variant, [export_at(entry.name, inputs, outputs, symbols)])
-    with CompiledProcess(code, _SECONDS) as process:
+    with CompiledProcess(code, SECONDS) as process:
         return process.call(entry.name, values)[0]
 
 

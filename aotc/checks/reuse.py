@@ -35,6 +35,7 @@ def recipe_of(
     program: Program,
     graph: Any,
     variants: Sequence[Compiled],
+    parameters: Mapping[str, Any],
     *,
     full: bool,
 ) -> Recipe:
@@ -44,10 +45,13 @@ def recipe_of(
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
         variants: the compiled code.
+        parameters: of the code, where passes may have changed those of the program.
         full: whether the check has no limit of work.
     """
     entries = ", ".join(entry.name for entry in program.entries)
     targets = ", ".join(str(variant.target) for variant in variants)
+    own = program.parameters
+    changed = {name: x for name, x in parameters.items() if own.get(name) is not x}
     return Recipe(
         "self-check",
         f"{targets}: {entries}",
@@ -56,6 +60,7 @@ def recipe_of(
             "graph": digest(_text(graph)),
             "entries": digest(repr(program.entries), repr(program.states)),
             "weights and states": digest(*_arrays(program.parameters)),
+            "what passes made of them": digest(*_arrays(changed)),
             "examples": digest(*_examples(program)),
             "mode": "full" if full else "auto",
             "aotc": digest(*(sources_digest(_folder(each)) for each in _PACKAGES)),

@@ -74,9 +74,11 @@ def test_other_code_and_other_machines_are_checked_for_themselves(build, monkeyp
     variants = build().variants
     program = importers.load(build().bundle.parent / "model.py")
 
+    parameters = dict(program.parameters)
+
     def parts(full=False):
-        recipe = reuse.recipe_of(program, program.module, variants, full=full)
-        return dict(recipe.parts)
+        given = program, program.module, variants, parameters
+        return dict(reuse.recipe_of(*given, full=full).parts)
 
     before = parts()
     assert parts() == before
@@ -86,3 +88,19 @@ def test_other_code_and_other_machines_are_checked_for_themselves(build, monkeyp
     monkeypatch.undo()
     variants = [replace(variants[0], vmfb=variants[0].vmfb + b"\0")]
     assert parts()["code"] != before["code"]
+
+
+def test_parameters_that_a_pass_made_are_checked_for_themselves(build):
+    report = build()
+    program = importers.load(report.bundle.parent / "model.py")
+
+    def parts(parameters):
+        given = program, program.module, report.variants, parameters
+        return dict(reuse.recipe_of(*given, full=False).parts)
+
+    own = parts(program.parameters)
+    doubled = {name: 2 * array for name, array in program.parameters.items()}
+    halved = {name: array / 2 for name, array in program.parameters.items()}
+    found = {str(parts(each)) for each in (program.parameters, doubled, halved)}
+    assert len(found) == 3
+    assert own["weights and states"] == parts(doubled)["weights and states"]

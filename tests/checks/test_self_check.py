@@ -15,9 +15,11 @@ from aotc.checks import process, self_check
 from aotc.checks.judging import Rounding, judge
 from aotc.cli.main import main
 from aotc.dialects import OPS
+from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, SetupError
 from aotc.mlir import arith, ir, linalg
+from aotc.passes.update_in_place import UpdateInPlace
 from aotc.target import Target
 from aotc.tracing.assembly import trace
 
@@ -180,6 +182,30 @@ def test_a_wrong_state_fails_the_build(model, monkeypatch):
     error = refusal(model)
     assert "train_step" in error.message
     assert "graph.cos" in error.message
+
+
+def test_a_pass_that_spoils_an_update_is_named(model, monkeypatch):
+    right = UpdateInPlace.run
+
+    def keep_old_states(self, unit):
+        right(self, unit)
+        functions = functions_of(unit.module)
+        for entry in unit.program.entries:
+            block = functions[entry.name].entry_block
+            old = {
+                port.name: value
+                for port, value in zip(entry.arguments, block.arguments, strict=True)
+            }
+            returned = block.operations[len(block.operations) - 1].operation.operands
+            for number, port in enumerate(entry.results):
+                if port.kind == "state":
+                    returned[number] = old[port.name]
+        return True
+
+    monkeypatch.setattr(UpdateInPlace, "run", keep_old_states)
+    error = refusal(model)
+    assert "train_step" in error.message
+    assert "first differs after: update-in-place" in error.message
 
 
 def test_off_says_nothing_and_checks_nothing(model, monkeypatch):
