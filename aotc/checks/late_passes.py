@@ -1,0 +1,114 @@
+"""Which of the passes after lowering makes an entry wrong.
+
+The search for an op (`bisect`) compiles values of an entry by themselves, without the
+states that it updates. What a pass does to updates shows only where the whole entry
+runs: so it is compiled with its states, and once more without each of those passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import packager
+from aotc.artifacts.leftovers import temporary_folder
+from aotc.backend import compile_units
+from aotc.checks.compiled import Bundle
+from aotc.checks.judging import Rule
+from aotc.checks.process import CompiledProcess, DidNotEnd
+from aotc.checks.rounding import Noise
+from aotc.checks.samples import Calls
+from aotc.checks.subject import Arrays, Subject
+from aotc.dialects.entries import Entry
+from aotc.dialects.functions import copied
+from aotc.errors import CompileError
+from aotc.passes import run_passes
+from aotc.passes.base import Pass, Unit
+from aotc.passes.stages import passes_between
+from aotc.program import Program
+from aotc.target import Target
+
+LOWERING = "lower-to-linalg"  # the passes before it are on graphs
+SECONDS = 300  # for one compiled call
+
+
+def wrong_pass(
+    program: Program,
+    graph: Any,
+    entry: Entry,
+    target: Target,
+    values: Sequence[Any],
+    rule: Rule,
+) -> Pass | None:
+    """The pass without which a wrong entry is right; None if there is no such pass.
+
+    Args:
+        program: what was compiled.
+        graph: a copy of its module in which all derivatives are written.
+        entry: of it.
+        target: that it was compiled for.
+        values: all its arguments.
+        rule: that says what is wrong beside the reference evaluator.
+    """
+    alone = Program(copied(graph), program.parameters)
+    alone.keep_entries([entry.name])
+    ports = list(zip(entry.arguments, values, strict=True))
+    stored = {port.name: array for port, array in ports if port.kind == "state"}
+    inputs = [array for port, array in ports if port.kind == "input"]
+    subject = Subject(alone, graph, alone.entry(entry.name))
+    calls = Calls({}, (inputs,), {**alone.parameters, **stored})
+    trial = _Trial(subject, calls, target, rule)
+    late = passes_between(LOWERING, None)
+    if trial.passes(late):  # it is wrong only beside the other entries
+        return None
+    for number, each in enumerate(late):
+        if trial.passes((*late[:number], *late[number + 1 :])):
+            return each
+    return None
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A call of an entry that is compiled with some passes.
+
+    Args:
+        subject: the entry, in a program of its own.
+        calls: one call.
+        target: to compile for.
+        rule: that says what is wrong.
+    """
+
+    subject: Subject
+    calls: Calls
+    target: Target
+    rule: Rule
+
+    def passes(self, late: Sequence[Pass]) -> bool:
+        """Whether all results are right if these passes follow lowering."""
+        try:
+            found = self._compiled(late)
+        except (CompileError, DidNotEnd):  # it needs the pass, or dies
+            return False
+        errors = self.rule.errors(found, self._expected(), self._expected)
+        return all(error is None for error in errors)
+
+    def _expected(self, noise: Noise | None = None) -> Arrays:
+        ((_, results),) = self.subject.reference_results(self.calls, noise)
+        return results
+
+    def _compiled(self, late: Sequence[Pass]) -> Arrays:
+        own = self.subject.program
+        program = Program(copied(own.module), own.parameters)
+        unit = Unit(program, self.target)
+        run_passes(unit, (*passes_between("autodiff", LOWERING), LOWERING, *late))
+        with temporary_folder() as folder:
+            bundle = packager.pack(
+                program,
+                compile_units([unit]),
+                program.parameters,
+                ("bisected", "1.0.0"),
+                folder,
+            )
+            with CompiledProcess(Bundle(str(bundle), self.target.id), SECONDS) as code:
+                return next(self.subject.compiled_results(self.calls, code))
