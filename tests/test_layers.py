@@ -66,12 +66,9 @@ ALLOWED = {
     | {"packager"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},
-    "bundle_output": TRACING,
-    "build_request": LEAVES | {"checks"},
-    "build_report": PROGRAM | {"passes", "backend", "checks"},
     "pipeline": PROGRAM
     | {"importers", "passes", "backend", "packager", "checks", "cache"}
-    | {"program_files", "bundle_output", "build_request", "build_report"},
+    | {"program_files", "tracing"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline"},
     "cli": EDGE
     | {"cache", "runtime", "training", "pipeline", "explain", "checks", "dialects"},

@@ -7,10 +7,11 @@ import numpy
 import pytest
 
 import aotc
-from aotc import bundle_output, importers, pipeline
+from aotc import importers, pipeline
 from aotc.artifacts import schema
 from aotc.errors import InputError
 from aotc.passes.stages import all_passes
+from aotc.pipeline import output
 from aotc.target import Target
 from aotc.tracing import title
 
@@ -118,7 +119,7 @@ def _title(folder, declared="", **given):
     (folder / "model.py").write_text(COUNTER.format(declared=declared))
     program = importers.load(folder / "model.py")
     given = {"name": None, "version": None, **given}
-    return bundle_output.bundle_title(folder / "model.py", program, **given)
+    return output.bundle_title(folder / "model.py", program, **given)
 
 
 def test_a_bundle_has_the_name_that_is_given_else_declared_else_the_files(tmp_path):
@@ -135,7 +136,7 @@ def test_a_bundle_has_the_name_that_is_given_else_declared_else_the_files(tmp_pa
     [("res net.py", "res-net"), ("größe.onnx", "gr--e"), (".py.mlir", "py")],
 )
 def test_every_file_name_makes_a_name_that_a_bundle_can_have(file, name):
-    assert bundle_output.default_name(Path(file)) == name
+    assert output.default_name(Path(file)) == name
     title.require_title("name", name)
 
 

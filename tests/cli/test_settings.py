@@ -95,7 +95,7 @@ def test_settings_that_name_what_is_not_there_are_refused_by_who_needs_it(
     name, value, folder, monkeypatch, capsys
 ):
     (folder / "m.py").write_text(MODEL)
-    monkeypatch.setattr("aotc.pipeline.compile_units", None)  # not reached
+    monkeypatch.setattr("aotc.pipeline.stages.compile_units", None)  # not reached
     monkeypatch.setenv(name, value)
     assert main(["build", "m.py"]) in (2, 5)
     said = capsys.readouterr().err

@@ -134,7 +134,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(
     code: str,
     arguments: list[str],
 ) -> None:
-    monkeypatch.setattr("aotc.pipeline.compile_units", None)  # not reached
+    monkeypatch.setattr("aotc.pipeline.stages.compile_units", None)  # not reached
     Path("file").touch()
     Path("model.py").write_text(MODEL)
     signing = [] if "--sign" in arguments else ["--no-sign"]

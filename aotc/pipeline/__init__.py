@@ -1,0 +1,91 @@
+"""The pipeline: a model in, a signed bundle out, in stages that are data.
+
+`build` walks `STAGES`, from the one that its source is at: a model is imported, IR that
+was dumped at a stage goes on from there. `lower` runs all passes on a program in
+memory, `optimize` single passes on IR in text form.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aotc.backend import require_compiler
+from aotc.dialects import context
+from aotc.mlir import ir
+from aotc.passes import parse, run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import all_passes
+from aotc.pipeline.forms import text_of
+from aotc.pipeline.report import BuildReport, Reporter, Silent
+from aotc.pipeline.request import Request
+from aotc.pipeline.run import IR_STAGES, Build
+from aotc.pipeline.stages import STAGES, stages_after
+from aotc.program import Program
+from aotc.program_files import parse_module
+from aotc.system_errors import system_errors
+
+__all__ = ["IR_STAGES", "STAGES", "BuildReport", "build", "lower", "optimize"]
+
+
+@system_errors()
+def build(
+    source: str | Path, *, reporter: Reporter | None = None, **asked: Any
+) -> BuildReport:
+    """Compile a model and write its bundle.
+
+    Args:
+        source: the model, such as a model.py, or IR that a build has dumped.
+        reporter: is told of each stage.
+        asked: what else to do, as `Request` names it.
+
+    Raises:
+        InputError: the model or an argument is wrong.
+        Mismatch: an entry does not compute what its source does.
+        CompileError: a valid model cannot be compiled.
+        SetupError: the compiler is not installed, or the machine refuses something:
+            `cannot-write`, `file-access` or `out-of-memory`.
+    """
+    run = Build(Request(source, **asked), reporter or Silent())
+    require_compiler()
+    run.require_room()
+    rest = list(STAGES)
+    while rest:
+        stage = rest.pop(0)
+        if stage.is_wanted(run):
+            with run.stage(stage.name):
+                stage.run(run)
+        reached = stage.name
+        if reached == "graph":  # IR of a later stage goes on from there
+            reached = run.program.stage
+            rest = list(stages_after(reached, run.request.stop_after))
+        if reached == run.request.stop_after:
+            run.report.ir = run.ir()
+            break
+    return run.report
+
+
+def lower(program: Program) -> Program:
+    """Run all passes on a program in memory; returns it."""
+    run_passes(Unit(program), all_passes())
+    return program
+
+
+@system_errors()
+def optimize(
+    text: str, passes: str, *, timing: bool = False, readable: bool = False
+) -> str:
+    """Run `passes`, with commas between, on IR in text form and return the result.
+
+    Raises:
+        InputError: the text is no valid IR, or a pass is unknown.
+    """
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        records = run_passes(Unit(Program(module)), parse(passes))
+        lines = [f"// {r.name}: {r.seconds * 1e3:.1f} ms, " for r in records]
+        notes = [
+            line + ("changed" if record.changed else "unchanged")
+            for line, record in zip(lines, records, strict=True)
+        ]
+        return "\n".join([*(notes if timing else []), text_of(module, readable)])

@@ -1,0 +1,268 @@
+"""One build under way: what was asked, and what has been made of it so far."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from aotc import importers, options, packager
+from aotc.artifacts import Signer
+from aotc.artifacts.leftovers import temporary_folder
+from aotc.cache import Cache
+from aotc.dialects.functions import copied
+from aotc.errors import InputError
+from aotc.mlir import Module
+from aotc.passes import parse, run_passes
+from aotc.passes.base import Pass, Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline.forms import is_graph, text_of
+from aotc.pipeline.output import (
+    bundle_title,
+    channel_of,
+    require_free,
+    require_writable,
+    signer_of,
+)
+from aotc.pipeline.report import BuildReport, Reporter
+from aotc.pipeline.request import Request
+from aotc.program import Program, Title
+from aotc.program_files import write_parameters, write_program
+from aotc.target import Target
+from aotc.writing import make_folder
+
+ARCHIVE = "parameters.irpa"  # in the folder of a dump
+# the stages whose IR can be looked at, changed and gone on with
+IR_STAGES = ("graph", *(stage.name for stage in PASS_STAGES))
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a build starts from.
+
+    Args:
+        program: as it was imported; the passes go on with it.
+        title: name and version of the bundle.
+        parameters: of the program, before any pass.
+        graph: a copy of the module to compare with; None if nothing is compared, or if
+            the source is IR that is lowered.
+    """
+
+    program: Program
+    title: tuple[str, str]
+    parameters: packager.Arrays
+    graph: Module | None
+
+
+class Build:
+    """One build under way.
+
+    Args:
+        request: what was asked for.
+        reporter: is told of each stage.
+    """
+
+    def __init__(self, request: Request, reporter: Reporter) -> None:
+        self.request = request
+        self.report = BuildReport()
+        self.targets = tuple(request.targets) or Target.default()
+        self.dump = _dump_folder(request.dump)
+        self.self_check = _self_check_mode(request)
+        self.cache = Cache.of_user() if request.cache else None
+        self.passes = None if request.passes is None else parse(request.passes)
+        self.units: list[Unit] = []  # of the targets, once they go separate ways
+        self.parameters: packager.Arrays = {}  # of all of them, once they are compiled
+        self._reporter = reporter
+        self._signer: Signer | None = None
+
+    # ---- the program
+
+    @cached_property
+    def source(self) -> Source:
+        """The source, imported; at which stage it is, it says itself."""
+        path = Path(self.request.source)
+        program = importers.load(path, tuple(self.request.entries))
+        title = bundle_title(path, program, self.request.name, self.request.version)
+        program.title, program.stage = Title(*title), program.stage
+        keeps = self.compares and is_graph(program.module)
+        graph = copied(program.module) if keeps else None
+        return Source(program, title, dict(program.parameters), graph)
+
+    @cached_property
+    def unit(self) -> Unit:
+        """The program, as far as it is the same for all targets."""
+        return Unit(self.source.program)
+
+    @property
+    def program(self) -> Program:
+        """That of `unit`."""
+        return self.unit.program
+
+    def load(self) -> None:
+        """Import the source, and see that it can be built as was asked."""
+        if self.request.packs:
+            require_free(self.request.output, self.source.title, self.request.force)
+        if self.program.target is not None:
+            self._fork_as_it_is(Target.parse(self.program.target))
+        self._require_open(self.program.stage)
+        if self.dump is not None and self.source.parameters:
+            write_parameters(self.source.parameters, self.dump / ARCHIVE)
+
+    def _require_open(self, stage: str) -> None:
+        """Refuse to be asked for what comes before the stage that the source is at."""
+        request = self.request
+        asked = {
+            "--certify-gradients": ("graph", request.certify_gradients),
+            "--passes": ("graph", request.passes is not None),
+            "--peak-memory": ("linalg", request.peak_memory is not None),
+        }
+        for option, (last, is_asked) in asked.items():
+            if is_asked and stage in IR_STAGES[IR_STAGES.index(last) + 1 :]:
+                raise InputError(
+                    "bad-option",
+                    f"expected IR of the stage '{last}' or before for {option}; got "
+                    f"'{stage}'",
+                    where=str(request.source),
+                    hint=f"leave out {option}, or go on from an earlier stage",
+                )
+
+    def _fork_as_it_is(self, target: Target) -> None:
+        if self.request.targets and tuple(self.targets) != (target,):
+            raise InputError(
+                "bad-target",
+                f"expected target '{target}', which the IR is for; got "
+                f"{', '.join(map(str, self.targets))}",
+                where=str(self.request.source),
+                hint="leave out --target, or go on from the stage 'linalg'",
+            )
+        self.targets = (target,)
+        self.units = [Unit(self.program, target)]
+
+    # ---- what compiled code is compared with
+
+    @property
+    def compares(self) -> bool:
+        """Whether compiled code is run and compared, with what its graph says."""
+        return self.request.parity is not None or self.self_check != "off"
+
+    @cached_property
+    def reference(self) -> Module | None:
+        """The imported graph with its derivatives written; None if it was no graph."""
+        graph = self.source.graph
+        if graph is not None:
+            run_passes(graph, ("autodiff",), silently=True)
+        return graph
+
+    # ---- progress and IR
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Measure a stage and tell of it."""
+        start = time.perf_counter()
+        with self._reporter.stage(name):
+            yield
+        self.report.stages[name] = time.perf_counter() - start
+
+    def tell(self, part: str, reuse: str, seconds: float) -> None:
+        """Tell that a part is done, and whether the cache had it."""
+        known = "" if reuse == "off" else f", cache: {reuse}"
+        self._reporter.finished(f"{part}{known}", seconds)
+
+    def run_passes(self, unit: Unit, stage: str, passes: Sequence[Pass]) -> None:
+        """Take a unit to a stage, and dump it."""
+        folder = self.folder_of(unit)
+        run_passes(unit, passes, dump=folder and folder / f"{stage}-passes")
+        unit.program.stage = stage
+        self.dump_ir(unit)
+
+    def folder_of(self, unit: Unit) -> Path | None:
+        """Where IR of a unit is dumped, if it is."""
+        if self.dump is None or unit.target is None:
+            return self.dump
+        return make_folder(self.dump / unit.target.id)
+
+    def dump_ir(self, unit: Unit) -> None:
+        """Write the IR of a unit, if that was asked for."""
+        if self.dump is not None and (folder := self.folder_of(unit)) is not None:
+            file = folder / f"{unit.program.stage}.mlir"
+            write_program(unit.program, file, self._archive_of(unit, self.dump, folder))
+
+    def _archive_of(self, unit: Unit, dump: Path, folder: Path) -> Path:
+        """That of the program; one of its own where passes have changed parameters."""
+        own, shared = unit.program.parameters, self.source.parameters
+        if own.keys() == shared.keys() and all(own[k] is shared[k] for k in own):
+            return dump / ARCHIVE
+        archive = folder / f"{unit.program.stage}-{ARCHIVE}"
+        write_parameters(own, archive)
+        return archive
+
+    def ir(self) -> str | None:
+        """The IR that the build has come to; that of all targets, if they differ."""
+        if self.report.variants:
+            return None
+        units = self.units or [self.unit]
+        texts = [text_of(unit.module, self.request.readable) for unit in units]
+        if len(units) == 1:
+            return texts[0]
+        pairs = zip(units, texts, strict=True)
+        return "\n".join(f"// {unit.target}\n{text}" for unit, text in pairs)
+
+    # ---- the bundle
+
+    def require_room(self) -> None:
+        """Fail before the work and not after it, where no bundle can be written."""
+        if self.request.packs:
+            self._signer = signer_of(self.request.signing_key, self.request.sign)
+            require_writable(self.request.output)
+
+    def pack(self) -> None:
+        """Write the bundle that was asked for."""
+        report, request = self.report, self.request
+        output = make_folder(request.output)
+        report.bundle = self._write(output, self._signer, request.force)
+        report.signer = self._signer.key_id if self._signer else None
+        report.channel = channel_of(self._signer)
+
+    @contextmanager
+    def trial_bundle(self) -> Iterator[Callable[[], Path]]:
+        """A function that writes a bundle on first use, only to run it."""
+        with temporary_folder() as work:
+            yield functools.cache(lambda: self._write(work, None, force=False))
+
+    def _write(self, output: Path, signer: Signer | None, force: bool) -> Path:
+        """Write what has been made as a bundle."""
+        return packager.pack(
+            self.program,
+            self.report.variants,
+            self.parameters,
+            self.source.title,
+            output,
+            findings=self.report.findings(),
+            signer=signer,
+            force=force,
+        )
+
+
+# ---- what is asked for --------------------------------------------------------------
+
+
+def _self_check_mode(request: Request) -> str:
+    mode: str = request.self_check or options.get("AOTC_SELF_CHECK")
+    modes = options.SELF_CHECK_MODES
+    if mode not in modes:
+        raise InputError(
+            "bad-option",
+            f"expected a self-check of {', '.join(modes)}; got {mode!r}",
+            where=None if request.self_check else "AOTC_SELF_CHECK",
+            hint="see docs/self-check.md",
+        )
+    return mode if request.packs else "off"
+
+
+def _dump_folder(dump: Path | None) -> Path | None:
+    folder = dump or options.get("AOTC_DUMP")
+    return None if folder is None else make_folder(Path(folder))

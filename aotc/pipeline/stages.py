@@ -1,0 +1,214 @@
+"""The stages of a build, in order, each with what it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc import packager
+from aotc.backend import Compiled, compile_units
+from aotc.checks.budget import FitMemory
+from aotc.checks.certificate import certify
+from aotc.checks.parity import measure, require
+from aotc.checks.reuse import found_or_made, recipe_of
+from aotc.checks.self_check import SelfCheck, check_entries, unchecked
+from aotc.dialects.limits import require_supported
+from aotc.errors import InputError
+from aotc.passes.base import Pass
+from aotc.passes.stages import PASS_STAGES, PassStage
+from aotc.pipeline.run import IR_STAGES, Build
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of every build, or of those that ask for it."""
+
+    name: str
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether the build asks for it."""
+        return True
+
+    def run(self, build: Build) -> None:
+        """Take the build a step on."""
+        raise NotImplementedError
+
+
+class Import(Stage):
+    """The source as a program."""
+
+    def run(self, build: Build) -> None:
+        """Load it."""
+        build.load()
+        build.dump_ir(build.unit)
+
+
+class Certify(Stage):
+    """The derivatives, checked on compiled code of their own."""
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether certificates are asked for."""
+        return build.request.certify_gradients
+
+    def run(self, build: Build) -> None:
+        """Certify them."""
+        build.report.certificates = certify(build.program)
+        if not build.report.certificates:
+            raise InputError(
+                "no-gradients",
+                "there are no gradients to certify: no entry takes one by reverse mode",
+                hint="leave out --certify-gradients",
+            )
+
+
+@dataclass(frozen=True)
+class Lower(Stage):
+    """Passes on the program, or on that of each target."""
+
+    stage: PassStage
+
+    def run(self, build: Build) -> None:
+        """Run them."""
+        if self.stage.name == "linalg":
+            require_supported(build.program.module, build.targets)
+        if not self.stage.per_target:
+            build.run_passes(build.unit, self.name, self._passes(build))
+            build.report.passes = build.unit.records
+            return
+        build.units = [build.unit.fork(target) for target in build.targets]
+        for unit in build.units:
+            build.run_passes(unit, self.name, self._passes(build))
+            build.report.variant_passes[str(unit.target)] = unit.records
+            build.report.fits += unit.notes
+
+    def _passes(self, build: Build) -> Sequence[Pass]:
+        if self.name == "optimized" and build.passes is not None:
+            return build.passes
+        if self.stage.per_target and build.request.peak_memory is not None:
+            return FitMemory(build.request.peak_memory), *self.stage.passes
+        return self.stage.passes
+
+
+class Compile(Stage):
+    """The code of each target."""
+
+    def run(self, build: Build) -> None:
+        """Compile it, or find it in the cache."""
+
+        def finished(variant: Compiled) -> None:
+            build.tell(str(variant.target), variant.reuse, variant.seconds)
+
+        programs = {unit.target.id: unit.program for unit in build.units if unit.target}
+        build.parameters = packager.merge_parameters(programs)
+        build.report.variants = compile_units(
+            build.units, dump=build.dump, finished=finished, cache=build.cache
+        )
+
+
+class CompareWithSource(Stage):
+    """The compiled entries beside their source."""
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether that is asked for, and what was compiled is not the end."""
+        return build.request.parity is not None and build.request.packs
+
+    def run(self, build: Build) -> None:
+        """Compare them, and refuse what differs."""
+        assert build.request.parity is not None
+        if build.reference is None:
+            raise _no_graph(build)
+        with build.trial_bundle() as bundle:
+            build.report.parities = measure(
+                build.program,
+                build.reference,
+                bundle(),
+                build.targets,
+                build.request.parity,
+            )
+        require(build.report.parities)
+
+
+class CheckItself(Stage):
+    """The compiled entries beside the reference evaluator."""
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether that is not switched off."""
+        return build.self_check != "off"
+
+    def run(self, build: Build) -> None:
+        """Compare them, unless that was done of the same code."""
+        report, full = build.report, build.self_check == "full"
+        if build.reference is None:
+            if build.request.self_check == "full":
+                raise _no_graph(build)
+            why = f"it is built from IR of the stage '{build.program.stage}'"
+            report.self_checks = unchecked(build.program, build.targets, why)
+            return
+        with build.trial_bundle() as bundle:
+
+            def check() -> list[SelfCheck]:
+                given = build.program, build.reference, bundle(), build.targets
+                return check_entries(*given, full=full)
+
+            if build.cache is None:
+                report.self_checks = check()
+                return
+            start = time.perf_counter()
+            compiled = report.variants, build.parameters
+            recipe = recipe_of(build.program, build.reference, *compiled, full=full)
+            report.self_checks, report.self_check_reuse = found_or_made(
+                build.cache, recipe, check
+            )
+        seconds = time.perf_counter() - start
+        build.tell("compared", report.self_check_reuse, seconds)
+
+
+class Pack(Stage):
+    """The bundle."""
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether it is what the build is for."""
+        return build.request.packs
+
+    def run(self, build: Build) -> None:
+        """Write it."""
+        build.pack()
+
+
+STAGES: tuple[Stage, ...] = (
+    Import("graph"),
+    Certify("certificate"),
+    *(Lower(stage.name, stage) for stage in PASS_STAGES),
+    Compile("vmfb"),
+    CompareWithSource("parity"),
+    CheckItself("self-check"),
+    Pack("bundle"),
+)
+
+
+def stages_after(name: str, last: str | None) -> tuple[Stage, ...]:
+    """What is left to do with IR of a stage, if the build may end with `last`."""
+    if name not in IR_STAGES:
+        raise InputError(
+            "bad-ir",
+            f"expected IR of the stage {', '.join(IR_STAGES)}; got '{name}'",
+        )
+    if last in IR_STAGES[: IR_STAGES.index(name)]:
+        raise InputError(
+            "bad-option",
+            f"expected IR of the stage '{last}', to stop after, or of one before it; "
+            f"got '{name}'",
+            hint="leave out --stop-after, or go on from an earlier stage",
+        )
+    return STAGES[[stage.name for stage in STAGES].index(name) + 1 :]
+
+
+def _no_graph(build: Build) -> InputError:
+    return InputError(
+        "no-graph",
+        "expected a graph to compare the compiled entries with; got IR of the stage "
+        f"'{build.program.stage}'",
+        where=str(build.request.source),
+        hint="compare what is built from the source, or from IR of the stage 'graph'",
+    )
