@@ -2,8 +2,9 @@
 
 `Target.parse("cuda:sm_89")` reads a name that a user writes, `str(target)` gives the
 canonical name back, and ``Target.parse(str(t)) == t``. Only names in the table are
-accepted, because IREE's compiler crashes on targets that it does not know. Everything
-that depends on the target is a field here, so a new target is a new row and no code.
+accepted, because IREE's compiler crashes on targets that it does not know. What
+depends on the target is a field here and what depends on its backend a field there
+(`aotc.artifacts.backends`), so a new target is a new row and no code.
 
 A CPU row names its triple and its features, never ``host``: the same command gives the
 same bytes on every build machine, and the loader knows what the device must have.
@@ -24,9 +25,7 @@ class Target:
     Args:
         name: canonical name, such as ``cuda:sm_89``.
         summary: what it is for, in a few words.
-        backend: IREE compiler backend.
-        device: IREE device alias that the module is compiled for.
-        drivers: IREE runtime drivers, any of which can run it.
+        backend: IREE compiler backend: a row of `aotc.artifacts.backends`.
         needs: what the device must have, in words.
         flags: flags for ``iree-compile``, the selection of the device included.
         arch: machine architecture, if the code is native CPU code.
@@ -41,8 +40,6 @@ class Target:
     name: str
     summary: str
     backend: str
-    device: str
-    drivers: tuple[str, ...]
     needs: str
     flags: tuple[str, ...]
     arch: str | None = None
@@ -144,8 +141,6 @@ def _cpu(
         name=name,
         summary=summary,
         backend="llvm-cpu",
-        device="local",
-        drivers=("local-sync", "local-task"),
         needs="any such CPU, whatever the OS",
         arch=arch,
         cpu_features_required=tuple(sorted(features)),
@@ -176,8 +171,6 @@ def _cuda(sm: str, summary: str, ptx_isa: str, driver_api: int) -> Target:
         name=f"cuda:{sm}",
         summary=summary,
         backend="cuda",
-        device="cuda",
-        drivers=("cuda",),
         needs=f"NVIDIA GPU {sm} or newer, driver with CUDA "
         f"{driver_api // 1000}.{driver_api % 1000 // 10} or newer",
         sm=sm,
@@ -196,8 +189,6 @@ def _rocm(chip: str, summary: str) -> Target:
         name=f"rocm:{chip}",
         summary=summary,
         backend="rocm",
-        device="hip",
-        drivers=("hip",),
         needs=f"AMD GPU {chip} with the ROCm runtime",
         gfx=chip,
         flags=(
@@ -235,8 +226,6 @@ _TABLE = [
         name="vulkan",
         summary="any GPU with Vulkan 1.3, newer phones included",
         backend="vulkan-spirv",
-        device="vulkan",
-        drivers=("vulkan",),
         needs="Vulkan 1.3 driver (the code needs 1.1, IREE's driver more)",
         min_vulkan_api="1.1",
         flags=(
@@ -250,8 +239,6 @@ _TABLE = [
         name="metal",
         summary="Apple GPU under macOS",
         backend="metal-spirv",
-        device="metal",
-        drivers=("metal",),
         needs="macOS with Metal",
         # Shader source, because only a Mac has the tool that makes a metallib.
         flags=(
@@ -264,8 +251,6 @@ _TABLE = [
         name="vmvx",
         summary="portable bytecode for any CPU: slow, runs everywhere",
         backend="vmvx",
-        device="local",
-        drivers=("local-sync", "local-task"),
         needs="any CPU",
         flags=(
             "--iree-hal-target-device=local",

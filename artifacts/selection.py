@@ -11,20 +11,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aotc.artifacts.compat import (
-    USABLE,
-    VERDICTS,
-    Host,
-    Mismatch,
-    Verdict,
-    check,
-    verdict_of,
-)
+from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.compat import check
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
+from aotc.artifacts.verdicts import USABLE, VERDICTS, Mismatch, Verdict, verdict_of
 
-CPU_BACKENDS = ("llvm-cpu", "vmvx")
-# the fastest kind of code first
-_KINDS = ({"cuda", "rocm", "metal-spirv"}, {"vulkan-spirv"}, {"llvm-cpu"}, {"vmvx"})
+# code that there are no rules for comes last
+_NO_SPEED = 1 + max(backend.speed_class for backend in BACKENDS.values())
 
 
 @dataclass(frozen=True)
@@ -115,25 +109,17 @@ def select_best(judgements: Sequence[Judgement]) -> Selection:
 
 def on_cpu(variant: Variant) -> bool:
     """Whether a processor runs the variant."""
-    return variant.backend in CPU_BACKENDS
+    backend = BACKENDS.get(variant.backend)
+    return backend is not None and backend.on_cpu
 
 
 def speed_rank(variant: Variant) -> tuple[int, int]:
     """Where a variant stands among those of its bundle; the fastest is the least."""
-    kinds = [n for n, kind in enumerate(_KINDS) if variant.backend in kind]
-    return (kinds[0] if kinds else len(_KINDS)), -_level(variant)
+    backend = BACKENDS.get(variant.backend)
+    if backend is None:
+        return _NO_SPEED, 0
+    return backend.speed_class, -backend.level(variant.target)
 
 
 def _rank(judgement: Judgement) -> int:
     return VERDICTS.index(judgement.verdict)
-
-
-def _level(variant: Variant) -> int:
-    """How new the hardware is that a variant asks for, within its backend."""
-    if variant.backend == "cuda":
-        sm = str(variant.target.get("sm", "")).removeprefix("sm_")
-        number = sm.rstrip("af")
-        return 2 * int(number or 0) + (number != sm)  # sm_90a before sm_90
-    if variant.backend == "rocm":
-        return int("generic" not in str(variant.target.get("gfx", "")))
-    return len(variant.target.get("cpu_features_required", ()))

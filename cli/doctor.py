@@ -16,7 +16,6 @@ from aotc import __version__, device, options
 from aotc.cli import output
 from aotc.cli.verb import FilePath, OutputFile, format_option, verb
 from aotc.errors import AotcError, InputError
-from aotc.target import TARGETS
 
 _RUNTIME = "iree-base-runtime"
 
@@ -232,11 +231,13 @@ def _rocm(facts: dict[str, Any] | None) -> str:
 
 def _drivers() -> list[str] | None:
     """The IREE drivers that work here; None without IREE's runtime."""
+    from aotc.artifacts.backends import BACKENDS
+
     try:
         from aotc.runtime import engine
     except ModuleNotFoundError:
         return None
-    return sorted(engine.host({target.backend for target in TARGETS.values()}).drivers)
+    return sorted(engine.host(set(BACKENDS)).drivers)
 
 
 def _development_key() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotc.artifacts.backends import BACKENDS
 from aotc.cli import output
 from aotc.cli.verb import format_option, verb
 from aotc.target import TARGETS, Target
@@ -40,7 +41,7 @@ def _facts(target: Target) -> dict[str, object]:
         "id": target.id,
         "summary": target.summary,
         "backend": target.backend,
-        "drivers": list(target.drivers),
+        "drivers": list(BACKENDS[target.backend].drivers),
         "needs": target.needs,
         "flags": list(target.flags),
     }

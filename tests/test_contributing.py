@@ -74,17 +74,51 @@ TARGET = """    Target(
         name="vmvx-again",
         summary="what a test adds",
         backend="vmvx",
-        device="local",
-        drivers=("local-sync", "local-task"),
         needs="any CPU",
         flags=(
             "--iree-hal-target-device=local",
             "--iree-hal-local-target-device-backends=vmvx",
         ),
     ),
+    Target(
+        name="dsp",
+        summary="what a test adds",
+        backend="dsp-elf",
+        needs="a signal processor of type dsp2",
+        flags=("--iree-hal-target-device=dsp",),
+    ),
 ]
 
 TARGETS ="""
+
+BACKEND = """    Backend(
+        name="dsp-elf",
+        drivers=("dsp",),
+        speed_class=1,
+        check=dsp.check,
+        has_driver=dsp.has_driver,
+    ),
+]
+
+BACKENDS ="""
+
+RULE = '''"""Code for the signal processor of a test."""
+
+from aotc.artifacts.backends.backend import section
+from aotc.artifacts.verdicts import unsupported
+
+
+def check(target, host):
+    """Only computers with a 64-bit Arm processor have one."""
+    if host.arch == "aarch64":
+        return []
+    return [unsupported("dsp", f"expected an Arm computer, got {host.arch}")]
+
+
+def has_driver(device):
+    """A profile says so under its name."""
+    return bool(section(device, "dsp"))
+'''
 
 MODEL = """
 import aotc
@@ -140,6 +174,35 @@ from pathlib import Path
 
 (y,) = reference.evaluate(load(Path("net.onnx")).module, "main", [x])
 np.testing.assert_allclose(y, x / (1 + x * x), rtol=1e-6)
+
+from aotc.artifacts import Host, Manifest, select
+from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.rollout.candidates import candidate_targets
+from aotc.errors import SetupError
+from aotc.runtime import engine
+
+document = json.loads((report.bundle / "manifest.json").read_bytes())
+dsp = row | {"id": "dsp", "backend": "dsp-elf", "target": {"name": "dsp"}}
+manifest = Manifest(document | {"variants": [row, dsp]})
+local, more = ["local-sync", "local-task"], ["local-sync", "local-task", "dsp"]
+version = engine.iree_version()
+arm, x86 = {"arch": "aarch64"}, {"arch": "x86_64"}
+assert select(manifest, Host.from_device(arm, version, more)).variant.id == "dsp"
+without = select(manifest, Host.from_device(arm, version, local))
+assert without.fallback, without
+assert "expected the driver dsp" in str(without.passed_over[0]), without
+other = select(manifest, Host.from_device(x86, version, more))
+assert "expected an Arm computer, got x86_64" in str(other.passed_over[0]), other
+assert candidate_targets(Host.from_device(arm, version, more))[0] == "dsp"
+assert "dsp" not in candidate_targets(Host.from_device(x86, version, more))
+assert BACKENDS["dsp-elf"].has_driver({"dsp": {"devices": [{}]}})
+assert engine.host({"dsp-elf"}).drivers == set(local)
+try:
+    engine.device("dsp-elf", None)
+except SetupError as error:
+    assert "expected the IREE driver dsp" in error.message, error
+else:
+    raise AssertionError("there is no driver dsp")
 """
 
 
@@ -160,7 +223,7 @@ def _replace(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_an_op_a_pass_a_target_and_a_rule_take_what_the_guide_says(tree, tmp_path):
+def test_additions_take_what_the_guide_says(tree, tmp_path):
     pytest.importorskip("onnx")
     with (tree / "dialects/ops/unary.py").open("a", encoding="utf-8") as file:
         file.write(OP)
@@ -168,6 +231,14 @@ def test_an_op_a_pass_a_target_and_a_rule_take_what_the_guide_says(tree, tmp_pat
     line = '    "drop-ops": "aotc.passes.drop_ops:DropOps",\n    "prune":'
     _replace(tree / "passes/__init__.py", '    "prune":', line)
     _replace(tree / "target.py", "]\n\nTARGETS =", TARGET)
+    backends = tree / "artifacts/backends"
+    (backends / "dsp.py").write_text(RULE, encoding="utf-8")
+    _replace(backends / "__init__.py", "]\n\nBACKENDS =", BACKEND)
+    _replace(
+        backends / "__init__.py",
+        "import cpu, cuda, rocm",
+        "import cpu, cuda, dsp, rocm",
+    )
     rule = '    "Softsquare": lambda x: np.divide(x, 1 + x * x),\n    "Celu": celu,'
     _replace(tree / "importers/onnx/ops/activations.py", '    "Celu": celu,', rule)
     (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")

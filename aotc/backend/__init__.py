@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc import options
+from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend.crossing import crossing
 from aotc.backend.reuse import KeptModule
@@ -241,7 +242,7 @@ class _Job:
         settings = {
             "flags": target_flags(target),
             "plans": _plans(entries),
-            "is_mapped": target.device == "local",
+            "is_mapped": BACKENDS[target.backend].on_cpu,
             "only_plans": only_plans,
             "sum_block": BLOCK,
             "smaller_steps": SMALLER_STEPS,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc import worker
+from aotc.artifacts.backends import BACKENDS
 from aotc.cache import Cache, Recipe, digest, sources_digest
 from aotc.mlir import ir
 from aotc.passes.base import Unit
@@ -51,7 +52,7 @@ class KeptModule:
         assert target is not None
         names = ", ".join(entry.name for entry in unit.program.entries)
         parts = {
-            "model": _model_digest(unit, crossed, target.backend == "vmvx"),
+            "model": _model_digest(unit, crossed, BACKENDS[target.backend].is_portable),
             "sizes": digest(json.dumps(settings["plans"], sort_keys=True)),
             "flags": digest(*settings["flags"]),
             "flags for smaller steps": digest(*settings["smaller_steps"]),

@@ -19,6 +19,7 @@ import numpy as np
 
 import aotc
 from aotc import artifacts, device, dialects, gpus, passes
+from aotc.artifacts.backends import BACKENDS
 from aotc.backend import Compiled
 from aotc.backend.reuse import stated_version
 from aotc.cache import Cache, Recipe, digest, sources_digest
@@ -151,7 +152,6 @@ def _folder(package: Any) -> Path:
 def _machine(variants: Sequence[Compiled]) -> str:
     """What decides which of the targets run here, and how."""
     facts: dict[str, Any] = {"arch": device.arch(), "features": device.cpu_features()}
-    drivers = {driver for variant in variants for driver in variant.target.drivers}
-    if not all(driver.startswith("local-") for driver in drivers):
+    if not all(BACKENDS[variant.target.backend].on_cpu for variant in variants):
         facts |= gpus.probe()
     return json.dumps(facts, sort_keys=True)

@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 
-from aotc.artifacts.compat import Host
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.rollout.candidates import candidate_targets
 from aotc.artifacts.selection import Judgement, Selection, judge, on_cpu, select

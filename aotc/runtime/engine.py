@@ -24,28 +24,22 @@ from typing import Any
 import iree.runtime as iree
 
 from aotc import options
-from aotc.artifacts.compat import Host, release_of
-from aotc.artifacts.selection import CPU_BACKENDS
+from aotc.artifacts.backends import BACKENDS, CPU_DRIVERS
+from aotc.artifacts.compat import release_of
+from aotc.artifacts.host import Host
 from aotc.errors import InputError, SetupError
 from aotc.options import MAX_THREADS
 from aotc.runtime import lifetime
 from aotc.system_errors import raise_system_error
 
-_GPU_DRIVERS = {
-    "cuda": "cuda",
-    "rocm": "hip",
-    "vulkan-spirv": "vulkan",
-    "metal-spirv": "metal",
-}
-
 # Note [memory between calls]
 _ALLOCATORS = {"local-sync": ["caching"]}
 
-# Note [replay on Vulkan]: IREE 3.13 keeps the native commands of a function and replays
-# them. From the second call on they write to where the first call's results lay, if
-# those are still held, or if states lie in the same memory: the numbers are wrong
-# without a word. Without the cache, commands are recorded for each call.
-_DRIVER_FLAGS = {"vulkan": "--vulkan_cached_bda_replay_instances=0"}
+_DRIVER_FLAGS = {
+    driver: backend.driver_flags
+    for backend in BACKENDS.values()
+    for driver in backend.drivers
+}
 
 _lock = threading.Lock()
 _pool_size: int | None = None
@@ -67,9 +61,8 @@ def device(backend: str, threads: int | None) -> Any:
             of another size.
     """
     with _lock:
-        if backend in CPU_BACKENDS:
-            return _cpu_device(threads)
-        return _open(_GPU_DRIVERS[backend])
+        row = BACKENDS[backend]
+        return _cpu_device(threads) if row.on_cpu else _open(row.drivers[0])
 
 
 def expect(device: Any, call: Hashable) -> None:
@@ -93,8 +86,9 @@ def host(backends: set[str]) -> Host:
         "arch": device.arch(),
         "cpu": {"features": device.cpu_features()},
     }
-    drivers = {"local-sync", "local-task"}
-    gpus = sorted(_GPU_DRIVERS[b] for b in backends if b in _GPU_DRIVERS)
+    drivers = set(CPU_DRIVERS)
+    known = [BACKENDS[name] for name in backends if name in BACKENDS]
+    gpus = sorted(backend.drivers[0] for backend in known if not backend.on_cpu)
     if gpus:
         # Loading GPU drivers takes long, so only what the bundle could use is tried.
         described = device.probe()
@@ -182,6 +176,6 @@ def _driver(name: str) -> Any:
     Raises:
         RuntimeError, ValueError, KeyError: there is no such driver here.
     """
-    if name in _DRIVER_FLAGS:
-        iree.flags.parse_flags(_DRIVER_FLAGS[name])
+    if flags := _DRIVER_FLAGS[name]:
+        iree.flags.parse_flags(*flags)
     return iree.get_driver(name)

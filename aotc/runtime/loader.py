@@ -10,10 +10,10 @@ from typing import Any
 import iree.runtime as iree
 
 from aotc.artifacts import vmfb
+from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, read_steadily
-from aotc.artifacts.selection import CPU_BACKENDS
 from aotc.artifacts.trust import Trust
 from aotc.errors import VerificationError
 from aotc.runtime import engine, prints
@@ -110,13 +110,15 @@ def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
 
 def _check_backend(code: Buffer, variant: Variant) -> None:
     """What every CPU is said to run must hold no code that only some can run."""
-    if variant.backend != "vmvx":
+    backend = BACKENDS[variant.backend]
+    if not backend.is_portable:
         return
-    native = vmfb.formats(code) - {"vmvx-bytecode-fb"}
+    native = vmfb.formats(code) - {backend.portable_format}
     if native:
         raise VerificationError(
             "backend-mismatch",
-            f"expected portable code, as the backend is vmvx, got {', '.join(native)}",
+            f"expected portable code, as the backend is {backend.name}, "
+            f"got {', '.join(native)}",
             where=variant.file,
         )
 
@@ -133,7 +135,7 @@ def start(
         providers: of its parameters.
     """
     instance = engine.instance()
-    on_cpu = backend in CPU_BACKENDS
+    on_cpu = BACKENDS[backend].on_cpu
     module = iree.VmModule.copy_buffer(instance, code)
     if module.name != _MODULE_NAME:
         raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")

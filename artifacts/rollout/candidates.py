@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from aotc.artifacts.compat import Host, check_device
+from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.compat import check_device
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Variant
 from aotc.artifacts.selection import speed_rank
 from aotc.target import TARGETS, Target
-
-# Portable code runs everywhere and some hundred times slower: nobody is advised to it.
-_LEFT_OUT = {"vmvx"}
 
 
 @lru_cache(maxsize=1 << 12)
@@ -19,7 +18,9 @@ def candidate_targets(host: Host) -> tuple[str, ...]:
 
     Whatever IREE runtime there is, as another could be installed.
     """
-    variants = [_variant_for(t) for t in TARGETS.values() if t.name not in _LEFT_OUT]
+    # Portable code runs everywhere and some hundred times slower: nobody is advised it.
+    advised = [t for t in TARGETS.values() if not BACKENDS[t.backend].is_portable]
+    variants = [_variant_for(target) for target in advised]
     usable = [variant for variant in variants if not check_device(variant, host)]
     return tuple(str(v.target["name"]) for v in sorted(usable, key=speed_rank))
 

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aotc.artifacts.compat import RUNTIME_CODES, USABLE
+from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.compat import RUNTIME_CODES
 from aotc.artifacts.rollout.candidates import candidate_targets
 from aotc.artifacts.rollout.cover import Demand, Targets, smallest_cover
 from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.matrix import Cell, Matrix
 from aotc.artifacts.rollout.policy import Policy, device_groups
-from aotc.artifacts.selection import CPU_BACKENDS
+from aotc.artifacts.verdicts import USABLE
 from aotc.target import TARGETS
 
 
@@ -80,7 +81,7 @@ def _candidates(devices: DeviceClass, policy: Policy) -> Targets:
 
 
 def _on_accelerators(targets: Targets) -> Targets:
-    return tuple(t for t in targets if TARGETS[t].backend not in CPU_BACKENDS)
+    return tuple(t for t in targets if not BACKENDS[TARGETS[t].backend].on_cpu)
 
 
 def _demands(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aotc.artifacts.compat import Host, Verdict
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.profiles import Profile
@@ -17,6 +17,7 @@ from aotc.artifacts.selection import (
     on_cpu,
     select_best,
 )
+from aotc.artifacts.verdicts import Verdict
 
 
 @dataclass(frozen=True)

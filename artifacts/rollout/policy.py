@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from aotc.artifacts.compat import USABLE
 from aotc.artifacts.rollout.matrix import Cell, Matrix
+from aotc.artifacts.verdicts import USABLE
 from aotc.errors import InputError
 
 Require = Literal["optimal", "supported"]

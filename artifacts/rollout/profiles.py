@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.artifacts.compat import Host, arch_of, best_vulkan_device, release_of
+from aotc.artifacts.backends import BACKENDS, CPU_DRIVERS
+from aotc.artifacts.compat import release_of
 from aotc.artifacts.fields import (
     Invalid,
     boolean,
@@ -23,7 +24,8 @@ from aotc.artifacts.fields import (
     record,
     text,
 )
-from aotc.artifacts.tables import iree_runtime
+from aotc.artifacts.host import Host
+from aotc.artifacts.tables import arch_of, iree_runtime
 from aotc.artifacts.tables.devices import find_device
 from aotc.errors import InputError
 from aotc.target import TARGETS
@@ -199,8 +201,8 @@ def _profile(
     host = Host.from_device(
         facts,
         runtime,
-        _drivers(facts) if drivers is None else drivers,
-        _unknown_drivers(facts) if drivers is None else (),
+        _drivers(facts, True) if drivers is None else drivers,
+        _drivers(facts, None) if drivers is None else (),
     )
     return Profile(
         host,
@@ -211,14 +213,10 @@ def _profile(
 
 
 def _gpu_memory(device: Mapping[str, Any]) -> int | None:
-    """Of the first GPU of CUDA or ROCm, else of that which IREE takes with Vulkan."""
-    gpus = [
-        gpu
-        for driver in ("cuda", "rocm")
-        for gpu in (device.get(driver) or {}).get("devices", ())
-    ]
-    found = gpus[0] if gpus else best_vulkan_device(device.get("vulkan") or {})
-    memory: int | None = (found or {}).get("memory_bytes")
+    """Of the first GPU, by the backend that is looked for first."""
+    found = (backend.gpu(device) for backend in BACKENDS.values())
+    gpu = next((gpu for gpu in found if gpu is not None), {})
+    memory: int | None = gpu.get("memory_bytes")
     return memory
 
 
@@ -241,27 +239,22 @@ def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Pro
         error.where = where
         raise
     # A card is in some computer, of whose processor nothing but its code is known.
-    drivers = {*device.drivers, "local-sync", "local-task"}
+    drivers = {*device.drivers, *CPU_DRIVERS}
     return read_profile(device.profile, assumptions, name, drivers)
 
 
-def _drivers(device: Mapping[str, Any]) -> set[str]:
+def _drivers(device: Mapping[str, Any], works: bool | None) -> set[str]:
     """The IREE drivers of a device that was probed without IREE's runtime.
 
     A runtime is taken to have all drivers that the device can have.
+
+    Args:
+        device: as it was probed.
+        works: True for those that work, None for those of which it does not say so.
     """
-    found = {"local-sync", "local-task"}
-    if (device.get("cuda") or {}).get("devices"):
-        found.add("cuda")
-    if (device.get("rocm") or {}).get("hip"):
-        found.add("hip")
-    # a loader of Vulkan may be there and no device; a profile may name none
-    if (device.get("vulkan") or {"devices": ()}).get("devices", True):
-        found.add("vulkan")
-    return found
-
-
-def _unknown_drivers(device: Mapping[str, Any]) -> set[str]:
-    """Those of a device for which its profile does not say whether they work."""
-    rocm = device.get("rocm") or {}
-    return {"hip"} if rocm.get("devices") and "hip" not in rocm else set()
+    return {
+        driver
+        for backend in BACKENDS.values()
+        if backend.has_driver(device) is works
+        for driver in backend.drivers
+    }

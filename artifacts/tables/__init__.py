@@ -12,18 +12,14 @@ from aotc.artifacts.tables.gpus import (
     ptx_runs_on,
     vulkan_driver_api,
 )
-from aotc.artifacts.tables.levels import Level, highest_level, levels
+from aotc.artifacts.tables.levels import Level, arch_of, highest_level, levels
 from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, run_outcome
-from aotc.target import TARGETS
-
-# backend → the IREE drivers that can run it
-DRIVERS = {target.backend: target.drivers for target in TARGETS.values()}
 
 __all__ = [
-    "DRIVERS",
     "Device",
     "IreeRuntime",
     "Level",
+    "arch_of",
     "devices",
     "find_device",
     "gfx_runs_on",

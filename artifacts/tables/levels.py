@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from aotc.artifacts.tables.reading import rows
 
+_ARCH_NAMES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+
 
 @dataclass(frozen=True)
 class Level:
@@ -49,3 +51,8 @@ def highest_level(arch: str, features: Collection[str]) -> str | None:
         if level.features <= have and not level.unseen
     ]
     return reached[-1] if reached else None
+
+
+def arch_of(name: str) -> str:
+    """The name that LLVM gives an architecture, such as `x86_64` for `AMD64`."""
+    return _ARCH_NAMES.get(name.lower(), name.lower())

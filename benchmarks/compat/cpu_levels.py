@@ -25,7 +25,9 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts import compat
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Variant
+from aotc.artifacts.verdicts import USABLE, verdict_of
 from aotc.runtime import engine
 from benchmarks.compat.sweep import subject
 from benchmarks.compat.trials import ROOT, Subject
@@ -45,11 +47,11 @@ def compiled_probe(folder: Path) -> Path:
     return program
 
 
-def host(probe: Path, emulator: list[str]) -> compat.Host:
+def host(probe: Path, emulator: list[str]) -> Host:
     """What the probe says of the emulated processor."""
     said = subprocess.run([*emulator, probe], capture_output=True, check=True).stdout
     drivers = ("local-sync", "local-task")
-    return compat.Host.from_device(json.loads(said), engine.iree_version(), drivers)
+    return Host.from_device(json.loads(said), engine.iree_version(), drivers)
 
 
 def truth(it: Subject, variant: Variant, emulator: list[str], expected: Any) -> str:
@@ -98,9 +100,9 @@ def main() -> None:
             emulator = [options.qemu, "-cpu", cpu]
             where = host(probe, emulator)
             for variant in it.manifest.variants.values():
-                verdict = compat.verdict_of(compat.check(it.manifest, variant, where))
+                verdict = verdict_of(compat.check(it.manifest, variant, where))
                 said = truth(it, variant, emulator, expected)
-                contradiction = verdict in compat.USABLE and said != "right"
+                contradiction = verdict in USABLE and said != "right"
                 wrong += contradiction
                 mark = "  CONTRADICTION" if contradiction else ""
                 print(f"{cpu:12} {variant.id:10} {verdict:12} {said}{mark}", flush=True)

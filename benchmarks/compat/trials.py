@@ -13,8 +13,10 @@ from typing import Any
 
 from aotc import device
 from aotc.artifacts import compat
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.tables import run_outcome
+from aotc.artifacts.verdicts import USABLE, Verdict, verdict_of
 from aotc.runtime import engine
 from benchmarks.compat.wheels import download
 
@@ -46,7 +48,7 @@ class Outcome:
 
     variant: Variant
     release: str
-    verdict: compat.Verdict
+    verdict: Verdict
     truth: str
     said: str
 
@@ -56,7 +58,7 @@ class Outcome:
 
         A release under which another model failed is refused for all.
         """
-        if self.verdict in compat.USABLE:
+        if self.verdict in USABLE:
             return self.truth != "right"
         known = run_outcome(engine.iree_version(), self.release, self.variant.backend)
         return self.truth == "right" and known in (None, "right")
@@ -89,8 +91,8 @@ def outcome(
     drivers = ("local-sync", "local-task", "vulkan")
     described = {"arch": device.arch(), "cpu": {"features": device.cpu_features()}}
     vulkan = {"vulkan": device.probe()["vulkan"]}
-    host = compat.Host.from_device(described | vulkan, release, drivers)
-    verdict = compat.verdict_of(compat.check(it.manifest, variant, host))
+    host = Host.from_device(described | vulkan, release, drivers)
+    verdict = verdict_of(compat.check(it.manifest, variant, host))
     truth, found = run(it, variant, wheel)
     if truth != "results":
         return Outcome(variant, release, verdict, truth, found)

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from aotc.artifacts import compat
-from aotc.artifacts.compat import Host
+from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
-from aotc.artifacts.tables import DRIVERS, iree_runtime, ptx_driver_api
+from aotc.artifacts.tables import iree_runtime, ptx_driver_api
+from aotc.artifacts.verdicts import verdict_of
 from aotc.target import TARGETS
 
 HOST = Host(
@@ -47,7 +49,7 @@ def judge(data, where, change=None):
         change(variant)
     manifest = Manifest(data)
     found = compat.check(manifest, manifest.variants["a"], where)
-    return compat.verdict_of(found), {mismatch.code for mismatch in found}
+    return verdict_of(found), {mismatch.code for mismatch in found}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_reads_the_description_of_a_device():
 
 def test_every_target_has_a_driver_and_a_known_ptx_version():
     for target in TARGETS.values():
-        assert DRIVERS[target.backend] == target.drivers
+        assert BACKENDS[target.backend].drivers
         if target.ptx_isa:
             assert ptx_driver_api(target.ptx_isa) == target.min_cuda_driver_api
 
@@ -244,10 +246,12 @@ def test_knows_the_installed_runtime():
 
 
 def test_the_page_on_rollouts_lists_every_code_of_a_reason():
-    source = Path(compat.__file__).read_text(encoding="utf-8")
+    folder = Path(compat.__file__).parent
+    files = [folder / "compat.py", *(folder / "backends").glob("*.py")]
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
     page = Path(__file__).parents[2] / "docs/rollout.md"
     table = page.read_text(encoding="utf-8").split("| code |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| (`[a-z-]+`(?:, `[a-z-]+`)*) \|", table, re.M)
     listed = {code for row in rows for code in re.findall("[a-z-]+", row)}
-    codes = re.findall(r'(?:_no|_unknown|Mismatch)\(\s*"([a-z-]+)"', source)
+    codes = re.findall(r'(?:unsupported|unknown|Mismatch)\(\s*"([a-z-]+)"', source)
     assert listed == {*codes, "memory"}

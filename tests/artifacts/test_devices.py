@@ -6,14 +6,15 @@ import pytest
 
 from aotc import device
 from aotc.artifacts import tables
-from aotc.artifacts.compat import Host
+from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.host import Host
 from aotc.artifacts.tables import reading
 from aotc.errors import InputError
 from aotc.target import TARGETS
 
 DEVICES = tables.devices()
 KINDS = {"edge", "phone", "desktop", "cloud-cpu", "gpu"}
-DRIVERS = {driver for target in TARGETS.values() for driver in target.drivers}
+DRIVERS = {driver for backend in BACKENDS.values() for driver in backend.drivers}
 
 
 def test_a_name_means_one_device():

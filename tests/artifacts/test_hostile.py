@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aotc.artifacts import compat, selection, sign, strict_json
+from aotc.artifacts import selection, sign, strict_json
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.pack import read_bundle
 from aotc.artifacts.shapes import Dim
@@ -19,7 +20,7 @@ from aotc.errors import AotcError, VerificationError
 from aotc.runtime.arguments import flattener
 from aotc.runtime.contract import Contract
 
-HOST = compat.Host(
+HOST = Host(
     arch="x86_64",
     cpu_features=frozenset(),
     runtime_version="3.13.0",

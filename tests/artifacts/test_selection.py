@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from aotc.artifacts import selection
-from aotc.artifacts.compat import Host
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.target import TARGETS
 

@@ -9,7 +9,9 @@ import pytest
 
 from aotc import device
 from aotc.artifacts import compat, tables
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
+from aotc.artifacts.verdicts import verdict_of
 from aotc.target import TARGETS
 
 FOLDER = Path(tables.__file__).parent
@@ -61,9 +63,9 @@ def test_a_patch_release_is_taken_for_the_newest_known_of_its_line():
 def test_judges_a_bundle_of_this_compiler_by_release(release, verdict, codes):
     manifest = Manifest(json.loads(GOLDEN.read_bytes()))
     drivers = frozenset({"local-sync"})
-    host = compat.Host("x86_64", frozenset(), release, drivers)
+    host = Host("x86_64", frozenset(), release, drivers)
     found = compat.check(manifest, manifest.variants["vmvx"], host)
-    assert compat.verdict_of(found) == verdict
+    assert verdict_of(found) == verdict
     assert {mismatch.code for mismatch in found} == codes
 
 

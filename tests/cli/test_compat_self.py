@@ -14,7 +14,7 @@ import pytest
 
 from aotc import device, gpus, runtime
 from aotc.artifacts import Signer, write_bundle
-from aotc.artifacts.compat import USABLE, VERDICTS
+from aotc.artifacts.verdicts import USABLE, VERDICTS
 from aotc.artifacts.vmfb import runtime_abi
 from aotc.cli import doctor
 from aotc.cli.main import main

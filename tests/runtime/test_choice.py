@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from aotc import device
-from aotc.artifacts.compat import Host
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.selection import Judgement, Selection
 from aotc.errors import AotcError, InputError, SetupError

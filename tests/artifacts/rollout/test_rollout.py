@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from aotc.artifacts.compat import Host
+from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.rollout.device_classes import Device, classes
 from aotc.artifacts.rollout.matrix import Artifact, matrix

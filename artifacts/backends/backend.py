@@ -1,0 +1,83 @@
+"""`Backend`: the row of a backend in the table, and what its rules have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aotc.artifacts.verdicts import Mismatch
+
+if TYPE_CHECKING:
+    from aotc.artifacts.host import Host
+
+# The `target` of a variant, or what `aotc.device.probe` says of a device.
+Facts = Mapping[str, Any]
+
+
+def _no_reasons(target: Facts, host: Host) -> list[Mismatch]:
+    return []
+
+
+def _no_facts(device: Facts) -> dict[str, Any]:
+    return {}
+
+
+def _one_level(target: Facts) -> int:
+    return 0
+
+
+def _not_found(device: Facts) -> bool | None:
+    return False
+
+
+def _no_gpu(device: Facts) -> Facts | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One row: a backend of IREE's compiler, and all that decides where its code runs.
+
+    Args:
+        name: as `iree-compile` and manifests name it.
+        drivers: IREE's runtime drivers, any of which runs its code.
+        speed_class: the fastest kind of code is 0; a variant of a lower class wins.
+        on_cpu: whether a processor runs its code, and no accelerator.
+        portable_format: of executables that every processor runs, if it makes those.
+        driver_flags: what IREE's driver is started with.
+        check: what speaks against code for this `target` on a host with the driver.
+        level: how new the hardware is that a `target` asks for; the newer one wins.
+        host_facts: the fields of `Host` that a device's profile gives for this backend.
+        has_driver: whether a profile, written without IREE's runtime, says that the
+            drivers work; None if it leaves that open.
+        gpu: what a profile says of the GPU that IREE takes, if it has one.
+    """
+
+    name: str
+    drivers: tuple[str, ...]
+    speed_class: int
+    on_cpu: bool = False
+    portable_format: str | None = None
+    driver_flags: tuple[str, ...] = ()
+    check: Callable[[Facts, Host], list[Mismatch]] = _no_reasons
+    level: Callable[[Facts], int] = _one_level
+    host_facts: Callable[[Facts], dict[str, Any]] = _no_facts
+    has_driver: Callable[[Facts], bool | None] = _not_found
+    gpu: Callable[[Facts], Facts | None] = _no_gpu
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether every processor runs its code; it keeps line numbers, and is slow."""
+        return self.portable_format is not None
+
+
+def section(device: Facts, name: str) -> Facts:
+    """What a profile says under a name; nothing if it is null or not there."""
+    found: Facts = device.get(name) or {}
+    return found
+
+
+def first_gpu(device: Facts, name: str) -> Facts | None:
+    """The first device under a name, as IREE takes it."""
+    return next(iter(section(device, name).get("devices", ())), None)

@@ -1,0 +1,45 @@
+"""Code for AMD GPUs: it is for one processor, or for the few that have one ISA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aotc.artifacts.backends.backend import Facts, first_gpu, section
+from aotc.artifacts.tables import gfx_runs_on
+from aotc.artifacts.verdicts import Mismatch, unknown, unsupported
+
+if TYPE_CHECKING:
+    from aotc.artifacts.host import Host
+
+
+def check(target: Facts, host: Host) -> list[Mismatch]:
+    """The processor."""
+    built, gfx = target.get("gfx"), host.gfx
+    if not built or not gfx:
+        return [unknown("gfx", "the AMD processor or what the code needs is unknown")]
+    if not gfx_runs_on(built, gfx):
+        return [unsupported("gfx", f"expected {built}, got {gfx}")]
+    return []
+
+
+def level(target: Facts) -> int:
+    """Code for one processor comes before that for a generic one."""
+    return int("generic" not in str(target.get("gfx", "")))
+
+
+def host_facts(device: Facts) -> dict[str, Any]:
+    """Of the first GPU."""
+    return {"gfx": (gpu(device) or {}).get("gfx")}
+
+
+def has_driver(device: Facts) -> bool | None:
+    """Only a profile that says whether HIP is there tells; a GPU alone does not."""
+    rocm = section(device, "rocm")
+    if rocm.get("devices") and "hip" not in rocm:
+        return None
+    return bool(rocm.get("hip"))
+
+
+def gpu(device: Facts) -> Facts | None:
+    """The first one."""
+    return first_gpu(device, "rocm")

@@ -1,0 +1,57 @@
+"""The verdicts of `compat`, and the reasons for them.
+
+optimal                        made for this runtime and this device
+supported_prefer_recompile     runs: made with another IREE release, and tested here
+unsupported                    does not run here
+not_applicable                 cannot be judged: a fact is unknown
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal[
+    "optimal", "supported_prefer_recompile", "unsupported", "not_applicable"
+]
+# best first
+VERDICTS: tuple[Verdict, ...] = (
+    "optimal",
+    "supported_prefer_recompile",
+    "not_applicable",
+    "unsupported",
+)
+USABLE = VERDICTS[:2]
+
+# advice where a device profile leaves a fact out
+STATE_FACT = "ask the device itself, by `aotc doctor --format json`"
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One reason why a variant is not optimal on a host, and what would mend it."""
+
+    code: str
+    verdict: Verdict
+    message: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+def unsupported(code: str, message: str, advice: str = "") -> Mismatch:
+    """A reason why a variant does not run."""
+    return Mismatch(code, "unsupported", message, advice)
+
+
+def unknown(code: str, message: str, advice: str = "") -> Mismatch:
+    """A reason why nobody can say whether it runs."""
+    return Mismatch(code, "not_applicable", message, advice)
+
+
+def verdict_of(mismatches: Iterable[Mismatch]) -> Verdict:
+    """The worst verdict of all reasons; `optimal` if there are none."""
+    found = [mismatch.verdict for mismatch in mismatches]
+    return max(found, key=VERDICTS.index, default="optimal")
