@@ -88,7 +88,7 @@ class Condition:
         except (ArithmeticError, ValueError):  # floor(inf - inf) is a ValueError
             return False
 
-    def replaced(self, terms: Mapping[str, str]) -> Condition:
+    def substitute(self, terms: Mapping[str, str]) -> Condition:
         """The condition with terms in the place of its names."""
         tree = ast.parse(self.text, mode="eval")
         return Condition.parse(ast.unparse(_Replacement(terms).visit(tree)))

@@ -28,7 +28,7 @@ class Invalid(ValueError):
 
     def below(self, step: str) -> Invalid:
         """The same error, seen from the value that holds the wrong one at `step`."""
-        self._steps.append(shortened(step))
+        self._steps.append(short_text(step))
         return self
 
     def __str__(self) -> str:
@@ -46,14 +46,14 @@ def within(step: str) -> Iterator[None]:
         raise
 
 
-def shortened(text: str) -> str:
+def short_text(text: str) -> str:
     """`text` as far as a message shows it."""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def fail(expected: str, got: Any) -> None:
     """Raise `Invalid` for the value `got`."""
-    raise Invalid(f"expected {expected}, got {shortened(repr(got))}")
+    raise Invalid(f"expected {expected}, got {short_text(repr(got))}")
 
 
 def anything(value: Any) -> None:

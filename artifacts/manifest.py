@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from aotc.artifacts import schema, strict_json
-from aotc.artifacts.fields import Invalid, shortened
+from aotc.artifacts.fields import Invalid, short_text
 from aotc.errors import VerificationError
 
 FILE = "manifest.json"
@@ -268,12 +268,12 @@ def _check_version(data: Any) -> None:
     name, _, major = schema_id.partition("/")
     if name != _SCHEMA:
         raise _invalid(
-            f"$.schema: expected {_SCHEMA}/{_MAJOR}, got {shortened(repr(schema_id))}"
+            f"$.schema: expected {_SCHEMA}/{_MAJOR}, got {short_text(repr(schema_id))}"
         )
     if major != _MAJOR:
         raise VerificationError(
             "manifest-version",
-            f"expected manifest schema {_SCHEMA}/{_MAJOR}, got {shortened(schema_id)}",
+            f"expected manifest schema {_SCHEMA}/{_MAJOR}, got {short_text(schema_id)}",
             where=FILE,
             hint="update aotc on this machine, or rebuild the bundle",
         )
@@ -285,7 +285,7 @@ def _check_features(data: Mapping[str, Any]) -> None:
         raise _invalid("$.requires_features: expected a list")
     if not all(isinstance(name, str) for name in features):
         raise _invalid("$.requires_features: expected a list of names")
-    unknown = [shortened(name) for name in features if name not in _FEATURES]
+    unknown = [short_text(name) for name in features if name not in _FEATURES]
     if unknown:
         raise VerificationError(
             "manifest-feature",

@@ -248,7 +248,7 @@ def write_bundle(
     target = Path(directory)
     if target.suffix != SUFFIX:
         target = target / f"{data['name']}-{data['version']}{SUFFIX}"
-    with _aside(target, force) as folder:
+    with _staging_folder(target, force) as folder:
         data["channel"] = _channel(data, signer)
         data.pop("signature_form", None)
         if signer:
@@ -290,7 +290,7 @@ def _check_target(target: Path, force: bool) -> None:
 
 
 @contextmanager
-def _aside(target: Path, force: bool) -> Iterator[Path]:
+def _staging_folder(target: Path, force: bool) -> Iterator[Path]:
     """A fresh folder beside `target` that is removed if anything goes wrong."""
     folder = target.with_name(f".{target.name}.{leftovers.unique_name()}")
     leftovers.collect(target.parent, f".{target.name}.")

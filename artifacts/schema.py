@@ -19,7 +19,7 @@ from aotc.artifacts.fields import (
     number,
     one_of,
     record,
-    shortened,
+    short_text,
     text,
     within,
 )
@@ -250,24 +250,26 @@ def _check_references(data: Mapping[str, Any]) -> None:
     states = {state["name"] for state in data["states"]}
     for table in ("variants", "weights"):
         for index, row in enumerate(data[table]):
-            _known([row["file"]], files, f".{table}[{index}].file")
+            _check_known([row["file"]], files, f".{table}[{index}].file")
     for index, row in enumerate(data["weights"]):
-        _known(row.get("required_by", ()), variants, f".weights[{index}].required_by")
+        _check_known(
+            row.get("required_by", ()), variants, f".weights[{index}].required_by"
+        )
     for index, row in enumerate(data["entry_points"]):
-        _known(row["updates"], states, f".entry_points[{index}].updates")
+        _check_known(row["updates"], states, f".entry_points[{index}].updates")
 
 
-def _known(names: Iterable[str], known: set[str], path: str) -> None:
+def _check_known(names: Iterable[str], known: set[str], path: str) -> None:
     for name in names:
         if name not in known:
             with within(path):
-                fail(f"one of {_listed(known)}", name)
+                fail(f"one of {_names_text(known)}", name)
 
 
-def _listed(known: set[str]) -> str:
+def _names_text(known: set[str]) -> str:
     some = sorted(known)[:_LISTED]
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return (", ".join(map(shortened, some)) or "none") + more
+    return (", ".join(map(short_text, some)) or "none") + more
 
 
 def _check_state(state: Mapping[str, Any]) -> None:
@@ -291,7 +293,7 @@ def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
     used = {symbol for dim in everywhere for symbol in dim.symbols}
     for guard in entry.get("guards", ()):
         used |= Condition.parse(guard["condition"]).symbols
-    _known(sorted(used), symbols, " symbol")
+    _check_known(sorted(used), symbols, " symbol")
     # A call learns the value of a symbol from a dimension that is linear in it alone.
     unbound = used - {symbol for _, symbol in deciding(dims)}
     if unbound:

@@ -198,10 +198,10 @@ def _line(tree: ast.expr, symbol: str, known: Mapping[str, int]) -> Line | None:
         lines.append(line)
     if len(lines) == 1:
         return -lines[0][0], -lines[0][1]
-    return _combined(tree, *lines)
+    return _combined_line(tree, *lines)
 
 
-def _combined(tree: ast.expr, left: Line, right: Line) -> Line | None:
+def _combined_line(tree: ast.expr, left: Line, right: Line) -> Line | None:
     function = _function(tree)
     if not left[0] and not right[0]:
         try:

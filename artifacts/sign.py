@@ -160,12 +160,12 @@ def _open_bundle(data: bytes) -> tuple[str, bytes, bytes]:
         signature = base64.b64decode(envelope["signatures"][0]["sig"], validate=True)
         is_der = encode_dss_signature(*decode_dss_signature(signature)) == signature
     except ValueError as error:
-        raise _malformed(str(error)) from None
+        raise _malformed_signature(str(error)) from None
     if not is_der:
-        raise _malformed("is not in DER form")
+        raise _malformed_signature("is not in DER form")
     # One spelling: this excludes further signatures, unknown fields and loose base64.
     if strict_json.dump(_bundle(hint, payload, signature)) != data:
-        raise _malformed("is not a bundle of one signature in canonical form")
+        raise _malformed_signature("is not a bundle of one signature in canonical form")
     return hint, payload, signature
 
 
@@ -207,18 +207,18 @@ def _read_statement(payload: bytes) -> tuple[str, dict[str, str]]:
         statement = strict_json.parse(payload)
         _statement_shape(statement)
     except ValueError as error:
-        raise _malformed(f"payload {error}") from None
+        raise _malformed_signature(f"payload {error}") from None
     name = statement["subject"][0]["name"]
     resources = statement["predicate"]["resources"]
     digests = {item["name"]: item["digest"] for item in resources}
     # Built again from what was understood, the statement must be the same. That covers
     # its types, the serialization, repeated names, their order and the root digest.
     if payload != strict_json.dump(_statement(name, digests)):
-        raise _malformed("payload is not a statement of model signing v1.0")
+        raise _malformed_signature("payload is not a statement of model signing v1.0")
     return name, digests
 
 
-def _malformed(message: str) -> VerificationError:
+def _malformed_signature(message: str) -> VerificationError:
     return VerificationError(
         "signature-malformed", f"the signature {message}", where=SIGNATURE_FILE
     )

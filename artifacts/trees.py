@@ -31,7 +31,7 @@ def _collect(tree: Tree, found: list[int]) -> None:
     if type(tree) is int:
         found.append(tree)
         return
-    kind, body = _split(tree)
+    kind, body = _kind_and_body(tree)
     children = body.items() if kind == "dict" else enumerate(body)
     for key, child in children:
         try:
@@ -40,7 +40,7 @@ def _collect(tree: Tree, found: list[int]) -> None:
             raise error.below(f".{kind}[{key!r}]") from None
 
 
-def _split(tree: Tree) -> tuple[str, Any]:
+def _kind_and_body(tree: Tree) -> tuple[str, Any]:
     if isinstance(tree, dict) and len(tree) == 1:
         kind, body = next(iter(tree.items()))
         if isinstance(body, {"dict": dict, "list": list, "tuple": list}.get(kind, ())):
@@ -55,7 +55,7 @@ def builder(tree: Tree) -> Callable[[Sequence[Any]], Any]:
         return lambda leaves: None
     if isinstance(tree, int):
         return lambda leaves: leaves[tree]
-    kind, body = _split(tree)
+    kind, body = _kind_and_body(tree)
     if kind == "dict":
         items = [(key, builder(child)) for key, child in body.items()]
         return lambda leaves: {key: build(leaves) for key, build in items}
@@ -79,6 +79,6 @@ def _flatten(tree: Tree, value: Any, into: dict[int, Any]) -> None:
     if isinstance(tree, int):
         into[tree] = value
     elif tree is not None:
-        kind, body = _split(tree)
+        kind, body = _kind_and_body(tree)
         for key, child in body.items() if kind == "dict" else enumerate(body):
             _flatten(child, value[key], into)

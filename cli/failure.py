@@ -100,7 +100,7 @@ def _diagnose(error: BaseException) -> AotcError:
     if (refused := system_error(error)) is not None:
         return refused
     if isinstance(error, ImportError) and _third_party(error.name or "a library"):
-        return _broken(error)
+        return _broken_module(error)
     return _bug(error)
 
 
@@ -135,7 +135,7 @@ def _missing(name: str) -> SetupError:
     )
 
 
-def _broken(error: ImportError) -> SetupError:
+def _broken_module(error: ImportError) -> SetupError:
     """A module that is there but cannot be loaded, such as one for another system."""
     return SetupError(
         "broken-module",

@@ -32,7 +32,7 @@ def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
 
 def answer(text: str, *, nl: bool = True) -> None:
     """Print text on standard output, which nothing but answers reaches."""
-    with _written(_answers or sys.stdout):
+    with _reporting_write_errors(_answers or sys.stdout):
         click.echo(text, nl=nl, file=_answers)
 
 
@@ -56,7 +56,7 @@ def reserved_for_answers() -> Iterator[None]:
         finally:
             _flush_c_streams()  # into standard error, before the descriptor is back
             answers, _answers = _answers, before
-            with _written(answers):
+            with _reporting_write_errors(answers):
                 answers.flush()
 
 
@@ -86,7 +86,7 @@ def _answer_stream(kept: int) -> TextIO:
 
 
 @contextmanager
-def _written(stream: TextIO) -> Iterator[None]:
+def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
     """What is written in this block, or `cannot-write`, such as for a full disk."""
     try:
         yield

@@ -48,8 +48,8 @@ class Reporter:
         """Show what the current stage is busy with."""
         self._draw(text)
 
-    def finished(self, part: str, seconds: float) -> None:
-        """A part of the current stage is done."""
+    def report_part(self, part: str, seconds: float) -> None:
+        """Show that a part of the current stage is done, and its time."""
         self._print(seconds, part)
 
     def _draw(self, *detail: str) -> None:

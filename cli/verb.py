@@ -163,13 +163,13 @@ def combine_options(
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
-        def collected(**given: Any) -> Any:
+        def call(**given: Any) -> Any:
             said = {field: given.pop(field) for field in fields}
             return function(**{name: make(said)}, **given)
 
         for option in reversed(options):
-            collected = option(collected)
-        return collected  # type: ignore[return-value]
+            call = option(call)
+        return call  # type: ignore[return-value]
 
     return decorate
 

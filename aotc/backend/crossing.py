@@ -85,7 +85,7 @@ def frame_text(program: Program) -> str:
     }
     lines = [_global(name, kind, name in mutable) for name, kind in types.items()]
     for entry in program.entries:
-        lines += _declaration(entry) + _exported(entry)
+        lines += _declaration(entry) + _public_function(entry)
     for state in program.states:
         lines += _reader(state) + _writer(state)
     for function in functions_of(program.module).values():
@@ -95,7 +95,7 @@ def frame_text(program: Program) -> str:
     return f"module @aotc {{\n{body}\n}}\n"
 
 
-def _quoted(name: str) -> str:
+def _mlir_string(name: str) -> str:
     """A name as MLIR spells it: what is not plain ASCII, byte by byte."""
     plain = (
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
@@ -110,8 +110,8 @@ def _mlir(tensor: Tensor) -> str:
 
 def _global(name: str, kind: str, mutable: bool) -> str:
     access = "private mutable" if mutable else "private"
-    initial = f'#flow.parameter.named<"{SCOPE}"::{_quoted(name)}>'
-    return f"util.global {access} @{_quoted(name)} = {initial} : {kind}"
+    initial = f'#flow.parameter.named<"{SCOPE}"::{_mlir_string(name)}>'
+    return f"util.global {access} @{_mlir_string(name)} = {initial} : {kind}"
 
 
 def _declaration(entry: Entry) -> list[str]:
@@ -121,10 +121,10 @@ def _declaration(entry: Entry) -> list[str]:
     return [f'func.func private @"{name}"({operands}) -> ({results})']
 
 
-def _exported(entry: Entry) -> list[str]:
+def _public_function(entry: Entry) -> list[str]:
     """The function that callers see: inputs in, outputs out, state in globals."""
     inputs = [
-        f"%{i}: {_mlir(port.type)} {{iree.abi.name = {_quoted(port.name)}}}"
+        f"%{i}: {_mlir(port.type)} {{iree.abi.name = {_mlir_string(port.name)}}}"
         for i, port in enumerate(entry.arguments)
         if port.kind == "input"
     ]
@@ -135,7 +135,7 @@ def _exported(entry: Entry) -> list[str]:
     signature = f"({', '.join(inputs)}) -> ({', '.join(output_types)})"
     lines = [f"func.func @{entry.name}{signature} {{"]
     lines += [
-        f"  %{i} = util.global.load @{_quoted(port.name)} : {_mlir(port.type)}"
+        f"  %{i} = util.global.load @{_mlir_string(port.name)} : {_mlir(port.type)}"
         for i, port in enumerate(entry.arguments)
         if port.kind != "input"
     ]
@@ -150,7 +150,7 @@ def _exported(entry: Entry) -> list[str]:
         f"({operand_types}) -> ({result_types})"
     )
     lines += [
-        f"  util.global.store %r{i}, @{_quoted(port.name)} : {_mlir(port.type)}"
+        f"  util.global.store %r{i}, @{_mlir_string(port.name)} : {_mlir(port.type)}"
         for i, port in enumerate(entry.results)
         if port.kind == "state"
     ]
@@ -176,7 +176,7 @@ def writer_name(state: str) -> str:
 def _reader(state: StateSpec) -> list[str]:
     types = [_mlir(tensor) for tensor in state.types]
     loads = [
-        f"  %{i} = util.global.load @{_quoted(leaf)} : {kind}"
+        f"  %{i} = util.global.load @{_mlir_string(leaf)} : {kind}"
         for i, (leaf, kind) in enumerate(zip(state.leaves, types, strict=True))
     ]
     values = [f"%{i}" for i in range(len(types))]
@@ -188,7 +188,7 @@ def _writer(state: StateSpec) -> list[str]:
     pairs = list(zip(state.leaves, map(_mlir, state.types), strict=True))
     arguments = ", ".join(f"%{i}: {kind}" for i, (_, kind) in enumerate(pairs))
     stores = [
-        f"  util.global.store %{i}, @{_quoted(leaf)} : {kind}"
+        f"  util.global.store %{i}, @{_mlir_string(leaf)} : {kind}"
         for i, (leaf, kind) in enumerate(pairs)
     ]
     head = f"func.func @{writer_name(state.name)}({arguments}) {{"

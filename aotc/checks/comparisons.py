@@ -59,7 +59,7 @@ class Comparisons:
             operands: of the op.
             found: what it says of them.
         """
-        x, *others = map(_widened, operands)
+        x, *others = map(_wide_floats, operands)
         gap = x - others[0] if others else x
         past = self._past.get((op, turn))
         if past is None:
@@ -77,6 +77,6 @@ def compares_floats(op: Any, operands: Sequence[Any], results: Sequence[Any]) ->
     )
 
 
-def _widened(array: Any) -> Any:
+def _wide_floats(array: Any) -> Any:
     """The same floats, in a dtype in which gaps of half floats are exact."""
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)

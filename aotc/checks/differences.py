@@ -135,16 +135,16 @@ def distance(name: str, found: Any, expected: Any) -> Distance:
     """
     dtype = dtypes.canonical(expected.dtype)
     if found.shape != expected.shape or found.dtype != expected.dtype:
-        return _apart(name, dtype)
+        return _infinite_distance(name, dtype)
     wide = np.float64 if dtypes.is_float(dtype) else object
     x, y = found.astype(wide).ravel(), expected.astype(wide).ravel()
     if dtypes.is_float(dtype):
         finite = np.isfinite(y)
         if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-            return _apart(name, dtype)
+            return _infinite_distance(name, dtype)
         x, y = x[finite], y[finite]
         if not np.isfinite(x).all():
-            return _apart(name, dtype)
+            return _infinite_distance(name, dtype)
     delta, size = np.abs(x - y).astype(np.float64), np.abs(y).astype(np.float64)
     largest = size.max(initial=0.0)
     worst = delta.max(initial=0.0)
@@ -164,7 +164,7 @@ def worst_of(differences: Sequence[Difference]) -> Difference:
     return reduce(Difference.worst_of, differences)
 
 
-def _apart(name: str, dtype: str) -> Distance:
+def _infinite_distance(name: str, dtype: str) -> Distance:
     far = _INFINITE
     return Distance(name, dtype, far, far, far, -1.0, far)
 

@@ -92,7 +92,7 @@ def samples_of(
         arrays = [
             choice.given[port.name]
             if port.name in choice.given
-            else _drawn(port, parts, draw, bounds.get(port.name, ()), leaf)
+            else _random_array(port, parts, draw, bounds.get(port.name, ()), leaf)
             for port, leaf in zip(ports, leaves, strict=True)
         ]
         if choice.given:
@@ -203,7 +203,7 @@ class _Draw:
         return np.where(self.rng.random(shape) < _SHARE_OF_EXTREMES, chosen, drawn)
 
 
-def _drawn(
+def _random_array(
     port: Port,
     sizes: Sequence[int],
     draw: _Draw,

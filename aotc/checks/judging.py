@@ -54,10 +54,10 @@ def error_ratios(found: Any, expected: Any, spread: Any) -> Any:
     same = (x == y) | (np.isnan(x) & np.isnan(y)) | is_open
     with np.errstate(invalid="ignore"):
         error = np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf))
-        return error / _allowed(y, expected.dtype, np.where(is_open, 0.0, spread))
+        return error / _tolerance(y, expected.dtype, np.where(is_open, 0.0, spread))
 
 
-def _allowed(y: Any, dtype: Any, spread: Any) -> Any:
+def _tolerance(y: Any, dtype: Any, spread: Any) -> Any:
     """How far each element may be off."""
     facts = ml_dtypes.finfo(dtype)
     eps, least = float(facts.eps), float(facts.smallest_normal)

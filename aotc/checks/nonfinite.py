@@ -90,14 +90,14 @@ def find(path: Path, entry: str, values: Mapping[str, Any]) -> Makers:
     known = {**program.parameters, **values}
     ports = program.entry(entry).arguments
     with context(), ir.Location.unknown():
-        watch = _Watch(_written(program.module))
+        watch = _Watch(_ops_of_model(program.module))
         run_passes(program.module, ("autodiff", "inline"))
         arguments = [known[port.name] for port in ports]
         reference.evaluate(program.module, entry, arguments, watch)
     return Makers(tuple(watch.first.values()))
 
 
-def _written(module: Any) -> set[tuple[str, str]]:
+def _ops_of_model(module: Any) -> set[tuple[str, str]]:
     """The ops that the model itself asks for, with their lines."""
     return {
         (op.operation.name, str(op.location))
@@ -110,9 +110,9 @@ def _written(module: Any) -> set[tuple[str, str]]:
 class _Watch:
     """Looks at every op that is evaluated."""
 
-    def __init__(self, written: set[tuple[str, str]]) -> None:
+    def __init__(self, ops_of_model: set[tuple[str, str]]) -> None:
         self.first: dict[str, Maker] = {}
-        self._written = written
+        self._ops_of_model = ops_of_model
 
     def __call__(self, op: Any, operands: Arrays, results: Arrays) -> None:
         """Take note of an op that is the first to make what it makes."""
@@ -138,7 +138,7 @@ class _Watch:
             f"{name}({types})",
             _example(name, operands, result, np.argwhere(wrong)[0]),
             where_of(op),
-            (op.operation.name, str(op.location)) not in self._written,
+            (op.operation.name, str(op.location)) not in self._ops_of_model,
         )
         self.first.setdefault(kind, maker)
 

@@ -161,12 +161,12 @@ def measure(
         return [
             parity
             for entry in program.entries
-            for parity in _of_entry(_Compared(program, graph, entry, plan), running)
+            for parity in _of_entry(_Comparison(program, graph, entry, plan), running)
         ]
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Comparison:
     """An entry that is compared: the program, its graph, and how."""
 
     program: Program
@@ -180,16 +180,16 @@ class _Compared:
         network = self.program.networks.get(self.entry.name)
         return network.original if network is not None else None
 
-    def expected(self, sample: Sample) -> list[Any]:
+    def expected_outputs(self, sample: Sample) -> list[Any]:
         """The outputs of the framework, or of the reference evaluator."""
         entry, original = self.entry, self.original
         if original is None:
-            return self._evaluated(sample)
+            return self._reference_outputs(sample)
         try:
             result = original.run(entry.input_tree.unflatten(sample.arrays))
         except Exception as error:  # whatever another framework raises
             raise_system_error(error)
-            raise _refused(original, entry, sample, error) from error
+            raise _framework_error(original, entry, sample, error) from error
         return flatten(result)[0]
 
     def differences(
@@ -203,7 +203,7 @@ class _Compared:
         ]
         if not self.allows_rounding or all(row.passed for row in rows):
             return rows
-        rounding = Rounding(expected, partial(self._evaluated, sample))
+        rounding = Rounding(expected, partial(self._reference_outputs, sample))
         verdicts = judge(names, found, expected, rounding)
         return [
             row if row.passed else replace(row, by_rounding=verdict.passed)
@@ -215,12 +215,14 @@ class _Compared:
         """Whether what rounding does to results is known, and nobody set a bound."""
         return self.original is None and self.plan.tolerance is None
 
-    def _evaluated(self, sample: Sample, noise: Noise | None = None) -> list[Any]:
+    def _reference_outputs(
+        self, sample: Sample, noise: Noise | None = None
+    ) -> list[Any]:
         """The outputs of the reference evaluator."""
         values = arguments(self.program, self.entry, sample.arrays)
         return evaluated(self.graph, self.entry, values, noise)
 
-    def computed(self, process: CompiledProcess, sample: Sample) -> list[Any]:
+    def compiled_outputs(self, process: CompiledProcess, sample: Sample) -> list[Any]:
         """The outputs of the compiled entry, in its first state."""
         first = {
             state.name: [self.program.parameters[leaf] for leaf in state.leaves]
@@ -228,7 +230,7 @@ class _Compared:
         }
         return process.call(self.entry.name, sample.arrays, first)[0]
 
-    def place(
+    def divergence(
         self, target: Target, sample: Sample, expected: Sequence[Any]
     ) -> Divergence:
         """Where a call begins to differ."""
@@ -244,11 +246,11 @@ class _Compared:
             else ToleranceRule(self.plan.tolerance),
         )
 
-    def death(
+    def located_error(
         self, error: AotcError, target: Target, sample: Sample, expected: Sequence[Any]
     ) -> CompileError:
         """The error of code that dies, with the place where it does."""
-        first = self.place(target, sample, expected)
+        first = self.divergence(target, sample, expected)
         return CompileError(
             error.code,
             f"entry '{self.entry.name}', compiled for '{target}', fails"
@@ -259,12 +261,12 @@ class _Compared:
 
 
 def _of_entry(
-    compared: _Compared, running: Mapping[Target, CompiledProcess]
+    compared: _Comparison, running: Mapping[Target, CompiledProcess]
 ) -> Iterator[Parity]:
     entry, plan, original = compared.entry, compared.plan, compared.original
     example = original.example if original else None
     samples = list(samples_of(compared.graph, entry, plan.choice, example))
-    wanted = [compared.expected(sample) for sample in samples]
+    wanted = [compared.expected_outputs(sample) for sample in samples]
     for target, process in running.items():
         rows = list(_rows(compared, target, process, samples, wanted))
         found = Parity(
@@ -279,13 +281,13 @@ def _of_entry(
             first = next(
                 i for i, row in enumerate(rows) if not all(d.passed for d in row)
             )
-            divergence = compared.place(target, samples[first], wanted[first])
+            divergence = compared.divergence(target, samples[first], wanted[first])
             found = replace(found, divergence=divergence)
         yield found
 
 
 def _rows(
-    compared: _Compared,
+    compared: _Comparison,
     target: Target,
     process: CompiledProcess,
     samples: Sequence[Sample],
@@ -298,11 +300,11 @@ def _rows(
     """
     for sample, expected in zip(samples, wanted, strict=True):
         try:
-            found = compared.computed(process, sample)
+            found = compared.compiled_outputs(process, sample)
         except CompileError as error:
             if error.code != DIED:
                 raise
-            raise compared.death(error, target, sample, expected) from error
+            raise compared.located_error(error, target, sample, expected) from error
         yield compared.differences(sample, found, expected)
 
 
@@ -311,7 +313,7 @@ def _sizes_text(sample: Sample) -> str:
     return f" ({sizes})" if sizes else ""
 
 
-def _refused(
+def _framework_error(
     original: Original, entry: Entry, sample: Sample, error: Exception
 ) -> InputError:
     said = (str(error).strip().splitlines() or [""])[0]

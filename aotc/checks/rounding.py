@@ -204,12 +204,12 @@ def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[Any]
         For each result an array of its shape, in f64.
     """
     return [
-        _spread(array, [run[number] for run in runs])
+        _largest_deviation(array, [run[number] for run in runs])
         for number, array in enumerate(expected)
     ]
 
 
-def _spread(array: Any, runs: Sequence[Any]) -> Any:
+def _largest_deviation(array: Any, runs: Sequence[Any]) -> Any:
     center = array.astype(np.float64)
     found = np.zeros(array.shape)
     for run in runs:

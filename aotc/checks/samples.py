@@ -83,19 +83,19 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
     found = [
         Item(
             number,
-            _named(entry, parts),
+            _sizes_by_name(entry, parts),
             number % 2 == 1,
             Integers.SMALL if number % 2 else Integers.BITS,
         )
         for number, parts in enumerate(usual)
     ]
-    few = next(_allowed(entry, _cycled(_SMALL, entry)), usual[-1])
+    few = next(_nearest_allowed(entry, _size_per_symbol(_SMALL, entry)), usual[-1])
     if has_free_integers(entry, _example(program, entry)):
-        sizes = _named(entry, few)
+        sizes = _sizes_by_name(entry, few)
         found.append(Item(len(found), sizes, False, Integers.ANY, True))
     for parts in dict.fromkeys(_long_sizes(graph, entry, few)):
         if parts not in usual:
-            sizes = _named(entry, parts)
+            sizes = _sizes_by_name(entry, parts)
             found.append(Item(len(found), sizes, True, Integers.BITS, True))
     return found
 
@@ -163,10 +163,10 @@ Parts = tuple[int, ...]
 
 def _usual_sizes(entry: Entry) -> Iterator[Parts]:
     for each in ((0,), (1,), _SMALL, _LARGE):
-        yield from _allowed(entry, _cycled(each, entry))
+        yield from _nearest_allowed(entry, _size_per_symbol(each, entry))
 
 
-def _cycled(sizes: Parts, entry: Entry) -> list[int]:
+def _size_per_symbol(sizes: Parts, entry: Entry) -> list[int]:
     """A size for each symbol, from the first again where they are too few."""
     return list(islice(cycle(sizes), len(entry.symbols)))
 
@@ -176,19 +176,21 @@ def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
     for position in sorted(_summed_symbols(graph, entry.name)):
         wanted = list(few)
         wanted[position] = -(-_LONG // entry.symbols[position].multiple_of)
-        yield from _allowed(entry, wanted)
+        yield from _nearest_allowed(entry, wanted)
 
 
-def _allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:
+def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:
     """The sizes nearest to `wanted` that contracts and guards allow, if there are."""
-    parts = [_within(c, n) for c, n in zip(entry.symbols, wanted, strict=True)]
+    parts = [
+        _nearest_in_contract(c, n) for c, n in zip(entry.symbols, wanted, strict=True)
+    ]
     try:
         yield tuple(entry.nearest_allowed(parts))
     except InputError:  # guards leave none nearby
         return
 
 
-def _within(contract: Contract, wanted: int) -> int:
+def _nearest_in_contract(contract: Contract, wanted: int) -> int:
     """The number of parts nearest to `wanted` that a contract allows."""
     least = -(-contract.min // contract.multiple_of)
     if contract.max is None:
@@ -196,7 +198,7 @@ def _within(contract: Contract, wanted: int) -> int:
     return max(least, min(wanted, contract.max // contract.multiple_of))
 
 
-def _named(entry: Entry, parts: Parts) -> dict[str, int]:
+def _sizes_by_name(entry: Entry, parts: Parts) -> dict[str, int]:
     return {
         contract.name: part * contract.multiple_of
         for contract, part in zip(entry.symbols, parts, strict=True)

@@ -34,7 +34,7 @@ from aotc.mlir import ir
 from aotc.program import Program
 from aotc.target import Target
 
-__all__ = ["SelfCheck", "check_entries", "unchecked"]
+__all__ = ["SelfCheck", "check_entries", "skipped_checks"]
 
 _SEED = 20
 _SECONDS = 300  # for one compiled call
@@ -91,7 +91,9 @@ def check_entries(
         return rows + _check(jobs, running, work)
 
 
-def unchecked(program: Program, targets: Sequence[Target], why: str) -> list[SelfCheck]:
+def skipped_checks(
+    program: Program, targets: Sequence[Target], why: str
+) -> list[SelfCheck]:
     """What is said of entries that nothing can be compared with."""
     return [
         SelfCheck(entry.name, str(target)).skip({}, why)

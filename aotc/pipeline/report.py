@@ -21,8 +21,8 @@ class Reporter(Protocol):
     def stage(self, name: str) -> Any:
         """A context manager for the duration of a stage."""
 
-    def finished(self, part: str, seconds: float) -> None:
-        """A part of the stage is done, such as the code of one target."""
+    def report_part(self, part: str, seconds: float) -> None:
+        """Tell that a part of the stage is done, such as the code of one target."""
 
 
 class Silent:
@@ -30,7 +30,7 @@ class Silent:
         """Tell nothing."""
         return nullcontext()
 
-    def finished(self, part: str, seconds: float) -> None:
+    def report_part(self, part: str, seconds: float) -> None:
         """Tell nothing."""
 
 

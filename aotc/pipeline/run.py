@@ -170,7 +170,7 @@ class Build:
     def tell(self, part: str, reuse: str, seconds: float) -> None:
         """Tell that a part is done, and whether the cache had it."""
         known = "" if reuse == "off" else f", cache: {reuse}"
-        self._reporter.finished(f"{part}{known}", seconds)
+        self._reporter.report_part(f"{part}{known}", seconds)
 
     def run_passes(self, unit: Unit, stage: str, passes: Sequence[Pass]) -> None:
         """Take a unit to a stage, and dump it."""

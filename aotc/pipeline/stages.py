@@ -12,7 +12,7 @@ from aotc.checks.budget import FitMemory
 from aotc.checks.certificate import certify
 from aotc.checks.parity import measure, require
 from aotc.checks.reuse import found_or_made, recipe_of
-from aotc.checks.self_check import SelfCheck, check_entries, unchecked
+from aotc.checks.self_check import SelfCheck, check_entries, skipped_checks
 from aotc.dialects.limits import require_supported
 from aotc.errors import InputError
 from aotc.passes.base import Pass
@@ -143,7 +143,7 @@ class CheckItself(Stage):
             if build.request.self_check == "full":
                 raise _no_graph(build)
             why = f"it is built from IR of the stage '{build.program.stage}'"
-            report.self_checks = unchecked(build.program, build.targets, why)
+            report.self_checks = skipped_checks(build.program, build.targets, why)
             return
         with build.trial_bundle() as bundle:
 

@@ -90,7 +90,7 @@ def _names(
     )
 
 
-def known(kind: str, table: Mapping[str, Any], name: str) -> Any:
+def look_up(kind: str, table: Mapping[str, Any], name: str) -> Any:
     """`table[name]`, or an error that says what there is.
 
     Raises:

@@ -85,13 +85,13 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
         # This path takes a third of the time of `buffer_view.map().asarray()`.
         array = from_dlpack(_Capsule(capsule(buffer_view, 1, 0)))
         if array.dtype != dtype:
-            array = _reinterpreted(array, leaf, dtype)
+            array = _view_as(array, leaf, dtype)
         return array
 
     return _shape_checked(view, leaf)
 
 
-def _reinterpreted(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
+def _view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
     """Integers of IREE have no sign, and its booleans are bytes; all else is exact."""
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
@@ -112,7 +112,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
     fixed = [(i, size) for i, size in enumerate(leaf.shape) if isinstance(size, int)]
     right: tuple[int, ...] | None = None
 
-    def checked(buffer_view: Any) -> Array:
+    def read_and_check(buffer_view: Any) -> Array:
         nonlocal right
         array = read(buffer_view)
         shape = array.shape
@@ -123,7 +123,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
             right = shape
         return array
 
-    return checked
+    return read_and_check
 
 
 def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
@@ -142,7 +142,7 @@ def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
     return view
 
 
-def _staged(device: Any, source: Any) -> Any:
+def _host_visible_copy(device: Any, source: Any) -> Any:
     """A copy of a buffer, in memory of the device that the host can map."""
     staging = device.allocator.allocate_buffer(
         _HOST_VISIBLE, _STAGING, source.byte_length()
@@ -168,8 +168,8 @@ def fetcher(device: Any, leaf: Leaf) -> ToHost:
         if 0 in buffer_view.shape:
             array: Array = np.empty(buffer_view.shape, raw)
         else:
-            staged = _staged(device, buffer_view.get_buffer())
+            staged = _host_visible_copy(device, buffer_view.get_buffer())
             array = staged.map().asarray(buffer_view.shape, raw)
-        return array if array.dtype == dtype else _reinterpreted(array, leaf, dtype)
+        return array if array.dtype == dtype else _view_as(array, leaf, dtype)
 
     return _shape_checked(fetch, leaf)

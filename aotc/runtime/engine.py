@@ -159,7 +159,7 @@ def _open(driver: str) -> Any:
             f"expected the IREE driver {driver} to work here, got: {first_line}",
             hint="install the device's driver, or load a variant for another target",
         ) from None
-    lifetime.opened(device, pooled=driver != "local-sync")
+    lifetime.note_open(device, pooled=driver != "local-sync")
     return device
 
 

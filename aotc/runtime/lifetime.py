@@ -64,7 +64,7 @@ def call_lock() -> Any:
     return lock
 
 
-def opened(device: Any, *, pooled: bool) -> None:
+def note_open(device: Any, *, pooled: bool) -> None:
     """Note a device that is open, and whether other threads do its work."""
     _process.devices.append(device)
     if pooled:

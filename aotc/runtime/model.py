@@ -11,7 +11,7 @@ from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.selection import Selection
 from aotc.errors import InputError
-from aotc.runtime.arguments import flattener, known, suggestion
+from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function, Module
 from aotc.runtime.states import States
@@ -116,7 +116,7 @@ class Model:
         Raises:
             InputError: `unknown-entry`.
         """
-        entry: Entry = known("entry", self.entries, name)
+        entry: Entry = look_up("entry", self.entries, name)
         return entry
 
     @system_errors()

@@ -136,7 +136,7 @@ def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
         InputError: `no-such-file`, `bad-state-file`, `other-model`, `state-leaves`,
             `state-dtype` or `state-shape`.
     """
-    with _opened(path) as file:
+    with _open_states(path) as file:
         origin = file.metadata() or {}
         _check_origin(origin, layout, path)
         found = {name: _leaf(file, name) for name in file.keys()}  # noqa: SIM118
@@ -158,12 +158,12 @@ def notes(path: Path) -> dict[str, str]:
     Raises:
         InputError: `no-such-file` or `bad-state-file`.
     """
-    with _opened(path) as file:
+    with _open_states(path) as file:
         return dict(file.metadata() or {})
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_states(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -209,8 +209,8 @@ def _check_leaves(
 ) -> None:
     missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()
     if missing or extra:
-        said = [f"{_listed(missing)} missing"] if missing else []
-        said += [f"{_listed(extra)} not in the model"] if extra else []
+        said = [f"{_names_text(missing)} missing"] if missing else []
+        said += [f"{_names_text(extra)} not in the model"] if extra else []
         close = suggestion(min(extra), missing) if missing and extra else None
         raise InputError(
             "state-leaves",
@@ -236,7 +236,7 @@ def _states_hint(found: Mapping[str, Leaf], expected: Mapping[str, Leaf]) -> str
     return "save the state again with this version of the model"
 
 
-def _listed(names: set[str]) -> str:
+def _names_text(names: set[str]) -> str:
     some = sorted(names)[:_LISTED]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(some) + more

@@ -11,7 +11,7 @@ from aotc.artifacts import trees
 from aotc.artifacts.manifest import Manifest, State
 from aotc.errors import InputError
 from aotc.runtime import state_files
-from aotc.runtime.arguments import flattener, known
+from aotc.runtime.arguments import flattener, look_up
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function, Module
 
@@ -97,5 +97,5 @@ class States:
         return state_files.Layout.of(self._manifest, states)
 
     def _find(self, name: str) -> _Access:
-        access: _Access = known("state", self._all, name)
+        access: _Access = look_up("state", self._all, name)
         return access

@@ -36,7 +36,9 @@ def main(folder: Path) -> int:
     host = memory.Host(module)
     report: dict[str, Any] = {
         "flags": flags,
-        "memory": {name: planned(host, name, plans[name], is_mapped) for name in plans},
+        "memory": {
+            name: entry_memory(host, name, plans[name], is_mapped) for name in plans
+        },
     }
     if not job["only_plans"]:
         if not run_phases(invocation, "stream", "end"):
@@ -77,7 +79,7 @@ def compiled_to_stream(
         "--iree-scheduling-dump-statistics-format=json",
         f"--iree-scheduling-dump-statistics-file={folder / _STATISTICS}",
     )
-    module = imported(session, folder)
+    module = load_module(session, folder)
     invocation = session.invocation()
     invocation.enable_console_diagnostics()
     invocation.import_module(module.operation)
@@ -89,7 +91,7 @@ def compiled_to_stream(
     return module if done else None, invocation
 
 
-def imported(session: Any, folder: Path) -> Any:
+def load_module(session: Any, folder: Path) -> Any:
     """The graph and IREE's side of it as one module."""
     from iree.compiler import ir
 
@@ -113,7 +115,7 @@ def run_phases(invocation: Any, after: str, last: str) -> bool:
     return bool(invocation.execute())
 
 
-def planned(
+def entry_memory(
     host: memory.Host, entry: str, shapes: list[list[int]], is_mapped: bool
 ) -> dict[str, int] | None:
     """The memory of an entry; None where it depends on what that computes."""
@@ -175,7 +177,7 @@ def summary(statistics: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def guarded(folder: Path) -> int:
+def exit_status(folder: Path) -> int:
     """`main`, where a full disk is an exit code of its own."""
     try:
         return main(folder)
@@ -186,4 +188,4 @@ def guarded(folder: Path) -> int:
 
 if __name__ == "__main__":
     end_with(int(sys.argv[2]))
-    sys.exit(guarded(Path(sys.argv[1])))
+    sys.exit(exit_status(Path(sys.argv[1])))

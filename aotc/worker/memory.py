@@ -111,8 +111,8 @@ class _Run:
         """What a function returns; nothing holds it yet."""
         return self._interpret(self._host.function(name), given)
 
-    def allocated(self, size: Known, kind: str) -> _Buffer:
-        """A new buffer, which counts from now; `kind` is what it may be used for."""
+    def allocate(self, size: Known, kind: str) -> _Buffer:
+        """Count a new buffer from now; `kind` is what it may be used for."""
         if not isinstance(size, int):
             raise UnknownMemory
         self.alive += size
@@ -308,7 +308,7 @@ def _same(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     return operands[: len(step.results)]
 
 
-def _awaited(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _await(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     return [value for value in operands if isinstance(value, _Buffer)]
 
 
@@ -317,45 +317,45 @@ def _constant(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     return [int(value) if isinstance(value, int) else None]
 
 
-_COMPARED: list[Callable[[int, int], bool]] = [
+_PREDICATES: list[Callable[[int, int], bool]] = [
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
     operator.lt, operator.le, operator.gt, operator.ge,
 ]  # fmt: skip
 
 
-def _compared(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    compare = _COMPARED[step.op.attributes["predicate"].value]
+def _compare(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    compare = _PREDICATES[step.op.attributes["predicate"].value]
     found = _arithmetic(compare)(run, step, operands)
     return list(found)
 
 
-def _selected(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _select(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     condition, yes, no = operands
     return [None if condition is None else (yes if condition else no)]
 
 
-def _loaded(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _load_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     return [run.globals.get(step.op.attributes["global"].value)]
 
 
-def _stored(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _store_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     run.store(step.op.attributes["global"].value, operands[0])
     return []
 
 
-def _called(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _call(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     return run.call(step.op.attributes["callee"].value, operands)
 
 
-def _returned(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+def _return(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
     return _Jump(None, operands)
 
 
-def _branched(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+def _branch(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
     return _Jump(step.targets[0], operands)
 
 
-def _branched_either(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+def _branch_if(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
     condition, *passed = operands
     if not isinstance(condition, int):
         raise UnknownMemory
@@ -370,40 +370,40 @@ def _size_of_view(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kno
     return [view.shape[axis] if isinstance(view, _View) else None]
 
 
-def _imported(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    buffer = run.allocated(operands[-1], "input")
+def _import_buffer(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    buffer = run.allocate(operands[-1], "input")
     run.hold(buffer)
     run.imported.append(buffer)
     return [buffer]
 
 
-def _allocated(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _allocate(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """A buffer; and when it is there, which is no number."""
     kind = str(step.op.results[0].type)
-    return [run.allocated(operands[0], kind), None][: len(step.results)]
+    return [run.allocate(operands[0], kind), None][: len(step.results)]
 
 
 def _constants(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """Buffers of the sizes that come first, and when they are there."""
     sizes = [size for size in operands if isinstance(size, int)]
     count = len(step.results) - 1
-    return [*(run.allocated(size, "constant") for size in sizes[:count]), None]
+    return [*(run.allocate(size, "constant") for size in sizes[:count]), None]
 
 
 def _parameters(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """Buffers with weights, of the sizes that are the fourth group of operands."""
     *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
     sizes = operands[sum(before) :][:count]
-    found = [run.allocated(0 if run.is_mapped else n, "constant") for n in sizes]
+    found = [run.allocate(0 if run.is_mapped else n, "constant") for n in sizes]
     return [*found, None]
 
 
-def _given_back(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _deallocate(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     run.free(operands[0])
     return [None]
 
 
-def _sized(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _buffer_size(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     buffer = operands[0]
     return [buffer.size if isinstance(buffer, _Buffer) else None]
 
@@ -426,8 +426,8 @@ _ACTS: dict[str, Any] = {
     "arith.andi": _arithmetic(operator.and_),
     "arith.ori": _arithmetic(operator.or_),
     "arith.xori": _arithmetic(operator.xor),
-    "arith.cmpi": _compared,
-    "arith.select": _selected,
+    "arith.cmpi": _compare,
+    "arith.select": _select,
     "arith.index_cast": _same,
     "arith.index_castui": _same,
     "arith.extsi": _same,
@@ -435,21 +435,21 @@ _ACTS: dict[str, Any] = {
     "util.align": _arithmetic(lambda value, to: -(-value // to) * to),
     "util.assume.int": _same,
     "util.optimization_barrier": _same,
-    "util.global.load": _loaded,
-    "util.global.store": _stored,
-    "util.call": _called,
-    "util.return": _returned,
-    "cf.br": _branched,
-    "cf.cond_br": _branched_either,
+    "util.global.load": _load_global,
+    "util.global.store": _store_global,
+    "util.call": _call,
+    "util.return": _return,
+    "cf.br": _branch,
+    "cf.cond_br": _branch_if,
     "hal.buffer_view.dim": _size_of_view,
-    "stream.tensor.import": _imported,
+    "stream.tensor.import": _import_buffer,
     "stream.tensor.export": _same,
-    "stream.resource.alloc": _allocated,
-    "stream.resource.alloca": _allocated,
+    "stream.resource.alloc": _allocate,
+    "stream.resource.alloca": _allocate,
     "stream.resource.constants": _constants,
     "stream.cmd.parameter.load": _parameters,
-    "stream.resource.dealloca": _given_back,
+    "stream.resource.dealloca": _deallocate,
     "stream.resource.subview": _same,
-    "stream.resource.size": _sized,
-    "stream.timepoint.await": _awaited,
+    "stream.resource.size": _buffer_size,
+    "stream.timepoint.await": _await,
 }

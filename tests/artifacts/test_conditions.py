@@ -34,5 +34,5 @@ def test_all_else_is_no_condition(text):
 
 
 def test_terms_take_the_place_of_names():
-    found = Condition.parse("n * m != k").replaced({"n": "a + 1", "k": "7"})
+    found = Condition.parse("n * m != k").substitute({"n": "a + 1", "k": "7"})
     assert str(found) == "(a + 1) * m != 7"

@@ -26,7 +26,7 @@ def test_without_a_terminal_a_line_tells_of_each_stage_and_part_that_is_finished
     shown = reporter()
     with shown.stage("parity"), shown.stage("vmfb"):
         shown.step("not told")
-        shown.finished("cuda:sm_89", 1.5)
+        shown.report_part("cuda:sm_89", 1.5)
         assert "vmfb › cuda:sm_89  1.50 s" in capsys.readouterr().err
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -36,7 +36,7 @@ def test_without_a_terminal_a_line_tells_of_each_stage_and_part_that_is_finished
 def test_quiet_tells_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     shown = reporter(quiet=True)
     with shown.stage("vmfb"):
-        shown.finished("cpu", 1.0)
+        shown.report_part("cpu", 1.0)
     assert capsys.readouterr() == ("", "")
 
 

@@ -88,11 +88,11 @@ class Certificate:
     def figures(self) -> str:
         """What was measured, in words."""
         found = [
-            f"dot product {_shown(self.dot_product)}",
-            f"finite differences {_shown(self.difference)}",
+            f"dot product {_figure_text(self.dot_product)}",
+            f"finite differences {_figure_text(self.difference)}",
         ]
         if self.remat is not None:
-            found.append(f"with and without checkpoints {_shown(self.remat)}")
+            found.append(f"with and without checkpoints {_figure_text(self.remat)}")
         return ", ".join(found)
 
     def __str__(self) -> str:
@@ -123,7 +123,9 @@ def certify(program: Program, seed: int = 0) -> list[Certificate]:
         points = [
             p for entry in program.entries for p in points_of(program, entry, rng)
         ]
-        measured = _measured(program, [p for p in points if p.arrays is not None], seed)
+        measured = _certificates(
+            program, [p for p in points if p.arrays is not None], seed
+        )
         return [
             Certificate(point.entry, point.function, point.where, seed)
             if point.arrays is None
@@ -132,14 +134,14 @@ def certify(program: Program, seed: int = 0) -> list[Certificate]:
         ]
 
 
-def _measured(
+def _certificates(
     program: Program, points: Sequence[Point], seed: int
 ) -> Iterator[Certificate]:
     """The certificates of what is reached, by code that is compiled at once."""
     if not points:
         return
     module = copied(program.module)
-    pairs = [_declared(module, *each) for each in enumerate(points)]
+    pairs = [_declare_checks(module, *each) for each in enumerate(points)]
     checks = [check for pair in pairs for check in pair if check is not None]
     keep_only(module, [check.name for check in checks])
     program = Program.of_functions(module, [check.entry() for check in checks])
@@ -150,10 +152,12 @@ def _measured(
     code = code_of(variant, [_export(check) for check in checks])
     with CompiledProcess(code) as process:
         for (check, plain), point in zip(pairs, points, strict=True):
-            yield _certified(graph, process, check, plain, point, seed)
+            yield _certificate(graph, process, check, plain, point, seed)
 
 
-def _declared(module: Any, number: int, point: Point) -> tuple[Check, Check | None]:
+def _declare_checks(
+    module: Any, number: int, point: Point
+) -> tuple[Check, Check | None]:
     """The check of a derivative, and that of the same one without checkpoints."""
     name = f"certificate_{number}"
     check = _check(module, name, Widened(point.function), point)
@@ -171,7 +175,7 @@ def _check(module: Any, name: str, widened: Widened, point: Point) -> Check:
     return Check.declare(module, name, of, point.wrt, point.modes, point.symbols)
 
 
-def _certified(
+def _certificate(
     graph: Any,
     process: CompiledProcess,
     check: Check,
@@ -182,7 +186,7 @@ def _certified(
     """The certificate of one derivative, by the compiled code."""
     x = [_wide(array) for array in point.arrays or ()]
     rng = np.random.default_rng(seed)
-    run = _compiled(process, check, point)
+    run = _compiled_function(process, check, point)
     dot_product, difference = check.measure(run, x, rng)
     found = Certificate(
         point.entry,
@@ -192,7 +196,7 @@ def _certified(
         True,
         dot_product,
         None if _stops(graph, check.of) else difference,
-        check.compare(run, plain, _compiled(process, plain, point), x, rng)
+        check.compare(run, plain, _compiled_function(process, plain, point), x, rng)
         if plain
         else None,
         point.missed,
@@ -230,7 +234,7 @@ def _refusal(
     )
 
 
-def _shown(figure: float | None) -> str:
+def _figure_text(figure: float | None) -> str:
     return "left out" if figure is None else f"{figure:.1e}"
 
 
@@ -238,10 +242,12 @@ def _shown(figure: float | None) -> str:
 
 
 def _export(check: Check) -> Export:
-    return export_at(check.name, check.taken, check.returned, check.symbols)
+    return export_at(
+        check.name, check.argument_types, check.result_types, check.symbols
+    )
 
 
-def _compiled(process: CompiledProcess, check: Check, point: Point) -> Run:
+def _compiled_function(process: CompiledProcess, check: Check, point: Point) -> Run:
     """The compiled function, for the shapes that the symbols say."""
 
     def run(x: Arrays) -> Arrays:

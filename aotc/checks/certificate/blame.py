@@ -52,7 +52,7 @@ def _is_wrong(graph: Any, check: Check, op: Any, operands: Arrays, rng: Any) -> 
     smooth = any(map(_is_float, op.results)) and not getattr(op, "is_constant", False)
     if not wrt or not smooth or not all(map(_is_finite, operands)):
         return False
-    module = _alone(graph, check, op)
+    module = _module_of_op(graph, check, op)
     modes = modes_of(module, "op")
     alone = Check.declare(module, "check", "op", wrt, modes, check.symbols)
     run_passes(module, ("autodiff", "inline"))
@@ -61,7 +61,7 @@ def _is_wrong(graph: Any, check: Check, op: Any, operands: Arrays, rng: Any) -> 
     return not max(dot_product or 0.0, difference) <= WORST
 
 
-def _alone(graph: Any, check: Check, op: Any) -> Any:
+def _module_of_op(graph: Any, check: Check, op: Any) -> Any:
     """A module with the function `op` of the operands of `op`."""
     is_call = isinstance(op, func.CallOp)
     module = copied(graph) if is_call else ir.Module.create()

@@ -71,7 +71,7 @@ class Check:
         """Write the function `name`, which checks `of`, into a module that has that."""
         primal = functions_of(module)[of]
         check = Check(name, of, *signature(primal), wrt, modes, symbols)
-        types = [tensor.to_mlir() for tensor in check.taken]
+        types = [tensor.to_mlir() for tensor in check.argument_types]
         with ir.InsertionPoint(primal), primal.location:
             function = func.FuncOp(name, (types, []))
         if SYMBOLS in primal.attributes:
@@ -98,7 +98,7 @@ class Check:
         return results
 
     @property
-    def taken(self) -> list[Tensor]:
+    def argument_types(self) -> list[Tensor]:
         """The types of what the function takes."""
         rulers = [
             Tensor((Dim.symbol(number),), "i32") for number in range(len(self.symbols))
@@ -106,7 +106,7 @@ class Check:
         return [*self.inputs, *rulers, *self._moved_types, *floats(self.outputs)]
 
     @property
-    def returned(self) -> list[Tensor]:
+    def result_types(self) -> list[Tensor]:
         """The types of what it returns."""
         gradients = self._moved_types if self.modes.reverse else []
         slopes = floats(self.outputs) if self.modes.forward else []
@@ -119,7 +119,7 @@ class Check:
     def entry(self) -> Entry:
         """As the backend exports it."""
         symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
-        return Entry.flat(self.name, self.taken, self.returned, symbols)
+        return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
     def directions(self, rng: Any) -> tuple[Arrays, Arrays]:
         """Random ones of the moved arguments and of the results."""
@@ -168,7 +168,7 @@ class Check:
     def _measure_at(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
         """The figures of `measure` at one point."""
         v, w = self.directions(rng)
-        values, gradients, slopes = self._parts(run(self._given(x, v, w)))
+        values, gradients, slopes = self._parts(run(self._arguments(x, v, w)))
         found = [_dot(gradients, v)] if self.modes.reverse else []
         found += [_dot(w, slopes)] if self.modes.forward else []
         slope, size = found[0], _norm(gradients or slopes)
@@ -193,25 +193,25 @@ class Check:
             x: the arguments.
             rng: of the directions.
         """
-        given = self._given(x, *self.directions(rng))
+        given = self._arguments(x, *self.directions(rng))
         _, here, _ = self._parts(run(given))
         _, there, _ = other._parts(run_other(given))
         apart = [a - b for a, b in zip(here, there, strict=True)]
         return _norm(apart) / (_norm(there) + TINY)
 
-    def _given(self, x: Arrays, v: Arrays, w: Arrays) -> Arrays:
+    def _arguments(self, x: Arrays, v: Arrays, w: Arrays) -> Arrays:
         rulers = [np.zeros(size, np.int32) for size in self.symbols]
         return [*x, *rulers, *v, *w]
 
     def _slope(self, run: Run, x: Arrays, v: Arrays, w: Arrays, step: float) -> float:
         """The central difference of ⟨w, f⟩ along v."""
         ahead, behind = (
-            self._parts(run(self._given(self._moved(x, v, by), v, w)))[0]
+            self._parts(run(self._arguments(self._point_along(x, v, by), v, w)))[0]
             for by in (step, -step)
         )
         return (_dot(w, ahead) - _dot(w, behind)) / (2 * step)
 
-    def _moved(self, x: Arrays, v: Arrays, by: float) -> Arrays:
+    def _point_along(self, x: Arrays, v: Arrays, by: float) -> Arrays:
         moved = list(x)
         for i, direction in zip(self.wrt, v, strict=True):
             moved[i] = x[i] + by * direction

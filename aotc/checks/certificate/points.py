@@ -52,7 +52,7 @@ class Point:
 def points_of(program: Program, entry: Entry, rng: Any) -> Iterator[Point]:
     """The derivatives that an entry takes, itself or in what it calls and runs."""
     known = functions_of(program.module)
-    asked = _asked(known, entry.name)
+    asked = _reached_derivatives(known, entry.name)
     if not asked:
         return
     arguments = _arguments(program, entry, rng)
@@ -70,14 +70,16 @@ def points_of(program: Program, entry: Entry, rng: Any) -> Iterator[Point]:
             seen[name][:count] if name in seen else None,
             symbols,
             source_of(known[name].location),
-            _missed(known, derived.of, seen),
+            _unvisited_functions(known, derived.of, seen),
         )
 
 
 _MODES: dict[type, str] = {Vjp: "reverse", Jvp: "forward"}
 
 
-def _asked(known: dict[str, Any], entry: str) -> list[tuple[str, Derivative]]:
+def _reached_derivatives(
+    known: dict[str, Any], entry: str
+) -> list[tuple[str, Derivative]]:
     """The derivatives that an entry reaches, by the names they are declared with.
 
     One check measures both modes, so either stands for both.
@@ -91,7 +93,9 @@ def _asked(known: dict[str, Any], entry: str) -> list[tuple[str, Derivative]]:
     return list(found.values())
 
 
-def _missed(known: dict[str, Any], name: str, seen: Collection[str]) -> tuple[str, ...]:
+def _unvisited_functions(
+    known: dict[str, Any], name: str, seen: Collection[str]
+) -> tuple[str, ...]:
     """What a function would run elsewhere, such as branches."""
     found = [
         inner

@@ -68,7 +68,7 @@ class _Visit(Evaluation):
             self._visit_primal(derived, arrays)
         if all(each in self.reached for each in self._wanted):
             raise _Enough
-        written = functions_of(self._written)
+        written = functions_of(self._graph_with_gradients)
         return Evaluation(written, self.symbols).call(name, arrays)
 
     def _visit_primal(self, derived: Derived, arrays: Arrays) -> None:
@@ -82,7 +82,7 @@ class _Visit(Evaluation):
         self.call(derived.of, given)
 
     @cached_property
-    def _written(self) -> Any:
+    def _graph_with_gradients(self) -> Any:
         module = copied(self._module)
         keep_only(module, [self._entry])
         run_passes(module, ["autodiff"])

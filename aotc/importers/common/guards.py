@@ -33,7 +33,7 @@ def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> 
     holds = _decided(condition, used)
     if holds:
         return
-    shown = condition.replaced({name: str(size) for name, size in used.items()})
+    shown = condition.substitute({name: str(size) for name, size in used.items()})
     if holds is False:
         got = ", ".join(f"{name} = {size}" for name, size in sorted(used.items()))
         fail("shape-guard", f"expected {condition}, got {got}: {why}")
