@@ -210,12 +210,12 @@ def fixed_point(
         far = _norm(new - x) > tol * _norm(new)
         return new, far, count + 1
 
-    def goes_on(carried: Any) -> Any:
+    def condition(carried: Any) -> Any:
         return carried[1] & (carried[2] < maxiter)
 
     def iterate(function: Map, start: Array) -> Array:
         first = (start, np.asarray(True), np.asarray(0))
-        found: Array = control.while_loop(goes_on, partial(step, function), first)[0]
+        found: Array = control.while_loop(condition, partial(step, function), first)[0]
         return found
 
     inner = partial(linear_solve, symmetric=False, tol=tol) if solve is None else solve
@@ -249,12 +249,12 @@ def root(
         new = x - solve(lambda v: jvp(function, (x,), (v,))[1], value)
         return new, function(new), count + 1
 
-    def goes_on(carried: Any) -> Any:
+    def condition(carried: Any) -> Any:
         return (_norm(carried[1]) > tol) & (carried[2] < maxiter)
 
     def iterate(function: Map, start: Array) -> Array:
         first = (start, function(start), np.asarray(0))
-        found: Array = control.while_loop(goes_on, partial(step, function), first)[0]
+        found: Array = control.while_loop(condition, partial(step, function), first)[0]
         return found
 
     start = as_float(x0)
@@ -311,7 +311,7 @@ def _conjugate_gradients(
 ) -> Array:
     enough, most = _dot(b, b) * tol**2, _most(b, maxiter)
 
-    def goes_on(carried: Any) -> Any:
+    def condition(carried: Any) -> Any:
         *_, size, count = carried
         return (size > enough) & (count < most)
 
@@ -325,7 +325,7 @@ def _conjugate_gradients(
 
     rest = b - matvec(start)
     first = (start, rest, rest, _dot(rest, rest), np.asarray(0))
-    found: Array = control.while_loop(goes_on, step, first)[0]
+    found: Array = control.while_loop(condition, step, first)[0]
     return found
 
 
@@ -336,7 +336,7 @@ def _bicgstab(
     rest = b - matvec(start)
     shadow = rest
 
-    def goes_on(carried: Any) -> Any:
+    def condition(carried: Any) -> Any:
         return (_dot(carried[1], carried[1]) > enough) & (carried[-1] < most)
 
     def step(carried: Any) -> Any:
@@ -354,7 +354,7 @@ def _bicgstab(
         return x, rest, direction, new, count + 1
 
     first = (start, rest, rest, _dot(rest, rest), np.asarray(0))
-    found: Array = control.while_loop(goes_on, step, first)[0]
+    found: Array = control.while_loop(condition, step, first)[0]
     return found
 
 

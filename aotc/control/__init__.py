@@ -112,7 +112,7 @@ def while_loop(
     if isinstance(max_steps, int) and max_steps < 0:
         fail("bad-bounds", f"expected max_steps of 0 or more; got {max_steps}")
 
-    def goes_on(carried: Any) -> Any:
+    def bounded_condition(carried: Any) -> Any:
         held = _checked_condition(condition, condition(carried[1]))
         return np.logical_and(np.less(carried[0], max_steps), held)
 
@@ -120,7 +120,7 @@ def while_loop(
         return carried[0] + 1, body(carried[1])
 
     step.__name__ = function_name(body)
-    return _while(goes_on, step, (lift(0, "i32"), initial), max_steps)[1]
+    return _while(bounded_condition, step, (lift(0, "i32"), initial), max_steps)[1]
 
 
 def _while(
@@ -181,13 +181,13 @@ def fori_loop(
             f"{first.type} and {last.type}",
         )
 
-    def goes_on(carried: Any) -> Any:
+    def condition(carried: Any) -> Any:
         return np.less(carried[0], last)
 
     def step(carried: Any) -> Any:
         return carried[0] + 1, body(*carried)
 
-    return while_loop(goes_on, step, (first, initial))[1]
+    return while_loop(condition, step, (first, initial))[1]
 
 
 def _counted(lower: Any, length: Size, body: Callable[..., Any], initial: Any) -> Any:

@@ -49,7 +49,7 @@ def loop(
     if current_trace() is None:
         return _in_python(body, limit, first, carried)
     stacked = len(body.graph.outputs) - 1 - len(carried)
-    if _goes_on(body) and limit is not None and (first is None or first.all()):
+    if _condition_always_holds(body) and limit is not None and (first is None or first.all()):
         return _counted(body, int(limit.reshape(-1)[0]), carried)
     if stacked:
         fail(
@@ -61,8 +61,8 @@ def loop(
     return _while(body, count, condition, carried)
 
 
-def _goes_on(body: Any) -> bool:
-    """Whether a body returns the condition that it is given, or one that holds."""
+def _condition_always_holds(body: Any) -> bool:
+    """Whether a body returns the condition it is given, or a constant that is true."""
     graph = body.graph
     name = graph.outputs[0]
     producers = {out: node for node in graph.nodes for out in node.outputs}
@@ -116,12 +116,12 @@ def _counted(body: Any, steps: int, carried: Sequence[Array]) -> list[Value]:
 
 
 def _while(
-    body: Any, count: Array | None, condition: Array | None, carried: Sequence[Array]
+    body: Any, count: Array | None, first: Array | None, carried: Sequence[Array]
 ) -> list[Value]:
     most = None if count is None else np.reshape(np.astype(count, "i64"), ())
-    flag = lift(True) if condition is None else np.reshape(condition, ())
+    flag = lift(True) if first is None else np.reshape(first, ())
 
-    def goes_on(state: tuple[Array, Array, list[Array]]) -> Array:
+    def condition(state: tuple[Array, Array, list[Array]]) -> Array:
         step, holds, _ = state
         return holds if most is None else np.logical_and(holds, np.less(step, most))
 
@@ -132,7 +132,7 @@ def _while(
         return np.add(step, 1), np.reshape(as_array(again), ()), arrays
 
     start = (lift(_i64(0)), flag, list(carried))
-    return list(control.while_loop(goes_on, once, start)[2])
+    return list(control.while_loop(condition, once, start)[2])
 
 
 # ---- Scan ---------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class _Loop:
         """Those that are carried."""
         return [settled(values[position]) for position in self.changed]
 
-    def goes_on(self, values: Sequence[Value]) -> Array:
+    def condition(self, values: Sequence[Value]) -> Array:
         """The condition."""
         return array(self.op.regions[0](*self.completed(values))[0])
 
@@ -97,7 +97,7 @@ def while_(op: Op, *initial: Value) -> Any:
     if count == 0:
         return list(initial)
     if count is None:
-        found = control.while_loop(loop.goes_on, loop.step, start)
+        found = control.while_loop(loop.condition, loop.step, start)
     else:
         found = control.fori_loop(0, count, lambda _, xs: loop.step(xs), start)
     return loop.completed(found)

@@ -31,20 +31,20 @@ def cond(
 
 
 def while_loop(
-    condition: Graph, body: Graph, carried: Sequence[Any], extra: Sequence[Any] = ()
+    cond_fn: Graph, body_fn: Graph, carried: Sequence[Any], extra: Sequence[Any] = ()
 ) -> list[Array]:
     """The carried values when the condition no longer holds."""
     first = [lift(value, "i64") for value in carried]
 
-    def goes_on(values: Sequence[Array]) -> Any:
-        found = condition(*values, *extra)
+    def condition(values: Sequence[Array]) -> Any:
+        found = cond_fn(*values, *extra)
         flag = found[0] if isinstance(found, (list, tuple)) else found
         return np.reshape(flag, ())
 
-    def step(values: Sequence[Array]) -> list[Any]:
-        return list(body(*values, *extra))
+    def body(values: Sequence[Array]) -> list[Any]:
+        return list(body_fn(*values, *extra))
 
-    last: list[Array] = control.while_loop(goes_on, step, first)
+    last: list[Array] = control.while_loop(condition, body, first)
     return last
 
 
