@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotc import Dim
+from aotc import Dim, reference
 from aotc.dialects import context
 from aotc.dialects.symbols import known_contracts
 from aotc.errors import InputError
@@ -192,6 +192,31 @@ def test_sizes_are_compared_and_chosen_by_what_is_promised(written):
         """
     )
     assert types_of(net) == ["f32[n, m]"]
+
+
+def test_fractions_beside_sizes_are_kept_and_rounded(written):
+    net = written(
+        """
+        g (float[n] x) => (float[3] below, float[3] kept, int64[3] least) {
+            size = Shape(x)
+            count = Cast<to = 1>(size)
+            fractions = Constant<value_floats = [-2.5, 2.5]>()
+            kept = Concat<axis = 0>(count, fractions)
+            below = Floor(kept)
+            above = Ceil(kept)
+            four = Constant<value_floats = [4.0]>()
+            capped = Min(above, four)
+            least = Cast<to = 7>(capped)
+        }
+        """
+    )
+    x = np.zeros(5, "f4")
+    results = reference.evaluate(net.program().module, "main", [x])
+    assert [np.asarray(x).tolist() for x in results] == [
+        [5.0, -3.0, 2.0],
+        [5.0, -2.5, 2.5],
+        [4, -2, 3],
+    ]
 
 
 def test_sums_of_sizes_are_read(written):

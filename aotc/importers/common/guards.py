@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Mapping
 from typing import Any
 
 from aotc.artifacts.conditions import COMPARISONS, Condition
 from aotc.dialects.guards import Guard
-from aotc.dialects.types import Dim, Size, bounds
+from aotc.dialects.types import Size
 from aotc.errors import InputError
+from aotc.importers.common.known_sizes import is_different, is_equal
 from aotc.tracing.source_locations import fail, user_line
 from aotc.tracing.tracing import current_trace
 
@@ -51,11 +51,8 @@ def _decided(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
 
 
 def _compare(sign: type[ast.cmpop], left: Any, right: Any) -> bool:
+    if sign is ast.Eq:
+        return is_equal(left, right)
     if sign is ast.NotEq:
-        return not _compare(ast.Eq, left, right)
-    if sign is not ast.Eq or not isinstance(left - right, Dim):
-        return COMPARISONS[sign](left, right)
-    low, high = bounds(operator.sub(left, right))
-    if low <= 0 <= high:
-        raise InputError("symbolic-size", f"'{left} == {right}' depends on the sizes")
-    return False
+        return is_different(left, right)
+    return COMPARISONS[sign](left, right)

@@ -4,7 +4,7 @@ On traced arrays this builds the graph of the model, on concrete ones it compute
 tracing, three things happen to a node, the first that applies:
 
 - its inputs are small and known: it is computed at once (`_folded`),
-- its inputs are symbolic sizes: they are computed with (`aotc.importers.onnx.sizes`),
+- its inputs are symbolic sizes: they are computed with (`known_sizes.py`),
 - else its function is called.
 
 A node without a function of its own is expanded: into the model's function of that
@@ -26,9 +26,9 @@ from aotc.importers.onnx.elements import decoded, element
 from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.functions import body_of
 from aotc.importers.onnx.graph import Constant, Function, Graph, Model, Node, Reference
+from aotc.importers.onnx.known_sizes import computed_sizes
 from aotc.importers.onnx.ops import PADDED, SOURCES, TABLE
 from aotc.importers.onnx.placeholders import placeholder
-from aotc.importers.onnx.sizes import computed_sizes
 from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import at_location, fail, scope

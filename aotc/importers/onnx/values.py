@@ -60,17 +60,17 @@ class Sizes:
 
     def array(self) -> Array:
         """The sizes as they are when the model runs."""
-        flat = [_as_scalar(size) for size in self.data.reshape(-1)]
-        return anp.astype(anp.reshape(anp.stack(flat), self.shape), self.dtype)
+        flat = [_as_scalar(size, self.dtype) for size in self.data.reshape(-1)]
+        return anp.reshape(anp.stack(flat), self.shape)
 
 
 Value = Array | Sizes | Padded
 
 
-def _as_scalar(size: Any) -> Array:
+def _as_scalar(size: Any, dtype: str) -> Array:
     if isinstance(size, Dim):
-        return padded_sizes.count_of(size)
-    return lift(np.array(size, np.int64))
+        return anp.astype(padded_sizes.count_of(size), dtype)
+    return lift(np.array(size, dtypes.to_numpy(dtype)))
 
 
 def sized(data: Any, dtype: str = "i64") -> Value:

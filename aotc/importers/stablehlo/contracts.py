@@ -17,9 +17,9 @@ from aotc.dialects.symbols import Contract, known_contracts
 from aotc.dialects.types import Dim as Symbol
 from aotc.dialects.types import Size, evaluate_size
 from aotc.importers.stablehlo.interpreter import functions_of
+from aotc.importers.stablehlo.known_sizes import computed_sizes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import make_constant
-from aotc.importers.stablehlo.sizes import fold
 from aotc.importers.stablehlo.values import Known, Token, Value, known, number
 from aotc.mlir import ir
 from aotc.tracing.dims import Dim, DimTerm
@@ -129,7 +129,7 @@ class _Reader:
         elif op.name == "func.call":
             found = self._called(op.text("callee"), operands)
         elif len(op.op.results) == 1:
-            found = [fold(op, operands)]
+            found = [computed_sizes(op, operands)]
         for result, value in zip(operation.results, found, strict=False):
             if isinstance(value, Known):
                 values[result] = value

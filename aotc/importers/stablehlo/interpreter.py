@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from aotc.errors import AotcError
+from aotc.importers.stablehlo.known_sizes import computed_sizes
 from aotc.importers.stablehlo.operation import Op, Region
 from aotc.importers.stablehlo.ops import OPS
-from aotc.importers.stablehlo.sizes import fold
 from aotc.importers.stablehlo.values import Value, zeros_of
 from aotc.mlir import ir
 from aotc.tracing.source_locations import at_location, fail, user_place
@@ -79,7 +79,7 @@ class Interpreter:
 
 def _called(node: Op, operands: list[Value]) -> list[Value]:
     """The results of an op: sizes where they are known, else those of its function."""
-    found: Any = fold(node, operands) if len(node.op.results) == 1 else None
+    found: Any = computed_sizes(node, operands) if len(node.op.results) == 1 else None
     if found is None and node.name not in OPS:
         fail("unsupported-ops", f"aotc does not import {node.name}")
     if found is None:

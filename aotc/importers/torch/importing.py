@@ -30,7 +30,7 @@ from aotc.importers.torch.dropping import REFUSED, drawing_from, drops
 from aotc.importers.torch.exporting import decomposed, decompositions
 from aotc.importers.torch.guards import SizeGuard, Unkept, size_guards
 from aotc.importers.torch.original import original
-from aotc.importers.torch.sizes import named_dims, term_of
+from aotc.importers.torch.symbolic import named_dims, term_of
 from aotc.importers.torch.tensors import (
     PARTS,
     array_of,

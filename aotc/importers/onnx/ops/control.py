@@ -49,7 +49,7 @@ def loop(
     if current_trace() is None:
         return _in_python(body, limit, first, carried)
     stacked = len(body.graph.outputs) - 1 - len(carried)
-    if _condition_always_holds(body) and limit is not None and (first is None or first.all()):
+    if _always_continues(body) and limit is not None and (first is None or first.all()):
         return _counted(body, int(limit.reshape(-1)[0]), carried)
     if stacked:
         fail(
@@ -61,7 +61,7 @@ def loop(
     return _while(body, count, condition, carried)
 
 
-def _condition_always_holds(body: Any) -> bool:
+def _always_continues(body: Any) -> bool:
     """Whether a body returns the condition it is given, or a constant that is true."""
     graph = body.graph
     name = graph.outputs[0]

@@ -10,8 +10,9 @@ from typing import Any
 
 from aotc import debug
 from aotc import numpy as np
-from aotc.dialects.types import Dim, Size, bounds, element_count, maximum, minimum
+from aotc.dialects.types import Dim, Size, element_count, maximum, minimum
 from aotc.errors import InputError
+from aotc.importers.common.known_sizes import is_different, is_equal, rounding
 from aotc.importers.torch.promotion import as_dtype
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -45,11 +46,6 @@ def number(x: Any) -> Any:
     return as_dtype(x, "f32") if isinstance(x, Dim) else float(x)
 
 
-def whole(function: Callable[[float], int]) -> Callable[[Any], Any]:
-    """A rounding, which leaves sizes as they are."""
-    return lambda x: x if isinstance(x, int | Dim) else function(x)
-
-
 def _compared(
     known: Callable[[Any, Any], bool], computed: Callable[..., Array]
 ) -> Callable[[Any, Any], Any]:
@@ -64,15 +60,6 @@ def _compared(
             return computed(lift(a, "i64"), lift(b, "i64"))
 
     return call
-
-
-def _is_equal(a: Any, b: Any) -> bool:
-    if a == b:
-        return True
-    low, high = bounds(a - b)
-    if low <= 0 <= high:
-        raise InputError("symbolic-size", f"'{a} == {b}' depends on the sizes")
-    return False
 
 
 def square_root(x: Any) -> Any:
@@ -170,21 +157,21 @@ OPS: dict[str, Callable[..., Any]] = {
     "_operator.truediv": quotient,
     "_operator.pow": power,
     "_operator.getitem": operator.getitem,
-    "_operator.eq": _compared(_is_equal, np.equal),
-    "_operator.ne": _compared(lambda a, b: not _is_equal(a, b), np.not_equal),
+    "_operator.eq": _compared(is_equal, np.equal),
+    "_operator.ne": _compared(is_different, np.not_equal),
     "_operator.lt": _compared(operator.lt, np.less),
     "_operator.le": _compared(operator.le, np.less_equal),
     "_operator.gt": _compared(operator.gt, np.greater),
     "_operator.ge": _compared(operator.ge, np.greater_equal),
     "_operator.and_": np.logical_and,
     "_operator.or_": np.logical_or,
-    "math.ceil": whole(math.ceil),
-    "math.floor": whole(math.floor),
-    "math.trunc": whole(math.trunc),
+    "math.ceil": rounding(math.ceil),
+    "math.floor": rounding(math.floor),
+    "math.trunc": rounding(math.trunc),
     "torch.sym_max": maximum,
     "torch.sym_min": minimum,
     "torch.sym_float": number,
-    "torch.sym_int": whole(int),
+    "torch.sym_int": rounding(math.trunc),
     "torch.sym_not": np.logical_not,
     "torch._sym_sqrt": square_root,
 }

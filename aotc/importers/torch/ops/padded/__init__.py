@@ -20,7 +20,7 @@ from aotc.importers.torch.ops.padded import (
     positions,
     reductions,
     shapes,
-    sizes,
+    size_ops,
 )
 from aotc.importers.torch.ops.padded.positions import SOURCES
 
@@ -74,7 +74,7 @@ PADDED: dict[str, Rule] = {
     **positions.RULES,
     **SOURCES,
     **layers.RULES,
-    **sizes.RULES,
+    **size_ops.RULES,
 }
 
 

@@ -9,23 +9,29 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy
 
 from aotc import dtypes
-from aotc.dialects import types
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import maximum, minimum
 from aotc.errors import InputError
+from aotc.importers.common.known_sizes import (
+    divide,
+    elementwise,
+    is_different,
+    is_equal,
+    remainder,
+    select,
+    sign,
+    wrap,
+)
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import LARGEST_KNOWN, SIZE_DTYPES, Known, Value
 
 
-class Undecided(Exception):
-    """No contract says what the result is."""
-
-
-def fold(op: Op, operands: Sequence[Value]) -> Value | None:
+def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
     """The result of `op` where it is about sizes only; None where it is not."""
     try:
         if op.name in _SHORTCUTS:
@@ -33,10 +39,10 @@ def fold(op: Op, operands: Sequence[Value]) -> Value | None:
             if shortcut is not None:
                 return shortcut
         known = [x.data for x in operands if isinstance(x, Known)]
-        if op.name not in _FOLDS or len(known) < len(operands) or not _is_short(op):
+        if op.name not in _ON_SIZES or len(known) < len(operands) or not _is_short(op):
             return None
-        data = _FOLDS[op.name](op, *known)
-    except (Undecided, InputError):
+        data = _ON_SIZES[op.name](op, *known)
+    except InputError:
         return None
     return Known(_wrapped(data, op.kind.dtype).reshape(op.kind.shape), op.kind.dtype)
 
@@ -54,61 +60,24 @@ def _is_short(op: Op) -> bool:
 def _wrapped(data: Any, dtype: str) -> Any:
     """Numbers as the dtype holds them; sizes fit by assumption."""
     if dtype == "bool":
-        return _each(bool, 1)(data)
-    width = dtypes.bits(dtype)
-    half = 1 << (width - 1)
-
-    def wrap(item: Any) -> Any:
-        return item if isinstance(item, Dim) else (int(item) + half) % (2 * half) - half
-
-    return _each(wrap, 1)(data)
+        return elementwise(bool, 1)(data)
+    return elementwise(partial(wrap, bits=dtypes.bits(dtype)), 1)(data)
 
 
-def _each(function: Callable[..., Any], arity: int = 2) -> Callable[..., Any]:
-    """`function` of the elements; the result holds objects."""
-    many = numpy.frompyfunc(function, arity, 1)
-    return lambda *xs: numpy.asarray(many(*xs), object)
+def _on(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays as one of an op and its operands."""
+    return lambda op, *xs: function(*xs)
+
+
+def _elementwise(function: Callable[..., Any], arity: int = 2) -> Callable[..., Any]:
+    return _on(elementwise(function, arity))
 
 
 # ---- elements -----------------------------------------------------------------------
 
-
-def _divide(a: Size, b: Size) -> Size:
-    """Towards zero, as StableHLO does."""
-    if isinstance(a, int) and isinstance(b, int):
-        if b == 0:
-            raise Undecided
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    if types.bounds(a)[0] < 0 or types.bounds(b)[0] < 1:
-        raise Undecided
-    return a // b
-
-
-def _remainder(a: Size, b: Size) -> Size:
-    quotient = _divide(a, b)
-    numbers = isinstance(a, int) and isinstance(b, int)
-    return a - quotient * b if numbers else a % b
-
-
-def _sign(a: Size) -> int:
-    low, high = types.bounds(a)
-    if low > 0 or high < 0 or low == high == 0:
-        return (low > 0) - (high < 0)
-    raise Undecided
-
-
-def _equal(a: Any, b: Any) -> bool:
-    low, high = types.bounds(a - b)
-    if low == high == 0:
-        return True
-    if low > 0 or high < 0:
-        return False
-    raise Undecided
-
-
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "EQ": _equal,
-    "NE": lambda a, b: not _equal(a, b),
+    "EQ": is_equal,
+    "NE": is_different,
     "LT": operator.lt,
     "LE": operator.le,
     "GT": operator.gt,
@@ -116,13 +85,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _elementwise(function: Callable[..., Any], arity: int = 2) -> Callable[..., Any]:
-    many = _each(function, arity)
-    return lambda op, *xs: many(*xs)
-
-
 def _compare(op: Op, a: Any, b: Any) -> Any:
-    return _each(_COMPARISONS[op.word("comparison_direction")])(a, b)
+    return elementwise(_COMPARISONS[op.word("comparison_direction")])(a, b)
 
 
 # ---- shapes -------------------------------------------------------------------------
@@ -139,29 +103,25 @@ def _broadcast(op: Op, x: Any) -> Any:
     return numpy.broadcast_to(x, [n or 0 for n in op.kind.shape])
 
 
-def _select(op: Op, which: Any, one: Any, other: Any) -> Any:
-    return numpy.where(which.astype(bool), one, other)
-
-
 def _clamp(op: Op, low: Any, x: Any, high: Any) -> Any:
-    return _each(types.minimum)(_each(types.maximum)(x, low), high)
+    return elementwise(minimum)(elementwise(maximum)(x, low), high)
 
 
-_FOLDS: dict[str, Callable[..., Any]] = {
+_ON_SIZES: dict[str, Callable[..., Any]] = {
     "stablehlo.add": _elementwise(operator.add),
     "stablehlo.subtract": _elementwise(operator.sub),
     "stablehlo.multiply": _elementwise(operator.mul),
-    "stablehlo.divide": _elementwise(_divide),
-    "stablehlo.remainder": _elementwise(_remainder),
-    "stablehlo.maximum": _elementwise(types.maximum),
-    "stablehlo.minimum": _elementwise(types.minimum),
+    "stablehlo.divide": _elementwise(divide),
+    "stablehlo.remainder": _elementwise(remainder),
+    "stablehlo.maximum": _elementwise(maximum),
+    "stablehlo.minimum": _elementwise(minimum),
     "stablehlo.negate": _elementwise(operator.neg, 1),
-    "stablehlo.sign": _elementwise(_sign, 1),
+    "stablehlo.sign": _elementwise(sign, 1),
     "stablehlo.compare": _compare,
     "stablehlo.clamp": _clamp,
-    "stablehlo.select": _select,
-    "stablehlo.convert": lambda op, x: x,
-    "stablehlo.reshape": lambda op, x: x,
+    "stablehlo.select": _on(select),
+    "stablehlo.convert": _on(lambda x: x),
+    "stablehlo.reshape": _on(lambda x: x),
     "stablehlo.slice": _slice,
     "stablehlo.broadcast_in_dim": _broadcast,
     "stablehlo.concatenate": lambda op, *xs: numpy.concatenate(

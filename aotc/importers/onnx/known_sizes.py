@@ -11,13 +11,23 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import Dim, Size, bounds, maximum, minimum
+from aotc.dialects.types import Dim, Size, maximum, minimum
 from aotc.errors import InputError
+from aotc.importers.common.known_sizes import (
+    divide,
+    elementwise,
+    is_equal,
+    modulo,
+    rounding,
+    select,
+    whole,
+)
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Node
 from aotc.importers.onnx.values import Known, Sizes, Value, known_of, sized
@@ -33,7 +43,7 @@ def computed_sizes(
     node: Node, values: Sequence[Value | None], attributes: Mapping[str, Any]
 ) -> list[Value] | None:
     """The results of a node on sizes; None if the model must compute them."""
-    if node.key not in SIZES or not any(isinstance(v, Sizes) for v in values):
+    if node.key not in ON_SIZES or not any(isinstance(v, Sizes) for v in values):
         return None
     known = [None if value is None else known_of(value) for value in values]
     if any(k is None for k, v in zip(known, values, strict=True) if v is not None):
@@ -45,7 +55,7 @@ def computed_sizes(
         return None  # sizes are whole
     given = [k if k is None else k.astype(object) for k in known]
     try:
-        found = SIZES[node.key](*given, **attributes)
+        found = ON_SIZES[node.key](*given, **attributes)
     except (_LeftToModel, InputError, TypeError):
         return None
     results = found if isinstance(found, list) else [found]
@@ -63,57 +73,17 @@ def _dtype(
     return next(v.dtype for v in reversed(values) if isinstance(v, Sizes))
 
 
-def _each(function: Callable[..., Any]) -> Callable[..., Known]:
-    """`function` of sizes as a function of tensors that broadcast."""
-    inputs = function.__code__.co_argcount
-    applied = np.frompyfunc(function, inputs, 1)
-    return lambda *xs: np.asarray(applied(*xs), object)
-
-
 # ---- arithmetic ---------------------------------------------------------------------
 
 
-def _whole(size: Any) -> Any:
-    """Floats that are whole as integers: those are what sizes compute with."""
-    if isinstance(size, float):
-        if not size.is_integer():
-            raise _LeftToModel
-        return int(size)
-    return size
+def _of_sizes(function: Callable[..., Any], arity: int = 2) -> Callable[..., Known]:
+    """A function of sizes as one of tensors, whose dtype may be a float one."""
+    return elementwise(lambda *sizes: function(*map(whole, sizes)), arity)
 
 
-def _divided(a: Any, b: Any) -> Size:
-    """Towards 0, as integers divide: only where that is downwards."""
-    a, b = _whole(a), _whole(b)
-    if bounds(a)[0] < 0 or bounds(b)[0] < 1:
-        raise _LeftToModel
-    found: Size = a // b
-    return found
-
-
-def _modulo(a: Any, b: Any) -> Size:
-    found: Size = a % b
-    return found
-
-
-def _times(a: Any, b: Any) -> Size:
-    found: Size = _whole(a) * _whole(b)
-    return found
-
-
-def _plus(a: Any, b: Any) -> Size:
-    found: Size = _whole(a) + _whole(b)
-    return found
-
-
-def _less_by(a: Any, b: Any) -> Size:
-    found: Size = _whole(a) - _whole(b)
-    return found
-
-
-def _opposite(a: Any) -> Size:
-    found: Size = -a
-    return found
+def _combined(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
+    """Of any number of tensors, two at a time."""
+    return lambda *xs: reduce(_of_sizes(function), xs)
 
 
 def _cast(x: Known, *, to: int, **_: Any) -> Known:
@@ -121,32 +91,6 @@ def _cast(x: Known, *, to: int, **_: Any) -> Known:
     if dtype in ("i32", "i64") or dtypes.is_float(dtype):
         return x
     raise _LeftToModel
-
-
-def _combined(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
-    """Any number of tensors, two at a time."""
-
-    def combined(*xs: Known) -> Known:
-        found = xs[0]
-        for x in xs[1:]:
-            found = np.asarray(np.frompyfunc(function, 2, 1)(found, x), object)
-        return found
-
-    return combined
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Whether sizes are equal, if that is decided."""
-    if a == b:
-        return True
-    low, high = bounds(_whole(a) - _whole(b))
-    if low > 0 or high < 0:
-        return False
-    raise _LeftToModel
-
-
-def _compared(function: Callable[[Any, Any], bool]) -> Callable[..., Known]:
-    return _each(lambda a, b: bool(function(_whole(a), _whole(b))))
 
 
 # ---- movement -----------------------------------------------------------------------
@@ -207,10 +151,6 @@ def _expand(x: Known, shape: Known) -> Known:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_ints(shape))))
 
 
-def _where(condition: Known, x: Known, y: Known) -> Known:
-    return np.where(condition.astype(bool), x, y)
-
-
 def _split(x: Known, sizes: Any = None, *, axis: int = 0, **named: Any) -> list[Known]:
     if sizes is None and "split" not in named:
         raise _LeftToModel
@@ -231,37 +171,27 @@ def _reduced(function: Callable[[Any], Any]) -> Callable[..., Known]:
     return reduced
 
 
-def _over(function: Callable[[Size, Size], Size]) -> Callable[[list[Size]], Size]:
-    def reduced(sizes: list[Size]) -> Size:
-        found = sizes[0]
-        for size in sizes[1:]:
-            found = function(found, size)
-        return found
-
-    return reduced
-
-
 _COMPARISONS: dict[str, Callable[..., Any]] = {
-    "Equal": _each(_equal),
-    "Less": _compared(operator.lt),
-    "LessOrEqual": _compared(operator.le),
-    "Greater": _compared(operator.gt),
-    "GreaterOrEqual": _compared(operator.ge),
+    "Equal": _of_sizes(is_equal),
+    "Less": _of_sizes(operator.lt),
+    "LessOrEqual": _of_sizes(operator.le),
+    "Greater": _of_sizes(operator.gt),
+    "GreaterOrEqual": _of_sizes(operator.ge),
 }
 
-SIZES: dict[str, Callable[..., Any]] = {
+ON_SIZES: dict[str, Callable[..., Any]] = {
     **_COMPARISONS,
-    "Add": _each(_plus),
-    "Sub": _each(_less_by),
-    "Mul": _each(_times),
-    "Div": _each(_divided),
-    "Mod": _each(_modulo),
-    "Neg": _each(_opposite),
+    "Add": _of_sizes(operator.add),
+    "Sub": _of_sizes(operator.sub),
+    "Mul": _of_sizes(operator.mul),
+    "Div": _of_sizes(divide),
+    "Mod": _of_sizes(modulo),
+    "Neg": _of_sizes(operator.neg, 1),
     "Min": _combined(minimum),
     "Max": _combined(maximum),
     "Identity": lambda x: x,
-    "Floor": lambda x: x,
-    "Ceil": lambda x: x,
+    "Floor": elementwise(rounding(math.floor), 1),
+    "Ceil": elementwise(rounding(math.ceil), 1),
     "Cast": _cast,
     "Gather": _gather,
     "Concat": _concat,
@@ -270,10 +200,10 @@ SIZES: dict[str, Callable[..., Any]] = {
     "Squeeze": _squeeze,
     "Reshape": _reshape,
     "Expand": _expand,
-    "Where": _where,
+    "Where": select,
     "Split": _split,
     "ReduceProd": _reduced(math.prod),
     "ReduceSum": _reduced(sum),
-    "ReduceMax": _reduced(_over(maximum)),
-    "ReduceMin": _reduced(_over(minimum)),
+    "ReduceMax": _reduced(partial(reduce, maximum)),
+    "ReduceMin": _reduced(partial(reduce, minimum)),
 }

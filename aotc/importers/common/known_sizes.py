@@ -1,0 +1,145 @@
+"""Arithmetic on sizes that are known while a model is imported: numbers and `Dim`s.
+
+Models compute shapes with tensors of integers. Where these hold sizes, importers
+compute with the sizes themselves, in NumPy arrays of objects, so that shapes stay
+symbolic. What the contracts of the sizes do not decide is an InputError,
+`symbolic-size`, as it is from the operators of `Dim`; the model computes it then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from aotc.dialects.types import Dim, Size, bounds
+from aotc.errors import InputError
+
+
+def undecided(question: str) -> InputError:
+    """The error for a result that only a call decides."""
+    return InputError("symbolic-size", f"'{question}' depends on the sizes")
+
+
+def elementwise(function: Callable[..., Any], arity: int = 2) -> Callable[..., Any]:
+    """`function` of sizes as one of arrays that broadcast; the result holds objects."""
+    many = numpy.frompyfunc(function, arity, 1)
+    return lambda *arrays: numpy.asarray(many(*arrays), object)
+
+
+def select(condition: Any, x: Any, y: Any) -> Any:
+    """The sizes of `x` where an array of bools as objects holds, else those of `y`."""
+    return numpy.where(condition.astype(bool), x, y)
+
+
+# ---- one dtype for all --------------------------------------------------------------
+
+
+def whole(number: Any) -> Size:
+    """A float that is whole as an integer, which is what sizes compute with.
+
+    Raises:
+        InputError: it is not whole.
+    """
+    if not isinstance(number, float):
+        size: Size = number
+        return size
+    if not number.is_integer():
+        raise undecided(str(number))
+    return int(number)
+
+
+def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
+    """A rounding of numbers, such as `math.floor`, as one of sizes and numbers.
+
+    It leaves whole numbers as they are, and those that are not finite.
+    """
+
+    def rounded(x: Any) -> Any:
+        is_whole = isinstance(x, int | Dim) or not math.isfinite(x)
+        return x if is_whole else function(x)
+
+    return rounded
+
+
+def wrap(size: Size, bits: int) -> Size:
+    """A number as a signed integer of so many bits; symbols fit by assumption."""
+    if isinstance(size, Dim):
+        return size
+    half = 1 << (bits - 1)
+    return (int(size) + half) % (2 * half) - half
+
+
+# ---- arithmetic ---------------------------------------------------------------------
+
+
+def divide(a: Size, b: Size) -> Size:
+    """`a / b` rounded towards zero, as C divides.
+
+    Raises:
+        InputError: b may be 0, or the sign of the result is not known.
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        if b == 0:
+            raise undecided(f"{a} / {b}")
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if bounds(a)[0] < 0 or bounds(b)[0] < 1:
+        raise undecided(f"{a} / {b}")
+    return a // b
+
+
+def remainder(a: Size, b: Size) -> Size:
+    """What `divide` leaves of a: it has the sign of a.
+
+    Raises:
+        InputError: as for `divide`.
+    """
+    quotient = divide(a, b)
+    numbers = isinstance(a, int) and isinstance(b, int)
+    return a - quotient * b if numbers else a % b
+
+
+def modulo(a: Size, b: Size) -> Size:
+    """`a % b` as Python has it: it has the sign of b.
+
+    Raises:
+        InputError: b is 0, or a symbol that may be less than 1.
+    """
+    if b == 0:
+        raise undecided(f"{a} % {b}")
+    return a % b
+
+
+def sign(a: Size) -> int:
+    """-1, 0 or 1.
+
+    Raises:
+        InputError: the contracts do not decide which.
+    """
+    low, high = bounds(a)
+    if low > 0 or high < 0 or low == high == 0:
+        return (low > 0) - (high < 0)
+    raise undecided(f"sign({a})")
+
+
+def is_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes, or two numbers of any kind, are equal.
+
+    Raises:
+        InputError: the contracts do not decide it.
+    """
+    if not isinstance(a, Dim) and not isinstance(b, Dim):
+        return bool(a == b)
+    low, high = bounds(a - b)
+    if low == high == 0:
+        return True
+    if low > 0 or high < 0:
+        return False
+    raise undecided(f"{a} == {b}")
+
+
+def is_different(a: Any, b: Any) -> bool:
+    """Whether `is_equal` says no; the same errors."""
+    return not is_equal(a, b)
