@@ -23,7 +23,7 @@ from aotc.passes.stages import PASS_STAGES
 from aotc.program import Program
 from aotc.target import Target
 from aotc.tracing.findings import Finding
-from aotc.tracing.survey import Survey, surveyed
+from aotc.tracing.survey import Survey, survey_imports
 
 __all__ = ["Explanation", "Finding", "explain"]
 
@@ -84,7 +84,7 @@ def explain(
     importers.require_known(path)
     require_compiler()
     printed_pass()  # a wrong setting is no fault of the model
-    with surveyed(tolerant=True) as survey:
+    with survey_imports(tolerant=True) as survey:
         program = _imported(path, tuple(entries), survey)
         if program is not None and program.entries:
             _lowered(program, targets, survey)

@@ -45,7 +45,7 @@ from aotc.passes import run_passes
 from aotc.passes.stages import passes_between
 from aotc.program import Program
 from aotc.target import Target
-from aotc.tracing.survey import watched
+from aotc.tracing.survey import watch_nodes
 
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
 
@@ -191,7 +191,7 @@ def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
                 found.append(Divergence("import", op, place, error))
                 return
 
-    with watched(look):
+    with watch_nodes(look):
         network.computed(inputs)
     return found[0] if found else Divergence("import")
 

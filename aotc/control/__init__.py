@@ -141,13 +141,13 @@ def _while(
     types = [array.type for array in arrays]
     arguments = flatten(((initial,), {}))[1]
 
-    def finished(function: Callable[..., Any], result: Any) -> Any:
+    def adapt_result(function: Callable[..., Any], result: Any) -> Any:
         if function is condition:
             return _checked_condition(condition, result)
         return _checked(body, tree, arrays, result)
 
     bodies, captures = trace_bodies(
-        trace, [condition, body], types, arguments, finished
+        trace, [condition, body], types, arguments, adapt_result
     )
     names = tuple(body.name for body in bodies)
     loop = control.While(names, len(arrays), max_steps)
@@ -264,11 +264,11 @@ def scan(
     types += [stack.type.with_shape(stack.shape[1:]) for stack in stacks]
     arguments = flatten(((initial, xs), {}))[1]
 
-    def finished(_: Callable[..., Any], result: Any) -> Any:
+    def adapt_result(_: Callable[..., Any], result: Any) -> Any:
         new, stacked = _pair(function, result)
         return _checked(function, tree, arrays, new), stacked
 
-    (body,), captures = trace_bodies(trace, [function], types, arguments, finished)
+    (body,), captures = trace_bodies(trace, [function], types, arguments, adapt_result)
     loop = control.Scan((body.name,), len(arrays), len(stacks), count, reverse)
     results = _invoke(trace, loop, [*arrays, *stacks], captures)
     found: tuple[Any, Any] = body.tree.unflatten(results)

@@ -56,11 +56,11 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     # on use: this package is imported before the modules in it that these need
     from aotc.dialects.limits import graph_ops
     from aotc.program_files import holds_program, read_program
-    from aotc.tracing.survey import surveyed
+    from aotc.tracing.survey import survey_imports
 
     if path.suffix == ".mlir" and holds_program(path):
         return read_program(path, entries)
-    with surveyed() as survey:
+    with survey_imports() as survey:
         program: Program = import_module(IMPORTERS[path.suffix]).load(path, entries)
     coverage = survey.coverage(len(graph_ops(program.module)))
     program.source = {**program.source, "coverage": coverage}

@@ -34,11 +34,11 @@ def expm(A: ArrayLike) -> Array:  # noqa: N803 - SciPy's name
     halved = x * np.expand_dims(np.exp2(-count), (-2, -1))
     steps = np.arange(_SQUARINGS).astype(x.dtype)
 
-    def squared(power: Array, step: Array) -> Any:
+    def square_where_needed(power: Array, step: Array) -> Any:
         needed = np.expand_dims(step < count, (-2, -1))
         return np.where(needed, np.matmul(power, power), power), None
 
-    result = control.scan(squared, _pade(halved), steps)[0]
+    result = control.scan(square_where_needed, _pade(halved), steps)[0]
     fits = np.expand_dims(count <= _SQUARINGS, (-2, -1))
     return np.where(fits, result, math.nan)
 

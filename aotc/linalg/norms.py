@@ -37,7 +37,7 @@ def norm(
 
 def _norm(array: Array, ord: Any, axis: Any, keepdims: bool) -> Array:  # noqa: A002
     if axis is None and ord is None:
-        return _kept(
+        return _apply_keepdims(
             _euclidean(np.ravel(array), -1), array, range(array.ndim), keepdims
         )
     axes = axis_list(array, tuple(range(array.ndim)) if axis is None else axis)
@@ -49,7 +49,7 @@ def _norm(array: Array, ord: Any, axis: Any, keepdims: bool) -> Array:  # noqa: 
         fail("bad-axis", f"expected one axis or two; got {axis} of {array.type}")
     moved = np.moveaxis(array, axes, (-2, -1))
     result = matrix_norm(moved, ord="fro" if ord is None else ord)
-    return _kept(result, array, axes, keepdims)
+    return _apply_keepdims(result, array, axes, keepdims)
 
 
 def vector_norm(
@@ -69,7 +69,7 @@ def vector_norm(
     axes = axis_list(array, tuple(range(array.ndim)) if axis is None else axis)
     flat = np.moveaxis(array, axes, tuple(range(-len(axes), 0)))
     vectors = _joined_axes(flat, len(axes))
-    found = _kept(_of_vectors(vectors, _number(ord)), array, axes, keepdims)
+    found = _apply_keepdims(_of_vectors(vectors, _number(ord)), array, axes, keepdims)
     return astype(found, given.dtype)
 
 
@@ -132,7 +132,7 @@ def matrix_norm(
     else:
         known = [*_BY_SUMS, "fro", *_BY_VALUES]
         fail("bad-argument", f"expected ord out of {known}; got {ord!r}")
-    found = _kept(result, array, (array.ndim - 2, array.ndim - 1), keepdims)
+    found = _apply_keepdims(result, array, (array.ndim - 2, array.ndim - 1), keepdims)
     return astype(found, given.dtype)
 
 
@@ -145,7 +145,7 @@ _BY_SUMS: dict[Any, Any] = {
 _BY_VALUES: dict[Any, Any] = {"nuc": np.sum, 2: np.max, -2: np.min}
 
 
-def _kept(result: Array, x: Array, axes: Any, keepdims: bool) -> Array:
+def _apply_keepdims(result: Array, x: Array, axes: Any, keepdims: bool) -> Array:
     return np.expand_dims(result, tuple(axes)) if keepdims and len(axes) else result
 
 

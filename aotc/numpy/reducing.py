@@ -20,7 +20,9 @@ from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 
-def kept(result: Array, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
+def apply_keepdims(
+    result: Array, x: Array, axes: Sequence[int], keepdims: bool
+) -> Array:
     """`result`, reduced from x over `axes`, with axes of size 1 for them if asked."""
     if not keepdims:
         return result
@@ -29,7 +31,7 @@ def kept(result: Array, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
 
 def _reduce(name: str, x: Array, axis: Any, keepdims: bool) -> Array:
     axes = rising_axes(x, axis)
-    return kept(emit(name, x, axes=axes), x, axes, keepdims)
+    return apply_keepdims(emit(name, x, axes=axes), x, axes, keepdims)
 
 
 def _summable(a: ArrayLike, dtype: Any) -> Array:
@@ -134,7 +136,9 @@ def _extreme(
     join = each.maximum if name == "max" else each.minimum
     if initial is not None and builtins.any(x.shape[i] == 0 for i in axes):
         rest = [n for i, n in enumerate(x.shape) if i not in axes]
-        return kept(broadcast_to(lift(initial, x.dtype), rest), x, axes, keepdims)
+        return apply_keepdims(
+            broadcast_to(lift(initial, x.dtype), rest), x, axes, keepdims
+        )
     found = _reduce(f"reduce_{name}", x, axes, keepdims)
     return found if initial is None else join(found, initial)
 
@@ -303,9 +307,11 @@ def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
     x = lift(a)
     x = astype(x, "i8") if x.dtype == "bool" else x
     if axis is None:
-        return kept(emit("argmax", ravel(x), axis=0), x, range(x.ndim), keepdims)
+        return apply_keepdims(
+            emit("argmax", ravel(x), axis=0), x, range(x.ndim), keepdims
+        )
     number = one_axis(x, axis)
-    return kept(emit("argmax", x, axis=number), x, (number,), keepdims)
+    return apply_keepdims(emit("argmax", x, axis=number), x, (number,), keepdims)
 
 
 def argmin(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:

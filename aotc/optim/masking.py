@@ -10,7 +10,7 @@ from aotc.errors import InputError
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree
 from aotc.pytree import flatten, subtrees
-from aotc.tracing.calls import shown
+from aotc.tracing.calls import shown_value
 from aotc.tracing.source_locations import fail
 
 
@@ -81,5 +81,5 @@ class Mask:
 
 def _flag(x: Any) -> bool:
     if not isinstance(x, bool | numpy.bool_):
-        fail("bad-mask", f"expected a mask of True and False; got {shown(x)}")
+        fail("bad-mask", f"expected a mask of True and False; got {shown_value(x)}")
     return bool(x)

@@ -14,7 +14,7 @@ from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Dim
 from aotc.tracing.array import Array
-from aotc.tracing.calls import shown
+from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import astype, is_weak, lift
 from aotc.tracing.source_locations import fail
 
@@ -36,7 +36,7 @@ def number(name: str, x: Any) -> Any:
     if array.ndim or not dtypes.is_float(array.dtype):
         fail(
             "bad-number",
-            f"expected '{name}' to be a number or a float scalar; got {shown(x)}",
+            f"expected '{name}' to be a number or a float scalar; got {shown_value(x)}",
         )
     return array
 

@@ -14,7 +14,7 @@ from typing import Any
 from aotc import numpy as np
 from aotc.optim.numbers import Schedule, natural
 from aotc.tracing.array import Array
-from aotc.tracing.calls import shown
+from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.source_locations import fail
 
@@ -163,7 +163,8 @@ def join_schedules(
     if any(later < earlier for earlier, later in pairwise([0, *boundaries])):
         fail(
             "bad-schedules",
-            f"expected 'boundaries' in order, of 0 or more; got {shown(boundaries)}",
+            "expected 'boundaries' in order, of 0 or more; got "
+            f"{shown_value(boundaries)}",
         )
 
     def schedule(count: Any) -> Any:
@@ -254,6 +255,6 @@ def _scales(given: Any) -> list[tuple[int, float]]:
         fail(
             "bad-schedules",
             "expected 'boundaries_and_scales' to have a scale of 0 or more for each "
-            f"step; got {shown(given)}",
+            f"step; got {shown_value(given)}",
         )
     return sorted(given.items())

@@ -13,7 +13,7 @@ from aotc.numpy.creation import zeros_like
 from aotc.optim.numbers import in_dtype, number
 from aotc.optim.trees import Tree, leafwise, like
 from aotc.tracing.array import Array
-from aotc.tracing.calls import shown
+from aotc.tracing.calls import shown_value
 from aotc.tracing.source_locations import fail
 
 
@@ -79,7 +79,7 @@ def expected(kind: type, state: Tree) -> Any:
         fail(
             "bad-state",
             "expected the state that `init` or the last `update` of this optimizer "
-            f"returned, a {kind.__name__}; got {shown(state)}",
+            f"returned, a {kind.__name__}; got {shown_value(state)}",
         )
     return state
 
@@ -116,7 +116,7 @@ def chain(*args: GradientTransformation) -> GradientTransformation:
             fail(
                 "bad-state",
                 f"expected the states of {len(args)} transformations; "
-                f"got {shown(state)}",
+                f"got {shown_value(state)}",
                 "start with the state that `init` of the same optimizer returns",
             )
         states = []

@@ -14,7 +14,7 @@ from aotc.optim.transformation import GradientTransformation, expected, stateful
 from aotc.optim.trees import Tree, float_dtype, float_leaves, leafwise, like, zeros_like
 from aotc.pytree import tree_map
 from aotc.tracing.array import Array
-from aotc.tracing.calls import shown
+from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
@@ -66,7 +66,10 @@ class MultiSteps:
         accumulator_dtype: Any = "f32",
     ) -> None:
         if not isinstance(opt, GradientTransformation):
-            fail("bad-argument", f"expected 'opt' to be an optimizer; got {shown(opt)}")
+            fail(
+                "bad-argument",
+                f"expected 'opt' to be an optimizer; got {shown_value(opt)}",
+            )
         self._opt = opt
         self._every = _every(every_k_schedule)
         self._mean = use_grad_mean
@@ -146,7 +149,7 @@ def _fail_to_count(k: Any) -> NoReturn:
     fail(
         "bad-number",
         "expected 'every_k_schedule' to be 1 or more, or a function that returns an "
-        f"i32 scalar; got {shown(k)}",
+        f"i32 scalar; got {shown_value(k)}",
     )
 
 

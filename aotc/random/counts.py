@@ -1,12 +1,12 @@
 """Distributions of `aotc.random` on the numbers 0, 1, 2, …; none is differentiable.
 
-Poisson and binomial numbers of a mean below 10 are found by inversion: `_searched` adds
-up the probabilities of the first 40, from the nearer end. Those of a larger mean come
-by rejection: Hörmann, "The transformed rejection method for generating Poisson random
-variables", Insurance: Mathematics and Economics 12 (1993) 39, and "The generation of
-binomial random variates", Journal of Statistical Computation and Simulation 46 (1993)
-101. At least 7 of 10 candidates are accepted; 16 are drawn at once, so that 1 draw in
-10**8 at most is not accepted, which then is the mean.
+Poisson and binomial numbers of a mean below 10 are found by inversion: `_inverse_cdf`
+adds up the probabilities of the first 40, from the nearer end. Those of a larger mean
+come by rejection: Hörmann, "The transformed rejection method for generating Poisson
+random variables", Insurance: Mathematics and Economics 12 (1993) 39, and "The
+generation of binomial random variates", Journal of Statistical Computation and
+Simulation 46 (1993) 101. At least 7 of 10 candidates are accepted; 16 are drawn at
+once, so that 1 draw in 10**8 at most is not accepted, which then is the mean.
 
 Means up to 2**24 (f64: 2**53) are exact in the dtype of the parameters.
 """
@@ -41,9 +41,9 @@ def poisson(
     keys, small = split(key), lam < _LARGE
     few = np.where(small, np.maximum(lam, 0.0), 1.0)
     ratios = exact.product(np.expand_dims(few, -1), _inverses(lam.dtype))
-    searched = _searched(tail(keys[0], wanted, lam.dtype), exact.exp(-few), ratios)
+    searched = _inverse_cdf(tail(keys[0], wanted, lam.dtype), exact.exp(-few), ratios)
     many = np.expand_dims(np.where(small, _LARGE, lam), -1)
-    rejected = _rejected(keys[1], many, _poisson_hat(many), _poisson_cost)
+    rejected = _rejection_sample(keys[1], many, _poisson_hat(many), _poisson_cost)
     return np.astype(np.where(small, searched, rejected), name)
 
 
@@ -60,13 +60,13 @@ def binomial(
     keys, rare = split(key), np.minimum(p, 1.0 - p)  # the rarer outcome is counted
     small = exact.product(n, rare) < _LARGE
     few = np.where(small, np.maximum(rare, 0.0), 0.0)
-    searched = _searched(
+    searched = _inverse_cdf(
         tail(keys[0], wanted, p.dtype), _power(few, n), _binomial_ratios(n, few)
     )
     pair = np.where(small, 100.0, n), np.where(small, 0.5, rare)
     count, chance = (np.expand_dims(each, -1) for each in pair)
     hat, cost = _binomial_hat(count, chance), _binomial_cost(count, chance)
-    rejected = _rejected(keys[1], exact.product(count, chance), hat, cost)
+    rejected = _rejection_sample(keys[1], exact.product(count, chance), hat, cost)
     found = np.where(small, searched, rejected)
     return np.astype(np.where(p > 0.5, n - found, found), name)
 
@@ -108,7 +108,7 @@ def _power(p: Array, n: Array) -> Array:
 # ---- small means: inversion ---------------------------------------------------------
 
 
-def _searched(end: tuple[Array, Array], first: Array, ratios: Array) -> Array:
+def _inverse_cdf(end: tuple[Array, Array], first: Array, ratios: Array) -> Array:
     """The number whose probability and those before it make up a uniform number.
 
     Args:
@@ -173,7 +173,7 @@ def _binomial_hat(n: Array, p: Array) -> _Hat:
 Cost = Callable[[Array, Array], Array]
 
 
-def _rejected(key: ArrayLike, mean: Array, hat: _Hat, cost: Cost) -> Array:
+def _rejection_sample(key: ArrayLike, mean: Array, hat: _Hat, cost: Cost) -> Array:
     """The first accepted candidate; `cost` is minus the logarithm of a probability.
 
     Parameters have a last axis of one element, for the candidates.

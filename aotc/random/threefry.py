@@ -84,7 +84,7 @@ def _counter(shape: Shape) -> Array:
 
 def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
     """The two words that the key gives for each number of `counter`."""
-    key = _apart(lift(key))
+    key = _behind_barrier(lift(key))
     if key.dtype != "u32" or key.shape != (2,):
         fail(
             "bad-key",
@@ -94,7 +94,7 @@ def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
     return list(threefry((key[0], key[1]), np.full_like(counter, purpose), counter))
 
 
-def _apart(key: Array) -> Array:
+def _behind_barrier(key: Array) -> Array:
     """The key; one that is known is kept apart from what is computed with it.
 
     IREE 3.13 evaluates what follows from constants while it compiles, each op on its

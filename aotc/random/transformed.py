@@ -24,7 +24,7 @@ from aotc.tracing.conversion import ArrayLike, as_float
 Given = tuple[list[Array], Shape, str]
 
 
-def _given(*values: ArrayLike, shape: Any, dtype: Any) -> Given:
+def _wide_parameters(*values: ArrayLike, shape: Any, dtype: Any) -> Given:
     """Parameters in the dtype that is computed in, the shape, and the dtype wanted."""
     name, wide = float_dtypes(as_float(values[0]).dtype if dtype is None else dtype)
     arrays, wanted = parameters(*values, shape=shape, dtype=wide)
@@ -35,7 +35,7 @@ def lognormal(
     key: ArrayLike, sigma: ArrayLike = 1.0, shape: Any = None, dtype: Any = None
 ) -> Array:
     """`e**(sigma z)` of standard normal z."""
-    (sigma,), wanted, name = _given(sigma, shape=shape, dtype=dtype)
+    (sigma,), wanted, name = _wide_parameters(sigma, shape=shape, dtype=dtype)
     z = normal(key, wanted, sigma.dtype)
     return np.astype(exact.exp(exact.product(sigma, z)), name)
 
@@ -45,7 +45,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None) -
 
     It exceeds x with probability x**-b.
     """
-    (b,), wanted, name = _given(b, shape=shape, dtype=dtype)
+    (b,), wanted, name = _wide_parameters(b, shape=shape, dtype=dtype)
     waited = exponential(key, wanted, b.dtype)
     return np.astype(exact.exp(exact.quotient(waited, b)), name)
 
@@ -54,7 +54,7 @@ def rayleigh(
     key: ArrayLike, scale: ArrayLike = 1.0, shape: Any = None, dtype: Any = None
 ) -> Array:
     """Rayleigh: the length of a vector of two normal numbers of deviation `scale`."""
-    (scale,), wanted, name = _given(scale, shape=shape, dtype=dtype)
+    (scale,), wanted, name = _wide_parameters(scale, shape=shape, dtype=dtype)
     size = exact.sqrt(2.0 * exponential(key, wanted, scale.dtype))
     return np.astype(exact.product(scale, size), name)
 
@@ -74,7 +74,7 @@ def weibull_min(
     dtype: Any = None,
 ) -> Array:
     """Weibull: it exceeds x with probability `e**-(x / scale)**concentration`."""
-    (scale, power), wanted, name = _given(
+    (scale, power), wanted, name = _wide_parameters(
         scale, concentration, shape=shape, dtype=dtype
     )
     logarithm = exact.log(exponential(key, wanted, scale.dtype))
@@ -91,7 +91,7 @@ def triangular(
     dtype: Any = None,
 ) -> Array:
     """Triangular between `left` and `right`, most often near `mode`."""
-    (left, mode, right), wanted, name = _given(
+    (left, mode, right), wanted, name = _wide_parameters(
         left, mode, right, shape=shape, dtype=dtype
     )
     u, width = uniform(key, wanted, left.dtype), right - left

@@ -15,7 +15,7 @@ from aotc.tracing.spellings import attribute_advice, closest, name_advice
 from aotc.tracing.user_code import Call, Expression, expression_at
 
 
-def explained(error: BaseException, call: Call) -> InputError | None:
+def explanation(error: BaseException, call: Call) -> InputError | None:
     """An error that says what to write, for one of Python's that the model raised.
 
     Args:

@@ -32,7 +32,7 @@ def load_arrays(file: Path) -> dict[str, Any]:
     except Exception as error:  # whatever the reader finds wrong with the bytes
         raise_system_error(error, str(file))
         fail("bad-file", f"'{file}' cannot be read as {file.suffix}: {error}")
-    return nested(flat)
+    return nested_dict(flat)
 
 
 def _read_safetensors(file: Path) -> dict[str, Any]:
@@ -65,7 +65,7 @@ _SAFETENSORS = {name.upper(): name for name in dtypes.NAMES}
 _READERS = {".safetensors": _read_safetensors, ".npz": _read_npz}
 
 
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+def nested_dict(flat: Mapping[str, Any]) -> dict[str, Any]:
     """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
     tree: dict[str, Any] = {}
     for name, value in flat.items():

@@ -39,7 +39,7 @@ def _method(function: str) -> Callable[..., Array]:
     return method
 
 
-def _reflected(function: str) -> Callable[..., Array]:
+def _rmethod(function: str) -> Callable[..., Array]:
     """`other operator array` is `aotc.numpy.function(other, array)`."""
 
     def method(self: Array, other: Any) -> Array:
@@ -242,19 +242,19 @@ class Array:
     __round__ = _method("round")
     __invert__ = _method("invert")
 
-    __add__, __radd__ = _method("add"), _reflected("add")
-    __sub__, __rsub__ = _method("subtract"), _reflected("subtract")
-    __mul__, __rmul__ = _method("multiply"), _reflected("multiply")
-    __truediv__, __rtruediv__ = _method("divide"), _reflected("divide")
-    __floordiv__, __rfloordiv__ = _method("floor_divide"), _reflected("floor_divide")
-    __mod__, __rmod__ = _method("remainder"), _reflected("remainder")
-    __pow__, __rpow__ = _method("power"), _reflected("power")
-    __matmul__, __rmatmul__ = _method("matmul"), _reflected("matmul")
-    __and__, __rand__ = _method("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _method("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _method("bitwise_xor"), _reflected("bitwise_xor")
-    __lshift__, __rlshift__ = _method("left_shift"), _reflected("left_shift")
-    __rshift__, __rrshift__ = _method("right_shift"), _reflected("right_shift")
+    __add__, __radd__ = _method("add"), _rmethod("add")
+    __sub__, __rsub__ = _method("subtract"), _rmethod("subtract")
+    __mul__, __rmul__ = _method("multiply"), _rmethod("multiply")
+    __truediv__, __rtruediv__ = _method("divide"), _rmethod("divide")
+    __floordiv__, __rfloordiv__ = _method("floor_divide"), _rmethod("floor_divide")
+    __mod__, __rmod__ = _method("remainder"), _rmethod("remainder")
+    __pow__, __rpow__ = _method("power"), _rmethod("power")
+    __matmul__, __rmatmul__ = _method("matmul"), _rmethod("matmul")
+    __and__, __rand__ = _method("bitwise_and"), _rmethod("bitwise_and")
+    __or__, __ror__ = _method("bitwise_or"), _rmethod("bitwise_or")
+    __xor__, __rxor__ = _method("bitwise_xor"), _rmethod("bitwise_xor")
+    __lshift__, __rlshift__ = _method("left_shift"), _rmethod("left_shift")
+    __rshift__, __rrshift__ = _method("right_shift"), _rmethod("right_shift")
 
     __eq__ = _method("equal")  # type: ignore[assignment]
     __ne__ = _method("not_equal")  # type: ignore[assignment]

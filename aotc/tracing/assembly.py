@@ -43,7 +43,7 @@ from aotc.tracing.source_locations import (
     relative,
     user_line,
 )
-from aotc.tracing.survey import tolerated
+from aotc.tracing.survey import tolerate_errors
 from aotc.tracing.tracing import Trace
 from aotc.tracing.user_errors import user_errors
 
@@ -61,7 +61,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
     builder = _Builder(Program(module), dict(names))
     with indexed(module):
         for function in declared:
-            with tolerated(f"entry '{function.name}'"), _whole_or_not(module):
+            with tolerate_errors(f"entry '{function.name}'"), _whole_or_not(module):
                 write_entry(module, _trace_entry(builder, function))
                 if function.network is not None:
                     builder.program.networks[function.name] = function.network
@@ -184,7 +184,7 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
         tracing = Trace(builder.program.module, declared.name, types, contracts)
         with tracing.active():
             returned = _call(declared, arguments, tracing)
-            result = results_of(declared, _updated(arguments), returned)
+            result = results_of(declared, _states_to_return(arguments), returned)
             tracing.finish(result.arrays)
         if declared.network is None:
             _warn_of_idle(declared, tracing.function, ports, result.ports)
@@ -237,7 +237,9 @@ def _warn(declared: EntryFunction, what: str, fact: str) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def _updated(arguments: Sequence[Argument]) -> dict[str, tuple[Structure, list[Port]]]:
+def _states_to_return(
+    arguments: Sequence[Argument],
+) -> dict[str, tuple[Structure, list[Port]]]:
     """The states that the entry must return, by parameter."""
     return {
         argument.parameter: (argument.structure, argument.ports)

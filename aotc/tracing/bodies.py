@@ -44,7 +44,7 @@ def trace_bodies(
     functions: Sequence[Callable[..., Any]],
     types: Sequence[Tensor],
     arguments: Structure,
-    finished: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
+    adapt_result: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
 ) -> tuple[list[Body], list[Any]]:
     """Trace functions of the same arguments.
 
@@ -53,7 +53,7 @@ def trace_bodies(
         functions: called with arrays of `types` in the form of `arguments`.
         types: of the leaves of the arguments.
         arguments: the form of (args, kwargs).
-        finished: gets a function and what it returned; gives what counts as returned.
+        adapt_result: of a function and what it returned; gives what counts as such.
 
     Returns:
         The bodies, and the parent's values of what they capture, which are the last
@@ -71,8 +71,8 @@ def trace_bodies(
             trace.value_of(array)
         with trace.active():
             args, kwargs = arguments.unflatten(inputs)
-            leaves, tree = flatten(finished(function, function(*args, **kwargs)))
-            outputs = _lifted(function, leaves, tree)
+            leaves, tree = flatten(adapt_result(function, function(*args, **kwargs)))
+            outputs = _returned_arrays(function, leaves, tree)
             for array in outputs:
                 if array._data is None:
                     trace.value_of(array)  # a capture is known before the next body
@@ -86,7 +86,7 @@ def trace_bodies(
     return bodies, [parent.value_of(array) for array in captured]
 
 
-def _lifted(
+def _returned_arrays(
     function: Callable[..., Any], leaves: Sequence[Any], tree: Structure
 ) -> list[Array]:
     """What a function returned, as arrays."""

@@ -34,11 +34,11 @@ def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
     """Let models call the functions `names` of a module through this boundary."""
     for name in names:
         if inspect.isfunction(namespace[name]):
-            namespace[name] = _guarded(namespace[name])
+            namespace[name] = _checked_function(namespace[name])
 
 
 @cache
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters
 
     @wraps(function)
@@ -80,7 +80,7 @@ def require_call(
             "bad-call",
             f"{name}: {error}",
             where=user_line(),
-            hint=f"the call is {name}({', '.join(_declared(parameters))})",
+            hint=f"the call is {name}({', '.join(_parameter_texts(parameters))})",
         )
         unknown = [key for key in kwargs if key not in parameters]
         if unknown and (advice := keyword_advice(unknown[0], list(parameters))):
@@ -89,7 +89,7 @@ def require_call(
         raise refusal from None
 
 
-def _declared(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+def _parameter_texts(parameters: Mapping[str, Parameter]) -> Iterator[str]:
     """The parameters as a call gives them, without their types."""
     keywords_only = False
     for parameter in parameters.values():
@@ -114,7 +114,7 @@ def _ask_for_key(
         return
     needed = [n for n, p in parameters.items() if p.default is p.empty]
     call = ", ".join(dict.fromkeys(["key", *needed, *list(parameters)[1:2]]))
-    given = "nothing" if key is None else shown(key)
+    given = "nothing" if key is None else shown_value(key)
     error.code = "bad-key"
     name = function.__name__
     error.message = f"{name}: expected a random key, u32[2], first; got {given}"
@@ -185,7 +185,8 @@ def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
     except _Misfit:
         fail(
             "bad-argument",
-            f"expected '{name}' to be {_meaning(static[name])}; got {shown(value)}",
+            f"expected '{name}' to be {_meaning(static[name])}; got "
+            f"{shown_value(value)}",
         )
 
 
@@ -316,17 +317,17 @@ _WIDEST = 40  # characters of a value
 
 
 def _shown_call(name: str, given: Named) -> str:
-    return f"{name}({', '.join(f'{key}={shown(value)}' for key, value in given)})"
+    return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in given)})"
 
 
-def shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """A value as messages show it: arrays by their types, all else in short."""
     if isinstance(value, Array):
         return str(value.type)
     if isinstance(value, np.ndarray):
         return _shown_numpy(value)
     if isinstance(value, (list, tuple)):
-        parts = [*map(shown, value[:_LONGEST]), *["…"] * (len(value) > _LONGEST)]
+        parts = [*map(shown_value, value[:_LONGEST]), *["…"] * (len(value) > _LONGEST)]
         ends = "[]" if isinstance(value, list) else "()"
         return f"{ends[0]}{', '.join(parts)}{ends[1]}"
     if callable(value):

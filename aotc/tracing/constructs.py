@@ -124,12 +124,12 @@ class _Arrays(ast.NodeTransformer):
         sides = [node.left, *node.comparators]
         whole: ast.expr | None = None
         for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
-            part = _compared(left, op, right)
+            part = _comparison(left, op, right)
             whole = ast.BinOp(whole, ast.BitAnd(), part) if whole else part
         return whole or node
 
 
-def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr) -> ast.expr:
+def _comparison(left: ast.expr, op: ast.cmpop, right: ast.expr) -> ast.expr:
     if isinstance(op, (ast.In, ast.NotIn)):
         found = _numpy_call("isin", left, right)
         return _numpy_call("logical_not", found) if isinstance(op, ast.NotIn) else found

@@ -41,7 +41,7 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
     if isinstance(x, Array):
         return x
     if isinstance(x, Dim):
-        return emit("dimension", size=(x,), dtype=_met("i32", like))
+        return emit("dimension", size=(x,), dtype=_promoted_weak_dtype("i32", like))
     if is_weak(x):
         return Array(data=_number(x, like))
     if isinstance(x, (list, tuple)) and _python_numbers(x):
@@ -88,7 +88,7 @@ def weak_dtype(x: Any) -> str:
     return dtypes.canonical(next(kind for kind, types in _WEAK if isinstance(x, types)))
 
 
-def _met(natural: str, like: str | None) -> str:
+def _promoted_weak_dtype(natural: str, like: str | None) -> str:
     """The dtype of a weak number of dtype `natural` beside an array of dtype `like`."""
     if like is None:
         return natural
@@ -101,7 +101,7 @@ def _met(natural: str, like: str | None) -> str:
 
 
 def _number(x: Any, like: str | None) -> Any:
-    dtype = _met(weak_dtype(x), like)
+    dtype = _promoted_weak_dtype(weak_dtype(x), like)
     if dtype in dtypes.INTEGERS:
         bounds = np.iinfo(dtypes.to_numpy(dtype))
         if not bounds.min <= x <= bounds.max:
@@ -127,7 +127,7 @@ def _from_list(x: Any, like: str | None) -> Array:
     # NumPy makes objects of integers that fit no dtype of its own
     natural = {"b": "bool", "f": "f32"}.get(data.dtype.kind, "i32")
     natural = natural if data.size else "f32"
-    dtype = _met(natural, like)
+    dtype = _promoted_weak_dtype(natural, like)
     if data.size and dtype in dtypes.INTEGERS:
         _number(int(data.min()), dtype)
         _number(int(data.max()), dtype)

@@ -56,7 +56,7 @@ class _CustomFunction:
         key = (id(trace.module), tuple(types), structure)
         if key in self._under_way:
             return self._under_way[key]
-        body = _alone(trace, self.function, types, structure)
+        body = _closed_body(trace, self.function, types, structure)
         with self._tracing(key, body):
             custom = self._rules(trace, body, types, structure)
         annotate(body.trace.function, custom)
@@ -111,7 +111,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
             return result, residuals
 
         forward.__name__ = f"{self.__name__}_forward"
-        ahead = _alone(trace, forward, types, structure)
+        ahead = _closed_body(trace, forward, types, structure)
         ((result_tree, residual_tree, residual_types),) = split
         _require_form(forward.__name__, body.tree, result_tree)
         backward = self._traced_backward(
@@ -139,7 +139,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
 
         backward.__name__ = f"{self.__name__}_backward"
         kinds = [*residual_types, *smooth]
-        return _alone(trace, backward, kinds, _flat(len(kinds)))
+        return _closed_body(trace, backward, kinds, _flat(len(kinds)))
 
 
 class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
@@ -174,7 +174,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 
         rule.__name__ = f"{self.__name__}_rule"
         kinds = [*types, *smooth]
-        return CustomJvp(_alone(trace, rule, kinds, _flat(len(kinds))).name)
+        return CustomJvp(_closed_body(trace, rule, kinds, _flat(len(kinds))).name)
 
 
 def checkpoint(
@@ -194,7 +194,7 @@ def checkpoint(
     if save not in ("nothing", "products"):
         fail("bad-argument", f"expected save='nothing' or 'products'; got {save!r}")
 
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         trace = current_trace()
         if trace is None:
             return function(*args, **kwargs)
@@ -211,8 +211,8 @@ def checkpoint(
             values = call(body.name, [*operands, *captures])
         return body.tree.unflatten([Array(value=v, trace=trace) for v in values])
 
-    checkpointed.__name__ = function_name(function)
-    return checkpointed
+    wrapper.__name__ = function_name(function)
+    return wrapper
 
 
 def closure_convert(
@@ -237,7 +237,7 @@ def closure_convert(
     types = [lift(leaf).type for leaf in leaves]
     (body,), captures = trace_bodies(trace, [function], types, structure)
 
-    def converted(*args: Any) -> Any:
+    def converted_function(*args: Any) -> Any:
         inner = current_trace()
         assert inner is not None
         operands = [inner.value_of(lift(leaf)) for leaf in flatten(args)[0]]
@@ -245,13 +245,13 @@ def closure_convert(
             values = call(body.name, operands)
         return body.tree.unflatten([Array(value=v, trace=inner) for v in values])
 
-    return converted, [Array(value=value, trace=trace) for value in captures]
+    return converted_function, [Array(value=value, trace=trace) for value in captures]
 
 
 # ---- parts --------------------------------------------------------------------------
 
 
-def _alone(
+def _closed_body(
     trace: Trace,
     function: Callable[..., Any],
     types: Sequence[Tensor],

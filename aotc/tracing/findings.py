@@ -51,7 +51,7 @@ class Finding:
         return f"{self.op} ({self.count}×): {self.reason}; at {where}"
 
 
-def collected(uses: Iterable[tuple[str, str, str, str]]) -> list[Finding]:
+def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[Finding]:
     """Findings of (op, reason, place, help), in the order of their first use."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for op, reason, place, advice in uses:

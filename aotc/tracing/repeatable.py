@@ -22,7 +22,7 @@ from aotc.dialects.functions import functions_of
 from aotc.errors import AotcError, InputError
 from aotc.mlir import bytecode, func, source_of
 from aotc.program import Program
-from aotc.tracing.survey import unsurveyed
+from aotc.tracing.survey import without_survey
 
 _HINT = (
     "what Python computes here would be the same in every call: draw random numbers "
@@ -40,7 +40,7 @@ def require_repeatable(program: Program, trace_again: Callable[[], Program]) -> 
         InputError: `not-repeatable`, at the line whose op or constant differs.
     """
     try:
-        with unsurveyed(), _silence():
+        with without_survey(), _silence():
             other = trace_again()
     except AotcError as error:
         said = f"traced a second time, the entry fails: {error.message}"

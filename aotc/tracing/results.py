@@ -36,7 +36,7 @@ def results_of(declared: EntryFunction, updated: Updated, returned: Any) -> Resu
         InputError: states are missing or of another form or type, or an output is no
             array.
     """
-    states, outputs = _split(declared, updated, returned)
+    states, outputs = _states_and_outputs(declared, updated, returned)
     leaves, tree = flatten(outputs)
     result = Result([], [], tree)
     for (parameter, (form, ports)), state in zip(updated.items(), states, strict=True):
@@ -51,7 +51,7 @@ def results_of(declared: EntryFunction, updated: Updated, returned: Any) -> Resu
     return result
 
 
-def _split(
+def _states_and_outputs(
     declared: EntryFunction, updated: Updated, returned: Any
 ) -> tuple[list[Any], Any]:
     """The new states, and the rest."""

@@ -112,7 +112,7 @@ _node: ContextVar[tuple[Hashable, str]] = ContextVar("aotc_node", default=(None,
 
 
 @contextmanager
-def surveyed(tolerant: bool = False) -> Iterator[Survey]:
+def survey_imports(tolerant: bool = False) -> Iterator[Survey]:
     """Within this block imports are surveyed, by the survey around if there is one."""
     survey = _current.get() or Survey(tolerant)
     token = _current.set(survey)
@@ -123,7 +123,7 @@ def surveyed(tolerant: bool = False) -> Iterator[Survey]:
 
 
 @contextmanager
-def unsurveyed() -> Iterator[None]:
+def without_survey() -> Iterator[None]:
     """Within this block imports are not surveyed, and errors end them."""
     token = _current.set(None)
     try:
@@ -168,7 +168,7 @@ def import_node(
 
 
 @contextmanager
-def watched(watch: Watch) -> Iterator[None]:
+def watch_nodes(watch: Watch) -> Iterator[None]:
     """Within this block `watch` gets each node taken: key, op, place, results."""
     token = _watch.set(watch)
     try:
@@ -177,12 +177,12 @@ def watched(watch: Watch) -> Iterator[None]:
         _watch.reset(token)
 
 
-def approximated(reason: str, advice: str = "") -> None:
+def note_approximation(reason: str, advice: str = "") -> None:
     """Note that the node which is being taken is imported as something near to it."""
     _note_here("approximated", reason, advice)
 
 
-def decomposed(reason: str) -> None:
+def note_decomposition(reason: str) -> None:
     """Note that the node which is being taken is imported as several simpler ops."""
     _note_here("decomposed", reason)
 
@@ -218,7 +218,7 @@ def require_importable(findings: Sequence[Finding]) -> None:
 
 
 @contextmanager
-def tolerated(what: str) -> Iterator[None]:
+def tolerate_errors(what: str) -> Iterator[None]:
     """Within this block an error ends the block alone, in a tolerant survey."""
     survey = _current.get()
     try:

@@ -147,7 +147,7 @@ def current_trace() -> Trace | None:
 
 
 @contextmanager
-def untraced() -> Iterator[None]:
+def without_tracing() -> Iterator[None]:
     """Within this block, operations on arrays compute at once."""
     token = _current.set(None)
     try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from aotc.errors import AotcError, InputError
 from aotc.system_errors import no_memory
-from aotc.tracing.advice import explained
+from aotc.tracing.advice import explanation
 from aotc.tracing.constructs import replacement
 from aotc.tracing.libraries import called_library
 from aotc.tracing.source_locations import is_own, relative
@@ -31,7 +31,7 @@ def user_errors() -> Iterator[None]:
         _complete(error, user_calls(error.__traceback__))
         raise
     except SyntaxError as error:
-        raise _diagnosed(error, []) from error
+        raise _user_error(error, []) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit, and classes of the model's own
@@ -40,7 +40,7 @@ def user_errors() -> Iterator[None]:
             raise refused from error
         if _is_bug(error):
             raise
-        raise _diagnosed(error, user_calls(error.__traceback__)) from error
+        raise _user_error(error, user_calls(error.__traceback__)) from error
 
 
 def _complete(error: AotcError, calls: list[Call]) -> None:
@@ -65,16 +65,16 @@ def _callers(where: str, calls: list[Call]) -> tuple[str, ...]:
     return (*distinct[: _MOST_CALLERS - 1], distinct[-1])
 
 
-def _diagnosed(error: BaseException, calls: list[Call]) -> InputError:
-    found = explained(error, calls[-1]) if calls else None
-    found = found or _quoted(error)
+def _user_error(error: BaseException, calls: list[Call]) -> InputError:
+    found = explanation(error, calls[-1]) if calls else None
+    found = found or _model_error(error)
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         found.where = f"{relative(error.filename)}:{error.lineno}"
     _complete(found, calls)
     return found
 
 
-def _quoted(error: BaseException) -> InputError:
+def _model_error(error: BaseException) -> InputError:
     said = error.msg if isinstance(error, SyntaxError) else error
     hint = "the model itself raised this while it was loaded or traced"
     if _is_inside(error):

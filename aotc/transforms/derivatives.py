@@ -14,7 +14,7 @@ from aotc.numpy.creation import full
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, leaves_like
-from aotc.tracing.calls import shown
+from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 from aotc.transforms.traced import Traced, is_float
@@ -60,21 +60,21 @@ def value_and_grad(
             leaves that are no floats.
     """
 
-    def finished(traced: Callable[..., Any], result: Any) -> Any:
+    def adapt_result(traced: Callable[..., Any], result: Any) -> Any:
         _require_scalar(traced, result, has_aux)
         return result
 
-    def transformed(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
-        traced = Traced("value_and_grad", function, leaves, structure, finished)
+        traced = Traced("value_and_grad", function, leaves, structure, adapt_result)
         arguments, outputs = structure.children[0], traced.body.outputs
         seeds = [_seed(i, y) for i, y in enumerate(outputs) if is_float(y)]
         values, grads = traced.apply(Vjp(traced.body.name, wrt), seeds)
         parts = by_argument(arguments, argnums, grads)
         return traced.body.tree.unflatten(values), parts
 
-    return transformed
+    return wrapper
 
 
 def vjp(
@@ -122,7 +122,7 @@ def jvp(
     Returns:
         The result and its tangent, None for leaves that are no floats.
     """
-    arguments, given = _listed("primals", primals), _listed("tangents", tangents)
+    arguments, given = _as_tuple("primals", primals), _as_tuple("tangents", tangents)
     traced = Traced("jvp", function, *flatten((arguments, {})))
     return _pushed_forward(traced, given)
 
@@ -160,7 +160,7 @@ def hvp(
     Returns:
         One tree for each argument, of its form.
     """
-    argnums = tuple(range(len(_listed("primals", primals))))
+    argnums = tuple(range(len(_as_tuple("primals", primals))))
     product: tuple[Any, ...] = jvp(grad(function, argnums), primals, tangents)[1]
     return product
 
@@ -181,13 +181,13 @@ def _pushed_forward(traced: Traced, tangents: tuple[Any, ...]) -> tuple[Any, Any
 # ---- arguments ----------------------------------------------------------------------
 
 
-def _listed(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+def _as_tuple(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
     """What is given for each argument; an array would be taken for a list of rows."""
     if not isinstance(values, (tuple, list)):
         fail(
             "bad-argument",
             f"expected {name} as a tuple with one for each argument; got "
-            f"{shown(values)}",
+            f"{shown_value(values)}",
             "a single one is (x,)",
         )
     return tuple(values)
@@ -259,7 +259,7 @@ def _require_scalar(function: Callable[..., Any], result: Any, has_aux: bool) ->
         fail(
             "not-a-scalar",
             f"with has_aux, '{name}' must return (scalar, anything); got "
-            f"{shown(result)}",
+            f"{shown_value(result)}",
             "leave out has_aux if there is nothing but the scalar",
         )
     scalar = result[0] if has_aux else result

@@ -59,7 +59,7 @@ def hessian(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..
 def _jacobian(
     name: str, function: Callable[..., Any], argnums: Positions, rows: Rows
 ) -> Callable[..., Any]:
-    def transformed(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
         traced = Traced(name, function, leaves, structure)
@@ -69,7 +69,7 @@ def _jacobian(
             [by_argument(arguments, argnums, parts) for parts in rows(traced, wrt)]
         )
 
-    return transformed
+    return wrapper
 
 
 def _by_rows(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:

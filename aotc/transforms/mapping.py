@@ -32,7 +32,7 @@ def vmap(
         A function of the stacked arguments.
     """
 
-    def transformed(*args: Any) -> Any:
+    def wrapper(*args: Any) -> Any:
         axes = _axis_of_each(args, in_axes)
         size = _stack_size(args, axes)
         leaves, structure = flatten((args, {}))
@@ -44,13 +44,16 @@ def vmap(
         traced = Traced("vmap", function, arrays, structure, stacked=stacked)
         results, _ = traced.apply(Batch(traced.body.name, stacked, size), [])
         return traced.body.tree.unflatten(
-            [array if out_axes == 0 else _moved(array, out_axes) for array in results]
+            [
+                array if out_axes == 0 else _move_to_out_axis(array, out_axes)
+                for array in results
+            ]
         )
 
-    return transformed
+    return wrapper
 
 
-def _moved(array: Array, out_axes: int) -> Array:
+def _move_to_out_axis(array: Array, out_axes: int) -> Array:
     if not -array.ndim <= out_axes < array.ndim:
         fail(
             "bad-axis",

@@ -34,9 +34,9 @@ def mixed_precision(
     if compute not in _CHEAPER:
         fail("bad-dtype", f"expected compute to be bf16 or f16; got {compute!r}")
 
-    def transformed(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         traced = Traced("mixed_precision", function, *flatten((args, kwargs)))
         results, _ = traced.apply(Precision(traced.body.name, compute), [])
         return traced.body.tree.unflatten(results)
 
-    return transformed
+    return wrapper

@@ -25,7 +25,7 @@ class Traced:
         function: of pytrees of arrays.
         leaves: of its arguments.
         structure: the form of (args, kwargs).
-        finished: gets the function and what it returned; gives what counts as returned.
+        adapt_result: of the function and what it returned; gives what counts as such.
         stacked: numbers of the leaves of which the function gets one element, along
             the leading axis.
     """
@@ -36,7 +36,7 @@ class Traced:
         function: Callable[..., Any],
         leaves: Sequence[Any],
         structure: Structure,
-        finished: Callable[..., Any] = lambda _, result: result,
+        adapt_result: Callable[..., Any] = lambda _, result: result,
         stacked: Sequence[int] = (),
     ) -> None:
         trace = _require_trace(f"{transformation}({function_name(function)})")
@@ -46,7 +46,9 @@ class Traced:
             array.type.with_shape(array.shape[number in stacked :])
             for number, array in enumerate(self.arrays)
         ]
-        bodies, captures = trace_bodies(trace, [function], types, structure, finished)
+        bodies, captures = trace_bodies(
+            trace, [function], types, structure, adapt_result
+        )
         self.body: Body = bodies[0]
         self._captures = [Array(value=value, trace=trace) for value in captures]
 

@@ -22,7 +22,7 @@ from aotc.errors import AotcError
 from aotc.fft import Complex
 from aotc.mlir import ir
 from aotc.tracing.array import Array
-from aotc.tracing.tracing import Trace, untraced
+from aotc.tracing.tracing import Trace, without_tracing
 
 from .executing import OURS
 from .programs import Block, Input, Step, names_in
@@ -164,7 +164,7 @@ class Scope:
     def _tried(self, step: Step) -> list[Value]:
         code = "\n".join(step_lines(step))
         self._execute(code, self.traced)
-        with untraced(), numpy.errstate(all="ignore"):
+        with without_tracing(), numpy.errstate(all="ignore"):
             self._execute(code, self.concrete)
         traced, concrete = (
             _arrays(namespace[step.name]) for namespace in (self.traced, self.concrete)
@@ -236,7 +236,7 @@ class Scope:
         for name, example in zip(names, examples, strict=True):
             code = f"{name} = {example}"
             self._execute(code, self.traced)
-            with untraced():
+            with without_tracing():
                 self._execute(code, self.concrete)
             array = self.traced[name]
             data = numpy.asarray(self.concrete[name]._data)

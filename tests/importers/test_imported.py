@@ -7,7 +7,7 @@ import aotc
 from aotc import reference
 from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
-from aotc.tracing.findings import collected, require_none
+from aotc.tracing.findings import grouped_findings, require_none
 
 NETWORK = """
 import numpy as np
@@ -74,7 +74,7 @@ def test_weights_can_be_taken_over_without_a_copy():
 def test_everything_unsupported_is_one_error():
     uses = [("A", "no", "x.py:1", "do B"), ("C", "nor", "x.py:2", "")]
     with pytest.raises(InputError) as caught:
-        require_none(collected([*uses, *uses]))
+        require_none(grouped_findings([*uses, *uses]))
     assert caught.value.code == "unsupported-ops"
     assert "A (2×): no; at x.py:1\n  C (2×): nor" in caught.value.message
     assert caught.value.hint == "do B"

@@ -5,7 +5,7 @@ import pytest
 
 import aotc
 from aotc.pytree import flatten
-from aotc.tracing.survey import watched
+from aotc.tracing.survey import watch_nodes
 
 
 def agree(network, inputs, updates=False):
@@ -28,7 +28,7 @@ def steps_agree(network, inputs):
             np.testing.assert_allclose(results, wanted, rtol=1e-5, atol=1e-6)
             count += 1
 
-    with watched(look):
+    with watch_nodes(look):
         network.computed(inputs)
     return count
 

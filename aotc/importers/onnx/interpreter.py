@@ -32,8 +32,8 @@ from aotc.importers.onnx.placeholders import placeholder
 from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import at_location, fail, scope
-from aotc.tracing.survey import decomposed, import_node
-from aotc.tracing.tracing import current_trace, untraced
+from aotc.tracing.survey import import_node, note_decomposition
+from aotc.tracing.tracing import current_trace, without_tracing
 
 _SMALL = 1 << 12  # bytes of an array that is computed while tracing
 
@@ -132,7 +132,7 @@ class Interpreter:
         if body is None:
             fail("unsupported-ops", f"aotc does not import {node.key}")
         if local is None:
-            decomposed("it is expanded into the body by which ONNX defines it")
+            note_decomposition("it is expanded into the body by which ONNX defines it")
         in_file = within.in_file and local is not None
         return self._expanded(body, node, values, attributes, in_file)
 
@@ -257,7 +257,7 @@ def _folded(
         return None
     if any(isinstance(value, Closure) for value in attributes.values()):
         return None
-    with untraced():
+    with without_tracing():
         results = call(function, node, values, attributes, facts)
     # what grows large on the way is left to the model
     return results if results and all(map(_is_small, results)) else None

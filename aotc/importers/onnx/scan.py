@@ -8,7 +8,7 @@ from aotc.importers.onnx.calling import misfit
 from aotc.importers.onnx.functions import schema_of
 from aotc.importers.onnx.graph import Graph, Model, Node
 from aotc.importers.onnx.ops import TABLE
-from aotc.tracing.findings import Finding, collected
+from aotc.tracing.findings import Finding, grouped_findings
 
 Use = tuple[str, str, str, str]  # op, reason, place, help
 
@@ -50,7 +50,7 @@ _REASONS = {
 
 def unsupported(model: Model) -> list[Finding]:
     """The operators of a model that cannot be imported."""
-    return collected(_in_graph(model, model.graph, dict(model.opsets), ()))
+    return grouped_findings(_in_graph(model, model.graph, dict(model.opsets), ()))
 
 
 def _in_graph(

@@ -24,7 +24,7 @@ from aotc.importers.stablehlo.ops.shapes import literal
 from aotc.importers.stablehlo.values import array, kind_of
 from aotc.mlir import ir
 from aotc.tracing.conversion import lift
-from aotc.tracing.tracing import untraced
+from aotc.tracing.tracing import without_tracing
 
 _CHOOSERS = {
     "stablehlo.compare",
@@ -115,7 +115,7 @@ def cases(dtype: str) -> list[Any]:
 def behaviour(op: Op, columns: Sequence[Any], region: int = 0) -> list[Any]:
     """The results of a region on columns of numbers, one for each argument."""
     block = op.op.regions[region].blocks[0]
-    with untraced():
+    with without_tracing():
         inputs = []
         for argument, column in zip(block.arguments, columns, strict=True):
             dtype = dtype_of(argument)

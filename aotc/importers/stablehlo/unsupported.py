@@ -11,7 +11,7 @@ from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops import OPS
 from aotc.importers.stablehlo.ops.calls import reason_against
 from aotc.importers.stablehlo.values import kind_of
-from aotc.tracing.findings import Finding, collected
+from aotc.tracing.findings import Finding, grouped_findings
 
 Use = tuple[str, str, str, str]  # op, reason, place, help
 
@@ -41,7 +41,7 @@ _REASONS = {
 
 def unsupported(module: Any, entry: str = "main") -> list[Finding]:
     """Ops that `entry` reaches and that have no function in `ops`, with reasons."""
-    return collected(_uses(module, entry))
+    return grouped_findings(_uses(module, entry))
 
 
 def _uses(module: Any, entry: str) -> Iterator[Use]:

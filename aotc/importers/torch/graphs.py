@@ -42,7 +42,7 @@ from aotc.importers.torch.unbacked import (
     require_agreement,
 )
 from aotc.importers.torch.writes import writes
-from aotc.tracing.findings import Finding, collected
+from aotc.tracing.findings import Finding, grouped_findings
 from aotc.tracing.source_locations import (
     Place,
     at_location,
@@ -243,7 +243,7 @@ def _layer_of(node: Node) -> str:
 
 def unsupported(module: GraphModule) -> list[Finding]:
     """All ops of a graph and its subgraphs that stand in the way of importing it."""
-    return collected(_obstacles(module))
+    return grouped_findings(_obstacles(module))
 
 
 def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:

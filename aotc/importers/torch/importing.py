@@ -44,7 +44,7 @@ from aotc.importers.torch.unbacked import symbols_of
 from aotc.pytree import flatten
 from aotc.tracing.conversion import lift
 from aotc.tracing.entry import Spec, State, Weights
-from aotc.tracing.findings import Finding, collected
+from aotc.tracing.findings import Finding, grouped_findings
 from aotc.tracing.source_locations import fail, relative
 from aotc.tracing.survey import require_importable
 
@@ -66,8 +66,8 @@ def imported(program: Any, train: bool = False) -> Imported:
     if program is not source:
         graphs.note_decompositions(source.graph_module, decompositions())
     guards = size_guards(program, _arguments(program))
-    dropped = [] if train else collected(_dropping(program))
-    unkept = collected(_unkept(guards))
+    dropped = [] if train else grouped_findings(_dropping(program))
+    unkept = grouped_findings(_unkept(guards))
     require_importable([*unsupported(program), *dropped, *unkept])
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
@@ -109,10 +109,10 @@ def unsupported(program: Any) -> list[Finding]:
     signature = program.graph_signature
     return [
         *graphs.unsupported(program.graph_module),
-        *collected(_input_obstacles(signature.input_specs)),
-        *collected(_stored_obstacles(program)),
-        *collected(_output_obstacles(signature.output_specs)),
-        *collected(_padded_outputs(program)),
+        *grouped_findings(_input_obstacles(signature.input_specs)),
+        *grouped_findings(_stored_obstacles(program)),
+        *grouped_findings(_output_obstacles(signature.output_specs)),
+        *grouped_findings(_padded_outputs(program)),
     ]
 
 

@@ -26,13 +26,13 @@ from aotc.importers.common.padded.values import (
 )
 from aotc.mlir import ir
 from aotc.tracing.array import Array
-from aotc.tracing.survey import decomposed
+from aotc.tracing.survey import note_decomposition
 
 
 def chosen_size(count: Array, natural: Size | None) -> Size:
     """`new_size`, which `aotc explain` tells of."""
     size = new_size(count, natural)
-    decomposed(
+    note_decomposition(
         f"how many results it has depends on values: computed for {bound_of(size)}, "
         "the most that there can be"
     )

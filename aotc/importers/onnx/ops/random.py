@@ -8,12 +8,12 @@ from aotc.dialects.types import Shape
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import element
 from aotc.tracing.array import Array
-from aotc.tracing.survey import approximated
+from aotc.tracing.survey import note_approximation
 
 
 def _key(seed: float | None, number: int) -> Array:
     """The key of a node; nodes without a seed draw different numbers."""
-    approximated(
+    note_approximation(
         "each call draws the same numbers, which are none of another runtime's",
         "make the random numbers an input",
     )

@@ -13,7 +13,7 @@ from aotc.importers.stablehlo.values import Token, Value, array, number, settled
 from aotc.mlir import ir
 from aotc.numpy.ordering import taken_along
 from aotc.tracing.conversion import lift
-from aotc.tracing.tracing import emit, untraced
+from aotc.tracing.tracing import emit, without_tracing
 
 
 def _first(op: Op, *operands: Value) -> Any:
@@ -73,7 +73,7 @@ def _precedes(op: Op, one: float, other: float, dtype: str) -> bool:
     (name,) = ir.ArrayAttr(op.attribute("called_computations"))
     values = [lift(one, dtype), lift(other, dtype), lift(0), lift(0)]
     assert op.call is not None
-    with untraced():
+    with without_tracing():
         (found,) = op.call(str(ir.FlatSymbolRefAttr(name).value), values)
     return bool(number(found))
 
