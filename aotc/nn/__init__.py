@@ -115,6 +115,7 @@ from aotc.nn.pooling import (
 from aotc.nn.quantizing import (
     dequantize,
     fake_quantize,
+    integer_conv,
     quantization_scale,
     quantize,
     quantized_conv,
@@ -192,6 +193,7 @@ __all__ = [
     "huber_loss",
     "initializers",
     "instance_norm",
+    "integer_conv",
     "kl_divergence",
     "l1_loss",
     "l2_normalize",

@@ -1,8 +1,9 @@
 """Numbers on a grid of few steps: x ≈ (q - zero point) * scale with small integers q.
 
 Per tensor, scale and zero point are scalars; per channel, one for each element of
-`axis`. Symmetric quantisation has a zero point of 0. Values are rounded to the nearest
-step, halves to even, and saturate.
+`axis`; per block, one for each `block` elements along it, in arrays of the rank of x.
+Symmetric quantisation has a zero point of 0. Values are rounded to the nearest step,
+halves to even, and saturate.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.dialects.types import Shape
 from aotc.nn.convolving import require_kernel
 from aotc.nn.spatial import (
     Padding,
@@ -25,7 +27,7 @@ from aotc.nn.spatial import (
 from aotc.numpy.axes import one_axis
 from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumulator
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -39,6 +41,7 @@ def quantize(
     dtype: Any = "i8",
     *,
     axis: int | None = None,
+    block: int | None = None,
     bits: int | None = None,
 ) -> Array:
     """`round(x / scale) + zero_point` as integers.
@@ -48,12 +51,13 @@ def quantize(
         scale: the size of a step.
         zero_point: the integer that stands for 0.
         dtype: of the result, an integer dtype of at most 16 bits.
-        axis: that of the channels, where scale and zero point are vectors.
+        axis: that of the channels, where scale and zero point are vectors, or of the
+            blocks.
+        block: how many elements along `axis` share a scale and a zero point, which have
+            the rank of x then.
         bits: use fewer values than the dtype has: 4 for -8 … 7 in i8.
     """
-    x = as_float(x)
-    offset = _floating(zero_point, x, axis)
-    steps = _steps(x, scale, offset, axis, _range(dtype, bits))
+    steps, offset = _steps(x, scale, zero_point, axis, block, _range(dtype, bits))
     return astype(np.add(np.round(steps), offset), dtype)
 
 
@@ -63,12 +67,23 @@ def dequantize(
     zero_point: ArrayLike = 0,
     *,
     axis: int | None = None,
+    block: int | None = None,
 ) -> Array:
-    """`(q - zero_point) * scale`, in the dtype of the scale."""
+    """`(q - zero_point) * scale`, in the dtype of the scale.
+
+    Args:
+        q: integers, or floats of few bits.
+        scale: the size of a step.
+        zero_point: what stands for 0.
+        axis: as for `quantize`.
+        block: as for `quantize`.
+    """
     q, scale = lift(q), as_float(scale)
-    offset = _along(lift(zero_point), q, axis)
-    whole = np.subtract(astype(q, "i32"), astype(offset, "i32"))
-    return np.multiply(astype(whole, scale.dtype), _along(scale, q, axis))
+    offset = broadcast_along(lift(zero_point), q, axis, block)
+    is_whole = not dtypes.is_float(q.dtype) and not dtypes.is_float(offset.dtype)
+    wide = "i32" if is_whole else scale.dtype
+    steps = astype(np.subtract(astype(q, wide), astype(offset, wide)), scale.dtype)
+    return np.multiply(steps, broadcast_along(scale, q, axis, block))
 
 
 def fake_quantize(
@@ -78,6 +93,7 @@ def fake_quantize(
     dtype: Any = "i8",
     *,
     axis: int | None = None,
+    block: int | None = None,
     bits: int | None = None,
 ) -> Array:
     """The floats that `dequantize(quantize(x))` gives, with a derivative.
@@ -87,26 +103,31 @@ def fake_quantize(
     scale has that of Esser et al., "Learned step size quantization", ICLR 2020.
     """
     x = as_float(x)
-    offset = _floating(zero_point, x, axis)
-    steps = _steps(x, scale, offset, axis, _range(dtype, bits))
+    steps, _ = _steps(x, scale, zero_point, axis, block, _range(dtype, bits))
     # exact: a float and the nearest whole number differ by a float
     rounding = emit("stop_gradient", np.subtract(np.round(steps), steps))
-    whole = np.add(steps, rounding)
-    return np.multiply(whole, _along(lift(scale, x.dtype), x, axis))
+    whole = astype(np.add(steps, rounding), x.dtype)
+    return np.multiply(whole, broadcast_along(lift(scale, x.dtype), x, axis, block))
 
 
 def _steps(
-    x: Array, scale: ArrayLike, offset: Array, axis: int | None, bounds: Bounds
-) -> Array:
-    """`x / scale`, not rounded; with the offset it is within the bounds."""
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike,
+    axis: int | None,
+    block: int | None,
+    bounds: Bounds,
+) -> tuple[Array, Array]:
+    """`x / scale`, not rounded, and the zero point; their sum is within the bounds.
+
+    Both are f32 for half precision, which has not all integers of 16 bits.
+    """
+    x = as_float(x)
+    ratio = np.divide(x, broadcast_along(lift(scale, x.dtype), x, axis, block))
+    ratio = to_accumulator(ratio)
+    offset = astype(broadcast_along(lift(zero_point), x, axis, block), ratio.dtype)
     low, high = (np.subtract(float(bound), offset) for bound in bounds)
-    ratio = np.divide(x, _along(lift(scale, x.dtype), x, axis))
-    return np.minimum(np.maximum(ratio, low), high)
-
-
-def _floating(zero_point: ArrayLike, x: Array, axis: int | None) -> Array:
-    """The zero point as floats that broadcast with x."""
-    return astype(_along(lift(zero_point), x, axis), x.dtype)
+    return np.minimum(np.maximum(ratio, low), high), offset
 
 
 def _range(dtype: Any, bits: int | None) -> Bounds:
@@ -126,18 +147,39 @@ def _range(dtype: Any, bits: int | None) -> Bounds:
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def _along(part: Array, x: Array, axis: int | None) -> Array:
-    """A scalar, or a vector shaped to broadcast along `axis` of x."""
+def broadcast_along(
+    part: Array, x: Array, axis: int | None, block: int | None = None
+) -> Array:
+    """A scale or zero point shaped to broadcast with x: of all, of `axis`, of blocks.
+
+    Raises:
+        InputError: `shape-mismatch` if it has not one number for each of them.
+    """
     if part.ndim == 0:
         return part
-    if axis is None or part.shape != (x.shape[one_axis(x, axis)],):
+    number = -1 if axis is None else one_axis(x, axis)
+    counts = () if axis is None else _counts(x, number, block)
+    if part.shape != counts:
+        counted = "element" if block is None else f"block of {block}"
         fail(
             "shape-mismatch",
-            "expected a scalar, or with an axis one number for each element of that "
+            f"expected a scalar, or with an axis one number for each {counted} of that "
             f"axis of {x.type}; got {part.type}",
         )
-    number = one_axis(x, axis)
-    return np.reshape(part, [n if i == number else 1 for i, n in enumerate(x.shape)])
+    if block is None:
+        sizes = [n if i == number else 1 for i, n in enumerate(x.shape)]
+        return np.reshape(part, sizes)
+    wide = part if block == 1 else np.repeat(part, block, number)
+    return wide[(*[slice(None)] * number, slice(0, x.shape[number]))]
+
+
+def _counts(x: Array, axis: int, block: int | None) -> Shape:
+    """The shape of what has a number for each element of an axis, or for each block."""
+    if block is None:
+        return x.shape[axis : axis + 1]
+    if block < 1:
+        fail("bad-count", f"expected a block of at least 1 element; got {block}")
+    return (*x.shape[:axis], -(-x.shape[axis] // block), *x.shape[axis + 1 :])
 
 
 def quantization_scale(
@@ -212,43 +254,48 @@ def quantized_conv(
     The image and the kernel are i8 or u8; arguments as of `conv`. The scale and zero
     point of the kernel are scalars, or one for each feature.
     """
-    image, weights = _offset(x, x_zero_point), _offset(kernel, kernel_zero_point, -1)
-    total = _integer_conv(image, weights, strides, padding, dilation, groups)
+    total = integer_conv(
+        x,
+        kernel,
+        x_zero_point,
+        kernel_zero_point,
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+    )
     scale = np.multiply(as_float(x_scale), as_float(kernel_scale))
     return np.multiply(astype(total, scale.dtype), scale)
 
 
-def _offset(q: ArrayLike, zero_point: ArrayLike, axis: int | None = None) -> Array:
-    """`q - zero_point` in i16, where it is exact; padding is 0 then."""
-    array = lift(q)
-    if array.dtype not in ("i8", "u8"):
-        fail("dtype-mismatch", f"expected i8 or u8; got {array.type}")
-    offset = _along(lift(zero_point), array, axis)
-    return np.subtract(astype(array, "i16"), astype(offset, "i16"))
-
-
-def _integer_conv(
-    x: Array,
-    kernel: Array,
-    strides: Window,
-    padding: Padding,
-    dilation: Window,
-    groups: int,
+def integer_conv(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    x_zero_point: ArrayLike = 0,
+    kernel_zero_point: ArrayLike = 0,
+    *,
+    strides: Window = 1,
+    padding: Padding = "VALID",
+    dilation: Window = 1,
+    groups: int = 1,
 ) -> Array:
-    """All windows times the kernel, for each group of channels."""
-    spatial = spatial_rank(x)
-    require_kernel(x, kernel, groups)
-    *window, channels, features = (fixed(n, "kernel") for n in kernel.shape)
-    steps, spread = (
-        each(strides, spatial, "stride"),
-        each(dilation, spatial, "dilation"),
-    )
-    sides = sides_of(padding, x.shape[1:-1], window, steps, spread)
+    """The convolution of `x - x_zero_point` with `kernel - kernel_zero_point`, in i32.
+
+    The image and the kernel are i8 or u8; what is around the image counts as its zero
+    point. Other arguments as of `quantized_conv`.
+    """
+    image, filters = _offset(x, x_zero_point), _offset(kernel, kernel_zero_point, -1)
+    spatial = spatial_rank(image)
+    require_kernel(image, filters, groups)
+    *window, channels, features = (fixed(n, "kernel") for n in filters.shape)
+    steps = each(strides, spatial, "stride")
+    spread = each(dilation, spatial, "dilation")
+    sides = sides_of(padding, image.shape[1:-1], window, steps, spread)
     rows = emit(
-        "windows", around(x, sides), window=window, strides=steps, dilation=spread
+        "windows", around(image, sides), window=window, strides=steps, dilation=spread
     )
     rows = np.reshape(rows, (*rows.shape[:-1], groups, channels))
-    filters = np.reshape(kernel, (*window, channels, groups, features // groups))
+    filters = np.reshape(filters, (*window, channels, groups, features // groups))
     inner = range(1 + spatial, 1 + 2 * spatial)
     y = dot_general(
         rows,
@@ -259,3 +306,12 @@ def _integer_conv(
     )
     beside = np.moveaxis(y, 0, -2)
     return np.reshape(beside, (*beside.shape[:-2], features))
+
+
+def _offset(q: ArrayLike, zero_point: ArrayLike, axis: int | None = None) -> Array:
+    """`q - zero_point` in i16, where it is exact; padding is 0 then."""
+    array = lift(q)
+    if array.dtype not in ("i8", "u8"):
+        fail("dtype-mismatch", f"expected i8 or u8; got {array.type}")
+    offset = broadcast_along(lift(zero_point), array, axis)
+    return np.subtract(astype(array, "i16"), astype(offset, "i16"))

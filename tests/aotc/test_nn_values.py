@@ -163,6 +163,23 @@ def test_quantized_numbers_round_to_even_and_saturate():
     close(nn.dequantize(nn.quantize([0.0], scale, zero, "u8"), scale, zero), [0])
 
 
+def test_integers_of_16_bits_are_exact_from_half_precision():
+    x = np.array([3, -3], "f2")
+    assert nn.quantize(x, 1.0, 40001, "u16").tolist() == [40004, 39998]
+
+
+def test_blocks_along_an_axis_have_scales_and_zero_points_of_their_own():
+    x = rng.normal(size=(2, 5, 3)).astype("f4")
+    scale, zero = drawn(2, 3, 3) ** 2 + 0.1, rng.integers(-9, 9, (2, 3, 3))
+    q = nn.quantize(x, scale, zero, axis=1, block=2)
+    wide = [np.repeat(part, 2, 1)[:, :5] for part in (scale, zero)]
+    exact = np.clip(np.rint(x / wide[0]) + wide[1], -128, 127)
+    np.testing.assert_array_equal(q, exact.astype("i1"))
+    found = nn.dequantize(q, scale, zero, axis=1, block=2)
+    close(found, (exact - wide[1]) * wide[0], 1e-6)
+    close(nn.fake_quantize(x, scale, zero, axis=1, block=2), found, 1e-6)
+
+
 def test_fake_quantization_passes_gradients_inside_of_the_range():
     x = np.array([-0.3, 0.24, 9.0, -9.0], "f4")
     close(derivative(lambda x: anp.sum(nn.fake_quantize(x, 0.05)), x), [1, 1, 0, 0])
@@ -187,6 +204,9 @@ def test_products_of_quantized_numbers_are_exact():
     exact = nn.conv(image.astype("f8") - 9, kernel.astype("f8") + 2, **options)
     found = nn.quantized_conv(image, kernel, 1.0, 1.0, 9, -2, **options)
     np.testing.assert_array_equal(found, np.asarray(exact).astype("f4"))
+    whole = nn.integer_conv(image, kernel, 9, -2, **options)
+    assert whole.dtype == "i32"
+    np.testing.assert_array_equal(whole, exact)
 
 
 # ---- losses -------------------------------------------------------------------------
@@ -274,6 +294,8 @@ REFUSED = [
     ("shape-mismatch", lambda: nn.nll_loss(drawn(2, 3), [0, 1], weights=drawn(2))),
     ("dtype-mismatch", lambda: nn.quantize(IMAGE, 1.0, dtype="i32")),
     ("shape-mismatch", lambda: nn.quantize(IMAGE, drawn(3))),
+    ("shape-mismatch", lambda: nn.quantize(IMAGE, IMAGE, axis=1, block=2)),
+    ("bad-count", lambda: nn.quantize(IMAGE, IMAGE, axis=1, block=0)),
     ("shape-mismatch", lambda: nn.lstm_cell(
         drawn(2, 3), drawn(2, 4), drawn(2, 4), drawn(3, 16), drawn(4, 12))),
 ]  # fmt: skip

@@ -604,6 +604,19 @@ QUANTISED = {
 }
 
 
+def test_sums_of_small_integers_are_exact_beyond_the_digits_of_floats(written):
+    net = written(
+        """g (uint8[1, 300, 1, 1] x, uint8[1, 300, 1, 1] w) => (int32[1, 1, 1, 1] y) {
+            y = ConvInteger(x, w)
+        }"""
+    )
+    x = np.full((1, 300, 1, 1), 255, "u1")
+    w = x.copy()
+    w[0, -1] = 254
+    found = np.asarray(net(x, w)).reshape(-1).tolist()
+    assert found == [299 * 255 * 255 + 255 * 254]
+
+
 def test_norms_of_halves_are_squared_and_summed_where_they_do_not_overflow(written):
     net = written(
         """g (float16[4] x)

@@ -2,18 +2,19 @@
 
 Such a function takes the operator's inputs by place and its attributes by name, with
 their defaults. What is annotated `Known` gets elements that are known when the model is
-built. Three names are no attributes: `opset` is the version of the operators that the
-node counts on, `wanted` the number of results that somebody uses, `number` the node's
-own in its file. Where it returns NotImplemented, the operator is expanded into the body
-by which ONNX defines it.
+built. A keyword that is annotated with a dataclass gets the attributes that are fields
+of it: those that several operators share. Three names are no attributes: `opset` is the
+version of the operators that the node counts on, `wanted` the number of results that
+somebody uses, `number` the node's own in its file. Where it returns NotImplemented, the
+operator is expanded into the body by which ONNX defines it.
 """
 
 from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -35,6 +36,7 @@ class Signature:
         required: how many of them must be given.
         variadic: whether any number may follow.
         keywords: names of attributes and facts.
+        groups: keywords that take several attributes, and the dataclass of each.
         needed: attributes without a default.
     """
 
@@ -42,7 +44,30 @@ class Signature:
     required: int
     variadic: bool
     keywords: frozenset[str]
+    groups: tuple[tuple[str, Any], ...]
     needed: frozenset[str]
+
+    def attributes(self) -> frozenset[str]:
+        """The names of all attributes and facts."""
+        return self.keywords.union(*(_names(group) for _, group in self.groups))
+
+    def arguments(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments for these attributes and facts."""
+        return {
+            **_chosen(named, self.keywords),
+            **{
+                key: group(**_chosen(named, _names(group)))
+                for key, group in self.groups
+            },
+        }
+
+
+def _names(group: Any) -> frozenset[str]:
+    return frozenset(field.name for field in fields(group))
+
+
+def _chosen(named: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if name in names}
 
 
 @cache
@@ -51,13 +76,20 @@ def signature(function: Imports) -> Signature:
     hints = typing.get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
     by_place = [p for p in parameters if p.kind in _BY_PLACE]
-    by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    hinted = [(p.name, hints.get(p.name)) for p in keywords]
+    grouped = {name: hint for name, hint in hinted if is_dataclass(hint)}
+    by_name = [p for p in keywords if p.name not in grouped]
+    members = [field for group in grouped.values() for field in fields(group)]
+    needed = {p.name for p in by_name if p.default is p.empty}
+    needed |= {field.name for field in members if field.default is MISSING}
     return Signature(
         tuple((p.name, _is_known(hints.get(p.name))) for p in by_place),
         sum(p.default is p.empty for p in by_place),
         any(p.kind is p.VAR_POSITIONAL for p in parameters),
         frozenset(p.name for p in by_name),
-        frozenset(p.name for p in by_name if p.default is p.empty) - set(FACTS),
+        tuple(grouped.items()),
+        frozenset(needed - set(FACTS)),
     )
 
 
@@ -80,7 +112,7 @@ def misfit(function: Imports, node: Node) -> str | None:
     surplus = node.inputs[len(takes.inputs) :]
     if any(surplus) and not takes.variadic:
         return f"it has {given} inputs of at most {len(takes.inputs)}"
-    unknown = set(node.attributes) - takes.keywords - _SAYS_NOTHING
+    unknown = set(node.attributes) - takes.attributes() - _SAYS_NOTHING
     if unknown:
         return f"its attribute '{min(unknown)}' is not supported"
     missing = takes.needed - set(node.attributes)
@@ -113,9 +145,7 @@ def call(
         _argument(name, known, value, node, padded)
         for value, (name, known) in zip(values, (*takes.inputs, *extra), strict=False)
     ]
-    named = {**facts, **attributes}
-    keywords = {name: named[name] for name in takes.keywords if name in named}
-    results = function(*arguments, **keywords)
+    results = function(*arguments, **takes.arguments({**facts, **attributes}))
     if results is NotImplemented:
         return None
     return list(results) if isinstance(results, (tuple, list)) else [results]

@@ -7,44 +7,25 @@ from collections.abc import Sequence
 from aotc import nn
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.ops.images import (
-    channels_first,
-    channels_last,
+from aotc.importers.common.channels import (
+    apply_channels_last,
     kernel_last,
     over_channels,
-    padding,
-    per_axis,
+    transposed_kernel_last,
 )
+from aotc.importers.onnx.calling import Imports
+from aotc.importers.onnx.ops.geometry import Convolution, Ints
 from aotc.tracing.array import Array
-
-Ints = tuple[int, ...]
 
 
 def conv(
-    x: Array,
-    kernel: Array,
-    bias: Array | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = (),
-    group: int = 1,
-    kernel_shape: Ints = (),
-    pads: Ints = (),
-    strides: Ints = (),
+    x: Array, kernel: Array, bias: Array | None = None, *, geometry: Convolution
 ) -> Array:
     """Convolution of N, C, spatial… with F, C / groups, spatial…"""
-    spatial = x.ndim - 2
-    y = nn.conv(
-        channels_last(x),
-        kernel_last(kernel),
-        bias,
-        strides=per_axis(strides, spatial),
-        padding=padding(auto_pad, pads, spatial),
-        dilation=per_axis(dilations, spatial),
-        groups=group,
+    steps = geometry.steps(x.ndim - 2)
+    return apply_channels_last(
+        nn.conv, x, kernel_last(kernel), bias, groups=geometry.group, **steps
     )
-    return channels_first(y)
 
 
 def conv_transpose(
@@ -52,34 +33,26 @@ def conv_transpose(
     kernel: Array,
     bias: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = (),
-    group: int = 1,
-    kernel_shape: Ints = (),
+    geometry: Convolution,
     output_padding: Ints = (),
     output_shape: Ints = (),
-    pads: Ints = (),
-    strides: Ints = (),
 ) -> Array:
     """The transpose of a convolution; the kernel is C, F / groups, spatial…"""
     spatial = x.ndim - 2
+    steps, more = geometry.steps(spatial), tuple(output_padding) or (0,) * spatial
     window = [n.__index__() for n in kernel.shape[2:]]
-    steps, spread = per_axis(strides, spatial), per_axis(dilations, spatial)
-    more = tuple(output_padding) or (0,) * spatial
-    spans = [d * (w - 1) + 1 for d, w in zip(spread, window, strict=True)]
-    cut = _cut(x, spans, steps, more, output_shape[-spatial:], auto_pad)
-    given = padding("NOTSET", pads, spatial)
-    y = nn.conv_transpose(
-        channels_last(x),
-        _transposed_kernel(kernel, group),
-        None,
-        strides=steps,
-        padding=given if cut is None else cut,
+    spans = [d * (w - 1) + 1 for d, w in zip(steps["dilation"], window, strict=True)]
+    wanted, auto_pad = output_shape[-spatial:], geometry.auto_pad
+    cut = _cut(x, spans, steps["strides"], more, wanted, auto_pad)
+    steps["padding"] = geometry.sides(spatial) if cut is None else cut
+    y = apply_channels_last(
+        nn.conv_transpose,
+        x,
+        transposed_kernel_last(kernel, geometry.group),
         output_padding=more,
-        dilation=spread,
-        groups=group,
+        groups=geometry.group,
+        **steps,
     )
-    y = channels_first(y)
     return y if bias is None else np.add(y, over_channels(bias, y))
 
 
@@ -103,14 +76,6 @@ def _cut(
         # as ONNX has it: for SAME_UPPER the odd one is cut at the end
         sides.append((low, high) if auto_pad == "SAME_UPPER" else (high, low))
     return sides
-
-
-def _transposed_kernel(kernel: Array, groups: int) -> Array:
-    """C, F / groups, spatial… → spatial…, C / groups, F."""
-    c, f, *window = kernel.shape
-    split = np.reshape(kernel, (groups, c // groups, f, *window))
-    beside = np.moveaxis(split, (1, 0, 2), (-3, -2, -1))
-    return np.reshape(beside, (*window, c // groups, groups * f))
 
 
 TABLE: dict[str, Imports] = {"Conv": conv, "ConvTranspose": conv_transpose}

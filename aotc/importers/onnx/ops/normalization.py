@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from aotc import nn
 from aotc import numpy as np
+from aotc.importers.common.channels import apply_channels_last, over_channels
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.ops.images import (
-    channels_first,
-    channels_last,
-    over_channels,
-)
 from aotc.importers.onnx.values import known_of
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
@@ -60,7 +56,7 @@ def instance_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5
 ) -> Array:
     """`x` normalised over the spatial axes, for each image and channel."""
-    return channels_first(nn.instance_norm(channels_last(x), scale, bias, epsilon))
+    return apply_channels_last(nn.instance_norm, x, scale, bias, epsilon)
 
 
 def layer_normalization(
@@ -132,7 +128,7 @@ def group_normalization(
 ) -> Array:
     """`x` normalised over groups of channels and the spatial axes."""
     wide = np.astype(x, element(stash_type).dtype)
-    y = channels_first(nn.group_norm(channels_last(wide), num_groups, epsilon=epsilon))
+    y = apply_channels_last(nn.group_norm, wide, num_groups, epsilon=epsilon)
     y = np.astype(y, x.dtype)
     if opset < 21 and scale.shape == (num_groups,):  # one number for each group
         repeats = x.shape[1] // num_groups
@@ -144,8 +140,7 @@ def lrn(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
     """Each channel over a power of the squares of channels around it."""
-    last = channels_last(x)
-    return channels_first(nn.local_response_norm(last, size, alpha, beta, bias))
+    return apply_channels_last(nn.local_response_norm, x, size, alpha, beta, bias)
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:

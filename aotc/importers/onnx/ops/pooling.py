@@ -4,113 +4,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from aotc import dtypes, nn
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.ops.images import (
+from aotc.importers.common.channels import (
+    apply_channels_last,
     channels_first,
     channels_last,
-    padding,
-    per_axis,
 )
+from aotc.importers.onnx.calling import Imports
+from aotc.importers.onnx.ops.geometry import Geometry, Ints, Pooling, per_axis
 from aotc.importers.onnx.values import Known, integers
 from aotc.nn.pooling import windows_of
 from aotc.nn.spatial import around
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import emit
 
-Ints = tuple[int, ...]
 
-
-def average_pool(
-    x: Array,
-    *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Ints = (),
-    pads: Ints = (),
-    strides: Ints = (),
-) -> Array:
+def average_pool(x: Array, *, geometry: Pooling, count_include_pad: int = 0) -> Array:
     """The mean of each window."""
-    spatial = len(kernel_shape)
-    y = nn.avg_pool(
-        channels_last(x),
-        kernel_shape,
-        per_axis(strides, spatial),
-        padding(auto_pad, pads, spatial),
-        dilation=per_axis(dilations, spatial),
-        ceil_mode=bool(ceil_mode),
+    return apply_channels_last(
+        nn.avg_pool,
+        x,
         count_include_pad=bool(count_include_pad),
+        **geometry.windows(),
     )
-    return channels_first(y)
 
 
-def lp_pool(
-    x: Array,
-    *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints = (),
-    p: int = 2,
-    pads: Ints = (),
-    strides: Ints = (),
-) -> Array:
+def lp_pool(x: Array, *, geometry: Pooling, p: int = 2) -> Array:
     """The p-norm of each window."""
-    spatial = len(kernel_shape)
-    y = nn.lp_pool(
-        channels_last(x),
-        float(p),
-        kernel_shape,
-        per_axis(strides, spatial),
-        padding(auto_pad, pads, spatial),
-        dilation=per_axis(dilations, spatial),
-        ceil_mode=bool(ceil_mode),
-    )
-    return channels_first(y)
+    return apply_channels_last(nn.lp_pool, x, float(p), **geometry.windows())
 
 
 # ---- the largest element, and where it is -------------------------------------------
 
 
 def max_pool(
-    x: Array,
-    *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints = (),
-    pads: Ints = (),
-    storage_order: int = 0,
-    strides: Ints = (),
-    wanted: int,
+    x: Array, *, geometry: Pooling, storage_order: int = 0, wanted: int
 ) -> Array | tuple[Array, Array]:
     """The largest element of each window, and where in x it is."""
-    spatial = len(kernel_shape)
     # integers of 8 bits, which are all that may come, are floats without loss
     image = channels_last(x if dtypes.is_float(x.dtype) else np.astype(x, "f32"))
-    sides = padding(auto_pad, pads, spatial)
-    pooled: dict[str, Any] = {
-        "strides": per_axis(strides, spatial),
-        "dilation": per_axis(dilations, spatial),
-        "ceil_mode": bool(ceil_mode),
-    }
-    y = nn.max_pool(image, kernel_shape, padding=sides, **pooled)
+    given = geometry.windows()
+    y = nn.max_pool(image, **given)
     largest = np.astype(channels_first(y), x.dtype)
     if wanted < 2:
         return largest
-    ends, given = windows_of(image, kernel_shape, padding=sides, **pooled)
+    ends, attributes = windows_of(image, **given)
+    taps = math.prod(geometry.kernel_shape)
 
     def windows(image: Array, outside: float) -> Array:
         """The elements of each window in a row: N, spatial…, elements, C."""
-        every = emit("windows", around(image, ends, outside), **given)
-        counts = every.shape[: 1 + spatial]
-        return np.reshape(every, (*counts, math.prod(kernel_shape), every.shape[-1]))
+        every = emit("windows", around(image, ends, outside), **attributes)
+        return np.reshape(every, (*every.shape[: x.ndim - 1], taps, every.shape[-1]))
 
     values = windows(image, -math.inf)
     flat = np.reshape(_positions(x, storage_order), (1, *x.shape[2:], 1))
@@ -153,9 +100,8 @@ def max_unpool(
     strides: Ints = (),
 ) -> Array:
     """The elements at their places in an image of zeros."""
-    spatial = len(kernel_shape)
-    steps = per_axis(strides, spatial)
-    sides = padding("NOTSET", pads, spatial)
+    steps = per_axis(strides, len(kernel_shape))
+    sides = Geometry(pads=pads).sides(len(kernel_shape))
     sizes = [
         (n - 1) * s - low - high + w
         for n, s, w, (low, high) in zip(

@@ -6,37 +6,20 @@ from typing import Any
 
 from aotc import dtypes, nn
 from aotc import numpy as np
-from aotc.dialects.types import Size
-from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.elements import Element, code_of, element
-from aotc.importers.onnx.ops.images import (
-    channels_first,
-    channels_last,
+from aotc.importers.common.channels import (
+    apply_channels_last,
     kernel_last,
-    per_axis,
+    over_channels,
 )
-from aotc.importers.onnx.ops.images import padding as padding_of
+from aotc.importers.onnx.calling import Imports
+from aotc.importers.onnx.elements import code_of, element
+from aotc.importers.onnx.ops.geometry import Convolution
 from aotc.importers.onnx.ops.narrow import rounded
 from aotc.importers.onnx.values import element_of, tagged
+from aotc.nn.quantizing import broadcast_along
+from aotc.nn.spatial import fixed
 from aotc.tracing.array import Array
-
-Ints = tuple[int, ...]
-
-
-def _along(part: Array, x: Array, axis: int, block: int) -> Array:
-    """A scale shaped to broadcast with x: of all, of an axis, or of blocks of it."""
-    if part.ndim == 0 or part.shape == (1,):
-        return np.reshape(part, ())
-    place = axis % x.ndim
-    if part.ndim == 1:
-        return np.reshape(part, [n if i == place else 1 for i, n in enumerate(x.shape)])
-    if part.shape == x.shape:
-        return part
-    size: Size = x.shape[place]
-    wide = np.repeat(part, block or -(-size // part.shape[place]), place)
-    key: list[Any] = [slice(None)] * x.ndim
-    key[place] = slice(0, size)
-    return wide[tuple(key)]
+from aotc.tracing.conversion import ArrayLike
 
 
 def quantize_linear(
@@ -56,23 +39,35 @@ def quantize_linear(
         code = element_of(zero_point)
     kind = element(code)
     working = element(precision).dtype if precision else scale.dtype
-    step = np.astype(_along(scale, x, axis, block_size), working)
-    ratio = np.divide(np.astype(x, working), step)
+    values, step = np.astype(x, working), np.astype(_scalar(scale), working)
+    places = _places(x, step, axis, block_size)
     if kind.is_narrow_float:
-        found = rounded(np.astype(ratio, "f32"), kind, bool(saturate))
-        return tagged(found, kind, code)
-    whole = np.rint(np.astype(ratio, "f32"))
-    if zero_point is not None:
-        offset = np.astype(_along(zero_point, x, axis, block_size), "f32")
-        whole = np.add(whole, offset)
-    low, high = _bounds(kind)
-    return tagged(np.astype(np.clip(whole, low, high), kind.dtype), kind, code)
+        ratio = np.divide(values, broadcast_along(step, x, **places))
+        return tagged(
+            rounded(np.astype(ratio, "f32"), kind, bool(saturate)), kind, code
+        )
+    offset = 0 if zero_point is None else _scalar(zero_point)
+    return _quantized(values, step, offset, code, **places)
 
 
-def _bounds(kind: Element) -> tuple[float, float]:
-    if kind.dtype in dtypes.UNSIGNED:
-        return 0.0, 2.0**kind.bits - 1
-    return -(2.0 ** (kind.bits - 1)), 2.0 ** (kind.bits - 1) - 1
+def _places(x: Array, scale: Array, axis: int, block_size: int) -> dict[str, int]:
+    """The axis and the block that each number of a scale is for."""
+    if scale.ndim < 2:
+        return {"axis": axis}
+    size, count = x.shape[axis], scale.shape[axis]
+    if block_size or size == count:
+        return {"axis": axis, "block": block_size or 1}
+    length = fixed(size, "quantised axis, for blocks without a block_size,")
+    return {"axis": axis, "block": -(-length // max(fixed(count, "scale"), 1))}
+
+
+def _quantized(
+    x: Array, scale: ArrayLike, zero_point: ArrayLike, code: int, **places: int
+) -> Array:
+    """`x` as integers of ONNX's element type number `code`."""
+    kind = element(code)
+    options: dict[str, Any] = {"bits": kind.bits, **places}
+    return tagged(nn.quantize(x, scale, zero_point, kind.dtype, **options), kind, code)
 
 
 def dequantize_linear(
@@ -85,17 +80,14 @@ def dequantize_linear(
     output_dtype: int = 0,
 ) -> Array:
     """(x - zero point) * scale."""
-    step = _along(scale, x, axis, block_size)
-    values = x
-    if zero_point is not None:
-        offset = _along(zero_point, x, axis, block_size)
-        if not dtypes.is_float(x.dtype):
-            values, offset = np.astype(x, "i32"), np.astype(offset, "i32")
-        values = np.subtract(values, offset)
-    dtype = element(output_dtype).dtype if output_dtype else scale.dtype
-    working = "f32" if dtypes.is_float(x.dtype) else scale.dtype
-    found = np.multiply(np.astype(values, working), np.astype(step, working))
-    return np.astype(found, dtype)
+    step = (
+        np.astype(_scalar(scale), "f32") if dtypes.is_float(x.dtype) else _scalar(scale)
+    )
+    offset = 0 if zero_point is None else _scalar(zero_point)
+    found = nn.dequantize(x, step, offset, **_places(x, step, axis, block_size))
+    return np.astype(
+        found, element(output_dtype).dtype if output_dtype else scale.dtype
+    )
 
 
 # ---- products -----------------------------------------------------------------------
@@ -149,12 +141,8 @@ def _scalar(x: Array) -> Array:
 
 
 def _requantized(total: Array, factor: Array, zero_point: Array) -> Array:
-    kind = element(element_of(zero_point))
-    scaled = np.rint(np.multiply(np.astype(total, "f32"), np.astype(factor, "f32")))
-    whole = np.add(scaled, np.astype(_scalar(zero_point), "f32"))
-    low, high = _bounds(kind)
-    found = np.astype(np.clip(whole, low, high), kind.dtype)
-    return tagged(found, kind, element_of(zero_point))
+    scaled = np.multiply(np.astype(total, "f32"), np.astype(factor, "f32"))
+    return _quantized(scaled, 1.0, _scalar(zero_point), element_of(zero_point))
 
 
 def conv_integer(
@@ -163,30 +151,18 @@ def conv_integer(
     x_zero: Array | None = None,
     kernel_zero: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = (),
-    group: int = 1,
-    kernel_shape: Ints = (),
-    pads: Ints = (),
-    strides: Ints = (),
+    geometry: Convolution,
 ) -> Array:
     """The convolution of small integers, in i32."""
-    spatial = x.ndim - 2
-    one = np.ones((), "f32")
-    nothing = np.zeros((), "i32")
-    y = nn.quantized_conv(
-        channels_last(x),
+    return apply_channels_last(
+        nn.integer_conv,
+        x,
         kernel_last(kernel),
-        one,
-        one,
-        nothing if x_zero is None else _scalar(x_zero),
-        nothing if kernel_zero is None else _scalar(kernel_zero),
-        strides=per_axis(strides, spatial),
-        padding=padding_of(auto_pad, pads, spatial),
-        dilation=per_axis(dilations, spatial),
-        groups=group,
+        0 if x_zero is None else _scalar(x_zero),
+        0 if kernel_zero is None else _scalar(kernel_zero),
+        groups=geometry.group,
+        **geometry.steps(x.ndim - 2),
     )
-    return np.astype(channels_first(y), "i32")
 
 
 def qlinear_conv(
@@ -200,30 +176,14 @@ def qlinear_conv(
     y_zero: Array,
     bias: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = (),
-    group: int = 1,
-    kernel_shape: Ints = (),
-    pads: Ints = (),
-    strides: Ints = (),
+    geometry: Convolution,
 ) -> Array:
     """The convolution of a quantised image and kernel, quantised."""
-    total = conv_integer(
-        x,
-        kernel,
-        x_zero,
-        kernel_zero,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        pads=pads,
-        strides=strides,
-    )
-    sizes = (-1, *[1] * (x.ndim - 2))
+    total = conv_integer(x, kernel, x_zero, kernel_zero, geometry=geometry)
     if bias is not None:
-        total = np.add(total, np.reshape(bias, sizes))
+        total = np.add(total, over_channels(bias, x))
     scale = np.divide(np.multiply(_scalar(x_scale), kernel_scale), _scalar(y_scale))
-    factor = np.reshape(scale, sizes) if _is_vector(scale) else _scalar(scale)
+    factor = over_channels(scale, x) if _is_vector(scale) else _scalar(scale)
     return _requantized(total, factor, y_zero)
 
 

@@ -6,11 +6,8 @@ import itertools
 from functools import reduce
 
 from aotc import numpy as np
+from aotc.importers.common.channels import channels_first, channels_last
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.ops.images import (
-    channels_first,
-    channels_last,
-)
 from aotc.nn.sampling import (
     Places,
     Taps,

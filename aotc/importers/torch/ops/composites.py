@@ -13,16 +13,12 @@ from typing import Any
 from aotc import nn
 from aotc import numpy as np
 from aotc.dialects.types import Size, ceil_divide, element_count
+from aotc.importers.common.channels import apply_channels_last
 from aotc.importers.torch.dropping import next_key
+from aotc.importers.torch.ops.convolution import convolution
 from aotc.importers.torch.ops.creation import full
-from aotc.importers.torch.ops.images import (
-    Numbers,
-    adaptive_avg_pool_2d,
-    batched,
-    channels_first,
-    channels_last,
-    convolution,
-)
+from aotc.importers.torch.ops.geometry import Numbers, batched
+from aotc.importers.torch.ops.pooling import adaptive_avg_pool_2d
 from aotc.importers.torch.ops.shapes import constant_pad, padding, split
 from aotc.importers.torch.promotion import as_dtype, promoting
 from aotc.tracing.array import Array
@@ -104,8 +100,9 @@ def batch_norm(
     *_: Any,
 ) -> Array:
     """Normalised by known statistics of each channel."""
-    y = nn.batch_norm(channels_last(x), mean, variance, weight, bias, epsilon=eps)
-    return channels_first(y)
+    return apply_channels_last(
+        nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps
+    )
 
 
 def _convolution(spatial: int) -> Callable[..., Array]:

@@ -9,8 +9,8 @@ from typing import Any
 from aotc import nn, random
 from aotc import numpy as np
 from aotc.dialects.types import Size
+from aotc.importers.common.channels import apply_channels_last
 from aotc.importers.torch.dropping import next_key
-from aotc.importers.torch.ops.images import channels_first, channels_last
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import as_float
 
@@ -67,7 +67,7 @@ def group_norm(
     cudnn_enabled: bool = True,
 ) -> Array:
     """Normalised over groups of channels and the spatial axes."""
-    return channels_first(nn.group_norm(channels_last(x), groups, weight, bias, eps))
+    return apply_channels_last(nn.group_norm, x, groups, weight, bias, eps)
 
 
 def native_group_norm(
@@ -96,8 +96,8 @@ def batch_norm(
     eps: float,
 ) -> list[Any]:
     """Normalised by known statistics of each channel; there are none of this batch."""
-    y = nn.batch_norm(channels_last(x), mean, variance, weight, bias, epsilon=eps)
-    return [channels_first(y), np.zeros((0,), x.dtype), np.zeros((0,), x.dtype)]
+    y = apply_channels_last(nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps)
+    return [y, np.zeros((0,), x.dtype), np.zeros((0,), x.dtype)]
 
 
 def batch_norm_training(
@@ -141,8 +141,8 @@ def _by_own_statistics(x: Array, weight: Maybe, bias: Maybe, eps: float) -> list
     """The result, the mean and 1 / the deviation of each channel."""
     axes = _all_but_channels(x)
     mean, variance = np.mean(x, axes), np.var(x, axes)
-    y = nn.batch_norm(channels_last(x), mean, variance, weight, bias, epsilon=eps)
-    return [channels_first(y), mean, np.rsqrt(np.add(variance, eps))]
+    y = apply_channels_last(nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps)
+    return [y, mean, np.rsqrt(np.add(variance, eps))]
 
 
 # ---- dropout ------------------------------------------------------------------------

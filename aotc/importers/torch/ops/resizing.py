@@ -10,7 +10,7 @@ import numpy
 from aotc import nn
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.importers.torch.ops.images import channels_first, channels_last
+from aotc.importers.common.channels import apply_channels_last
 from aotc.nn.spatial import fixed
 from aotc.tracing.array import Array
 
@@ -90,8 +90,9 @@ def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]
             _end_to_end(n, m) if ends else factor or _ratio(m, n) or _quotient(m, n)
             for n, m, factor in zip(old, target, factors, strict=True)
         ]
-        y = nn.resize(
-            channels_last(x),
+        return apply_channels_last(
+            nn.resize,
+            x,
             target,
             method,
             scale=scale,
@@ -99,7 +100,6 @@ def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]
             antialias=antialias,
             cubic=-0.5 if antialias else -0.75,
         )
-        return channels_first(y)
 
     return call
 

@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aotc import nn
 from aotc import numpy as np
 from aotc.importers.torch.promotion import as_dtype
+from aotc.nn.quantizing import broadcast_along
 from aotc.tracing.array import Array
 
 
-def _levels(x: Array, scale: Any, zero: Any, low: int, high: int) -> Array:
-    """The level nearest to each element, as a float."""
-    steps = np.round(np.multiply(x, np.divide(1.0, as_dtype(scale, x.dtype))))
-    return np.clip(np.add(steps, as_dtype(zero, x.dtype)), low, high)
+def _spread(x: Array, part: Any, axis: int | None) -> Array:
+    """A scale or a zero in the dtype of `x`, to broadcast with it."""
+    return broadcast_along(as_dtype(part, x.dtype), x, axis)
+
+
+def _unbounded(x: Array, scale: Array, zero: Array) -> Array:
+    """The level nearest to each element, as a float; PyTorch divides by multiplying."""
+    return np.add(np.round(np.multiply(x, np.divide(1.0, scale))), zero)
 
 
 def quantize(
-    x: Array, scale: Any, zero: Any, low: int, high: int, dtype: str, *_: Any
+    x: Array,
+    scale: Any,
+    zero: Any,
+    low: int,
+    high: int,
+    dtype: str,
+    *_: Any,
+    axis: int | None = None,
 ) -> Array:
     """The level nearest to each element."""
-    return np.astype(_levels(x, scale, zero, low, high), dtype)
+    found = _unbounded(x, _spread(x, scale, axis), _spread(x, zero, axis))
+    return np.astype(np.clip(found, low, high), dtype)
 
 
 def dequantize(
@@ -32,13 +46,11 @@ def dequantize(
     dtype: str,
     *,
     out_dtype: str | None = None,
+    axis: int | None = None,
 ) -> Array:
     """The numbers that levels stand for."""
-    kind = out_dtype or "f32"
-    steps = np.astype(x, kind)
-    if zero is not None:
-        steps = np.subtract(steps, as_dtype(zero, kind))
-    return np.multiply(steps, as_dtype(scale, kind))
+    step = as_dtype(scale, out_dtype or "f32")
+    return nn.dequantize(x, step, 0 if zero is None else zero, axis=axis)
 
 
 def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,23 +59,19 @@ def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(
         x: Array, scales: Array, zeros: Any, axis: int, *rest: Any, **named: Any
     ) -> Any:
-        def spread(part: Any) -> Any:
-            if part is None:
-                return None
-            return np.reshape(part, (-1, *[1] * (x.ndim - 1 - axis % x.ndim)))
-
-        return function(x, spread(scales), spread(zeros), *rest, **named)
+        return function(x, scales, zeros, *rest, axis=axis, **named)
 
     return call
 
 
-def simulate(x: Array, scale: Any, zero: Any, low: int, high: int) -> list[Array]:
+def simulate(
+    x: Array, scale: Any, zero: Any, low: int, high: int, *, axis: int | None = None
+) -> list[Array]:
     """Each element rounded to its level, and where none was cut off."""
-    levels = _levels(x, scale, zero, low, high)
-    origin = as_dtype(zero, x.dtype)
-    y = np.multiply(np.subtract(levels, origin), as_dtype(scale, x.dtype))
-    free = np.round(np.multiply(x, np.divide(1.0, as_dtype(scale, x.dtype))))
-    return [y, np.equal(np.add(free, origin), levels)]
+    step, origin = _spread(x, scale, axis), _spread(x, zero, axis)
+    free = _unbounded(x, step, origin)
+    levels = np.clip(free, low, high)
+    return [np.multiply(np.subtract(levels, origin), step), np.equal(free, levels)]
 
 
 def simulate_if(

@@ -1,0 +1,88 @@
+"""Windows over the spatial axes of images: what operators with them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from aotc.nn.spatial import Padding
+from aotc.tracing.source_locations import fail
+
+Ints = tuple[int, ...]
+
+_AUTOMATIC = {"SAME_UPPER": "SAME", "SAME_LOWER": "SAME_LOWER", "VALID": "VALID"}
+
+
+class Steps(TypedDict):
+    """How windows slide, as functions of `aotc.nn` take it."""
+
+    strides: Ints
+    padding: Padding
+    dilation: Ints
+
+
+class Windows(Steps):
+    """The windows of a pooling and how they slide."""
+
+    window: Ints
+    ceil_mode: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """The attributes that say how windows slide."""
+
+    auto_pad: str = "NOTSET"
+    dilations: Ints = ()
+    pads: Ints = ()
+    strides: Ints = ()
+
+    def steps(self, spatial: int) -> Steps:
+        """The same for an image with so many spatial axes."""
+        return {
+            "strides": per_axis(self.strides, spatial),
+            "padding": self._padding(spatial),
+            "dilation": per_axis(self.dilations, spatial),
+        }
+
+    def sides(self, spatial: int) -> list[tuple[int, int]]:
+        """The padding that `pads` says, low and high."""
+        sides = tuple(self.pads) or (0,) * (2 * spatial)
+        return list(zip(sides[:spatial], sides[spatial:], strict=True))
+
+    def _padding(self, spatial: int) -> Padding:
+        if self.auto_pad in _AUTOMATIC:
+            return _AUTOMATIC[self.auto_pad]
+        if self.auto_pad not in ("NOTSET", ""):
+            fail("bad-node", f"expected an auto_pad of ONNX; got {self.auto_pad!r}")
+        return self.sides(spatial)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(Geometry):
+    """The attributes of convolutions; the kernel itself has its shape too."""
+
+    group: int = 1
+    kernel_shape: Ints = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooling(Geometry):
+    """The attributes of pooling."""
+
+    kernel_shape: Ints
+    ceil_mode: int = 0
+
+    def windows(self) -> Windows:
+        """The windows and how they slide."""
+        return {
+            "window": self.kernel_shape,
+            "ceil_mode": bool(self.ceil_mode),
+            **self.steps(len(self.kernel_shape)),
+        }
+
+
+def per_axis(numbers: Sequence[int], spatial: int) -> Ints:
+    """One number for each spatial axis; ones if there are none."""
+    return tuple(numbers) or (1,) * spatial

@@ -1,0 +1,36 @@
+"""Windows over the spatial axes of images: what ops with them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc import numpy as np
+from aotc.tracing.array import Array
+
+Numbers = int | Sequence[int]
+
+
+def each(value: Numbers, spatial: int) -> list[int]:
+    """One number per spatial axis, of one for all or a list."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    return numbers * spatial if len(numbers) == 1 else numbers
+
+
+def sides(padding: Numbers, spatial: int) -> list[tuple[int, int]]:
+    """The padding per spatial axis, low and high."""
+    return [(n, n) for n in each(padding, spatial)]
+
+
+def batched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
+    """A function of N, C, spatial… for single images as well."""
+
+    def call(x: Array, *args: Any, **options: Any) -> Any:
+        if x.ndim == spatial + 2:
+            return function(x, *args, **options)
+        found = function(np.expand_dims(x, 0), *args, **options)
+        if isinstance(found, list):
+            return [np.squeeze(part, 0) for part in found]
+        return np.squeeze(found, 0)
+
+    return call
