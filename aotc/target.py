@@ -12,9 +12,10 @@ same bytes on every build machine, and the loader knows what the device must hav
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from aotc import options
+from aotc import options, processor
 from aotc.errors import InputError, SetupError
 
 
@@ -293,10 +294,25 @@ def _cpu_set() -> tuple[str, ...]:
     return _CPU_SETS[machine]
 
 
-def _native() -> Target:
-    from aotc import device
+def cpu_level() -> str:
+    """The best CPU target of the table that this machine runs, else its arch."""
+    return level_of(processor.arch(), processor.cpu_features())
 
-    level = device.cpu_level()
+
+def level_of(machine: str, features: Collection[str]) -> str:
+    """The best CPU target for such a machine, else its architecture."""
+    levels = [
+        target
+        for target in TARGETS.values()
+        if target.arch == machine
+        and set(features).issuperset(target.cpu_features_required)
+    ]
+    best = max(levels, key=lambda target: len(target.cpu_features_required), default="")
+    return str(best) or machine
+
+
+def _native() -> Target:
+    level = cpu_level()
     if level not in TARGETS:
         raise SetupError(
             "unknown-host",

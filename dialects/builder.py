@@ -6,12 +6,23 @@ compositions that many derivatives need.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.graph import Graph, GraphOp
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.mlir import Value
+
+
+@cache
+def _op_named(name: str) -> type[GraphOp]:
+    for op in Graph.operations:
+        if op._op_name == name:
+            found: type[GraphOp] = op
+            return found
+    raise AttributeError(f"the graph dialect has no op '{name}'")
 
 
 class Builder:
@@ -27,11 +38,7 @@ class Builder:
     svd: Callable[..., list[Value]]
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
-        from aotc.dialects import OPS
-
-        if name not in OPS:
-            raise AttributeError(f"the graph dialect has no op '{name}'")
-        build: Callable[..., Value] = OPS[name].build
+        build: Callable[..., Value] = _op_named(name).build
         return build
 
     def full(self, like: Tensor, value: float) -> Value:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from aotc.dialects.attributes import Symbols, read_attribute
 from aotc.dialects.function_table import erase, insert, table_of
 from aotc.dialects.function_table import name_of as name_of
 from aotc.dialects.types import Tensor
@@ -16,6 +17,7 @@ from aotc.errors import AotcError
 from aotc.mlir import Function, Module, Operation, Value, func, ir
 
 SYMBOLS = "graph.symbols"
+CONTROL = "graph.control"  # what makes a function control flow; see dialects/control
 
 Values = list[Value]
 Body = Callable[[Values], Sequence[Value]]
@@ -40,6 +42,19 @@ def signature(function: Function) -> tuple[list[Tensor], list[Tensor]]:
     """The types of what a function takes and returns."""
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return [Tensor.of(t) for t in kind.inputs], [Tensor.of(t) for t in kind.results]
+
+
+def run_by_control(function: Function) -> tuple[str, ...] | None:
+    """The functions that control flow runs; None if `function` is none.
+
+    Raises:
+        InputError: `malformed-op`: it does not say which.
+    """
+    if CONTROL not in function.attributes:
+        return None
+    return read_attribute(
+        ir.DictAttr(function.attributes[CONTROL]), "functions", Symbols
+    )
 
 
 def callee_of(call: func.CallOp) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import aotc
-from aotc import artifacts, device, dialects, gpus, passes
+from aotc import artifacts, dialects, gpus, passes, processor
 from aotc.artifacts.backends import BACKENDS
 from aotc.backend import Compiled
 from aotc.backend.reuse import stated_version
@@ -151,7 +151,10 @@ def _folder(package: Any) -> Path:
 
 def _machine(variants: Sequence[Compiled]) -> str:
     """What decides which of the targets run here, and how."""
-    facts: dict[str, Any] = {"arch": device.arch(), "features": device.cpu_features()}
+    facts: dict[str, Any] = {
+        "arch": processor.arch(),
+        "features": processor.cpu_features(),
+    }
     if not all(BACKENDS[variant.target.backend].on_cpu for variant in variants):
         facts |= gpus.probe()
     return json.dumps(facts, sort_keys=True)

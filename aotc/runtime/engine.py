@@ -80,11 +80,11 @@ def expect(device: Any, call: Hashable) -> None:
 
 def host(backends: set[str]) -> Host:
     """The machine, as far as modules of these backends are concerned."""
-    from aotc import device
+    from aotc import device, processor
 
     described: dict[str, Any] = {
-        "arch": device.arch(),
-        "cpu": {"features": device.cpu_features()},
+        "arch": processor.arch(),
+        "cpu": {"features": processor.cpu_features()},
     }
     drivers = set(CPU_DRIVERS)
     known = [BACKENDS[name] for name in backends if name in BACKENDS]

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any
 
 from aotc.artifacts.tables.reading import document, rows
-from aotc.device import level_of
 from aotc.errors import InputError
+from aotc.target import level_of
 
 _FILE = "devices.json"
 _GIB = 2**30

@@ -19,7 +19,6 @@ from pathlib import Path
 import iree.compiler
 from iree.compiler import version
 
-from aotc import device
 from benchmarks.compat.runtimes import as_lines
 
 TABLES = Path(__file__).parents[2] / "artifacts" / "tables"
@@ -52,10 +51,10 @@ def features(arch: str, processor: str) -> list[str]:
     if done.returncode or not named:
         raise SystemExit(f"{arch} {processor}: {done.stderr or 'no features'}")
     found = {name[1:] for name in named[1].split(",") if name.startswith("+")}
-    found |= set(device.BASELINE.get(arch, ()))
+    found |= set(processor.BASELINE.get(arch, ()))
     if {"sve2", "sve-bitperm"} <= found:
         found.add("sve2-bitperm")  # Linux and older LLVM know the two as one
-    return sorted(found & device.KNOWN_FEATURES[arch])
+    return sorted(found & processor.KNOWN_FEATURES[arch])
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotc import device
+from aotc import device, processor
 from aotc.artifacts import compat
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
@@ -89,7 +89,10 @@ def outcome(
 ) -> Outcome:
     """Run a variant under a release, and compare with what is expected."""
     drivers = ("local-sync", "local-task", "vulkan")
-    described = {"arch": device.arch(), "cpu": {"features": device.cpu_features()}}
+    described = {
+        "arch": processor.arch(),
+        "cpu": {"features": processor.cpu_features()},
+    }
     vulkan = {"vulkan": device.probe()["vulkan"]}
     host = Host.from_device(described | vulkan, release, drivers)
     verdict = verdict_of(compat.check(it.manifest, variant, host))

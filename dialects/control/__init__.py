@@ -27,7 +27,7 @@ from aotc.dialects.attributes import (
     Symbols,
     read_attribute,
 )
-from aotc.dialects.control.parts import CONTROL, invoke, require_same
+from aotc.dialects.control.parts import invoke, require_same
 from aotc.dialects.control.repeating import While, while_loop
 from aotc.dialects.control.scanning import Scan, scan
 from aotc.dialects.control.switching import Switch
@@ -52,11 +52,13 @@ Control = Switch | While | Scan
 
 def control_of(function: Function) -> Control | None:
     """What `function` does with others, if it is control flow."""
-    if CONTROL not in function.attributes:
+    if functions.CONTROL not in function.attributes:
         return None
-    facts = function.attributes[CONTROL]
+    facts = function.attributes[functions.CONTROL]
     if not isinstance(facts, ir.DictAttr):
-        raise InputError("malformed-op", f"expected {CONTROL} = {{…}}; got {facts}")
+        raise InputError(
+            "malformed-op", f"expected {functions.CONTROL} = {{…}}; got {facts}"
+        )
     kind = read_attribute(facts, "kind", Str)
     if kind not in _COUNTS:
         known = ", ".join(_COUNTS)

@@ -13,14 +13,12 @@ from aotc.dialects.attributes import (
     Symbols,
 )
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import Values, call, types_of
+from aotc.dialects.functions import CONTROL, Values, call, types_of
 from aotc.dialects.graph import Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Shape, Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import Value, ir
-
-CONTROL = "graph.control"
 
 Arrays = list[np.ndarray]
 Run = Callable[[str, Arrays], Arrays]  # evaluates a function by its name

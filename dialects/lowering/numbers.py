@@ -76,11 +76,9 @@ def has_numbers_only(name: str) -> bool:
 
 
 def _calls_numbers(call: Operation) -> bool:
-    from aotc.dialects.control import control_of
-
     assert isinstance(call, func.CallOp)  # what else stands in a function
-    control = control_of(functions.find(functions.callee_of(call)))
-    return control is not None and all(map(has_numbers_only, control.functions))
+    run = functions.run_by_control(functions.find(functions.callee_of(call)))
+    return run is not None and all(map(has_numbers_only, run))
 
 
 _OF_SCALARS = {

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import pytest
 
-from aotc import device, gpus
+from aotc import device, gpus, processor, target
 
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="reads Linux interfaces"
@@ -20,9 +20,9 @@ linux = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def fresh_features() -> Iterator[None]:
-    device.cpu_features.cache_clear()
+    processor.cpu_features.cache_clear()
     yield
-    device.cpu_features.cache_clear()
+    processor.cpu_features.cache_clear()
 
 
 def test_probe_is_json_with_the_promised_fields() -> None:
@@ -36,7 +36,7 @@ def test_probe_is_json_with_the_promised_fields() -> None:
 def test_cpu_part_loads_no_driver_and_is_fast() -> None:
     times = []
     for _ in range(5):
-        device.cpu_features.cache_clear()
+        processor.cpu_features.cache_clear()
         start = perf_counter()
         found = device.probe(cpu_only=True)
         times.append(perf_counter() - start)
@@ -46,18 +46,20 @@ def test_cpu_part_loads_no_driver_and_is_fast() -> None:
 
 @linux
 def test_x86_flags_get_their_llvm_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "arch", lambda: "x86_64")
-    monkeypatch.setattr(device, "_cpuinfo", lambda key: ["fpu pni sse4_2 abm bmi1 tsc"])
+    monkeypatch.setattr(processor, "arch", lambda: "x86_64")
+    monkeypatch.setattr(
+        processor, "cpuinfo", lambda key: ["fpu pni sse4_2 abm bmi1 tsc"]
+    )
     expected = ("bmi", "crc32", "lzcnt", "sse3", "sse4.2", "x87")
-    assert device.cpu_features() == expected
+    assert processor.cpu_features() == expected
 
 
 @linux
 def test_features_are_those_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ["fpu sse2 avx2 fma", "fpu sse2 avx2", "fpu sse2 fma"]
-    monkeypatch.setattr(device, "arch", lambda: "x86_64")
-    monkeypatch.setattr(device, "_cpuinfo", lambda key: flags)
-    assert device.cpu_features() == ("sse2", "x87")
+    monkeypatch.setattr(processor, "arch", lambda: "x86_64")
+    monkeypatch.setattr(processor, "cpuinfo", lambda key: flags)
+    assert processor.cpu_features() == ("sse2", "x87")
 
 
 @linux
@@ -65,10 +67,10 @@ def test_arm_features_come_from_the_auxiliary_vector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = {16: 1 << 0 | 1 << 1 | 1 << 20, 26: 1 << 13}
-    monkeypatch.setattr(device, "arch", lambda: "aarch64")
-    monkeypatch.setattr(device, "_auxiliary_vector", lambda: words)
-    assert device.cpu_features() == ("dotprod", "fp-armv8", "i8mm", "neon")
-    assert device.cpu_level() == "aarch64"
+    monkeypatch.setattr(processor, "arch", lambda: "aarch64")
+    monkeypatch.setattr(processor, "_auxiliary_vector", lambda: words)
+    assert processor.cpu_features() == ("dotprod", "fp-armv8", "i8mm", "neon")
+    assert target.cpu_level() == "aarch64"
 
 
 @linux
@@ -76,10 +78,10 @@ def test_riscv_features_are_the_letters_of_the_isa(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = {16: sum(1 << ord(letter) - ord("a") for letter in "imafdc")}
-    monkeypatch.setattr(device, "arch", lambda: "riscv64")
-    monkeypatch.setattr(device, "_auxiliary_vector", lambda: words)
-    assert device.cpu_features() == ("a", "c", "d", "f", "m")
-    assert device.cpu_level() == "riscv64"
+    monkeypatch.setattr(processor, "arch", lambda: "riscv64")
+    monkeypatch.setattr(processor, "_auxiliary_vector", lambda: words)
+    assert processor.cpu_features() == ("a", "c", "d", "f", "m")
+    assert target.cpu_level() == "riscv64"
 
 
 @pytest.mark.parametrize(
@@ -89,26 +91,26 @@ def test_riscv_features_are_the_letters_of_the_isa(
 def test_level_is_the_highest_whose_features_are_all_there(
     monkeypatch: pytest.MonkeyPatch, missing: str, level: str
 ) -> None:
-    full = set(device.TARGETS["x86_64-v4"].cpu_features_required) - {missing}
-    monkeypatch.setattr(device, "arch", lambda: "x86_64")
-    monkeypatch.setattr(device, "cpu_features", lambda: tuple(full))
-    assert device.cpu_level() == level
+    full = set(target.TARGETS["x86_64-v4"].cpu_features_required) - {missing}
+    monkeypatch.setattr(processor, "arch", lambda: "x86_64")
+    monkeypatch.setattr(processor, "cpu_features", lambda: tuple(full))
+    assert target.cpu_level() == level
 
 
 def test_level_of_a_cpu_below_every_target_is_its_architecture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device, "arch", lambda: "x86_64")
-    monkeypatch.setattr(device, "cpu_features", tuple)
-    assert device.cpu_level() == "x86_64"
+    monkeypatch.setattr(processor, "arch", lambda: "x86_64")
+    monkeypatch.setattr(processor, "cpu_features", tuple)
+    assert target.cpu_level() == "x86_64"
 
 
 def test_another_system_promises_only_what_the_architecture_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(device, "arch", lambda: "aarch64")
-    assert device.cpu_features() == ("fp-armv8", "neon")
+    monkeypatch.setattr(processor, "arch", lambda: "aarch64")
+    assert processor.cpu_features() == ("fp-armv8", "neon")
 
 
 def test_missing_kernel_files_give_null_and_no_error(
@@ -139,7 +141,7 @@ def test_memory_is_what_a_container_may_have(
 @linux
 def test_auxiliary_vector_holds_the_page_size() -> None:
     at_pagesz = 6
-    assert device._auxiliary_vector()[at_pagesz] == os.sysconf("SC_PAGE_SIZE")
+    assert processor._auxiliary_vector()[at_pagesz] == os.sysconf("SC_PAGE_SIZE")
 
 
 def kfd_node(folder: Path, number: int, version: int, name: str, *sizes: int) -> None:

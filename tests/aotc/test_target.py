@@ -81,9 +81,9 @@ def test_cpu_means_the_common_levels_of_the_build_machine(
 def test_native_means_the_level_of_this_machine_and_never_its_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aotc.device.cpu_level", lambda: "x86_64-v2")
+    monkeypatch.setattr("aotc.target.cpu_level", lambda: "x86_64-v2")
     assert list(map(str, Target.named("native"))) == ["x86_64-v2"]
-    monkeypatch.setattr("aotc.device.cpu_level", lambda: "sparc64")
+    monkeypatch.setattr("aotc.target.cpu_level", lambda: "sparc64")
     with pytest.raises(SetupError) as caught:
         Target.named("native")
     assert caught.value.code == "unknown-host"

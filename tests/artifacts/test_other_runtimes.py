@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import device
+from aotc import processor
 from aotc.artifacts.pack import read_bundle
 from aotc.runtime import engine
 from benchmarks.compat import trials, wheels
@@ -39,7 +39,7 @@ def test_the_sweep_makes_its_calls_under_the_installed_runtime(subject, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(device.arch() != "x86_64", reason="its bundle is for x86-64")
+@pytest.mark.skipif(processor.arch() != "x86_64", reason="its bundle is for x86-64")
 def test_verdicts_agree_with_every_release_on_the_index(subject, tmp_path):
     releases = wheels.releases()
     found = list(trials.outcomes([subject], releases, tmp_path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc import device
+from aotc import processor
 from aotc.artifacts import compat, tables
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
@@ -110,9 +110,9 @@ def test_knows_on_which_gpus_a_code_object_loads(built, device, runs):
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64", "riscv64"])
 def test_levels_have_features_that_devices_are_asked_for(arch):
     found = tables.levels(arch)
-    assert set(device.BASELINE.get(arch, ())) <= found[0].features
+    assert set(processor.BASELINE.get(arch, ())) <= found[0].features
     for level in found:
-        assert level.features <= device.KNOWN_FEATURES[arch]
+        assert level.features <= processor.KNOWN_FEATURES[arch]
         assert not level.features & level.unseen
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aotc import device, importers, options, pipeline
+from aotc import importers, options, pipeline, processor
 from aotc.artifacts.manifest import FILE
 from aotc.checks import process, reuse
 from aotc.errors import SetupError
@@ -83,7 +83,7 @@ def test_other_code_and_other_machines_are_checked_for_themselves(build, monkeyp
     before = parts()
     assert parts() == before
     assert {**before, **parts(full=True)} == {**before, "mode": "full"}
-    monkeypatch.setattr(device, "cpu_features", lambda: ("avx2",))
+    monkeypatch.setattr(processor, "cpu_features", lambda: ("avx2",))
     assert parts()["machine"] != before["machine"]
     monkeypatch.undo()
     variants = [replace(variants[0], vmfb=variants[0].vmfb + b"\0")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc import device, gpus, runtime
+from aotc import device, gpus, processor, runtime
 from aotc.artifacts import Signer, write_bundle
 from aotc.artifacts.verdicts import USABLE, VERDICTS
 from aotc.artifacts.vmfb import runtime_abi
@@ -22,8 +22,8 @@ from aotc.errors import SetupError
 from aotc.runtime import engine
 from aotc.target import TARGETS
 
-HERE = frozenset(device.cpu_features())
-OURS = [t.name for t in TARGETS.values() if t.arch == device.arch()]
+HERE = frozenset(processor.cpu_features())
+OURS = [t.name for t in TARGETS.values() if t.arch == processor.arch()]
 FOREIGN = [t.name for t in TARGETS.values() if t.name not in (*OURS, "vmvx")]
 CUDA = {"driver_api": 12040, "devices": [{"name": "gpu", "sm": "sm_89"}]}
 VULKAN = {
@@ -115,7 +115,7 @@ def machine(request, monkeypatch):
 
     monkeypatch.setattr(gpus, "probe", lambda: found)
     features = tuple(sorted(said.get("features", HERE)))
-    monkeypatch.setattr(device, "cpu_features", lambda: features)
+    monkeypatch.setattr(processor, "cpu_features", lambda: features)
     monkeypatch.setattr(device, "_memory_bytes", lambda: said.get("memory", 2**33))
     monkeypatch.setattr(doctor, "package_version", package_version)
     monkeypatch.setattr(engine, "iree_version", lambda: release)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aotc import device, gpus
+from aotc import gpus, processor
 from aotc.artifacts import tables
 from aotc.artifacts.compat import check
 from aotc.artifacts.manifest import Manifest
@@ -103,16 +103,16 @@ def test_tables_of_both_probes_name_the_same_features() -> None:
     """Comparing the answers covers only what the machine of the test has."""
     source = SOURCE.read_text()
     x86 = re.findall(r'\{"([\w.-]+)", LEAF_', source)
-    assert x86 == sorted(device.KNOWN_FEATURES["x86_64"])
+    assert x86 == sorted(processor.KNOWN_FEATURES["x86_64"])
     letters = re.findall(r"""\{"(\w)", AT_HWCAP, '(\w)' - 'a'\}""", source)
-    riscv = {(device._HWCAP, ord(bit) - ord("a")): name for name, bit in letters}
-    assert riscv == device._RISCV_FEATURES
-    entries = {"AT_HWCAP": device._HWCAP, "AT_HWCAP2": device._HWCAP2}
+    riscv = {(processor._HWCAP, ord(bit) - ord("a")): name for name, bit in letters}
+    assert riscv == processor._RISCV_FEATURES
+    entries = {"AT_HWCAP": processor._HWCAP, "AT_HWCAP2": processor._HWCAP2}
     arm = {
         (entries[entry], int(bit)): name
         for name, entry, bit in re.findall(r'\{"([\w-]+)", (AT_\w+), (\d+)\}', source)
     }
-    assert arm == device._ARM_FEATURES
+    assert arm == processor._ARM_FEATURES
 
 
 def test_levels_of_both_probes_are_the_same() -> None:

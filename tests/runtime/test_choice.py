@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from aotc import device
+from aotc import processor
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.selection import Judgement, Selection
@@ -29,8 +29,8 @@ def choose(manifest, monkeypatch):
 
     def of(targets, here, target=None, fallback=True):
         monkeypatch.setattr(choice.engine, "host", lambda backends: here)
-        monkeypatch.setattr(device, "arch", lambda: here.arch)
-        monkeypatch.setattr(device, "cpu_features", lambda: tuple(here.cpu_features))
+        monkeypatch.setattr(processor, "arch", lambda: here.arch)
+        monkeypatch.setattr(processor, "cpu_features", lambda: tuple(here.cpu_features))
         (example,) = manifest["variants"]
         rows = [TARGETS[name] for name in targets]
         variants = [

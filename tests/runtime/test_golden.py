@@ -28,9 +28,9 @@ def test_verifies_a_bundle_of_format_1(bundle):
 
 @pytest.mark.parametrize("target", ["x86_64-v2", "vmvx"])
 def test_runs_a_bundle_of_format_1(bundle, target):
-    from aotc import device
+    from aotc import processor
 
-    if device.arch() not in target and target != "vmvx":
+    if processor.arch() not in target and target != "vmvx":
         pytest.skip("made for another processor")
     model = runtime.load(
         bundle, trust=FORMAT_1 / "signer.pem", threads=1, target=target
