@@ -36,6 +36,6 @@ def rising_axes(x: Array, axes: Any) -> tuple[int, ...]:
     return tuple(range(x.ndim) if axes is None else sorted(axis_list(x, axes)))
 
 
-def without(x: Array, axes: Sequence[int]) -> list[int]:
+def other_axes(x: Array, axes: Sequence[int]) -> list[int]:
     """The other axes of `x`."""
     return [axis for axis in range(x.ndim) if axis not in axes]

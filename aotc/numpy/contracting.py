@@ -47,19 +47,21 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
     if not isinstance(subscripts, str):
         fail("bad-subscripts", f"expected text such as 'ij,jk->ik'; got {subscripts!r}")
     arrays = one_dtype(*operands)
-    inputs, output = _parsed(subscripts, arrays)
+    inputs, output = _parse_subscripts(subscripts, arrays)
     terms = [_Term(*each) for each in zip(inputs, arrays, strict=True)]
     terms = _without_stretched([_on_diagonal(term) for term in terms])
     while len(terms) > 1:
         terms = _with_pair_contracted(terms, output)
-    (result,) = (_summed(term, set(output)) for term in terms)
+    (result,) = (_sum_unused_axes(term, set(output)) for term in terms)
     return transpose(result.array, [result.labels.index(label) for label in output])
 
 
 # ---- notation -----------------------------------------------------------------------
 
 
-def _parsed(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labels]:
+def _parse_subscripts(
+    subscripts: str, arrays: Sequence[Array]
+) -> tuple[list[Labels], Labels]:
     """The labels of each operand and of the result."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     texts = left.split(",")
@@ -142,17 +144,17 @@ def _without_stretched(terms: list[_Term]) -> list[_Term]:
                     f"'{name}' stands for sizes {known} and {size}, which are not "
                     "provably equal",
                 )
-    return [_squeezed(term, sizes) for term in terms]
+    return [_without_unit_axes(term, sizes) for term in terms]
 
 
-def _squeezed(term: _Term, sizes: dict[str, Size]) -> _Term:
+def _without_unit_axes(term: _Term, sizes: dict[str, Size]) -> _Term:
     pairs = list(zip(term.labels, term.array.shape, strict=True))
     axes = [i for i, (label, n) in enumerate(pairs) if n == 1 and sizes[label] != 1]
     kept = [label for i, label in enumerate(term.labels) if i not in axes]
     return _Term(kept, squeeze(term.array, axes) if axes else term.array)
 
 
-def _summed(term: _Term, kept: set[str]) -> _Term:
+def _sum_unused_axes(term: _Term, kept: set[str]) -> _Term:
     """The operand without the axes that no one needs any more."""
     gone = [axis for axis, label in enumerate(term.labels) if label not in kept]
     if not gone:
@@ -213,8 +215,8 @@ def _product(left: _Term, right: _Term, kept: set[str], output: Labels) -> _Term
     The operand whose axes come first in the output is the left one, which saves
     transposing the result.
     """
-    left = _summed(left, kept | set(right.labels))
-    right = _summed(right, kept | set(left.labels))
+    left = _sum_unused_axes(left, kept | set(right.labels))
+    right = _sum_unused_axes(right, kept | set(left.labels))
     shared = [label for label in left.labels if label in right.labels]
     batch = [label for label in shared if label in kept]
     summed = [label for label in shared if label not in kept]

@@ -53,7 +53,7 @@ def bincount(
         values = astype(values, "i32")
     shape = (length, *values.shape)
     numbers = emit("iota", shape=shape, axis=0, dtype=values.dtype)
-    return _weighed(equal(numbers, broadcast_to(values, shape)), weights)
+    return _weighted_count(equal(numbers, broadcast_to(values, shape)), weights)
 
 
 def _length(values: Array, minlength: int) -> int:
@@ -69,7 +69,7 @@ def _length(values: Array, minlength: int) -> int:
     return int(np.max(values._data, initial=minlength - 1)) + 1
 
 
-def _weighed(hits: Array, weights: ArrayLike | None) -> Array:
+def _weighted_count(hits: Array, weights: ArrayLike | None) -> Array:
     """The number of hits along the last axis, or the sum of their weights."""
     if weights is None:
         return total(hits, -1)
@@ -97,7 +97,7 @@ def histogram(
     is_last = equal(upper, edges[-1])
     inside = where(is_last, less_equal(x, upper), less(x, upper))
     hits = logical_and(greater_equal(x, lower), inside)
-    counts = _weighed(hits, None if weights is None else ravel(weights))
+    counts = _weighted_count(hits, None if weights is None else ravel(weights))
     if not density:
         return counts, edges
     widths = subtract(edges[1:], edges[:-1])

@@ -24,7 +24,7 @@ def asarray(a: ArrayLike, dtype: Any = None) -> Array:
     """`a` as an array; nested lists may hold arrays."""
     wanted = None if dtype is None else dtypes.canonical(dtype)
     nested = isinstance(a, (list, tuple)) and any(_is_array(part) for part in a)
-    made = _stacked(a) if nested else lift(a, wanted)
+    made = _stack_parts(a) if nested else lift(a, wanted)
     return made if wanted is None else astype(made, wanted)
 
 
@@ -33,7 +33,7 @@ def copy(a: ArrayLike) -> Array:
     return asarray(a)
 
 
-def _stacked(parts: Sequence[ArrayLike]) -> Array:
+def _stack_parts(parts: Sequence[ArrayLike]) -> Array:
     """A list that holds arrays somewhere; numbers in it adapt to them."""
     return stack([part if is_weak(part) else asarray(part) for part in parts])
 
@@ -148,7 +148,7 @@ def linspace(
     dtype: Any = None,
 ) -> Array:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one."""
-    return _spaced(np.linspace, start, stop, num, dtype, endpoint=endpoint)
+    return _spaced_numbers(np.linspace, start, stop, num, dtype, endpoint=endpoint)
 
 
 def logspace(
@@ -161,7 +161,9 @@ def logspace(
     dtype: Any = None,
 ) -> Array:
     """`base` to the power of evenly spaced numbers."""
-    return _spaced(np.logspace, start, stop, num, dtype, endpoint=endpoint, base=base)
+    return _spaced_numbers(
+        np.logspace, start, stop, num, dtype, endpoint=endpoint, base=base
+    )
 
 
 def geomspace(
@@ -175,10 +177,10 @@ def geomspace(
     """`num` numbers from `start` to `stop` with one ratio between neighbours."""
     if not start * stop > 0:
         fail("bad-range", f"expected ends of one sign but 0; got {start} and {stop}")
-    return _spaced(np.geomspace, start, stop, num, dtype, endpoint=endpoint)
+    return _spaced_numbers(np.geomspace, start, stop, num, dtype, endpoint=endpoint)
 
 
-def _spaced(
+def _spaced_numbers(
     function: Any, start: float, stop: float, num: int, dtype: Any, **how: Any
 ) -> Array:
     if num < 0:

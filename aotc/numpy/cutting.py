@@ -12,17 +12,17 @@ from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 
-def narrowed(x: Array, axis: int, key: Any) -> Array:
+def slice_axis(x: Array, axis: int, key: Any) -> Array:
     """`x` with what a slice takes of an axis, or with one element of it."""
     size = x.shape[axis]
     if isinstance(key, slice):
-        return sliced(x, axis, slice_span(key, size))
+        return take_span(x, axis, slice_span(key, size))
     start = position_of(key, size)
     _require_inside(x, axis, key, start)
     return cut(x, axis, start, 1)
 
 
-def sliced(x: Array, axis: int, span: Span) -> Array:
+def take_span(x: Array, axis: int, span: Span) -> Array:
     """The elements of a span."""
     size = x.shape[axis]
     if not span.backwards:

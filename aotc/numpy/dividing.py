@@ -23,7 +23,7 @@ from aotc.tracing.source_locations import fail
 def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The greatest common divisor of integers; that of 0 and x is |x|."""
     x, y = _integers(x1, x2)
-    size = _unsigned(x.dtype)
+    size = _unsigned_dtype(x.dtype)
     divisor = _euclid(*(astype(absolute(z), size) for z in (x, y)))
     return astype(divisor, x.dtype)
 
@@ -42,7 +42,7 @@ def _integers(x1: ArrayLike, x2: ArrayLike) -> list[Array]:
     return [x, y]
 
 
-def _unsigned(dtype: str) -> str:
+def _unsigned_dtype(dtype: str) -> str:
     """The dtype that holds the size of the least number as well."""
     return "u" + dtype.lstrip("iu")
 

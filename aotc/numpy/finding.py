@@ -40,7 +40,7 @@ from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.tracing.source_locations import fail
 
 
-def _required(size: Any) -> Size:
+def _required_size(size: Any) -> Size:
     """`size`, which the caller must have given."""
     if size is None:
         fail(
@@ -76,7 +76,7 @@ def nonzero(
             f"expected one fill_value, or one for each axis of {x.type}; got "
             f"{fill_value}",
         )
-    count = _required(size)
+    count = _required_size(size)
     mask = ravel(astype(x, "bool"))
     found = unravel_index(_true_places(mask, count, 0), x.shape)
     there = less(arange(count), total(mask))
@@ -159,7 +159,7 @@ def compress(
         return take(x, np.flatnonzero(mask._data).astype("i4"), axis)
     x, axis = (ravel(x), 0) if axis is None else (x, one_axis(x, axis))
     _require_covered(mask, x, axis)
-    places = _true_places(mask, _required(size), x.shape[axis])
+    places = _true_places(mask, _required_size(size), x.shape[axis])
     return take(x, places, axis, mode="fill", fill_value=fill_value)
 
 
@@ -186,7 +186,7 @@ def extract(
             "shape-mismatch",
             f"expected a condition for each element of {x.type}; got {mask.type}",
         )
-    return _kept(x, mask, _required(size), fill_value)
+    return _elements_where(x, mask, _required_size(size), fill_value)
 
 
 def _true_places(mask: Array, count: Size, fill: Any) -> Array:
@@ -197,7 +197,7 @@ def _true_places(mask: Array, count: Size, fill: Any) -> Array:
     return places.set(arange(mask.shape[0]), mode="drop")
 
 
-def _kept(x: Array, mask: Array, count: Size, fill_value: Any) -> Array:
+def _elements_where(x: Array, mask: Array, count: Size, fill_value: Any) -> Array:
     """The elements of a vector where `mask` holds; None fills with the first."""
     if fill_value is None:
         _require_elements(x, count)
@@ -244,11 +244,11 @@ def unique(
     """
     if axis is not None:
         fail("bad-axis", f"expected axis None; got {axis}")
-    count, x = _required(size), ravel(ar)
+    count, x = _required_size(size), ravel(ar)
     order = argsort(x)
     ordered = taken_along(x, order, 0)
     first = _differs(ordered, equal_nan)
-    found: list[Array] = [_kept(ordered, first, count, fill_value)]
+    found: list[Array] = [_elements_where(ordered, first, count, fill_value)]
     if return_index:
         found.append(taken_along(order, _true_places(first, count, 0), 0))
     if return_inverse:
@@ -297,8 +297,10 @@ def setdiff1d(
 def _distinct_among(
     ar1: ArrayLike, ar2: ArrayLike, inside: bool, size: Size | None, fill_value: Any
 ) -> Array:
-    count = _required(size)
+    count = _required_size(size)
     x, others = (ravel(x) for x in one_dtype(ar1, ar2))
     ordered = taken_along(x, argsort(x), 0)
     wanted = isin(ordered, others, invert=not inside)
-    return _kept(ordered, logical_and(_differs(ordered), wanted), count, fill_value)
+    return _elements_where(
+        ordered, logical_and(_differs(ordered), wanted), count, fill_value
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import where
-from aotc.numpy.positions import counted, gathered, integers, read
+from aotc.numpy.positions import gather_at, integers, nonnegative_positions, read
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
@@ -42,8 +42,8 @@ def take(
     positions = integers(indices)
     _require_mode(mode, _MODES)
     if mode == "clip":
-        return _clipped(x, positions, number)
-    return gathered(x, [positions], [number], number, mode, fill_value)
+        return _take_clipped(x, positions, number)
+    return gather_at(x, [positions], [number], number, mode, fill_value)
 
 
 def _require_mode(mode: str, known: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ def _require_mode(mode: str, known: Sequence[str]) -> None:
         fail("bad-index", f"expected a mode out of {words}; got {mode!r}")
 
 
-def _clipped(x: Array, positions: Array, axis: int) -> Array:
+def _take_clipped(x: Array, positions: Array, axis: int) -> Array:
     """NumPy's "clip": negative positions do not count from the end."""
     after = axis + positions.ndim
     kept = (*range(axis), *range(after, after + x.ndim - axis - 1))
@@ -84,10 +84,10 @@ def take_along_axis(
     _require_mode(mode, _MODES)
     x, positions, number = _along(arr, indices, axis)
     wanted = broadcast_shapes(
-        _without(x.shape, number), _without(positions.shape, number)
+        _shape_without(x.shape, number), _shape_without(positions.shape, number)
     )
     x = broadcast_to(x, _with(wanted, number, x.shape[number]))
-    positions = counted(x, number, positions, mode)
+    positions = nonnegative_positions(x, number, positions, mode)
     positions, maps = _along_maps(x, positions, number)
     return read(x, [positions], maps, mode, fill_value)
 
@@ -108,9 +108,11 @@ def put_along_axis(
     """
     _require_mode(mode, ("drop", "clip"))
     flat, positions, number = _along(arr, indices, axis)
-    shape = _with(_without(flat.shape, number), number, positions.shape[number])
+    shape = _with(_shape_without(flat.shape, number), number, positions.shape[number])
     x, updates = one_dtype(flat, values)
-    positions = counted(x, number, positions, "raise" if mode == "drop" else mode)
+    positions = nonnegative_positions(
+        x, number, positions, "raise" if mode == "drop" else mode
+    )
     positions, maps = _along_maps(x, positions, number)
     y = emit("scatter", x, broadcast_to(updates, shape), positions, **maps, mode=mode)
     return emit("reshape", y, shape=lift(arr).shape) if axis is None else y
@@ -145,7 +147,7 @@ def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, dict[str,
     return positions, {"axes": (axis,), "along": tuple(along), "kept": tuple(others)}
 
 
-def _without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:
+def _shape_without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:
     return tuple(size for number, size in enumerate(shape) if number != axis)
 
 

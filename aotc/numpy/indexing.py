@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.types import Dim, Size
-from aotc.numpy.cutting import narrowed
+from aotc.numpy.cutting import slice_axis
 from aotc.numpy.positions import (
-    gathered,
+    broadcast_positions,
+    gather_at,
     integers_or_mask,
     true_positions,
-    unified,
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
@@ -34,7 +34,7 @@ def getitem(x: ArrayLike, key: Any) -> Array:
     Positions out of bounds are an error where they are known, and clipped to the
     nearest element where the model computes them. Masks must be known.
     """
-    return picked(lift(x), read_key(lift(x), key), mode="raise")
+    return elements_at(lift(x), read_key(lift(x), key), mode="raise")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class Key:
 
 def read_key(x: Array, key: Any) -> Key:
     """What `key` means for `x`."""
-    keys = _expanded(x, _without_masks(x, key if isinstance(key, tuple) else (key,)))
+    keys = _expand_ellipsis(
+        x, _without_masks(x, key if isinstance(key, tuple) else (key,))
+    )
     listed = [number for number, part in enumerate(keys) if _is_array(part)]
     fixed = tuple(
         slice(None) if number in listed else part for number, part in enumerate(keys)
@@ -68,7 +70,9 @@ def read_key(x: Array, key: Any) -> Key:
     place = 0
     if listed and advanced == list(range(advanced[0], advanced[-1] + 1)):
         place = len([n for n in others if n < advanced[0]])
-    return Key(fixed, axes, unified([keys[number] for number in listed]), place)
+    return Key(
+        fixed, axes, broadcast_positions([keys[number] for number in listed]), place
+    )
 
 
 def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
@@ -79,7 +83,7 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
         if key is None:
             sizes.append(1)
             continue
-        x = narrowed(x, axis, key)
+        x = slice_axis(x, axis, key)
         if isinstance(key, slice):
             sizes.append(x.shape[axis])
         axis += 1
@@ -87,12 +91,12 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
     return x if same else emit("reshape", x, shape=tuple(sizes))
 
 
-def picked(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
+def elements_at(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
     """The elements that a key takes; `mode` is for positions out of bounds."""
     part = cut_out(x, key.fixed)
     if not key.axes:
         return part
-    return gathered(part, key.arrays, key.axes, key.place, mode, fill)
+    return gather_at(part, key.arrays, key.axes, key.place, mode, fill)
 
 
 # ---- the parts of a key -------------------------------------------------------------
@@ -116,21 +120,21 @@ def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
             found.append(part)
             continue
         if Ellipsis in [each for each in parts[:number] if not isinstance(each, Array)]:
-            axis = x.ndim - sum(map(_consumed, parts[number:]))
+            axis = x.ndim - sum(map(_axis_count, parts[number:]))
         else:
-            axis = sum(map(_consumed, parts[:number]))
+            axis = sum(map(_axis_count, parts[:number]))
         found += true_positions(x, axis, part)
     return found
 
 
-def _consumed(part: Any) -> int:
+def _axis_count(part: Any) -> int:
     """How many axes of x a part of the key stands for."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1
 
 
-def _expanded(x: Array, keys: list[Any]) -> list[Any]:
+def _expand_ellipsis(x: Array, keys: list[Any]) -> list[Any]:
     """One key per axis and new axis; `...` filled in."""
     dots = [number for number, part in enumerate(keys) if part is Ellipsis]
     used = len([part for part in keys if part is not None and part is not Ellipsis])

@@ -6,7 +6,7 @@ import math
 
 from aotc.numpy.axes import one_axis
 from aotc.numpy.cumulative import cumsum
-from aotc.numpy.cutting import narrowed
+from aotc.numpy.cutting import slice_axis
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -118,6 +118,6 @@ def unwrap(
     change = subtract(where(up, half, short), step)
     smooth = less(absolute(step), half if discont is None else discont)
     moved = cumsum(where(smooth, 0, change), number)
-    first = narrowed(x, number, slice(None, 1))
-    later = narrowed(x, number, slice(1, None))
+    first = slice_axis(x, number, slice(None, 1))
+    later = slice_axis(x, number, slice(1, None))
     return concatenate([first, add(later, moved)], number)

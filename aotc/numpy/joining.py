@@ -10,7 +10,7 @@ import numpy as np
 from aotc.dialects.types import Shape, Size, format_shape, minimum
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
-from aotc.numpy.cutting import cut, narrowed
+from aotc.numpy.cutting import cut, slice_axis
 from aotc.numpy.gathering import take
 from aotc.numpy.positions import known_integers
 from aotc.numpy.shaping import (
@@ -41,7 +41,7 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0) -> Array:
     # by pairs, so that no element is copied more than log n times
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [_joined(pair, number) for pair in pairs]
+        parts = [_concatenate_pair(pair, number) for pair in pairs]
     return parts[0]
 
 
@@ -53,7 +53,7 @@ def _parts(arrays: Sequence[ArrayLike], function: str) -> list[Array]:
     return one_dtype(*arrays)
 
 
-def _joined(pair: list[Array], axis: int) -> Array:
+def _concatenate_pair(pair: list[Array], axis: int) -> Array:
     return pair[0] if len(pair) == 1 else emit("concatenate", *pair, axis=axis)
 
 
@@ -101,13 +101,13 @@ def block(arrays: Any) -> Array:
     rank = max(depth, *(leaf.ndim for leaf in leaves))
     parts = iter([reshape(x, (1,) * (rank - x.ndim) + x.shape) for x in leaves])
 
-    def joined(nested: Any, level: int) -> Array:
+    def join(nested: Any, level: int) -> Array:
         if not isinstance(nested, list):
             return next(parts)
-        inner = [joined(part, level + 1) for part in nested]
+        inner = [join(part, level + 1) for part in nested]
         return concatenate(inner, rank - depth + level)
 
-    return joined(arrays, 0)
+    return join(arrays, 0)
 
 
 def _depth(nested: Any) -> int:
@@ -160,7 +160,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     size = array.shape[number]
     if not isinstance(size, int):
         fail("symbolic-size", f"cannot unstack axis {axis} of {array.type}: no number")
-    parts = (narrowed(array, number, slice(i, i + 1)) for i in range(size))
+    parts = (slice_axis(array, number, slice(i, i + 1)) for i in range(size))
     return tuple(squeeze(part, number) for part in parts)
 
 
@@ -189,7 +189,7 @@ def _sections(count: int) -> int:
 def _cut_at(x: Array, axis: int, indices: Sequence[Size]) -> list[Array]:
     cuts = [0, *indices, None]
     ends = zip(cuts, cuts[1:], strict=False)
-    return [narrowed(x, axis, slice(start, stop)) for start, stop in ends]
+    return [slice_axis(x, axis, slice(start, stop)) for start, stop in ends]
 
 
 def _split_along(axis: int) -> Callable[[ArrayLike, Cuts], list[Array]]:
@@ -218,17 +218,20 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     number = one_axis(x, number)
     if isinstance(obj, (int, np.integer)):
         return _without_one(x, number, int(obj))
-    size = _fixed(x, number)
-    places = _places(obj, size)
+    size = _static_size(x, number)
+    places = _known_positions(obj, size)
     _require_positions(x, number, places, size)
     kept = np.delete(np.arange(size), places.astype("i8"))
     return take(x, kept.astype("i4"), number)
 
 
 def _without_one(x: Array, axis: int, position: int) -> Array:
-    narrowed(x, axis, position)  # it must be there
+    slice_axis(x, axis, position)  # it must be there
     after = position + 1 if position != -1 else x.shape[axis]
-    parts = [narrowed(x, axis, slice(position)), narrowed(x, axis, slice(after, None))]
+    parts = [
+        slice_axis(x, axis, slice(position)),
+        slice_axis(x, axis, slice(after, None)),
+    ]
     return concatenate(parts, axis)
 
 
@@ -246,10 +249,10 @@ def insert(
         new = broadcast_to(new, _with_size(x, number, new.shape[number]))
         start = int(known.item())
         parts = (slice(start), slice(start, None))
-        before, after = (narrowed(x, number, part) for part in parts)
+        before, after = (slice_axis(x, number, part) for part in parts)
         return concatenate([before, new, after], number)
-    size = _fixed(x, number)
-    places = _places(known, size)
+    size = _static_size(x, number)
+    places = _known_positions(known, size)
     _require_positions(x, number, places, size + 1)
     new = broadcast_to(new, _with_size(x, number, places.size))
     order = np.insert(np.arange(size), places, size + np.arange(places.size))
@@ -260,7 +263,7 @@ def _with_size(x: Array, axis: int, size: Size) -> Shape:
     return (*x.shape[:axis], size, *x.shape[axis + 1 :])
 
 
-def _fixed(x: Array, axis: int) -> int:
+def _static_size(x: Array, axis: int) -> int:
     size = x.shape[axis]
     if not isinstance(size, int):
         fail(
@@ -270,7 +273,7 @@ def _fixed(x: Array, axis: int) -> int:
     return size
 
 
-def _places(obj: Any, size: int) -> Any:
+def _known_positions(obj: Any, size: int) -> Any:
     return np.arange(size)[obj] if isinstance(obj, slice) else known_integers(obj)
 
 

@@ -31,7 +31,7 @@ from aotc.tracing.tracing import emit
 SMALL = 256
 
 
-def _flattened(a: ArrayLike, axis: Any) -> tuple[Array, int]:
+def _array_and_axis(a: ArrayLike, axis: Any) -> tuple[Array, int]:
     x = lift(a)
     return (ravel(x), 0) if axis is None else (x, one_axis(x, axis))
 
@@ -57,13 +57,13 @@ def argsort(a: ArrayLike, axis: int | None = -1, *, descending: bool = False) ->
 
     NaN counts as greater than any number.
     """
-    x, number = _flattened(a, axis)
+    x, number = _array_and_axis(a, axis)
     return _order(x, number, descending, x.shape[number])
 
 
 def sort(a: ArrayLike, axis: int | None = -1, *, descending: bool = False) -> Array:
     """The elements in rising order along `axis`, as `argsort` has it."""
-    x, number = _flattened(a, axis)
+    x, number = _array_and_axis(a, axis)
     order = _order(x, number, descending, x.shape[number])
     return taken_along(x, order, number)
 
@@ -84,7 +84,7 @@ def _checked_axis(
     a: ArrayLike, kth: int | Sequence[int], axis: int | None
 ) -> int | None:
     """`axis`, after refusing a `kth` that is not along it."""
-    x, number = _flattened(a, axis)
+    x, number = _array_and_axis(a, axis)
     size = x.shape[number]
     for k in (kth,) if isinstance(kth, int) else kth:
         if isinstance(size, int) and not -size <= k < size:
@@ -150,8 +150,8 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left") -> Array:
         )
     size = table.shape[-1]
     if isinstance(size, int) and size <= SMALL:
-        return _counted(table, values, side)
-    return _bisected(table, values, side)
+        return _search_by_counting(table, values, side)
+    return _search_by_bisection(table, values, side)
 
 
 def _is_before(one: Array, other: Array, side: str) -> Array:
@@ -169,7 +169,7 @@ def _is_less(one: Array, other: Array) -> Array:
     return logical_or(below, logical_and(logical_not(isnan(one)), isnan(other)))
 
 
-def _counted(table: Array, values: Array, side: str) -> Array:
+def _search_by_counting(table: Array, values: Array, side: str) -> Array:
     """How many elements of the table stand before each value."""
     shape = (*values.shape, table.shape[-1])
     spread = broadcast_to(expand_dims(values, -1), shape)
@@ -179,7 +179,7 @@ def _counted(table: Array, values: Array, side: str) -> Array:
     return total(before, -1)
 
 
-def _bisected(table: Array, values: Array, side: str) -> Array:
+def _search_by_bisection(table: Array, values: Array, side: str) -> Array:
     """The place of each value by halving, 31 times for a size that is not known."""
     size = table.shape[-1]
     flat = reshape(values, (-1,)) if table.ndim == 1 else values

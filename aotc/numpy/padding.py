@@ -106,17 +106,17 @@ def _along(x: Array, axis: int, low: Size, high: Size, mode: str) -> Array:
     return take(x, order, axis)
 
 
-def _edge(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
-    def repeated(position: Size, count: Size) -> Array:
+def _edge_parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
+    def repeat(position: Size, count: Size) -> Array:
         shape = list(x.shape)
         shape[axis] = count
         return broadcast_to(cut(x, axis, position, 1), shape)
 
-    return [repeated(0, low), x, repeated(x.shape[axis] - 1, high)]
+    return [repeat(0, low), x, repeat(x.shape[axis] - 1, high)]
 
 
-def _reflected(skipped: int) -> Callable[[Array, int, Size, Size], list[Array]]:
-    """Mirror images, without the outermost `skipped` elements."""
+def _mirror_parts(skipped: int) -> Callable[[Array, int, Size, Size], list[Array]]:
+    """`x` between its mirror images, without the outermost `skipped` elements."""
 
     def parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
         before = cut(x, axis, skipped, low)
@@ -126,14 +126,14 @@ def _reflected(skipped: int) -> Callable[[Array, int, Size, Size], list[Array]]:
     return parts
 
 
-def _wrapped(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
+def _wrap_parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
     return [cut(x, axis, x.shape[axis] - low, low), x, cut(x, axis, 0, high)]
 
 
 # mode → (the parts to join, by how much an axis must be longer than a width)
 _MODES: dict[str, tuple[Callable[[Array, int, Size, Size], list[Array]], int]] = {
-    "edge": (_edge, 0),
-    "reflect": (_reflected(1), 1),
-    "symmetric": (_reflected(0), 0),
-    "wrap": (_wrapped, 0),
+    "edge": (_edge_parts, 0),
+    "reflect": (_mirror_parts(1), 1),
+    "symmetric": (_mirror_parts(0), 0),
+    "wrap": (_wrap_parts, 0),
 }

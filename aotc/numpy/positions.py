@@ -87,7 +87,7 @@ def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
     return [Array(data=found.astype("i4")) for found in np.nonzero(mask._data)]
 
 
-def unified(arrays: Sequence[Array]) -> tuple[Array, ...]:
+def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Arrays of positions in one dtype and shape."""
     names = {array.dtype for array in arrays}
     if len(names) > 1:
@@ -99,10 +99,10 @@ def unified(arrays: Sequence[Array]) -> tuple[Array, ...]:
 # ---- out of bounds ------------------------------------------------------------------
 
 
-def counted(x: Array, axis: int, positions: Array, mode: str) -> Array:
+def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> Array:
     """Positions along an axis counted from its front, as `mode` says."""
     if mode == "wrap":
-        wide = _widened(positions)
+        wide = _wide_positions(positions)
         return remainder(wide, lift(x.shape[axis], wide.dtype))
     if mode == "raise":
         _require_inside(x, axis, positions)
@@ -110,18 +110,18 @@ def counted(x: Array, axis: int, positions: Array, mode: str) -> Array:
         return positions
     size, known = x.shape[axis], positions._data
     if known is not None and isinstance(size, int):
-        return _narrowed(np.where(known < 0, known.astype("i8") + size, known))
-    wide = _widened(positions)
+        return _narrow_positions(np.where(known < 0, known.astype("i8") + size, known))
+    wide = _wide_positions(positions)
     return where(less(wide, 0), add(wide, x.shape[axis]), wide)
 
 
-def _widened(positions: Array) -> Array:
+def _wide_positions(positions: Array) -> Array:
     """In a dtype that can hold the size of an axis."""
     narrow = dtypes.bits(positions.dtype) < 32
     return astype(positions, "i32") if narrow else positions
 
 
-def _narrowed(known: Any) -> Array:
+def _narrow_positions(known: Any) -> Array:
     """Known positions in i32 where they fit."""
     fits = (np.abs(known) < 1 << 31).all()
     return Array(data=known.astype("i4" if fits else "i8"))
@@ -149,7 +149,7 @@ def index_maps(
     return {"axes": tuple(axes), "along": along, "kept": tuple(kept)}
 
 
-def gathered(
+def gather_at(
     x: Array,
     arrays: Sequence[Array],
     axes: Sequence[int],
@@ -159,7 +159,9 @@ def gathered(
 ) -> Array:
     """`x` at arrays of positions along `axes`, whose axes go to `place`."""
     pairs = list(zip(axes, arrays, strict=True))
-    found = unified([counted(x, axis, positions, mode) for axis, positions in pairs])
+    found = broadcast_positions(
+        [nonnegative_positions(x, axis, positions, mode) for axis, positions in pairs]
+    )
     maps = index_maps(x.ndim, axes, found[0].ndim, place)
     return read(x, found, maps, mode, fill)
 

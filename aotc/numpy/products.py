@@ -166,9 +166,9 @@ def cross(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
     if x.shape[number] != 3:
         fail("shape-mismatch", f"expected 3 elements along axis {axis}; got {x.type}")
 
-    def turned(v: Array, by: int) -> Array:
+    def rotate(v: Array, by: int) -> Array:
         return roll(v, -by, number)
 
     return subtract(
-        multiply(turned(x, 1), turned(y, 2)), multiply(turned(x, 2), turned(y, 1))
+        multiply(rotate(x, 1), rotate(y, 2)), multiply(rotate(x, 2), rotate(y, 1))
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.numpy.axes import rising_axes, without
+from aotc.numpy.axes import other_axes, rising_axes
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (
     add,
@@ -105,7 +105,7 @@ def _quantile(
     wanted = astype(ravel(parts), ordered.dtype)
     found = astype(_of_rows(ordered, wanted, method, skip_nan), x.dtype)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
-    rest = shape if keepdims else [x.shape[i] for i in without(x, axes)]
+    rest = shape if keepdims else [x.shape[i] for i in other_axes(x, axes)]
     return reshape(moveaxis(found, -1, 0), [*parts.shape, *rest])
 
 
@@ -125,7 +125,7 @@ def _check(parts: Array, method: str) -> None:
 
 def _rows(x: Array, axes: tuple[int, ...]) -> Array:
     """`x` with `axes` flattened into one, the last."""
-    others = without(x, axes)
+    others = other_axes(x, axes)
     moved = transpose(x, [*others, *axes])
     size: Any = math.prod(x.shape[i] for i in axes)
     if isinstance(size, int) and size == 0:

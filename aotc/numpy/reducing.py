@@ -41,7 +41,7 @@ def _summable(a: ArrayLike, dtype: Any) -> Array:
     return astype(x, natural if dtype is None else dtype)
 
 
-def chosen(x: Array, where: Any, neutral: Any) -> Array:
+def apply_where(x: Array, where: Any, neutral: Any) -> Array:
     """`x` where the mask holds, and what does not count elsewhere."""
     if where is None:
         return x
@@ -74,7 +74,7 @@ def sum(  # noqa: A001 - NumPy's name
     where: ArrayLike | None = None,
 ) -> Array:
     """The sum over `axis`, in the dtype of `a`; bool is counted in i32."""
-    x = chosen(_summable(a, dtype), where, 0)
+    x = apply_where(_summable(a, dtype), where, 0)
     total = _reduce("reduce_sum", x, axis, keepdims)
     return total if initial is None else each.add(total, initial)
 
@@ -89,7 +89,7 @@ def prod(
     where: ArrayLike | None = None,
 ) -> Array:
     """The product over `axis`, in the dtype of `a`; bool is counted in i32."""
-    x = chosen(_summable(a, dtype), where, 1)
+    x = apply_where(_summable(a, dtype), where, 1)
     total = _reduce("reduce_prod", x, axis, keepdims)
     return total if initial is None else each.multiply(total, initial)
 
@@ -132,7 +132,7 @@ def _extreme(
             "for the case that none is chosen",
         )
     worst = lowest(x.dtype) if name == "max" else highest(x.dtype)
-    x, axes = chosen(x, where, worst), rising_axes(x, axis)
+    x, axes = apply_where(x, where, worst), rising_axes(x, axis)
     join = each.maximum if name == "max" else each.minimum
     if initial is not None and builtins.any(x.shape[i] == 0 for i in axes):
         rest = [n for i, n in enumerate(x.shape) if i not in axes]
@@ -157,7 +157,7 @@ def any(  # noqa: A001 - NumPy's name
     where: ArrayLike | None = None,
 ) -> Array:
     """Whether any element is true, or not 0; False of no elements. A bool array."""
-    x = chosen(each.truth(a), where, False)
+    x = apply_where(each.truth(a), where, False)
     return each.not_equal(sum(x, axis, keepdims=keepdims), 0)
 
 
@@ -169,7 +169,7 @@ def all(  # noqa: A001 - NumPy's name
     where: ArrayLike | None = None,
 ) -> Array:
     """Whether all elements are true, or not 0; True of no elements. A bool array."""
-    doubts = each.logical_not(chosen(each.truth(a), where, True))
+    doubts = each.logical_not(apply_where(each.truth(a), where, True))
     return each.equal(sum(doubts, axis, keepdims=keepdims), 0)
 
 

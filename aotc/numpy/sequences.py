@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.dialects.types import Dim, bounds
 from aotc.numpy.axes import one_axis, rising_axes
-from aotc.numpy.cutting import narrowed
+from aotc.numpy.cutting import slice_axis
 from aotc.numpy.elementwise import add, divide, multiply, subtract
 from aotc.numpy.joining import concatenate
 from aotc.numpy.padding import pad
@@ -27,8 +27,8 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:
         fail("bad-order", f"expected n to be 0 or more; got {n}")
     number = one_axis(x, axis)
     for _ in range(n):
-        later = narrowed(x, number, slice(1, None))
-        x = subtract(later, narrowed(x, number, slice(None, -1)))
+        later = slice_axis(x, number, slice(1, None))
+        x = subtract(later, slice_axis(x, number, slice(None, -1)))
     return x
 
 
@@ -70,7 +70,7 @@ def _slope(x: Array, axis: int, step: Any) -> Array:
         )
 
     def difference(later: slice, earlier: slice, width: int) -> Array:
-        change = subtract(narrowed(x, axis, later), narrowed(x, axis, earlier))
+        change = subtract(slice_axis(x, axis, later), slice_axis(x, axis, earlier))
         return divide(change, multiply(lift(step, x.dtype), width))
 
     first = difference(slice(1, 2), slice(0, 1), 1)
@@ -87,15 +87,15 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
         x, kernel = kernel, x
-    return _slid(x, flip(kernel), mode)
+    return _window_products(x, flip(kernel), mode)
 
 
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
     """Sums of products of two vectors, one of them moved along."""
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
-        return flip(_slid(kernel, x, mode))
-    return _slid(x, kernel, mode)
+        return flip(_window_products(kernel, x, mode))
+    return _window_products(x, kernel, mode)
 
 
 def _vectors(a: ArrayLike, v: ArrayLike) -> list[Array]:
@@ -113,7 +113,7 @@ def _is_longer(one: Array, other: Array) -> bool:
     return isinstance(size, int) and isinstance(than, int) and size > than
 
 
-def _slid(x: Array, kernel: Array, mode: str) -> Array:
+def _window_products(x: Array, kernel: Array, mode: str) -> Array:
     """The products of `kernel` with each window of `x`."""
     size, count = x.shape[0], kernel.shape[0]
     if mode not in ("full", "same", "valid"):

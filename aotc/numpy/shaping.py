@@ -17,7 +17,7 @@ from aotc.dialects.types import (
     quotient,
     same_count,
 )
-from aotc.numpy.axes import axis_list, one_axis, rising_axes, without
+from aotc.numpy.axes import axis_list, one_axis, other_axes, rising_axes
 from aotc.numpy.broadcasting import as_shape, broadcast_to
 from aotc.numpy.cutting import cut
 from aotc.numpy.elementwise import remainder, subtract
@@ -44,11 +44,11 @@ def reshape(a: ArrayLike, shape: Any) -> Array:
         InputError: `shape-mismatch` if the number of elements is not provably the same.
     """
     x = lift(a)
-    wanted = _resolved(x, as_shape(shape))
+    wanted = _resolved_shape(x, as_shape(shape))
     return x if wanted == x.shape else emit("reshape", x, shape=wanted)
 
 
-def _resolved(x: Array, shape: Shape) -> Shape:
+def _resolved_shape(x: Array, shape: Shape) -> Shape:
     """`shape` with -1 replaced by what the number of elements leaves for it."""
     known = tuple(n for n in shape if n != -1)
     rest: Size | None = 1
@@ -98,7 +98,7 @@ def squeeze(a: ArrayLike, axis: Any = None) -> Array:
     wrong = [number for number in axes if number not in units]
     if wrong:
         fail("shape-mismatch", f"axis {wrong[0]} of {x.type} does not have size 1")
-    return reshape(x, [x.shape[number] for number in without(x, axes)])
+    return reshape(x, [x.shape[number] for number in other_axes(x, axes)])
 
 
 def atleast_1d(*arys: ArrayLike) -> Any:
@@ -189,7 +189,7 @@ def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
             "bad-axis",
             f"expected as many sources as destinations; got {source} and {destination}",
         )
-    order = without(x, sources)
+    order = other_axes(x, sources)
     for place, axis in sorted(zip(places, sources, strict=True)):
         order.insert(place, axis)
     return transpose(x, order)
@@ -253,11 +253,11 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
         fail("bad-axis", f"expected one shift per axis; got {shift} for {axis}")
     axes, shifts = axes * (count // len(axes)), shifts * (count // len(shifts))
     for number, by in zip(axes, shifts, strict=True):
-        x = _rolled(x, by, one_axis(x, number))
+        x = _roll_axis(x, by, one_axis(x, number))
     return x
 
 
-def _rolled(x: Array, shift: Any, axis: int) -> Array:
+def _roll_axis(x: Array, shift: Any, axis: int) -> Array:
     size = x.shape[axis]
     by = shift if isinstance(shift, Dim) else _shift(shift)
     if isinstance(by, Array):

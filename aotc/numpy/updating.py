@@ -13,8 +13,8 @@ from typing import Any
 from aotc.dialects.types import Shape
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import add, maximum, minimum, multiply, where
-from aotc.numpy.indexing import Key, cut_out, picked, read_key
-from aotc.numpy.positions import counted, index_maps, unified
+from aotc.numpy.indexing import Key, cut_out, elements_at, read_key
+from aotc.numpy.positions import broadcast_positions, index_maps, nonnegative_positions
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.sizes import Span, position_of, slice_span
@@ -52,31 +52,31 @@ class Place:
         modes = {None: "raise", "clip": "clip", "fill": "fill", "wrap": "wrap"}
         if mode not in modes:
             _fail_mode(mode, modes)
-        return picked(
+        return elements_at(
             self.array, read_key(self.array, self.key), modes[mode], fill_value
         )
 
     def set(self, values: ArrayLike, *, mode: str | None = None) -> Array:
         """With `values` in their place."""
-        return self._changed("scatter", lambda _, new: new, values, mode)
+        return self._update("scatter", lambda _, new: new, values, mode)
 
     def add(self, values: ArrayLike, *, mode: str | None = None) -> Array:
         """With `values` added."""
-        return self._changed("scatter_add", add, values, mode)
+        return self._update("scatter_add", add, values, mode)
 
     def multiply(self, values: ArrayLike, *, mode: str | None = None) -> Array:
         """Multiplied by `values`."""
-        return self._changed("scatter_mul", multiply, values, mode)
+        return self._update("scatter_mul", multiply, values, mode)
 
     def min(self, values: ArrayLike, *, mode: str | None = None) -> Array:
         """The smaller of the elements and `values`."""
-        return self._changed("scatter_min", minimum, values, mode)
+        return self._update("scatter_min", minimum, values, mode)
 
     def max(self, values: ArrayLike, *, mode: str | None = None) -> Array:
         """The larger of the elements and `values`."""
-        return self._changed("scatter_max", maximum, values, mode)
+        return self._update("scatter_max", maximum, values, mode)
 
-    def _changed(
+    def _update(
         self,
         op: str,
         function: Callable[[Array, Array], Array],
@@ -89,7 +89,7 @@ class Place:
         key = read_key(x, self.key)
         part = cut_out(x, key.fixed)
         if key.axes:
-            return _put_back(x, key.fixed, _scattered(op, part, key, new, mode))
+            return _put_back(x, key.fixed, _scatter(op, part, key, new, mode))
         return _put_back(x, key.fixed, function(part, broadcast_to(new, part.shape)))
 
 
@@ -98,11 +98,14 @@ def _fail_mode(mode: Any, known: dict[str | None, str]) -> None:
     fail("bad-index", f"expected a mode out of {words}; got {mode!r}")
 
 
-def _scattered(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Array:
+def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Array:
     """The part with `new` at the positions of a key."""
     rule = "raise" if mode is None else mode
-    arrays = unified(
-        [counted(part, a, p, rule) for a, p in zip(key.axes, key.arrays, strict=True)]
+    arrays = broadcast_positions(
+        [
+            nonnegative_positions(part, a, p, rule)
+            for a, p in zip(key.axes, key.arrays, strict=True)
+        ]
     )
     maps = index_maps(part.ndim, key.axes, arrays[0].ndim, key.place)
     others = [n for axis, n in enumerate(part.shape) if axis not in key.axes]
@@ -131,7 +134,7 @@ def _put_back(x: Array, fixed: Sequence[Any], part: Array) -> Array:
     backwards = tuple(axis for axis, span in enumerate(spans) if span.backwards)
     x = emit("reverse", x, axes=backwards) if backwards else x
     everywhere = emit("broadcast", lift(True), shape=counts, axes=())
-    mask, new = (_spread(each, spans, x.shape) for each in (everywhere, part))
+    mask, new = (_pad_to_spans(each, spans, x.shape) for each in (everywhere, part))
     y = where(mask, new, x)
     return emit("reverse", y, axes=backwards) if backwards else y
 
@@ -142,7 +145,7 @@ def _span(key: Any, size: Any) -> Span:
     return Span(position_of(key, size), 1, 1)
 
 
-def _spread(part: Array, spans: Sequence[Span], shape: Shape) -> Array:
+def _pad_to_spans(part: Array, spans: Sequence[Span], shape: Shape) -> Array:
     """`part` with its elements where the spans have them, zeros elsewhere."""
     after = tuple(
         size - span.start - 1 - (span.count - 1) * span.step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aotc.numpy.axes import rising_axes, without
+from aotc.numpy.axes import other_axes, rising_axes
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -49,4 +49,6 @@ def logsumexp(
     empty = equal(total, 0.0)
     logarithm = emit("log", where(empty, 1.0, total))
     found = where(empty, -math.inf, add(logarithm, shift))
-    return found if keepdims else reshape(found, [x.shape[i] for i in without(x, axes)])
+    return (
+        found if keepdims else reshape(found, [x.shape[i] for i in other_axes(x, axes)])
+    )
