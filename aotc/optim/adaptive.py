@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aotc import numpy as np
 from aotc.optim.moments import average, average_square
-from aotc.optim.numbers import corrected, fraction, increment, no_steps
+from aotc.optim.numbers import bias_corrector, fraction, increment, no_steps
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, leafwise, like, zeros_like
 from aotc.tracing.array import Array
@@ -65,7 +65,7 @@ def scale_by_adam(
         zeros = zeros_like(params, dtype), zeros_like(params)
         return ScaleByAdamState(no_steps(), *zeros)
 
-    def scaled(mu: Array, nu: Array) -> Array:
+    def scale_update(mu: Array, nu: Array) -> Array:
         return mu / (np.sqrt(nu + eps_root) + eps)
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
@@ -74,9 +74,9 @@ def scale_by_adam(
         nu = leafwise(average_square(b2), updates, state.nu)
         direction = _ahead(b1, count) if nesterov else _here(b1, count)
         found = leafwise(
-            scaled,
+            scale_update,
             leafwise(direction, mu, updates),
-            leafwise(corrected(b2, count), nu),
+            leafwise(bias_corrector(b2, count), nu),
         )
         return found, ScaleByAdamState(count, like(mu, state.mu), like(nu, state.nu))
 
@@ -84,13 +84,13 @@ def scale_by_adam(
 
 
 def _here(b1: float, count: Array) -> Callable[[Array, Array], Array]:
-    correct = corrected(b1, count)
+    correct = bias_corrector(b1, count)
     return lambda mu, update: correct(mu)
 
 
 def _ahead(b1: float, count: Array) -> Callable[[Array, Array], Array]:
     """The average as it will be if the next update is the same."""
-    now, next = corrected(b1, count), corrected(b1, increment(count))
+    now, next = bias_corrector(b1, count), bias_corrector(b1, increment(count))
     return lambda mu, update: b1 * next(mu) + (1 - b1) * now(update)
 
 
@@ -114,7 +114,9 @@ def scale_by_adamax(
         count = increment(state.count)
         mu = leafwise(average(b1), updates, state.mu)
         nu = leafwise(largest, updates, state.nu)
-        found = leafwise(lambda m, v: m / v, leafwise(corrected(b1, count), mu), nu)
+        found = leafwise(
+            lambda m, v: m / v, leafwise(bias_corrector(b1, count), mu), nu
+        )
         return found, ScaleByAdamState(count, like(mu, state.mu), like(nu, state.nu))
 
     return stateful(ScaleByAdamState, init, update)
@@ -158,7 +160,7 @@ def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> GradientTransforma
     """
     fraction("rho", rho)
 
-    def scaled(update: Array, square: Array, moved: Array) -> Array:
+    def scale_update(update: Array, square: Array, moved: Array) -> Array:
         return np.sqrt(moved + eps) / np.sqrt(square + eps) * update
 
     def init(params: Tree) -> Tree:
@@ -166,7 +168,7 @@ def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> GradientTransforma
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         squares = leafwise(average_square(rho), updates, state.e_g)
-        found = leafwise(scaled, updates, squares, state.e_x)
+        found = leafwise(scale_update, updates, squares, state.e_x)
         moved = leafwise(average_square(rho), found, state.e_x)
         new = ScaleByAdaDeltaState(like(squares, state.e_g), like(moved, state.e_x))
         return found, new

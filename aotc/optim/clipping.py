@@ -28,12 +28,12 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     networks", ICML 2013.
     """
 
-    def clipped(updates: Tree, params: Tree) -> Tree:
+    def clip_tree(updates: Tree, params: Tree) -> Tree:
         norm = global_norm(updates)
         factor = np.where(np.less(norm, max_norm), 1.0, max_norm / norm)
         return leafwise(lambda u: u * in_dtype(factor, u.dtype), updates)
 
-    return stateless(clipped)
+    return stateless(clip_tree)
 
 
 def clip_by_block_rms(threshold: float) -> GradientTransformation:
@@ -42,11 +42,11 @@ def clip_by_block_rms(threshold: float) -> GradientTransformation:
     Shazeer and Stern, "Adafactor", ICML 2018, section 6.
     """
 
-    def clipped(update: Array) -> Array:
+    def clip_block(update: Array) -> Array:
         excess = np.maximum(root_mean_square(update) / threshold, 1.0)
         return update / in_dtype(excess, update.dtype)
 
-    return stateless(lambda updates, params: leafwise(clipped, updates))
+    return stateless(lambda updates, params: leafwise(clip_block, updates))
 
 
 def global_norm(updates: Tree) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aotc import numpy as np
 from aotc.optim.moments import average
 from aotc.optim.numbers import in_each_dtype, increment, no_steps
-from aotc.optim.transformation import GradientTransformation, required, stateful
+from aotc.optim.transformation import GradientTransformation, require_params, stateful
 from aotc.optim.trees import (
     Tree,
     in_widest,
@@ -64,7 +64,8 @@ def scale_by_factored_rms(
         return FactoredState(no_steps(), *kept)
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
-        updates = leafwise(lambda u, p: u, updates, required(params))  # alike, that is
+        # Refuses updates that have not the form of the parameters.
+        updates = leafwise(lambda u, p: u, updates, require_params(params))
         steps = lift(state.count) + (1 - step_offset)
         weight = in_each_dtype(lambda dtype: 1.0 - astype(steps, dtype) ** -decay_rate)
 

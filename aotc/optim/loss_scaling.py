@@ -8,7 +8,7 @@ from aotc import numpy as np
 from aotc.optim.numbers import increment, natural, no_steps
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, leafwise, zeros_like
-from aotc.optim.wrapping import all_finite, chosen
+from aotc.optim.wrapping import all_finite, select_tree
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
@@ -76,8 +76,8 @@ def dynamic_loss_scale(
         new = DynamicLossScaleState(
             scale=np.where(finite, larger, smaller),
             finite_steps=np.where(grows, 0, steps),
-            inner_state=chosen(finite, inner_state, state.inner_state),
+            inner_state=select_tree(finite, inner_state, state.inner_state),
         )
-        return chosen(finite, found, zeros_like(found)), new
+        return select_tree(finite, found, zeros_like(found)), new
 
     return stateful(DynamicLossScaleState, init, update)

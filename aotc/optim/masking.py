@@ -35,13 +35,13 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
     """
 
     def init(params: Tree) -> Tree:
-        return MaskedState(inner.init(Mask(mask, params).kept(params)))
+        return MaskedState(inner.init(Mask(mask, params).select(params)))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         chosen = Mask(mask, updates)
-        kept = None if params is None else chosen.kept(params)
-        found, new = inner.update(chosen.kept(updates), state.inner_state, kept)
-        return chosen.merged(found, updates), MaskedState(new)
+        kept = None if params is None else chosen.select(params)
+        found, new = inner.update(chosen.select(updates), state.inner_state, kept)
+        return chosen.merge(found, updates), MaskedState(new)
 
     return stateful(MaskedState, init, update)
 
@@ -58,12 +58,12 @@ class Mask:
         flags, self._structure = flatten(mask(tree) if callable(mask) else mask)
         self._flags = [_flag(each) for each in flags]
 
-    def kept(self, tree: Tree) -> Tree:
+    def select(self, tree: Tree) -> Tree:
         """The tree without the branches that are not meant."""
         pairs = zip(self._flags, self._branches(tree), strict=True)
         return self._structure.unflatten([x if on else MaskedNode() for on, x in pairs])
 
-    def merged(self, new: Tree, old: Tree) -> Tree:
+    def merge(self, new: Tree, old: Tree) -> Tree:
         """The meant branches of one tree, and the others of another one."""
         rows = zip(self._flags, self._branches(new), self._branches(old), strict=True)
         return self._structure.unflatten([x if on else y for on, x, y in rows])

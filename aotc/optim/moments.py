@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
-from aotc.optim.numbers import corrected, fraction, increment, no_steps
+from aotc.optim.numbers import bias_corrector, fraction, increment, no_steps
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, full_like, leafwise, like, zeros_like
 from aotc.tracing.array import Array
@@ -57,15 +57,15 @@ def trace(
     """
     dtype = float_dtype(accumulator_dtype)
 
-    def added(update: Array, momentum: Array) -> Array:
+    def add_momentum(update: Array, momentum: Array) -> Array:
         return update + decay * momentum
 
     def init(params: Tree) -> Tree:
         return TraceState(zeros_like(params, dtype))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
-        new = leafwise(added, updates, state.trace)
-        ahead = leafwise(added, updates, new) if nesterov else new
+        new = leafwise(add_momentum, updates, state.trace)
+        ahead = leafwise(add_momentum, updates, new) if nesterov else new
         return ahead, TraceState(like(new, state.trace))
 
     return stateful(TraceState, init, update)
@@ -92,7 +92,7 @@ def ema(
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         count = increment(state.count)
         new = leafwise(average(decay), updates, state.ema)
-        found = leafwise(corrected(decay, count), new) if debias else new
+        found = leafwise(bias_corrector(decay, count), new) if debias else new
         return found, EmaState(count, like(new, state.ema))
 
     return stateful(EmaState, init, update)
@@ -119,7 +119,7 @@ def scale_by_rss(
         eps: added under the root.
     """
 
-    def scaled(update: Array, total: Array) -> Array:
+    def scale_update(update: Array, total: Array) -> Array:
         factor = np.rsqrt(total + eps)
         return np.where(np.greater(total, 0.0), factor, 0.0) * update
 
@@ -129,7 +129,7 @@ def scale_by_rss(
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         old = state.sum_of_squares
         total = leafwise(lambda g, t: np.square(g) + t, updates, old)
-        return leafwise(scaled, updates, total), ScaleByRssState(like(total, old))
+        return leafwise(scale_update, updates, total), ScaleByRssState(like(total, old))
 
     return stateful(ScaleByRssState, init, update)
 
@@ -181,7 +181,7 @@ def scale_by_rms(
         bias_correction: whether to divide by what the weights add up to.
     """
     fraction("decay", decay)
-    divided = _divided(eps, eps_in_sqrt)
+    divide = _division_by_root(eps, eps_in_sqrt)
 
     def init(params: Tree) -> Tree:
         nu = full_like(params, initial_scale)
@@ -194,8 +194,8 @@ def scale_by_rms(
         kept = state._replace(nu=like(nu, state.nu))
         if bias_correction:
             kept = kept._replace(count=increment(state.count))
-            nu = leafwise(corrected(decay, kept.count), nu)
-        return leafwise(divided, updates, nu), kept
+            nu = leafwise(bias_corrector(decay, kept.count), nu)
+        return leafwise(divide, updates, nu), kept
 
     kind = ScaleByRmsWithCountState if bias_correction else ScaleByRmsState
     return stateful(kind, init, update)
@@ -214,10 +214,10 @@ def scale_by_stddev(
     (2013). Arguments are those of `scale_by_rms`.
     """
     fraction("decay", decay)
-    divided = _divided(eps, eps_in_sqrt)
+    divide = _division_by_root(eps, eps_in_sqrt)
 
-    def scaled(update: Array, mu: Array, nu: Array) -> Array:
-        return divided(update, nu - np.square(mu))
+    def scale_update(update: Array, mu: Array, nu: Array) -> Array:
+        return divide(update, nu - np.square(mu))
 
     def init(params: Tree) -> Tree:
         averages = zeros_like(params), full_like(params, initial_scale)
@@ -231,15 +231,15 @@ def scale_by_stddev(
         kept = state._replace(mu=like(mu, state.mu), nu=like(nu, state.nu))
         if bias_correction:
             kept = kept._replace(count=increment(state.count))
-            correct = corrected(decay, kept.count)
+            correct = bias_corrector(decay, kept.count)
             mu, nu = leafwise(correct, mu), leafwise(correct, nu)
-        return leafwise(scaled, updates, mu, nu), kept
+        return leafwise(scale_update, updates, mu, nu), kept
 
     kind = ScaleByRStdDevWithCountState if bias_correction else ScaleByRStdDevState
     return stateful(kind, init, update)
 
 
-def _divided(eps: float, eps_in_sqrt: bool) -> Callable[[Array, Array], Array]:
+def _division_by_root(eps: float, eps_in_sqrt: bool) -> Callable[[Array, Array], Array]:
     """An update over the root of a square."""
     if eps_in_sqrt:
         return lambda update, square: np.rsqrt(square + eps) * update

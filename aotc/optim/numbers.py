@@ -46,7 +46,7 @@ def rate(name: str, x: Rate) -> Rate:
     return x if callable(x) else number(name, x)
 
 
-def scheduled(name: str, schedule: Schedule, count: Array) -> Any:
+def scheduled_value(name: str, schedule: Schedule, count: Array) -> Any:
     """What a schedule says for a number of steps."""
     return number(f"{name}(count)", schedule(count))
 
@@ -94,14 +94,14 @@ def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
     """
     computed = cache(compute)
 
-    def beside(x: Array) -> Array:
+    def number_for(x: Array) -> Array:
         return astype(computed("f64" if x.dtype == "f64" else "f32"), x.dtype)
 
-    return beside
+    return number_for
 
 
-def corrected(decay: float, count: Array) -> Callable[[Array], Array]:
-    """Averages that began with 0, divided by what the weights so far add up to.
+def bias_corrector(decay: float, count: Array) -> Callable[[Array], Array]:
+    """Divides averages that began with 0 by what the weights so far add up to.
 
     That is 1 - decay ** count, without the cancellation that the formula suffers while
     `count` is small.
@@ -112,5 +112,5 @@ def corrected(decay: float, count: Array) -> Callable[[Array], Array]:
     def scale(dtype: str) -> Array:
         return -1.0 / np.expm1(astype(count, dtype) * math.log(decay))
 
-    beside = in_each_dtype(scale)
-    return lambda average: average * beside(average)
+    correction = in_each_dtype(scale)
+    return lambda average: average * correction(average)

@@ -14,12 +14,12 @@ from aotc.optim.numbers import (
     no_steps,
     number,
     rate,
-    scheduled,
+    scheduled_value,
 )
 from aotc.optim.transformation import (
     GradientTransformation,
     identity,
-    required,
+    require_params,
     stateful,
     stateless,
 )
@@ -42,7 +42,7 @@ def scale(step_size: Any) -> GradientTransformation:
         step_size: a number or a float scalar.
     """
     size = number("step_size", step_size)
-    return stateless(lambda updates, params: _scaled(size, updates))
+    return stateless(lambda updates, params: _scale_updates(size, updates))
 
 
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
@@ -57,9 +57,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
         return ScaleByScheduleState(no_steps())
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
-        size = scheduled("step_size_fn", step_size_fn, state.count)
+        size = scheduled_value("step_size_fn", step_size_fn, state.count)
         new = ScaleByScheduleState(increment(state.count))
-        return _scaled(size, updates), new
+        return _scale_updates(size, updates), new
 
     return stateful(ScaleByScheduleState, init, update)
 
@@ -81,11 +81,11 @@ def scale_by_learning_rate(
     if not callable(found):
         return scale(sign * found)
     return scale_by_schedule(
-        lambda count: sign * scheduled("learning_rate", found, count)
+        lambda count: sign * scheduled_value("learning_rate", found, count)
     )
 
 
-def _scaled(size: Any, updates: Tree) -> Tree:
+def _scale_updates(size: Any, updates: Tree) -> Tree:
     return leafwise(lambda u: in_dtype(size, u.dtype) * u, updates)
 
 
@@ -106,33 +106,39 @@ def scale_by_trust_ratio(
         eps: against division by 0.
     """
 
-    def scaled(update: Array, param: Array) -> Array:
+    def scale_update(update: Array, param: Array) -> Array:
         of_param = np.maximum(norm(param), min_norm)
         of_update = np.maximum(norm(update), min_norm)
         ratio = trust_coefficient * of_param / (of_update + eps)
         unknown = np.logical_or(np.equal(of_param, 0.0), np.equal(of_update, 0.0))
         return update * in_dtype(np.where(unknown, 1.0, ratio), update.dtype)
 
-    return stateless(lambda updates, ps: leafwise(scaled, updates, required(ps)))
+    return stateless(
+        lambda updates, ps: leafwise(scale_update, updates, require_params(ps))
+    )
 
 
 def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation:
     """Each array times the norm of its parameters, or `min_scale` if that is larger."""
 
-    def scaled(update: Array, param: Array) -> Array:
+    def scale_update(update: Array, param: Array) -> Array:
         return update * in_dtype(np.maximum(norm(param), min_scale), update.dtype)
 
-    return stateless(lambda updates, ps: leafwise(scaled, updates, required(ps)))
+    return stateless(
+        lambda updates, ps: leafwise(scale_update, updates, require_params(ps))
+    )
 
 
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
     """Each array times the root mean square of its parameters, or `min_scale`."""
 
-    def scaled(update: Array, param: Array) -> Array:
+    def scale_update(update: Array, param: Array) -> Array:
         size = np.maximum(root_mean_square(param), min_scale)
         return update * in_dtype(size, update.dtype)
 
-    return stateless(lambda updates, ps: leafwise(scaled, updates, required(ps)))
+    return stateless(
+        lambda updates, ps: leafwise(scale_update, updates, require_params(ps))
+    )
 
 
 def norm(x: Array) -> Array:
@@ -178,7 +184,9 @@ def add_decayed_weights(
 def _decay(decay: Any) -> GradientTransformation:
     if not isinstance(decay, Array) and decay == 0:
         return identity()
-    return stateless(lambda updates, ps: _with_weights(updates, decay, required(ps)))
+    return stateless(
+        lambda updates, ps: _with_weights(updates, decay, require_params(ps))
+    )
 
 
 def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
@@ -186,9 +194,9 @@ def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
         return WeightDecaySchedule(no_steps())
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
-        decay = scheduled("weight_decay", schedule, state.count)
+        decay = scheduled_value("weight_decay", schedule, state.count)
         new = WeightDecaySchedule(increment(state.count))
-        return _with_weights(updates, decay, required(params)), new
+        return _with_weights(updates, decay, require_params(params)), new
 
     return stateful(WeightDecaySchedule, init, update)
 

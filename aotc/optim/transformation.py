@@ -67,14 +67,16 @@ def stateful(
 ) -> GradientTransformation:
     """A transformation whose states are named tuples of a kind."""
 
-    def checked(updates: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
-        return update(updates, expected(kind, state), params)
+    def checked_update(
+        updates: Tree, state: Tree, params: Tree = None
+    ) -> tuple[Tree, Tree]:
+        return update(updates, require_state(kind, state), params)
 
-    return GradientTransformation(init, checked)
+    return GradientTransformation(init, checked_update)
 
 
-def expected(kind: type, state: Tree) -> Any:
-    """The state of a transformation, if it is of that."""
+def require_state(kind: type, state: Tree) -> Any:
+    """Refuse a state that is not of this transformation; returns it."""
     if not isinstance(state, kind):
         fail(
             "bad-state",
@@ -84,8 +86,8 @@ def expected(kind: type, state: Tree) -> Any:
     return state
 
 
-def required(params: Tree) -> Tree:
-    """The parameters, of an update that needs them."""
+def require_params(params: Tree) -> Tree:
+    """Refuse an update without the parameters; returns them."""
     if params is None:
         fail(
             "no-params",
@@ -151,8 +153,8 @@ def incremental_update(new_tensors: Tree, old_tensors: Tree, step_size: Any) -> 
     """
     weight = number("step_size", step_size)
 
-    def moved(new: Array, old: Array) -> Array:
+    def interpolate(new: Array, old: Array) -> Array:
         part = in_dtype(weight, new.dtype)
         return part * new + (1.0 - part) * old
 
-    return leafwise(moved, new_tensors, old_tensors)
+    return leafwise(interpolate, new_tensors, old_tensors)

@@ -10,7 +10,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.optim.numbers import in_each_dtype, increment, natural, no_steps
-from aotc.optim.transformation import GradientTransformation, expected, stateful
+from aotc.optim.transformation import GradientTransformation, require_state, stateful
 from aotc.optim.trees import Tree, float_dtype, float_leaves, leafwise, like, zeros_like
 from aotc.pytree import tree_map
 from aotc.tracing.array import Array
@@ -19,7 +19,7 @@ from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
 
-def chosen(flag: Array, new: Tree, old: Tree) -> Tree:
+def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
     """One of two trees; both are computed, so that states can be written over."""
     return tree_map(lambda x, y: np.where(flag, x, y), new, old)
 
@@ -88,8 +88,8 @@ class MultiSteps:
         self, updates: Tree, state: Any, params: Tree = None
     ) -> tuple[Tree, MultiStepsState]:
         """Zeros, or at every k-th call the optimizer's updates; and the new state."""
-        old = expected(MultiStepsState, state)
-        total = leafwise(self._added(old.mini_step), updates, old.acc_grads)
+        old = require_state(MultiStepsState, state)
+        total = leafwise(self._accumulator(old.mini_step), updates, old.acc_grads)
         found, inner = self._opt.update(
             like(total, updates), old.inner_opt_state, params
         )
@@ -99,16 +99,16 @@ class MultiSteps:
             gradient_step=np.where(
                 full, increment(old.gradient_step), old.gradient_step
             ),
-            inner_opt_state=chosen(full, inner, old.inner_opt_state),
-            acc_grads=chosen(
+            inner_opt_state=select_tree(full, inner, old.inner_opt_state),
+            acc_grads=select_tree(
                 full, zeros_like(old.acc_grads), like(total, old.acc_grads)
             ),
         )
-        return chosen(full, found, zeros_like(found)), new
+        return select_tree(full, found, zeros_like(found)), new
 
     def has_updated(self, state: Any) -> Array:
         """Whether the last update was a step: a bool scalar."""
-        state = expected(MultiStepsState, state)
+        state = require_state(MultiStepsState, state)
         return np.logical_and(
             np.equal(state.mini_step, 0), np.greater(state.gradient_step, 0)
         )
@@ -117,7 +117,7 @@ class MultiSteps:
         """The same as a pair of functions."""
         return GradientTransformation(self.init, self.update)
 
-    def _added(self, count: Any) -> Callable[[Array, Array], Array]:
+    def _accumulator(self, count: Any) -> Callable[[Array, Array], Array]:
         if not self._mean:
             return lambda update, total: update + total
         # the mean of the first ones moves towards the next one, and never overflows
@@ -199,9 +199,9 @@ def apply_if_finite(
             notfinite_count=in_a_row,
             last_finite=finite,
             total_notfinite=np.where(finite, total, increment(total)),
-            inner_state=chosen(taken, inner_state, state.inner_state),
+            inner_state=select_tree(taken, inner_state, state.inner_state),
         )
-        return chosen(taken, found, zeros_like(found)), new
+        return select_tree(taken, found, zeros_like(found)), new
 
     return stateful(ApplyIfFiniteState, init, update)
 
