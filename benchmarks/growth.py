@@ -85,7 +85,7 @@ def measure_stages(steps: int) -> dict[str, Any]:
     from aotc import importers
     from aotc.backend.crossing import crossing
     from aotc.dialects import control
-    from aotc.dialects.functions import copied
+    from aotc.dialects.functions import copy_module
     from aotc.dialects.limits import graph_ops, require_supported
     from aotc.mlir import bytecode
     from aotc.passes import run_passes
@@ -105,7 +105,7 @@ def measure_stages(steps: int) -> dict[str, Any]:
             run_passes(program.module, [name])
         if name == "autodiff":
             with stages.measured("copy"), program.module.context:
-                copied(program.module)
+                copy_module(program.module)
         if bytecode(program.module) != given:
             with stages.measured(VERIFICATION), program.module.context:
                 program.module.operation.verify()

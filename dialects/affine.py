@@ -38,7 +38,7 @@ def constant(value: int) -> Expr:
 
 
 @lru_cache(maxsize=2**16)
-def simplified(expr: Expr) -> Expr:
+def simplify(expr: Expr) -> Expr:
     """The expression as MLIR spells it; one simplification may allow another.
 
     A quotient of what is negated is spelled as one that is rounded up: -(-n // 8) as
@@ -164,7 +164,7 @@ def _sum_of(atoms: Atoms, number: int) -> Expr:
     total = constant(number)
     for atom, factor in atoms.items():
         total = total + atom * factor
-    return simplified(total)
+    return simplify(total)
 
 
 def factors(exprs: Iterable[Expr]) -> tuple[int, Counter[Expr]]:
@@ -173,7 +173,7 @@ def factors(exprs: Iterable[Expr]) -> tuple[int, Counter[Expr]]:
     (MLIR neither orders products nor multiplies them out.)
     """
     number, symbolic = 1, Counter[Expr]()
-    rest = [simplified(expr) for expr in exprs]
+    rest = [simplify(expr) for expr in exprs]
     while rest:
         expr = rest.pop()
         if isinstance(expr, ir.AffineMulExpr) and above_zero_of(expr) is None:
@@ -193,12 +193,12 @@ def factors(exprs: Iterable[Expr]) -> tuple[int, Counter[Expr]]:
 
 def maximum(a: Expr, b: Expr) -> Expr:
     """max(a, b), see Note [minimum and maximum]."""
-    return simplified(a + _above_zero(simplified(b + a * -1)))
+    return simplify(a + _above_zero(simplify(b + a * -1)))
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
     """min(a, b)."""
-    return simplified(a + _above_zero(simplified(a + b * -1)) * -1)
+    return simplify(a + _above_zero(simplify(a + b * -1)) * -1)
 
 
 def _above_zero(d: Expr) -> Expr:
@@ -211,9 +211,9 @@ def _above_zero(d: Expr) -> Expr:
     if nested is not None:  # max(max(e, 0) - 1, 0) is max(e - 1, 0)
         (factor,) = atoms.values()
         if factor == 1 and number <= 0:
-            return _above_zero(simplified(nested + number))
+            return _above_zero(simplify(nested + number))
         if factor == -1 and number >= 0:
-            return d + _above_zero(simplified(nested + -number))
+            return d + _above_zero(simplify(nested + -number))
     part = {atom: factor // common for atom, factor in atoms.items()}
     up = _sum_of(part, number // common)
     down = _sum_of({atom: -factor for atom, factor in part.items()}, -number // common)
@@ -234,7 +234,7 @@ def above_zero_of(expr: Expr) -> Expr | None:
     sign = expr.rhs.maybe_downcast()
     if not isinstance(sign, ir.AffineFloorDivExpr) or sign.lhs != expr.lhs:
         return None
-    return simplified(expr.lhs * -1) if _is_huge(sign.rhs) else None
+    return simplify(expr.lhs * -1) if _is_huge(sign.rhs) else None
 
 
 def has_extremum(expr: Expr) -> bool:
@@ -263,7 +263,7 @@ def _outermost(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr
     outer = max(found, key=lambda atom: len(str(atom)))
     factor = atoms.pop(outer)
     rest = _sum_of(atoms, number)
-    other = simplified(rest + found[outer] * factor)
+    other = simplify(rest + found[outer] * factor)
     return ("max", other, rest) if factor == 1 else ("min", rest, other)
 
 
@@ -272,16 +272,16 @@ def _match_clamp(
 ) -> tuple[str, Expr, Expr] | None:
     """`max(d, 0) - max(d - c, 0)`, which is min(max(d, 0), c) for a number c >= 0."""
     for upper, lower in itertools.permutations(found, 2):
-        limit = simplified(found[upper] + found[lower] * -1)
+        limit = simplify(found[upper] + found[lower] * -1)
         if (atoms[upper], atoms[lower]) == (1, -1) and is_number(limit):
             kept = lower if limit.value < 0 else upper
-            rest = _sum_of(_without(atoms, upper, lower), number)
-            both = simplified(rest + kept * atoms[kept]), simplified(rest + limit)
+            rest = _sum_of(_drop_atoms(atoms, upper, lower), number)
+            both = simplify(rest + kept * atoms[kept]), simplify(rest + limit)
             return ("max" if limit.value < 0 else "min", *both)
     return None
 
 
-def _without(atoms: Atoms, *gone: Expr) -> Atoms:
+def _drop_atoms(atoms: Atoms, *gone: Expr) -> Atoms:
     return {atom: factor for atom, factor in atoms.items() if atom not in gone}
 
 

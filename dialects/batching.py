@@ -21,19 +21,19 @@ Change = Callable[[Any, Size], Any]  # of an attribute, for an axis of this size
 BatchRule = Callable[..., Value | Sequence[Value]]
 
 
-def spread(b: Builder, value: Value, size: Size) -> Value:
+def add_leading_axis(b: Builder, value: Value, size: Size) -> Value:
     """`value` repeated along a new leading axis."""
     shape = Tensor.of(value).shape
     axes = tuple(range(1, len(shape) + 1))
     return b.broadcast(value, shape=(size, *shape), axes=axes)
 
 
-def all_spread(
+def add_leading_axes(
     b: Builder, operands: Sequence[Value], batched: Sequence[bool], size: Size
 ) -> list[Value]:
     """Every operand with the leading axis."""
     return [
-        x if has else spread(b, x, size)
+        x if has else add_leading_axis(b, x, size)
         for x, has in zip(operands, batched, strict=True)
     ]
 
@@ -42,8 +42,8 @@ def leading(**changes: Change) -> BatchRule:
     """The rule of an op that works along a further axis as along any other.
 
     Args:
-        changes: what becomes of the attributes that speak of axes, by name: `moved`,
-            `sized` or `before(…)`.
+        changes: what becomes of the attributes that speak of axes, by name:
+            `shift_axes`, `prepend_size` or `before(…)`.
     """
 
     def batch(
@@ -58,12 +58,12 @@ def leading(**changes: Change) -> BatchRule:
         attributes = cls.attributes_of(op)
         for name, change in changes.items():
             attributes[name] = change(attributes[name], size)
-        return cls.build(*all_spread(b, operands, batched, size), **attributes)
+        return cls.build(*add_leading_axes(b, operands, batched, size), **attributes)
 
     return staticmethod(batch)
 
 
-def moved(axes: int | Sequence[int], _: Size) -> Any:
+def shift_axes(axes: int | Sequence[int], _: Size) -> Any:
     """An axis, or each of several, one place further."""
     return axes + 1 if isinstance(axes, int) else tuple(axis + 1 for axis in axes)
 
@@ -73,7 +73,7 @@ def after_leading(axes: Sequence[int], _: Size) -> tuple[int, ...]:
     return (0, *(axis + 1 for axis in axes))
 
 
-def sized(shape: Shape, size: Size) -> Shape:
+def prepend_size(shape: Shape, size: Size) -> Shape:
     """A shape with the new axis in front."""
     return (size, *shape)
 
@@ -83,7 +83,7 @@ def before(value: int) -> Change:
     return lambda values, _: (value, *values)
 
 
-def folded(
+def fold_leading_axis(
     b: Builder,
     op: GraphOp,
     operands: Sequence[Value],

@@ -107,7 +107,7 @@ class Builder:
         """`x` where `mask` holds, zero elsewhere."""
         return self.select(mask, x, self.full_like(x, 0.0))
 
-    def delayed(self, x: Value, axis: int, reverse: bool, first: float = 0.0) -> Value:
+    def delay(self, x: Value, axis: int, reverse: bool, first: float = 0.0) -> Value:
         """x[i-1] at i, and `first` at the start; x[i+1] if `reverse`."""
         none = [0] * Tensor.of(x).rank
         low, high = list(none), list(none)

@@ -92,7 +92,7 @@ def calls_in(function: Function) -> list[func.CallOp]:
     return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
 
 
-def reached_from(function: Function) -> list[str]:
+def callees(function: Function) -> list[str]:
     """The functions that a function calls, runs or is made from."""
     declared = declaration_of(function)
     if declared is not None:
@@ -100,11 +100,11 @@ def reached_from(function: Function) -> list[str]:
     return [callee_of(op) for op in calls_in(function)]
 
 
-def reached(known: Mapping[str, Function], name: str) -> list[str]:
+def reachable_functions(known: Mapping[str, Function], name: str) -> list[str]:
     """The functions that one calls, runs or is made from, itself first."""
     rest, found = [name], dict.fromkeys([name])
     while rest:
-        for inner in reached_from(known[rest.pop()]):
+        for inner in callees(known[rest.pop()]):
             if inner not in found:
                 found[inner] = None
                 rest.append(inner)

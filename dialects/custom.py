@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from aotc import dtypes
 from aotc.dialects import functions
-from aotc.dialects.batching import all_spread
+from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import active, tangent_or_zero
 from aotc.dialects.functions import Values, call
@@ -57,7 +57,7 @@ class Custom:
             inputs, _ = functions.signature(functions.find(name))
             return derive(Batch(name, tuple(range(len(inputs))), size))
 
-        given = all_spread(b, operands, batched, size)
+        given = add_leading_axes(b, operands, batched, size)
         return self.call_transformed(functions.callee_of(op), given, batch_all)
 
     def call_transformed(
@@ -238,7 +238,7 @@ def keeping_products(function: Function) -> CheckpointProducts:
 
     known = {kind: _define_known(kind) for kind in kinds}
 
-    def given(arguments: Values) -> Values:
+    def with_products(arguments: Values) -> Values:
         saved = iter(arguments[len(inputs) :])
 
         def copy(op: Operation, operands: Values) -> Values:
@@ -251,7 +251,7 @@ def keeping_products(function: Function) -> CheckpointProducts:
 
     return CheckpointProducts(
         functions.define(f"{name}.saving", inputs, saving),
-        functions.define(f"{name}.given", [*inputs, *kinds], given),
+        functions.define(f"{name}.given", [*inputs, *kinds], with_products),
     )
 
 

@@ -114,7 +114,7 @@ class Entry:
                 part + next(moves) if is_free else part
                 for part, is_free in zip(wanted, free, strict=True)
             ]
-            if self._within(found) and self.allows(found):
+            if self._is_within_contracts(found) and self.allows(found):
                 return found
         raise InputError(
             "no-sizes",
@@ -123,7 +123,7 @@ class Entry:
             hint="give sizes that hold, for instance with --sizes NAME=N",
         )
 
-    def _within(self, symbols: Sequence[int]) -> bool:
+    def _is_within_contracts(self, symbols: Sequence[int]) -> bool:
         """Whether values of the symbols are not above their contracts."""
         return all(
             contract.max is None or part * contract.multiple_of <= contract.max
@@ -203,11 +203,11 @@ def rename_ports(module: Module, old: str, new: str) -> None:
             if side in function.attributes:
                 rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes[side]))
                 function.attributes[side] = ir.ArrayAttr.get(
-                    [_renamed(row, old, new) for row in rows]
+                    [_rename_row(row, old, new) for row in rows]
                 )
 
 
-def _renamed(row: Any, old: str, new: str) -> Any:
+def _rename_row(row: Any, old: str, new: str) -> Any:
     stored = "graph.kind" in row and plain_of(row["graph.kind"]) in ("weight", "state")
     if not stored or plain_of(row["graph.name"]) != old:
         return row

@@ -1,7 +1,7 @@
 """The functions of a module by name, and by what they are, without a walk over it.
 
 A module has no index of its functions. Rules that find, name or declare one for each op
-would walk over all of them each time; within `indexed` they ask a table:
+would walk over all of them each time; within `index_functions` they ask a table:
 
     with indexed(module):
         …                      # find, define, declare, call, derive in functions.py, …
@@ -53,14 +53,14 @@ class FunctionTable(Mapping[str, Function]):
     def unused_name(self, name: str) -> str:
         """`name`, or with the least number that makes it one that nothing has."""
         number = self._numbers.get(name, 0)
-        candidate = _numbered(name, number)
+        candidate = _numbered_name(name, number)
         while candidate in self._functions or candidate in self._others:
             number += 1
-            candidate = _numbered(name, number)
+            candidate = _numbered_name(name, number)
         self._numbers[name] = number
         return candidate
 
-    def grouped(self, key_of: KeyOf) -> Mapping[Hashable, list[Function]]:
+    def group_by(self, key_of: KeyOf) -> Mapping[Hashable, list[Function]]:
         """The functions by what `key_of` gives for them, where it is not None.
 
         It is asked once for each function, when that is complete.
@@ -93,7 +93,7 @@ _active: ContextVar[FunctionTable | None] = ContextVar("aotc_functions", default
 
 
 @contextmanager
-def indexed(module: Module) -> Iterator[FunctionTable]:
+def index_functions(module: Module) -> Iterator[FunctionTable]:
     """Within this block a table answers what functions the module has; it is given."""
     table = _table_of(module)
     if table is not None:
@@ -140,5 +140,5 @@ def name_of(function: Operation) -> str:
     return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
-def _numbered(name: str, number: int) -> str:
+def _numbered_name(name: str, number: int) -> str:
     return f"{name}_{number}" if number else name

@@ -67,7 +67,7 @@ def unique_name(module: Module, name: str) -> str:
     return table_of(module).unused_name(name)
 
 
-def copied(module: Module) -> Module:
+def copy_module(module: Module) -> Module:
     """Another module of the same text, lines included."""
     with module.context:
         other = ir.Module.create(module.operation.location)

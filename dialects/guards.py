@@ -77,10 +77,10 @@ def require_guards(function: Function, symbols: Sequence[int]) -> None:
     sizes = {each.name: value * each.multiple_of for each, value in contracts}
     for guard in guards:
         if not guard.holds(sizes):
-            raise broken(guard, sizes)
+            raise guard_error(guard, sizes)
 
 
-def broken(guard: Guard, sizes: Mapping[str, int]) -> InputError:
+def guard_error(guard: Guard, sizes: Mapping[str, int]) -> InputError:
     """The error of a call with sizes that a guard refuses."""
     used = sorted(Condition.parse(guard.condition).symbols)
     got = ", ".join(f"{name} = {sizes[name]}" for name in used)

@@ -17,7 +17,7 @@ from aotc.dialects.affine import (
     as_sum,
     extremum,
     is_number,
-    simplified,
+    simplify,
 )
 from aotc.dialects.symbols import Contract, current_contracts, symbol_bounds
 from aotc.mlir import ir
@@ -28,7 +28,7 @@ Bounds = tuple[Number, Number]
 
 def bounds(expr: Expr) -> Bounds:
     """The least and greatest value of `expr` by the known contracts."""
-    return _least(expr), -_least(simplified(expr * -1))
+    return _least(expr), -_least(simplify(expr * -1))
 
 
 def _least(expr: Expr) -> Number:
@@ -85,7 +85,7 @@ def _atom_bounds(atom: Expr) -> Bounds:
         low, high = bounds(positive)
         return max(low, 0), max(high, 0)
     assert isinstance(atom, ir.AffineBinaryExpr)
-    left, right = bounds(simplified(atom.lhs)), bounds(simplified(atom.rhs))
+    left, right = bounds(simplify(atom.lhs)), bounds(simplify(atom.rhs))
     return next(rule for kind, rule in _BOUNDS if isinstance(atom, kind))(left, right)
 
 

@@ -63,7 +63,7 @@ def extents(x: Value) -> tuple[int, int]:
 # ---- parts --------------------------------------------------------------------------
 
 
-def places(b: Builder, x: Value, axis: int) -> Value:
+def axis_positions(b: Builder, x: Value, axis: int) -> Value:
     """The position along `axis` (-2 for rows, -1 for columns) of every element."""
     kind = Tensor.of(x)
     return b.iota(shape=kind.shape, axis=kind.rank + axis, dtype="i32")
@@ -73,13 +73,16 @@ def triangle(b: Builder, x: Value, lower: bool, strict: bool = False) -> Value:
     """`x` on one side of the diagonal, without it if `strict`; zero elsewhere."""
     direction = ("gt" if strict else "ge") if lower else ("lt" if strict else "le")
     return b.where_true(
-        b.compare(places(b, x, -2), places(b, x, -1), direction=direction), x
+        b.compare(
+            axis_positions(b, x, -2), axis_positions(b, x, -1), direction=direction
+        ),
+        x,
     )
 
 
 def on_diagonal(b: Builder, x: Value) -> Value:
     """Which elements are on the diagonal, as bool."""
-    return b.compare(places(b, x, -2), places(b, x, -1), direction="eq")
+    return b.compare(axis_positions(b, x, -2), axis_positions(b, x, -1), direction="eq")
 
 
 def diagonal(b: Builder, x: Value) -> Value:
@@ -126,7 +129,7 @@ def block(
     )
 
 
-def padded(b: Builder, x: Value, rows: int, columns: int) -> Value:
+def pad_matrices(b: Builder, x: Value, rows: int, columns: int) -> Value:
     """Zeros below and to the right of matrices."""
     lead = [0] * (Tensor.of(x).rank - 2)
     zeros = (0,) * Tensor.of(x).rank
@@ -143,7 +146,7 @@ def signs(b: Builder, x: Value) -> Value:
 # ---- products -----------------------------------------------------------------------
 
 
-def turned(b: Builder, x: Value) -> Value:
+def matrix_transpose(b: Builder, x: Value) -> Value:
     """The transposed matrices."""
     rank = Tensor.of(x).rank
     return b.transpose(x, permutation=(*range(rank - 2), rank - 1, rank - 2))
@@ -171,10 +174,10 @@ LEFT, RIGHT = (True, False), (False, True)  # which operand of a product is tran
 
 def symmetric(b: Builder, x: Value) -> Value:
     """(x + xᵀ) / 2."""
-    return b.scale(b.add(x, turned(b, x)), 0.5)
+    return b.scale(b.add(x, matrix_transpose(b, x)), 0.5)
 
 
-def scaled(b: Builder, x: Value) -> tuple[Value, Value]:
+def scale_to_one(b: Builder, x: Value) -> tuple[Value, Value]:
     """Matrices whose largest element is ±1, and what they were divided by.
 
     Squares of their elements neither overflow nor vanish.

@@ -147,7 +147,7 @@ class Widened(_Transformation):
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of `of`."""
-        return list(map(widened, inputs)), list(map(widened, outputs))
+        return list(map(wide_type, inputs)), list(map(wide_type, outputs))
 
 
 Derived = Vjp | Jvp | Batch | Precision | Widened
@@ -168,7 +168,7 @@ def floats(types: Sequence[Tensor]) -> Types:
     return [tensor for tensor in types if dtypes.is_float(tensor.dtype)]
 
 
-def widened(tensor: Tensor) -> Tensor:
+def wide_type(tensor: Tensor) -> Tensor:
     """The type with f64 in the place of any float."""
     return tensor.with_dtype("f64") if dtypes.is_float(tensor.dtype) else tensor
 
@@ -184,7 +184,7 @@ def derive(derived: Derived) -> str:
     To be called where ops are inserted; the function that it is of is complete.
     """
     known = table_of(functions.current_module())
-    for function in known.grouped(_facts_of).get(derived, ()):
+    for function in known.group_by(_facts_of).get(derived, ()):
         return functions.name_of(function)
     inputs, outputs = functions.signature(known[derived.of])
     taken, returned = derived.signature(inputs, outputs)

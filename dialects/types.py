@@ -178,7 +178,7 @@ def _undecided_error(what: str, wish: str) -> InputError:
 
 def size_of(expr: AffineExpr) -> Size:
     """The simplified size of an affine expression over symbols."""
-    expr = affine.simplified(expr)
+    expr = affine.simplify(expr)
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)
     return Dim(expr)

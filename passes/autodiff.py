@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc.dialects.callees import calls_in, rules_of
-from aotc.dialects.function_table import Functions, indexed
+from aotc.dialects.function_table import Functions, index_functions
 from aotc.dialects.functions import SYMBOLS, callee_of
 from aotc.dialects.transform import (
     Batch,
@@ -57,7 +57,7 @@ class Autodiff(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         changed, seen = False, 0
-        with indexed(unit.module) as functions:
+        with index_functions(unit.module) as functions:
             while rest := [*functions][seen:]:  # bodies may declare more of them
                 seen += len(rest)
                 for name in rest:

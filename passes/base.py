@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from aotc.dialects.functions import copied
+from aotc.dialects.functions import copy_module
 from aotc.program import Program
 from aotc.target import Target
 
@@ -53,7 +53,7 @@ class Unit:
     def fork(self, target: Target) -> Unit:
         """The same program for one target, whose passes leave this one as it is."""
         given = self.program
-        program = Program(copied(given.module), given.parameters, given.networks)
+        program = Program(copy_module(given.module), given.parameters, given.networks)
         program.target = str(target)
         return Unit(program, target)
 

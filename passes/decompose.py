@@ -20,14 +20,14 @@ class Decompose(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         changed = False
-        while composed := _composed(unit.module):
+        while composed := _composed_ops(unit.module):
             for op in composed:
                 _replace(op)
             changed = True
         return changed
 
 
-def _composed(module: Module) -> list[GraphOp]:
+def _composed_ops(module: Module) -> list[GraphOp]:
     """The ops that are made of others."""
     return [
         op

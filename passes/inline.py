@@ -6,7 +6,7 @@ Ensures: the only calls are of control flow and of derivatives that are not writ
 (autodiff), and the only private functions are what these need.
 """
 
-from aotc.dialects.callees import calls_in, declaration_of, reached_from
+from aotc.dialects.callees import callees, calls_in, declaration_of
 from aotc.dialects.function_table import erase
 from aotc.dialects.functions import callee_of, functions_of, is_private
 from aotc.dialects.walking import clone, walk
@@ -53,7 +53,7 @@ def drop_uncalled(module: Module) -> bool:
         name = rest.pop()
         if name not in reached:
             reached.add(name)
-            rest += reached_from(functions[name])
+            rest += callees(functions[name])
     unused = [name for name in functions if name not in reached]
     for name in unused:
         erase(functions[name])

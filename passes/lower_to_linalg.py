@@ -17,7 +17,7 @@ from typing import Any
 
 from aotc.dialects.callees import declaration_of
 from aotc.dialects.entries import lower_signature
-from aotc.dialects.function_table import erase, indexed, insert
+from aotc.dialects.function_table import erase, index_functions, insert
 from aotc.dialects.functions import (
     callee_of,
     functions_of,
@@ -45,7 +45,7 @@ class LowerToLinalg(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         functions = functions_of(unit.module)
-        with indexed(unit.module):
+        with index_functions(unit.module):
             lowered = [
                 _lower_function(function, functions)
                 for function in functions.values()

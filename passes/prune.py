@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
-from aotc.dialects.function_table import Functions, indexed
+from aotc.dialects.function_table import Functions, index_functions
 from aotc.dialects.functions import before, callee_of, define, find, signature
 from aotc.dialects.graph import has_effect
 from aotc.dialects.walking import clone, walk
@@ -29,7 +29,7 @@ class Prune(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         changed = False
-        with indexed(unit.module) as functions:
+        with index_functions(unit.module) as functions:
             for function in [*functions.values()]:
                 if not function.is_external:
                     for op in list(function.entry_block.operations):
@@ -51,7 +51,7 @@ def prune(op: Operation, functions: Functions) -> bool:
     if len(results) == len(op.results) and len(operands) == len(op.operands):
         return False
     with before(op):
-        smaller = control.restricted(operands, results, _define_restricted)
+        smaller = control.keep_only(operands, results, _define_restricted)
         found = invoke(smaller, [op.operands[i] for i in operands])
     for position, value in zip(results, found, strict=True):
         op.results[position].replace_all_uses_with(value)

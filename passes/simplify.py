@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.callees import reached_from
-from aotc.dialects.function_table import Functions, indexed
+from aotc.dialects.callees import callees
+from aotc.dialects.function_table import Functions, index_functions
 from aotc.dialects.functions import is_private
 from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
@@ -33,7 +33,7 @@ class Simplify(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        with indexed(unit.module) as functions:
+        with index_functions(unit.module) as functions:
             changed = _simplify(functions)
             return drop_uncalled(unit.module) or changed
 
@@ -50,7 +50,7 @@ def _simplify(functions: Functions) -> bool:
         if not function.is_external:
             while _sweep(function.entry_block, functions):
                 changed = True
-        rest += reached_from(function)
+        rest += callees(function)
     return changed
 
 

@@ -30,7 +30,7 @@ from functools import reduce
 from itertools import chain
 from operator import or_
 
-from aotc.dialects.function_table import indexed
+from aotc.dialects.function_table import index_functions
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
@@ -53,7 +53,7 @@ class UpdateInPlace(Pass):
         changed = False
         functions = functions_of(unit.module).values()
         several = len({name for f in functions for name in _states(f, "arg_attrs")}) > 1
-        with indexed(unit.module):
+        with index_functions(unit.module):
             for function in functions:
                 if several and not function.is_external and not _may_fail(function):
                     changed |= _tie(function)
@@ -78,7 +78,7 @@ def _tie(function: Function) -> bool:
     order = Order(function, groups)
     for group in sorted(groups, key=order.place):
         region = Region(group.ties)  # of what the ones before have left
-        after = order.awaited(region)
+        after = order.values_to_await(region)
         if after is None:
             independent, after = _independent(group.ties, order), []
             if not independent:
@@ -92,7 +92,11 @@ def _tie(function: Function) -> bool:
 
 def _independent(ties: Ties, order: "Order") -> Ties:
     """Those that can be written without waiting for anything."""
-    return {n: old for n, old in ties.items() if order.awaited(Region({n: old})) == []}
+    return {
+        n: old
+        for n, old in ties.items()
+        if order.values_to_await(Region({n: old})) == []
+    }
 
 
 def _reader_results(region: Region) -> list[Value]:
@@ -145,7 +149,7 @@ class Order:
         self._before[results[0]] = done
         self._written.insert(0, results[0])
 
-    def awaited(self, region: Region) -> list[Value] | None:
+    def values_to_await(self, region: Region) -> list[Value] | None:
         """What a region must wait for beyond what it reads; None where that is unknown.
 
         New states are preferred, which are kept in any case; then what other regions

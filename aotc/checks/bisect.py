@@ -33,7 +33,7 @@ from aotc.checks.rounding import Noise
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import (
     callee_of,
-    copied,
+    copy_module,
     functions_of,
     keep_only,
     signature,
@@ -115,7 +115,7 @@ def diverging(
         inputs = [value for port, value in ports if port.kind == "input"]
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
-        module = copied(graph)
+        module = copy_module(graph)
         for each in passes_between("autodiff", LOWERING):
             run_passes(module, (each,))
             if is_wrong(module):
@@ -312,7 +312,7 @@ def _compiled(
     places: Sequence[tuple[int, int]],
 ) -> list[Any]:
     """What ops of an entry give, compiled; by their number and that of the result."""
-    module = copied(module)
+    module = copy_module(module)
     keep_only(module, [entry.name])
     function = functions_of(module)[entry.name]
     ops = list(function.entry_block.operations)

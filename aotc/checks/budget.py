@@ -12,7 +12,7 @@ from typing import Any
 
 from aotc.backend import plan_memory
 from aotc.dialects.entries import Entry
-from aotc.dialects.functions import copied, functions_of
+from aotc.dialects.functions import copy_module, functions_of
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
@@ -92,7 +92,7 @@ class FitMemory(Pass):
 
 
 def _copy(unit: Unit) -> Unit:
-    return Unit(Program(copied(unit.module)), unit.target)
+    return Unit(Program(copy_module(unit.module)), unit.target)
 
 
 def _peak(trial: Unit, entry: Entry) -> int:

@@ -21,7 +21,7 @@ from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
 from aotc.checks.subject import Arrays, Subject
 from aotc.dialects.entries import Entry
-from aotc.dialects.functions import copied
+from aotc.dialects.functions import copy_module
 from aotc.errors import CompileError
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
@@ -51,7 +51,7 @@ def wrong_pass(
         values: all its arguments.
         rule: that says what is wrong beside the reference evaluator.
     """
-    alone = Program(copied(graph), program.parameters)
+    alone = Program(copy_module(graph), program.parameters)
     alone.keep_entries([entry.name])
     ports = list(zip(entry.arguments, values, strict=True))
     stored = {port.name: array for port, array in ports if port.kind == "state"}
@@ -99,7 +99,7 @@ class _Trial:
 
     def _compiled(self, late: Sequence[Pass]) -> Arrays:
         own = self.subject.program
-        program = Program(copied(own.module), own.parameters)
+        program = Program(copy_module(own.module), own.parameters)
         unit = Unit(program, self.target)
         run_passes(unit, (*passes_between("autodiff", LOWERING), LOWERING, *late))
         with temporary_folder() as folder:

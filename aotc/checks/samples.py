@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
-from aotc.dialects.callees import reached
+from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp
@@ -211,7 +211,7 @@ def _summed_symbols(graph: Any, name: str) -> set[int]:
     with graph.context:
         return {
             symbol
-            for inner in reached(known, name)
+            for inner in reachable_functions(known, name)
             if not known[inner].is_external
             for op in known[inner].entry_block.operations
             if isinstance(op, GraphOp)

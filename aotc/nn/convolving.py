@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc import numpy as np
-from aotc.dialects.ops.slicing import dilated
+from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.types import Shape, bounds
 from aotc.errors import InputError
 from aotc.nn.spatial import (
@@ -101,7 +101,7 @@ def conv_general_dilated(
         x = _batch_groups(x, kernel, batch_group_count, groups)
         groups = batch_group_count
     require_kernel(x, kernel, groups)
-    sizes = [dilated(n, s - 1) for n, s in zip(x.shape[1:-1], spread, strict=True)]
+    sizes = [dilated_size(n, s - 1) for n, s in zip(x.shape[1:-1], spread, strict=True)]
     sides = sides_of(padding, sizes, _window(kernel), strides, dilation)
     if set(spread) != {1}:
         x, sides = around(x, sides, interior=[s - 1 for s in spread]), (0,) * len(sides)

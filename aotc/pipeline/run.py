@@ -14,7 +14,7 @@ from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.cache import Cache
-from aotc.dialects.functions import copied
+from aotc.dialects.functions import copy_module
 from aotc.errors import InputError
 from aotc.mlir import Module
 from aotc.passes import parse, run_passes
@@ -89,7 +89,7 @@ class Build:
         title = bundle_title(path, program, self.request.name, self.request.version)
         program.title, program.stage = Title(*title), program.stage
         keeps = self.compares and is_graph(program.module)
-        graph = copied(program.module) if keeps else None
+        graph = copy_module(program.module) if keeps else None
         return Source(program, title, dict(program.parameters), graph)
 
     @cached_property

@@ -15,7 +15,7 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects import context
 from aotc.dialects.entries import Entry, Port, write_entry
-from aotc.dialects.function_table import erase, indexed
+from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.functions import functions_of
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract
@@ -59,7 +59,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
     builder = _Builder(Program(module), dict(names))
-    with indexed(module):
+    with index_functions(module):
         for function in declared:
             with tolerate_errors(f"entry '{function.name}'"), _whole_or_not(module):
                 write_entry(module, _trace_entry(builder, function))

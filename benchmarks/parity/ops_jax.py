@@ -98,8 +98,8 @@ def gather(x, *indices, **attributes):
     at = IndexMap(**attributes)
     if any(x.shape[axis] == 0 for axis in at.axes):
         raise NotImplementedError("an empty axis of which nothing may be read")
-    shared = tuple(at.along.index(axis) for axis in at.shared)
-    batched = tuple(at.source(axis) for axis in at.shared)
+    shared = tuple(at.along.index(axis) for axis in at.shared_axes)
+    batched = tuple(at.source(axis) for axis in at.shared_axes)
     numbers = lax.GatherDimensionNumbers(
         tuple(at.window), at.axes, at.axes, batched, shared
     )
@@ -115,8 +115,8 @@ def scatter(combine):
 
     def scattered(x, updates, *indices, **attributes):
         at = IndexMap(**attributes)
-        shared = tuple(at.along.index(axis) for axis in at.shared)
-        batched = tuple(at.source(axis) for axis in at.shared)
+        shared = tuple(at.along.index(axis) for axis in at.shared_axes)
+        batched = tuple(at.source(axis) for axis in at.shared_axes)
         numbers = lax.ScatterDimensionNumbers(
             tuple(at.window), at.axes, at.axes, batched, shared
         )

@@ -150,9 +150,9 @@ def require_same(what: str, expected: Types, got: Types) -> None:
     if expected != got:
         raise InputError(
             "control-mismatch",
-            f"{what} {listed(got)}; expected {listed(expected)}",
+            f"{what} {types_text(got)}; expected {types_text(expected)}",
         )
 
 
-def listed(kinds: Types) -> str:
+def types_text(kinds: Types) -> str:
     return f"({', '.join(map(str, kinds))})"

@@ -9,7 +9,7 @@ from aotc.dialects.attributes import (
     Int,
     Sizes,
 )
-from aotc.dialects.batching import all_spread
+from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
@@ -175,7 +175,7 @@ class While(ControlFlow):
             count,
             self.max_steps,
         )
-        carried = all_spread(b, operands[:count], batched[:count], size)
+        carried = add_leading_axes(b, operands[:count], batched[:count], size)
         return invoke(loop, [*carried, *operands[count:]])
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
@@ -188,7 +188,7 @@ class While(ControlFlow):
                 return read | wanted, wanted
             wanted = wanted | carried
 
-    def restricted(
+    def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "While":
         """The same loop with some operands and results only."""

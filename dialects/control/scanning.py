@@ -13,7 +13,7 @@ from aotc.dialects.attributes import (
     Int,
     Sizes,
 )
-from aotc.dialects.batching import all_spread
+from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
@@ -225,7 +225,7 @@ class Scan(ControlFlow):
         kept = [True] * self.carries + list(batched[self.carries :])
         each = derive(Batch(body, positions(kept), size))
         loop = Scan((each,), self.carries, self.scanned, self.length, self.reverse)
-        first = all_spread(b, carried, batched[: self.carries], size)
+        first = add_leading_axes(b, carried, batched[: self.carries], size)
         swapped = [
             swap_axes(b, x) if has else x
             for x, has in zip(whole, kept[self.carries :], strict=False)
@@ -242,7 +242,7 @@ class Scan(ControlFlow):
                 return read | carried, wanted
             wanted = wanted | carried
 
-    def restricted(
+    def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "Scan":
         """The same loop with some operands and results only."""

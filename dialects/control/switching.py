@@ -91,7 +91,7 @@ class Switch(ControlFlow):
         read = set[int]().union(*(reads(name, wanted) for name in self.functions))
         return {0} | {i + 1 for i in read}, wanted
 
-    def restricted(
+    def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "Switch":
         """The same branches with some operands and results only."""

@@ -12,14 +12,14 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.matrices import (
     along_columns,
     along_rows,
+    axis_positions,
     block,
     diagonal,
     extents,
     for_each,
     identity,
     on_diagonal,
-    padded,
-    places,
+    pad_matrices,
     product,
     symmetric,
     triangle,
@@ -35,14 +35,14 @@ def number(b: Builder, j: Value, like: Value) -> Value:
 
 def column(b: Builder, x: Value, j: Value) -> Value:
     """Column `j`, a scalar that the model computes: […, rows]."""
-    at = places(b, x, -1)
+    at = axis_positions(b, x, -1)
     kept = b.where_true(b.compare(at, number(b, j, at), direction="eq"), x)
     return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 1,))
 
 
 def element(b: Builder, v: Value, j: Value) -> Value:
     """Element `j` along the last axis: of all vectors the same, or one for each."""
-    kind, at = Tensor.of(v), places(b, v, -1)
+    kind, at = Tensor.of(v), axis_positions(b, v, -1)
     wanted = for_each(b, j, kind.shape) if Tensor.of(j).rank else number(b, j, at)
     kept = b.where_true(b.compare(at, wanted, direction="eq"), v)
     return b.reduce_sum(kept, axes=(kind.rank - 1,))
@@ -78,7 +78,7 @@ def _cholesky_step(values: list[Value]) -> list[Value]:
     root = b.select(positive, b.sqrt(pivot), b.full_like(pivot, np.nan))
     factor = b.divide(below, for_each(b, root, Tensor.of(below).shape))
     rank_one = b.multiply(along_rows(b, factor, kind), along_columns(b, factor, kind))
-    at = places(b, x, -1)
+    at = axis_positions(b, x, -1)
     here = b.compare(at, number(b, j, at), direction="eq")
     behind = b.compare(at, number(b, j, at), direction="gt")
     rest = b.select(behind, b.subtract(x, rank_one), x)
@@ -105,14 +105,14 @@ def _lu_step(values: list[Value]) -> list[Value]:
     here = column(b, x, j)
     size = b.select(free, b.abs(here), b.full_like(here, -1.0))
     pivot_row = b.argmax(size, axis=kind.rank - 2)
-    at = places(b, here, -1)
+    at = axis_positions(b, here, -1)
     chosen = b.compare(at, for_each(b, pivot_row, Tensor.of(at).shape), direction="eq")
     row = b.where_true(along_rows(b, chosen, kind), x)
     row = b.reduce_sum(row, axes=(kind.rank - 2,))
     free = b.select(chosen, b.full(Tensor.of(free), False), free)
     factor = b.where_true(free, b.divide(here, _divisor(b, here, pivot_row)))
     rank_one = b.multiply(along_rows(b, factor, kind), along_columns(b, row, kind))
-    columns = places(b, x, -1)
+    columns = axis_positions(b, x, -1)
     behind = b.compare(columns, number(b, j, columns), direction="gt")
     inside = b.compare(columns, number(b, j, columns), direction="eq")
     inside = b.bitwise_and(inside, along_rows(b, free, kind))
@@ -193,15 +193,17 @@ def _between(n: int, half: int, lower: bool) -> np.ndarray:
 def _with_ones(b: Builder, a: Value, size: int) -> Value:
     """Square matrices of `size`, with the identity behind `a`."""
     n, _ = extents(a)
-    wide = padded(b, a, size - n, size - n)
+    wide = pad_matrices(b, a, size - n, size - n)
     added = b.compare(
-        places(b, wide, -1), b.full_like(places(b, wide, -1), n), direction="ge"
+        axis_positions(b, wide, -1),
+        b.full_like(axis_positions(b, wide, -1), n),
+        direction="ge",
     )
     return b.select(added, identity(b, Tensor.of(wide)), wide)
 
 
 def _with_rows(b: Builder, y: Value, size: int) -> Value:
-    return padded(b, y, size - extents(y)[0], 0)
+    return pad_matrices(b, y, size - extents(y)[0], 0)
 
 
 def _rows_of_blocks(b: Builder, x: Value) -> Value:

@@ -86,7 +86,7 @@ def _find_declared(
     signature: ir.FunctionType, attributes: dict[str, ir.Attribute]
 ) -> Function | None:
     """The function of this type and these attributes that the module has, or None."""
-    known = table_of(current_module()).grouped(_definition_key)
+    known = table_of(current_module()).group_by(_definition_key)
     return next(iter(known.get((signature, *map(attributes.get, _FACTS)), ())), None)
 
 
@@ -138,7 +138,7 @@ def _held_global(function: Function) -> list[str]:
 
 def unique_global(module: Module, name: str) -> str:
     """A name for a global that no function of the module holds yet."""
-    return f"{name}{len(table_of(module).grouped(_is_holding).get(True, ()))}"
+    return f"{name}{len(table_of(module).group_by(_is_holding).get(True, ()))}"
 
 
 def _is_holding(function: Function) -> bool | None:

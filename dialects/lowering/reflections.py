@@ -8,17 +8,17 @@ from aotc.dialects.lowering.elimination import column, element, number, steps
 from aotc.dialects.matrices import (
     along_columns,
     along_rows,
+    axis_positions,
     block,
     diagonal,
     extents,
     for_each,
     identity,
-    places,
+    matrix_transpose,
     product,
-    scaled,
+    scale_to_one,
     signs,
     triangle,
-    turned,
 )
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
@@ -35,7 +35,7 @@ def qr(b: Builder, x: Value) -> list[Value]:
     """
     kind = Tensor.of(x)
     _, n = extents(x)
-    x, scale = scaled(b, x)
+    x, scale = scale_to_one(b, x)
     carried = [x, b.full_like(x, 0.0)]
     reduced, v = control.scan(_reflect, carried, [steps(b, n)], [], n)
     r = triangle(b, block(b, reduced, (0, n), (0, n)), lower=False)
@@ -43,7 +43,7 @@ def qr(b: Builder, x: Value) -> list[Value]:
     inner = product(b, v, v, turn=(True, False))
     turned_top = b.triangular_solve(
         inner,
-        turned(b, top),
+        matrix_transpose(b, top),
         lower=False,
         transpose=False,
         unit_diagonal=True,
@@ -60,14 +60,14 @@ def _reflect(values: list[Value]) -> list[Value]:
     b, (x, vectors, k) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, k)
-    at = places(b, here, -1)
+    at = axis_positions(b, here, -1)
     below = b.compare(at, number(b, k, at), direction="ge")
     here = b.where_true(below, here)
     v = _mirror(b, here, k)
     shares = b.multiply(along_rows(b, v, kind), x)
     shares = b.reduce_sum(shares, axes=(kind.rank - 2,))
     rank_one = b.multiply(along_rows(b, v, kind), along_columns(b, shares, kind))
-    columns = places(b, x, -1)
+    columns = axis_positions(b, x, -1)
     now = b.compare(columns, number(b, k, columns), direction="eq")
     return [b.subtract(x, rank_one), b.select(now, along_rows(b, v, kind), vectors)]
 
@@ -83,7 +83,7 @@ def _mirror(b: Builder, here: Value, k: Value) -> Value:
     half = b.select(zero, b.full_like(half, 1.0), half)
     end = b.multiply(signs(b, pivot), b.divide(far, half))
     end = b.select(zero, b.full_like(end, math.sqrt(2)), end)
-    at = places(b, here, -1)
+    at = axis_positions(b, here, -1)
     on_axis = b.compare(at, number(b, k, at), direction="eq")
     rest = b.divide(here, for_each(b, half, shape))
     return b.select(on_axis, for_each(b, end, shape), rest)

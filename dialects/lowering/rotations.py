@@ -20,18 +20,18 @@ from aotc.dialects.lowering.elimination import element, rows_at
 from aotc.dialects.matrices import (
     along_columns,
     along_rows,
+    axis_positions,
     block,
     epsilon,
     extents,
     for_each,
     identity,
-    padded,
-    places,
+    matrix_transpose,
+    pad_matrices,
     product,
-    scaled,
+    scale_to_one,
     signs,
     symmetric,
-    turned,
 )
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
@@ -50,7 +50,7 @@ def eigh(b: Builder, x: Value) -> list[Value]:
     Rayleigh quotients of x itself.
     """
     kind = Tensor.of(x)
-    x, scale = scaled(b, symmetric(b, x))
+    x, scale = scale_to_one(b, symmetric(b, x))
     shift = _largest_row_sum(b, x)
     one = identity(b, kind)
     definite = b.add(x, b.multiply(one, for_each(b, shift, kind.shape)))
@@ -61,7 +61,7 @@ def eigh(b: Builder, x: Value) -> list[Value]:
     values, vectors = _elements_at(b, values, order), rows_at(b, vectors, order)
     vectors = b.multiply(vectors, along_rows(b, largest_signs(b, vectors), kind))
     values = b.multiply(values, for_each(b, scale, kind.shape[:-1]))
-    return [values, turned(b, vectors)]
+    return [values, matrix_transpose(b, vectors)]
 
 
 def _largest_row_sum(b: Builder, x: Value) -> Value:
@@ -81,13 +81,13 @@ def svd(b: Builder, x: Value) -> list[Value]:
     Demmel and Veselić, "Jacobi's method is more accurate than QR", SIAM Journal on
     Matrix Analysis and Applications 13 (1992).
     """
-    x, scale = scaled(b, x)
-    columns, vh = _orthogonal_rows(b, turned(b, x))
+    x, scale = scale_to_one(b, x)
+    columns, vh = _orthogonal_rows(b, matrix_transpose(b, x))
     values = _norms(b, columns)
     order = _order(b, values, descending=True)
     values, vh = _elements_at(b, values, order), rows_at(b, vh, order)
-    u, _ = b.qr(turned(b, rows_at(b, columns, order)))
-    sign = largest_signs(b, turned(b, u))
+    u, _ = b.qr(matrix_transpose(b, rows_at(b, columns, order)))
+    sign = largest_signs(b, matrix_transpose(b, u))
     u = b.multiply(u, along_columns(b, sign, Tensor.of(u)))
     vh = b.multiply(vh, along_rows(b, sign, Tensor.of(vh)))
     values = b.multiply(values, for_each(b, scale, Tensor.of(values).shape))
@@ -145,7 +145,7 @@ def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
 def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
     """Sweeps until the first `n` elements of all rows are orthogonal; `k` is even."""
     kind = Tensor.of(rows)
-    rows = padded(b, rows, k - extents(rows)[0], 0)
+    rows = pad_matrices(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
 
     def cond(values: list[Value]) -> list[Value]:
@@ -223,7 +223,7 @@ def _rotation(b: Builder, products: list[Value], pairs: Value) -> list[Value]:
     zeta = b.divide(b.subtract(yy, xx), b.select(apart, b.add(xy, xy), one))
     root = b.sqrt(b.add(one, b.multiply(zeta, zeta)))
     tangent = b.divide(one, b.add(b.abs(zeta), root))
-    first = b.compare(places(b, pairs, -1), pairs, direction="lt")
+    first = b.compare(axis_positions(b, pairs, -1), pairs, direction="lt")
     even = b.select(first, one, b.negate(one))
     direction = b.select(b.compare(zeta, zero, direction="eq"), even, b.sign(zeta))
     tangent = b.where_true(apart, b.multiply(direction, tangent))

@@ -73,7 +73,7 @@ class Scattering:
     @property
     def rows(self) -> list[int]:
         """The axes of x that say in which row an element is."""
-        return [*map(self.at.source, self.at.shared), *self.at.axes]
+        return [*map(self.at.source, self.at.shared_axes), *self.at.axes]
 
     @property
     def columns(self) -> list[int]:
@@ -212,7 +212,7 @@ def _rows(
     known = [size for size in sizes if isinstance(size, int)]
     dtype = "i32" if pymath.prod(known) < 1 << 31 else "i64"
     rows = Tensor(to.indices.shape, dtype)
-    batch = [to.at.along.index(axis) for axis in to.at.shared]
+    batch = [to.at.along.index(axis) for axis in to.at.shared_axes]
 
     def body(*numbers: Value) -> Value:
         found, _ = positions(low, to.x, to.indices, to.at, numbers)

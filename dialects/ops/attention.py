@@ -12,7 +12,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Float
-from aotc.dialects.batching import spread
+from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
@@ -163,7 +163,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     ) -> list[Value]:
         """More batches."""
         parts = [
-            _merge_batches(b, x if has else spread(b, x, size))
+            _merge_batches(b, x if has else add_leading_axis(b, x, size))
             for x, has in zip(operands[:3], batched[:3], strict=True)
         ]
         bias = _merged_bias(b, op, operands[3], batched[3], size)
@@ -376,7 +376,7 @@ def _merged_bias(
         return b.full(Tensor.of(op.bias), 0.0)
     if not batched and own[0] == 1:
         return bias
-    bias = bias if batched else spread(b, bias, size)
+    bias = bias if batched else add_leading_axis(b, bias, size)
     batches = Tensor.of(op.query).shape[0]
     shape = (size, batches, *own[1:])
     return _merge_batches(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))

@@ -6,9 +6,9 @@ cotangent of x_e is that of the sum over all devices of their losses, so the adj
 a collective is the collective that sends back what was sent.
 
 On one device a collective is the identity. `across` is its meaning on several, in NumPy
-on an array with a leading axis of devices; `stacked` is the same as ordinary ops of the
-graph: what becomes of a collective when the very axis that it names is batched over.
-No target has several devices yet.
+on an array with a leading axis of devices; `decompose_stacked` is the same as ordinary
+ops of the graph: what becomes of a collective when the very axis that it names is
+batched over. No target has several devices yet.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects import devices
 from aotc.dialects.attributes import Int, Ints, Str
-from aotc.dialects.batching import NO_OPERANDS, leading, moved
+from aotc.dialects.batching import NO_OPERANDS, leading, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import (
@@ -145,7 +145,7 @@ class AllReduce(Collective, name="all_reduce"):
         return [_weigh(b, op, _all_sum(b, op, dy))]
 
     @staticmethod
-    def stacked(b: Builder, op: "AllReduce", x: Value) -> Value:
+    def decompose_stacked(b: Builder, op: "AllReduce", x: Value) -> Value:
         """The reduction over the leading axis, repeated along it."""
         total = getattr(b, f"reduce_{op.kind}")(x, axes=(0,))
         return b.expand(total, Tensor.of(x), (0,))
@@ -203,10 +203,10 @@ class AllGather(Collective, name="all_gather"):
         """Each device gets the sum of the cotangents of its block."""
         return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @staticmethod
-    def stacked(b: Builder, op: "AllGather", x: Value) -> Value:
+    def decompose_stacked(b: Builder, op: "AllGather", x: Value) -> Value:
         """The leading axis goes before `axis` and into it."""
         whole = _join_axis(b, x, op.axis)
         like = Tensor.of(whole)
@@ -249,10 +249,10 @@ class ReduceScatter(Collective, name="reduce_scatter"):
         """Every device had a part in every block."""
         return [b.all_gather(dy, **type(op).attributes_of(op))]
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @staticmethod
-    def stacked(b: Builder, op: "ReduceScatter", x: Value) -> Value:
+    def decompose_stacked(b: Builder, op: "ReduceScatter", x: Value) -> Value:
         """The sum over the leading axis, cut along `axis`."""
         return _split_axis(b, b.reduce_sum(x, axes=(0,)), op.axis, op.axis_size, 0)
 
@@ -286,8 +286,8 @@ class AllToAll(Collective, name="all_to_all"):
     def across(x: np.ndarray, *, split_axis: int, concat_axis: int) -> np.ndarray:
         """np.split, then np.concatenate of what goes to one device."""
         blocks = [np.split(each, len(x), split_axis) for each in x]
-        received = zip(*blocks, strict=True)
-        return np.stack([np.concatenate(parts, concat_axis) for parts in received])
+        slice_of = zip(*blocks, strict=True)
+        return np.stack([np.concatenate(parts, concat_axis) for parts in slice_of])
 
     @staticmethod
     def jvp(b: Builder, op: "AllToAll", dx: Value) -> Value:
@@ -300,10 +300,10 @@ class AllToAll(Collective, name="all_to_all"):
         axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
         return [b.all_to_all(dy, **{**type(op).attributes_of(op), **axes})]
 
-    batch = leading(split_axis=moved, concat_axis=moved)
+    batch = leading(split_axis=shift_axes, concat_axis=shift_axes)
 
     @staticmethod
-    def stacked(b: Builder, op: "AllToAll", x: Value) -> Value:
+    def decompose_stacked(b: Builder, op: "AllToAll", x: Value) -> Value:
         """The leading axis and that of the blocks change places."""
         blocks = _split_axis(b, x, op.split_axis + 1, op.axis_size, 0)
         return _join_axis(b, blocks, op.concat_axis, 1)
@@ -365,19 +365,19 @@ class Permute(Collective, name="permute"):
         return [b.permute(dy, **{**type(op).attributes_of(op), **back})]
 
     @staticmethod
-    def stacked(b: Builder, op: "Permute", x: Value) -> Value:
+    def decompose_stacked(b: Builder, op: "Permute", x: Value) -> Value:
         """Elements of the leading axis in another order."""
         shape = Tensor.of(x).shape
         one, strides = (1, *shape[1:]), (1,) * len(shape)
         sources = dict(zip(op.targets, op.sources, strict=True))
 
-        def received(device: int) -> Value:
+        def slice_of(device: int) -> Value:
             if device not in sources:
                 return b.full(Tensor.of(x).with_shape(one), 0.0)
             start = (sources[device], *[0] * (len(shape) - 1))
             return b.slice(x, start=start, sizes=one, strides=strides)
 
-        first, *rest = map(received, range(op.axis_size))
+        first, *rest = map(slice_of, range(op.axis_size))
         return reduce(lambda y, z: b.concatenate(y, z, axis=0), rest, first)
 
     @classmethod
@@ -421,7 +421,7 @@ class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
     batch = NO_OPERANDS
 
     @staticmethod
-    def stacked(b: Builder, op: "AxisIndex") -> Value:
+    def decompose_stacked(b: Builder, op: "AxisIndex") -> Value:
         """Positions along the leading axis."""
         return b.iota(shape=(op.axis_size,), axis=0, dtype="i32")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
-from aotc.dialects.batching import moved
+from aotc.dialects.batching import shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_distinct, require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
@@ -144,7 +144,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         for side, has in zip(("lhs", "rhs"), batched, strict=True):
             for kind in ("batch", "contract"):
                 name = f"{side}_{kind}"
-                axes[name] = moved(axes[name], size) if has else axes[name]
+                axes[name] = shift_axes(axes[name], size) if has else axes[name]
         if all(batched):
             axes["lhs_batch"] = (0, *axes["lhs_batch"])
             axes["rhs_batch"] = (0, *axes["rhs_batch"])

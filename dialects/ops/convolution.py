@@ -17,7 +17,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
-from aotc.dialects.batching import all_spread
+from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
@@ -25,7 +25,7 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.ops.contraction import bilinear_jvp
-from aotc.dialects.ops.slicing import dilated
+from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.windows import Windows, pad_spatial, windowed_shape
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
@@ -137,7 +137,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         """More images; with a kernel for each, groups of channels beside each other."""
         if not batched[1]:
             return _more_images(b, op, *operands)
-        x, kernel = all_spread(b, operands, batched, size)
+        x, kernel = add_leading_axes(b, operands, batched, size)
         return _more_groups(b, op, x, kernel, size)
 
     @staticmethod
@@ -263,7 +263,7 @@ def _input_adjoint(b: Builder, op: ConvGeneral, dy: Value) -> Value:
     for axis in range(spatial):
         reach = op.dilation[axis] * (kernel.shape[axis] - 1)
         before = reach - op.padding[2 * axis]
-        spread = dilated(counts[axis], op.strides[axis] - 1)
+        spread = dilated_size(counts[axis], op.strides[axis] - 1)
         low.append(before)
         high.append(x.shape[1 + axis] + reach - spread - before)
     return _convolve_spread(b, op, dy, mirrored, low, high)

@@ -7,7 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Int
-from aotc.dialects.batching import leading, moved
+from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
@@ -66,7 +66,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     def jvp(b: Builder, op: "LinearRecurrence", da: Tangent, dx: Tangent) -> Value:
         """dy[i] = a[i] dy[i-1] + (da[i] y[i-1] + dx[i]): the same recurrence."""
         if da is not None:
-            moved = b.multiply(da, b.delayed(op.y, op.axis, op.reverse))
+            moved = b.multiply(da, b.delay(op.y, op.axis, op.reverse))
             dx = moved if dx is None else b.add(dx, moved)
         return b.linear_recurrence(op.a, dx, axis=op.axis, reverse=op.reverse)
 
@@ -74,9 +74,9 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     def vjp(b: Builder, op: "LinearRecurrence", dy: Value) -> list[Value]:
         """The recurrence from the other side: c[i] = a[i+1] c[i+1] + dy[i]."""
         c = _adjoint(b, op.a, dy, op)
-        return [b.multiply(c, b.delayed(op.y, op.axis, op.reverse)), c]
+        return [b.multiply(c, b.delay(op.y, op.axis, op.reverse)), c]
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "LinearRecurrence", a: Value, x: Value) -> Value:
@@ -106,7 +106,7 @@ def _adjoint(
     b: Builder, a: Value, dy: Value, op: "LinearRecurrence | Cumulative"
 ) -> Value:
     """The adjoint of the recurrence with factors `a` along the axis of `op`."""
-    factors = b.delayed(a, op.axis, not op.reverse)
+    factors = b.delay(a, op.axis, not op.reverse)
     return b.linear_recurrence(factors, dy, axis=op.axis, reverse=not op.reverse)
 
 
@@ -151,7 +151,7 @@ class Cumulative(GraphOp, traits=[Pure]):
         before, own = cls.step(b, op)
         return [b.multiply(own, _adjoint(b, before, dy, op))]
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
@@ -217,7 +217,7 @@ class Cumprod(Cumulative, name="cumprod"):
     @staticmethod
     def step(b: Builder, op: "Cumprod") -> tuple[Value, Value]:
         """y[i] = y[i-1] x[i]: nothing is divided, so zeros are as good as others."""
-        return op.x, b.delayed(op.y, op.axis, op.reverse, 1.0)
+        return op.x, b.delay(op.y, op.axis, op.reverse, 1.0)
 
     samples = [
         *Cumulative.samples,
@@ -234,7 +234,7 @@ class CumulativeExtreme(Cumulative):
     @staticmethod
     def step(b: Builder, op: "CumulativeExtreme") -> tuple[Value, Value]:
         """The first of equal extremes gets the gradient."""
-        previous = b.delayed(op.y, op.axis, op.reverse, np.nan)
+        previous = b.delay(op.y, op.axis, op.reverse, np.nan)
         new = b.compare(op.y, previous, direction="ne")
         zero, one = b.full_like(op.y, 0.0), b.full_like(op.y, 1.0)
         return b.select(new, zero, one), b.select(new, one, zero)
@@ -300,7 +300,7 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
         """The shares of y[i-1] and x[i] in the sum; none where it is empty."""
         nothing = b.compare(op.y, b.full_like(op.y, -np.inf), direction="eq")
         y = b.select(nothing, b.full_like(op.y, 0.0), op.y)
-        before = b.delayed(op.y, op.axis, op.reverse, -np.inf)
+        before = b.delay(op.y, op.axis, op.reverse, -np.inf)
         return b.exp(b.subtract(before, y)), b.exp(b.subtract(op.x, y))
 
     samples = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Sizes
-from aotc.dialects.batching import spread
+from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
@@ -105,7 +105,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
             return b.dynamic_slice(x, starts, sizes=(size, *op.sizes))
         indices, maps = _as_indices(b, op, starts, op.sizes, x=batched[0])
         if not indices:
-            return x if batched[0] else spread(b, x, size)
+            return x if batched[0] else add_leading_axis(b, x, size)
         return b.gather(x, *indices, **maps)
 
     @staticmethod
@@ -185,7 +185,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         """An update that is whole along the new axis; a scatter where starts differ."""
         sizes = Tensor.of(op.update).shape
         x, update = (
-            value if has else spread(b, value, size)
+            value if has else add_leading_axis(b, value, size)
             for value, has in zip(operands[:2], batched, strict=False)
         )
         if not batched[2]:

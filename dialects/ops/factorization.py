@@ -22,6 +22,7 @@ from aotc.dialects.matrices import (
     LEFT,
     RIGHT,
     identity,
+    matrix_transpose,
     on_diagonal,
     product,
     require_matrices,
@@ -29,7 +30,6 @@ from aotc.dialects.matrices import (
     require_tall,
     symmetric,
     triangle,
-    turned,
 )
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor, element_count, format_shape
@@ -86,7 +86,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
     def jvp(b: Builder, op: "Cholesky", dx: Value) -> Value:
         """y low(y⁻¹ dx y⁻ᵀ): low is the lower triangle with half of the diagonal."""
         inner = _solve(b, op.y, symmetric(b, dx))
-        inner = turned(b, _solve(b, op.y, turned(b, inner)))
+        inner = matrix_transpose(b, _solve(b, op.y, matrix_transpose(b, inner)))
         return product(b, op.y, _half_lower(b, inner))
 
     @staticmethod
@@ -94,7 +94,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
         """The symmetric part of y⁻ᵀ low(yᵀ dy) y⁻¹."""
         inner = symmetric(b, _half_lower(b, product(b, op.y, dy, turn=LEFT)))
         half = _solve(b, op.y, inner, transpose=True)
-        return [_solve(b, op.y, turned(b, half), transpose=True)]
+        return [_solve(b, op.y, matrix_transpose(b, half), transpose=True)]
 
     batch = leading()
 
@@ -210,7 +210,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
         if op.unit_diagonal:
             a = b.add(a, identity(b, Tensor.of(a)))
         if op.transpose:
-            a, lower = turned(b, a), not lower
+            a, lower = matrix_transpose(b, a), not lower
         return elimination.triangular_solve(b, a, op.x, lower)
 
     samples = [
@@ -300,7 +300,9 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
             triangle(b, dl, lower=True, strict=True), triangle(b, du, lower=False)
         )
         inner = _unit_solved(b, op.y, inner, transpose=True)
-        inner = turned(b, _solve(b, op.y, turned(b, inner), lower=False))
+        inner = matrix_transpose(
+            b, _solve(b, op.y, matrix_transpose(b, inner), lower=False)
+        )
         return [elimination.rows_at(b, inner, _inverse(b, op.permutation))]
 
     batch = leading()
@@ -338,7 +340,9 @@ def _unit_solved(b: Builder, a: Value, y: Value, transpose: bool = False) -> Val
 
 def _right_upper(b: Builder, u: Value, y: Value) -> Value:
     """y u⁻¹."""
-    return turned(b, _solve(b, u, turned(b, y), transpose=True, lower=False))
+    return matrix_transpose(
+        b, _solve(b, u, matrix_transpose(b, y), transpose=True, lower=False)
+    )
 
 
 def _inverse(b: Builder, permutation: Value) -> Value:
@@ -391,7 +395,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
         moved = _right_upper(b, op.r, dx)
         c = product(b, op.q, moved, turn=LEFT)
         low = triangle(b, c, lower=True, strict=True)
-        up = b.subtract(c, b.subtract(low, turned(b, low)))
+        up = b.subtract(c, b.subtract(low, matrix_transpose(b, low)))
         return b.subtract(moved, product(b, op.q, up)), product(b, up, op.r)
 
     @staticmethod
@@ -407,9 +411,10 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
             product(b, op.r, dr, turn=RIGHT), product(b, dq, op.q, turn=LEFT)
         )
         low = triangle(b, m, lower=True, strict=True)
-        mirrored = b.add(triangle(b, m, lower=True), turned(b, low))
+        mirrored = b.add(triangle(b, m, lower=True), matrix_transpose(b, low))
         total = b.add(dq, product(b, op.q, mirrored))
-        return [turned(b, _solve(b, op.r, turned(b, total), lower=False))]
+        solved = _solve(b, op.r, matrix_transpose(b, total), lower=False)
+        return [matrix_transpose(b, solved)]
 
     batch = leading()
 

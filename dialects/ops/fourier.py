@@ -15,7 +15,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Int
-from aotc.dialects.batching import leading, moved
+from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
@@ -89,7 +89,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
         parts = _both(b, op.re, dre, dim)
         return list(b.fft(*parts, axis=op.axis, inverse=not op.inverse))
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @staticmethod
     def decompose(b: Builder, op: "Fft") -> list[Value]:

@@ -28,7 +28,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
-from aotc.dialects.batching import all_spread
+from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
@@ -72,7 +72,7 @@ class IndexMap:
         return [axis for axis in range(count) if axis not in self.axes]
 
     @property
-    def shared(self) -> list[int]:
+    def shared_axes(self) -> list[int]:
         """The axes of what is read that x and the indices both have."""
         return [axis for axis in self.kept if axis in self.along]
 
@@ -85,7 +85,7 @@ class IndexMap:
         """The axis of x behind an axis in `kept`."""
         return self.others[self.kept.index(axis)]
 
-    def batched(self, *, x: bool, indices: bool) -> dict[str, Any]:
+    def batch_attributes(self, *, x: bool, indices: bool) -> dict[str, Any]:
         """The attributes when x or the indices have a further axis in front."""
         along, kept = (tuple(n + 1 for n in part) for part in (self.along, self.kept))
         return {
@@ -146,7 +146,7 @@ def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
 # ---- in NumPy -----------------------------------------------------------------------
 
 
-def places(
+def numpy_index(
     shape: tuple[int, ...], indices: Sequence[np.ndarray], at: IndexMap
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """What NumPy indexes with: positions for each axis of x, and which are inside.
@@ -250,7 +250,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
     def ref(x: np.ndarray, *indices: np.ndarray, **attributes: Any) -> np.ndarray:
         """NumPy's integer indexing at positions in range."""
         at = IndexMap(**attributes)
-        where, inside = places(x.shape, indices, at)
+        where, inside = numpy_index(x.shape, indices, at)
         if not x.size:  # every index is past the end
             return np.zeros(np.broadcast_shapes(*map(np.shape, where)), x.dtype)
         y = x[where]
@@ -282,8 +282,8 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         x, *indices = operands
         in_x, *in_indices = batched
         if any(in_indices):
-            indices = all_spread(b, indices, in_indices, size)
-        maps = IndexMap.of(op).batched(x=in_x, indices=any(in_indices))
+            indices = add_leading_axes(b, indices, in_indices, size)
+        maps = IndexMap.of(op).batch_attributes(x=in_x, indices=any(in_indices))
         return b.gather(x, *indices, **maps)
 
     @staticmethod

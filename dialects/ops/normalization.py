@@ -7,7 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Float, Int, Ints
-from aotc.dialects.batching import leading, moved
+from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
@@ -36,7 +36,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
         require_axes(x, (axis,))
         return x
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     samples = [
         Sample((f32(2, 5),), {"axis": 1}),
@@ -135,7 +135,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
         highest, _, total = _sum_of_powers(low, x, wide, op.axis)
-        rest = wide.with_shape(_without(wide.shape, (op.axis,)))
+        rest = wide.with_shape(_reduced_shape(wide.shape, (op.axis,)))
         logs = low.pointwise([total], rest, math.log)
 
         def log_share(x: Value, highest: Value, logarithm: Value) -> Value:
@@ -170,7 +170,7 @@ def _sum_of_powers(
     low: Lowering, x: Value, wide: Tensor, axis: int
 ) -> tuple[Value, Value, Value]:
     """The maximum of x along an axis, e**(x - maximum), and the sum of these."""
-    rest = wide.with_shape(_without(wide.shape, (axis,)))
+    rest = wide.with_shape(_reduced_shape(wide.shape, (axis,)))
     highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
     powers = _combine(low, wide, (axis,), [x, highest], _shifted_power)
     return highest, powers, lowered_sum(low, powers, wide, (axis,))
@@ -207,7 +207,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
             raise InputError(
                 "shape-mismatch", f"no elements along axes {tuple(axes)} of {x}"
             )
-        rest = Tensor(_without(x.shape, axes), accumulator(x.dtype))
+        rest = Tensor(_reduced_shape(x.shape, axes), accumulator(x.dtype))
         return x, rest, rest
 
     @staticmethod
@@ -226,13 +226,13 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> tuple[Tangent, ...]:
         """r (dx - mean(dx) - y mean(dx y)), where r = 1 / sqrt(variance + epsilon)."""
-        y, r = cls._saved(b, op)
+        y, r = cls._saved_values(b, op)
         dx = cast(b, dx, Tensor.of(y).dtype)
         mean, turn = b.mean(dx, op.axes), b.mean(b.multiply(dx, y), op.axes)
-        inner = b.subtract(dx, b.multiply(y, cls._spread(b, op, turn)))
+        inner = b.subtract(dx, b.multiply(y, cls._expand(b, op, turn)))
         if op.centered:
-            inner = b.subtract(inner, cls._spread(b, op, mean))
-        dy = b.multiply(inner, cls._spread(b, op, r))
+            inner = b.subtract(inner, cls._expand(b, op, mean))
+        dy = b.multiply(inner, cls._expand(b, op, r))
         dmean = mean if op.centered else None
         return (
             cast(b, dy, Tensor.of(op.y).dtype),
@@ -245,26 +245,26 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         cls, b: Builder, op: Self, dy: Value, dmean: Value, dvariance: Value
     ) -> list[Value]:
         """The same for dy: the Jacobian of y is symmetric; the statistics' shares."""
-        y, r = cls._saved(b, op)
+        y, r = cls._saved_values(b, op)
         dy = cast(b, dy, Tensor.of(y).dtype)
         total = b.reduce_sum(b.multiply(dy, y), axes=op.axes)
         turn = b.subtract(b.scale(b.divide(dvariance, r), 2.0), b.multiply(r, total))
-        dx = b.multiply(dy, cls._spread(b, op, r))
-        dx = b.add(dx, b.multiply(y, cls._spread(b, op, cls._per_element(b, op, turn))))
+        dx = b.multiply(dy, cls._expand(b, op, r))
+        dx = b.add(dx, b.multiply(y, cls._expand(b, op, cls._per_element(b, op, turn))))
         if op.centered:
             total = b.reduce_sum(dy, axes=op.axes)
             shift = b.subtract(dmean, b.multiply(r, total))
-            dx = b.add(dx, cls._spread(b, op, cls._per_element(b, op, shift)))
+            dx = b.add(dx, cls._expand(b, op, cls._per_element(b, op, shift)))
         return [cast(b, dx, Tensor.of(op.x).dtype)]
 
     @staticmethod
-    def _saved(b: Builder, op: "Normalize") -> tuple[Value, Value]:
+    def _saved_values(b: Builder, op: "Normalize") -> tuple[Value, Value]:
         """The result y, in the dtype of the statistics, and 1 / the deviation."""
         r = b.rsqrt(b.offset(op.variance, op.epsilon))
         return cast(b, op.y, Tensor.of(r).dtype), r
 
     @staticmethod
-    def _spread(b: Builder, op: "Normalize", statistic: Value) -> Value:
+    def _expand(b: Builder, op: "Normalize", statistic: Value) -> Value:
         """A statistic repeated to the shape of x."""
         return b.expand(statistic, Tensor.of(op.x), op.axes)
 
@@ -275,7 +275,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         count = element_count(tuple(x.shape[axis] for axis in op.axes))
         return b.divide(total, b.number(like, count))
 
-    batch = leading(axes=moved)
+    batch = leading(axes=shift_axes)
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> list[Value]:
@@ -288,11 +288,11 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         if op.centered:
             mean = _means(low, x, wide, op.axes, count)
 
-        def squared(value: Value, mean: Value) -> Value:
+        def squared_deviation(value: Value, mean: Value) -> Value:
             shifted = arith.subf(value, mean)
             return arith.mulf(shifted, shifted)
 
-        squares = _combine(low, wide, op.axes, [x, mean], squared)
+        squares = _combine(low, wide, op.axes, [x, mean], squared_deviation)
         variance = _means(low, squares, wide, op.axes, count)
 
         def inverse(variance: Value) -> Value:
@@ -314,7 +314,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     ]
 
 
-def _without(shape: Shape, axes: Sequence[int]) -> Shape:
+def _reduced_shape(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
@@ -345,6 +345,6 @@ def _count(low: Lowering, x: Tensor, axes: Sequence[int], element: Value) -> Val
 def _means(
     low: Lowering, x: Value, wide: Tensor, axes: Sequence[int], count: Value
 ) -> Value:
-    rest = wide.with_shape(_without(wide.shape, axes))
+    rest = wide.with_shape(_reduced_shape(wide.shape, axes))
     total = lowered_sum(low, x, wide, axes)
     return low.pointwise([total], rest, lambda t: arith.divf(t, count))

@@ -6,7 +6,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Bool, Int, Sizes
-from aotc.dialects.batching import leading, moved
+from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
@@ -78,7 +78,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     jvp = NOT_DIFFERENTIABLE("integer result")
     vjp = NOT_DIFFERENTIABLE("integer result")
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Argsort", x: Value) -> Value:

@@ -7,7 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints
-from aotc.dialects.batching import folded
+from aotc.dialects.batching import fold_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
@@ -93,7 +93,7 @@ class Pool(GraphOp, traits=[Pure]):
             patches.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype)))), axes
         )
 
-    batch = staticmethod(folded)
+    batch = staticmethod(fold_leading_axis)
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:

@@ -7,7 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
-from aotc.dialects.batching import leading, moved
+from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import (
@@ -68,7 +68,7 @@ class Reduction(GraphOp, traits=[Pure]):
         weights = cls.weights(b, op)
         return [spread if weights is None else b.multiply(weights, spread)]
 
-    batch = leading(axes=moved)
+    batch = leading(axes=shift_axes)
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
@@ -76,7 +76,7 @@ class Reduction(GraphOp, traits=[Pure]):
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         wide = accumulator(source.dtype)
         x = low.convert(x, source, wide)
-        total = reduced(cls, low, x, result.with_dtype(wide), op.axes)
+        total = lower_reduction(cls, low, x, result.with_dtype(wide), op.axes)
         return low.convert(total, result.with_dtype(wide), result.dtype)
 
     @classmethod
@@ -85,7 +85,7 @@ class Reduction(GraphOp, traits=[Pure]):
         return _of_repeated(cls, b, op)
 
     @staticmethod
-    def repeated(b: Builder, y: Value, count: Size) -> Value:
+    def of_repeated(b: Builder, y: Value, count: Size) -> Value:
         """The reduction of `count` elements y: for a maximum or minimum, y itself."""
         return y
 
@@ -98,7 +98,7 @@ class Reduction(GraphOp, traits=[Pure]):
     ]
 
 
-def reduced(
+def lower_reduction(
     cls: type[Reduction], low: Lowering, x: Value, result: Tensor, axes: Sequence[int]
 ) -> Value:
     """A lowered tensor reduced over `axes` by the reduction `cls`."""
@@ -133,7 +133,7 @@ def _of_repeated(cls: type[Reduction], b: Builder, op: Reduction) -> Value | Non
     )
     rest = tuple(left.index(axis) for axis in op.axes if axis not in gone)
     reduced = type(op).build(value, axes=rest) if rest else value
-    return cls.repeated(b, reduced, count)
+    return cls.of_repeated(b, reduced, count)
 
 
 def _is_repeatable(x: Value, count: Size) -> bool:
@@ -167,7 +167,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
         return None
 
     @staticmethod
-    def repeated(b: Builder, y: Value, count: Size) -> Value:
+    def of_repeated(b: Builder, y: Value, count: Size) -> Value:
         """The product y * count, in the dtype that sums are kept in."""
         kind = Tensor.of(y)
         wide = kind.with_dtype(accumulator(kind.dtype))
@@ -234,7 +234,7 @@ def _others(b: Builder, x: Value, axes: Sequence[int]) -> Value:
         return b.full_like(x, 1.0)
     *rest, axis = sorted(axes)
     before, after = (
-        b.delayed(b.cumprod(x, axis=axis, reverse=end), axis, end, 1.0)
+        b.delay(b.cumprod(x, axis=axis, reverse=end), axis, end, 1.0)
         for end in (False, True)
     )
     line = b.multiply(before, after)
@@ -326,13 +326,15 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
     jvp = NOT_DIFFERENTIABLE("integer result")
     vjp = NOT_DIFFERENTIABLE("integer result")
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Argmax", x: Value) -> Value:
         """The maximum, then the least index that holds it (or a NaN)."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
-        best = reduced(ReduceMax, low, x, result.with_dtype(source.dtype), (op.axis,))
+        best = lower_reduction(
+            ReduceMax, low, x, result.with_dtype(source.dtype), (op.axis,)
+        )
         rank = source.rank
         loops = [ir.AffineDimExpr.get(axis) for axis in range(rank)]
         kept = ir.AffineMap.get(rank, 0, loops[: op.axis] + loops[op.axis + 1 :])

@@ -11,14 +11,14 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
-from aotc.dialects.batching import all_spread
+from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scatters import Scattering, scattered
-from aotc.dialects.ops.indexing import IndexMap, places, read_type
+from aotc.dialects.ops.indexing import IndexMap, numpy_index, read_type
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -78,11 +78,11 @@ class Scatter(GraphOp, traits=[Pure]):
     ) -> Value:
         """The same op where x and the updates have the axis, and the indices may."""
         in_indices = any(batched[2:])
-        x, updates = all_spread(b, operands[:2], batched[:2], size)
+        x, updates = add_leading_axes(b, operands[:2], batched[:2], size)
         indices = list(operands[2:])
         if in_indices:
-            indices = all_spread(b, indices, batched[2:], size)
-        maps = IndexMap.of(op).batched(x=True, indices=in_indices)
+            indices = add_leading_axes(b, indices, batched[2:], size)
+        maps = IndexMap.of(op).batch_attributes(x=True, indices=in_indices)
         y: Value = type(op).build(x, updates, *indices, **maps)
         return y
 
@@ -143,7 +143,7 @@ class Combining(Scatter, traits=[Pure]):
         if not x.size:  # every update goes past the end
             return x.copy()
         at = IndexMap(**attributes)
-        where, inside = places(x.shape, indices, at)
+        where, inside = numpy_index(x.shape, indices, at)
         chosen = np.broadcast_to(inside | (at.mode == "clip"), updates.shape)
         where = tuple(np.broadcast_to(part, updates.shape)[chosen] for part in where)
         y = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
@@ -304,7 +304,7 @@ class ScatterSet(Scatter, name="scatter"):
     ) -> np.ndarray:
         """The update with the highest number of those that go to an element."""
         at = IndexMap(**attributes)
-        where, inside = places(x.shape, indices, at)
+        where, inside = numpy_index(x.shape, indices, at)
         numbers = np.arange(updates.size).reshape(updates.shape)
         if at.mode == "drop":
             numbers = np.where(inside, numbers, -1)
@@ -331,7 +331,7 @@ class ScatterSet(Scatter, name="scatter"):
         last = _LastUpdates(b, op)
         read = b.gather(dy, *indices, **_maps(op))
         du = b.where_true(last.stays(updates), read)
-        dx = b.select(last.replaced, b.full_like(dy, 0.0), dy)
+        dx = b.select(last.replaced_mask, b.full_like(dy, 0.0), dy)
         return [dx, du, *(None for _ in indices)]
 
     @staticmethod
@@ -341,7 +341,7 @@ class ScatterSet(Scatter, name="scatter"):
         if 0 in (element_count(kind.shape) for kind in kinds):
             return op.x
         last = _LastUpdates(b, op)
-        return b.select(last.replaced, last.read(op.updates), op.x)
+        return b.select(last.replaced_mask, last.read(op.updates), op.x)
 
 
 class _LastUpdates:
@@ -354,13 +354,13 @@ class _LastUpdates:
         self.b, self.at, self.x = b, IndexMap.of(op), Tensor.of(op.x)
         self.indices = op.indices
         at = self.at
-        self.rows = sorted([*map(at.source, at.shared), *at.axes])
+        self.rows = sorted([*map(at.source, at.shared_axes), *at.axes])
         self.numbers = self._numbers(Tensor.of(self.indices[0]))
         places = Tensor(tuple(self.x.shape[axis] for axis in self.rows), "i32")
         self.maps = {
             "axes": tuple(map(self.rows.index, at.axes)),
             "along": tuple(range(len(at.along))),
-            "kept": tuple(map(at.along.index, at.shared)),
+            "kept": tuple(map(at.along.index, at.shared_axes)),
         }
         self.last = b.scatter_max(
             b.full(places, -1), self.numbers, *self.indices, **self.maps, mode=at.mode
@@ -368,14 +368,16 @@ class _LastUpdates:
 
     def _numbers(self, indices: Tensor) -> Value:
         """0, 1, … for the indices of each batch."""
-        own = [i for i, axis in enumerate(self.at.along) if axis not in self.at.shared]
+        own = [
+            i for i, axis in enumerate(self.at.along) if axis not in self.at.shared_axes
+        ]
         sizes = tuple(indices.shape[i] for i in own)
         line = self.b.iota(shape=(element_count(sizes),), axis=0, dtype="i32")
         numbers = self.b.reshape(line, shape=sizes)
         return self.b.broadcast(numbers, shape=indices.shape, axes=tuple(own))
 
     @property
-    def replaced(self) -> Value:
+    def replaced_mask(self) -> Value:
         """Where in x an update goes to."""
         zero = self.b.full_like(self.last, 0)
         found = self.b.compare(self.last, zero, direction="ge")
@@ -389,7 +391,7 @@ class _LastUpdates:
 
     def read(self, updates: Value) -> Value:
         """The last update of each place, in the shape of x; anything where none is."""
-        own = [axis for axis in self.at.along if axis not in self.at.shared]
+        own = [axis for axis in self.at.along if axis not in self.at.shared_axes]
         order = (*own, *self.at.kept)
         sizes = [Tensor.of(updates).shape[axis] for axis in order]
         flat = self.b.reshape(

@@ -6,7 +6,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Sizes
-from aotc.dialects.batching import after_leading, leading, moved, sized
+from aotc.dialects.batching import after_leading, leading, prepend_size, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
@@ -61,7 +61,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         """Back to the operand's shape."""
         return [b.reshape(dy, shape=Tensor.of(op.x).shape)]
 
-    batch = leading(shape=sized)
+    batch = leading(shape=prepend_size)
 
     @staticmethod
     def lower(low: Lowering, op: "Reshape", x: Value) -> Value:
@@ -208,7 +208,7 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         """The sum over all repetitions."""
         return [b.sum_to(dy, Tensor.of(op.x).shape, op.axes)]
 
-    batch = leading(shape=sized, axes=after_leading)
+    batch = leading(shape=prepend_size, axes=after_leading)
 
     @staticmethod
     def lower(low: Lowering, op: "Broadcast", x: Value) -> Value:
@@ -297,7 +297,7 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
         """Its own inverse."""
         return [b.reverse(dy, axes=op.axes)]
 
-    batch = leading(axes=moved)
+    batch = leading(axes=shift_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:

@@ -6,7 +6,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Float, Int, Ints, Sizes
-from aotc.dialects.batching import before, leading, moved, sized
+from aotc.dialects.batching import before, leading, prepend_size, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
@@ -87,12 +87,14 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     def vjp(b: Builder, op: "Slice", dy: Value) -> list[Value]:
         """Zeros around, and between strided elements."""
         have = Tensor.of(op.x).shape
-        covered = [dilated(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)]
+        covered = [
+            dilated_size(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)
+        ]
         high = [n - c - f for n, c, f in zip(have, covered, op.start, strict=True)]
         interior = [stride - 1 for stride in op.strides]
         return [b.pad(dy, low=op.start, high=high, interior=interior, value=0.0)]
 
-    batch = leading(start=before(0), sizes=sized, strides=before(1))
+    batch = leading(start=before(0), sizes=prepend_size, strides=before(1))
 
     @staticmethod
     def lower(low: Lowering, op: "Slice", x: Value) -> Value:
@@ -158,7 +160,7 @@ def _read_by_position(low: Lowering, op: Slice, x: Value) -> Value:
     return low.computed(Tensor.of(op.y), element)
 
 
-def dilated(size: Size, interior: int) -> Size:
+def dilated_size(size: Size, interior: int) -> Size:
     """`size` elements with `interior` more between each two."""
     if interior == 0 or size == 0:
         return size
@@ -190,7 +192,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         if not len(low) == len(high) == len(interior) == x.rank:
             raise InputError("bad-padding", f"expected one padding per axis of {x}")
         sizes = [
-            dilated(n, between) + before + after
+            dilated_size(n, between) + before + after
             for n, before, after, between in zip(
                 x.shape, low, high, interior, strict=True
             )
@@ -217,7 +219,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     ) -> np.ndarray:
         """Strided assignment into a full array, then a cut."""
         sizes: list[Any] = [
-            dilated(n, k) for n, k in zip(x.shape, interior, strict=True)
+            dilated_size(n, k) for n, k in zip(x.shape, interior, strict=True)
         ]
         before = [max(n, 0) for n in low]
         after = [max(n, 0) for n in high]
@@ -410,7 +412,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
             b.pad(dy, low=before, high=none, interior=none, value=0.0),
         ]
 
-    batch = leading(axis=moved)
+    batch = leading(axis=shift_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:

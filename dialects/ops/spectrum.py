@@ -27,12 +27,12 @@ from aotc.dialects.matrices import (
     diagonal,
     epsilon,
     for_each,
+    matrix_transpose,
     product,
     require_square,
     require_tall,
     symmetric,
     triangle,
-    turned,
 )
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
@@ -187,16 +187,16 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
         du = u f (e s + s eᵀ) + (1 - u uᵀ) dx v / s  and  dv = v f (s e + eᵀ s).
         """
-        v, across = turned(b, op.vh), _across(b, op.s)
+        v, across = matrix_transpose(b, op.vh), _across(b, op.s)
         f, moved = _square_gaps(b, op.s), product(b, dx, v)
         e = product(b, op.u, moved, turn=LEFT)
-        et = turned(b, e)
+        et = matrix_transpose(b, e)
         right, left = across
         du = b.add(b.multiply(e, right), b.multiply(et, left))
         dv = b.add(b.multiply(e, left), b.multiply(et, right))
         inside = product(b, op.u, b.multiply(f, du))
         du = b.add(inside, _outer_part(b, op, moved))
-        return du, diagonal(b, e), turned(b, product(b, v, b.multiply(f, dv)))
+        return du, diagonal(b, e), matrix_transpose(b, product(b, v, b.multiply(f, dv)))
 
     @staticmethod
     def vjp(b: Builder, op: "Svd", du: Value, ds: Value, dvh: Value) -> list[Value]:
@@ -209,8 +209,8 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
         j = b.multiply(f, product(b, op.u, du, turn=LEFT))
         k = b.multiply(f, product(b, op.vh, dvh, turn=RIGHT))
         inner = b.add(
-            b.multiply(b.add(j, turned(b, j)), right),
-            b.multiply(b.add(k, turned(b, k)), left),
+            b.multiply(b.add(j, matrix_transpose(b, j)), right),
+            b.multiply(b.add(k, matrix_transpose(b, k)), left),
         )
         inner = product(b, op.u, _with_diagonal(b, inner, ds))
         return [product(b, b.add(inner, _outer_part(b, op, du)), op.vh)]

@@ -7,12 +7,12 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints
-from aotc.dialects.batching import folded
+from aotc.dialects.batching import fold_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.patches import patches
-from aotc.dialects.ops.slicing import dilated
+from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
@@ -114,7 +114,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         """Windows overlap, so their elements add up."""
         return [fold(b, dy, Tensor.of(op.x), op.window, op.strides, op.dilation)]
 
-    batch = staticmethod(folded)
+    batch = staticmethod(fold_leading_axis)
 
     @staticmethod
     def lower(low: Lowering, op: "Windows", x: Value) -> Value:
@@ -210,7 +210,7 @@ def _fold_offsets(
         part = b.reshape(part, shape=image_shape)
         low = [o * d for o, d in zip(offset, dilation, strict=True)]
         high = [
-            n - before - dilated(c, s - 1)
+            n - before - dilated_size(c, s - 1)
             for n, before, c, s in zip(x.shape[1:-1], low, counts, strides, strict=True)
         ]
         image = b.pad(

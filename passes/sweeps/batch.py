@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aotc.dialects.batching import spread
+from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import require_own_values
 from aotc.dialects.graph import as_tuple
@@ -39,7 +39,7 @@ def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
         for number, value in enumerate(block.arguments)
     ]
     return [
-        value if is_stacked else spread(build, value, size)
+        value if is_stacked else add_leading_axis(build, value, size)
         for value, is_stacked in walk(primal.entry_block, given, write)
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from aotc import dtypes, reference
 from aotc.dialects import callees, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.callees import declaration_of, reached, rules_of
+from aotc.dialects.callees import declaration_of, reachable_functions, rules_of
 from aotc.dialects.control import Scan, Switch, While, invoke
 from aotc.dialects.custom import Checkpoint, CustomJvp, annotate, custom_of
 from aotc.dialects.functions import call, declare, define, find, functions_of, signature
@@ -62,9 +62,8 @@ def test_control_flow_says_which_functions_it_runs_and_has_rules(module):
         invoke(control, operands)
         function = functions_of(module)[f"main.{control.kind}"]
         assert declaration_of(function) == rules_of(function) == control
-        assert reached(functions_of(module), f"main.{control.kind}")[1:] == list(
-            dict.fromkeys(control.functions)
-        )
+        found = reachable_functions(functions_of(module), f"main.{control.kind}")
+        assert found[1:] == list(dict.fromkeys(control.functions))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_a_transformation_is_made_from_one_function_and_has_no_rules(module, der
     name = derive(derived)
     assert declaration_of(find(name)) == derived
     assert rules_of(find(name)) is None
-    assert reached(functions_of(module), name) == [name, "square"]
+    assert reachable_functions(functions_of(module), name) == [name, "square"]
     kinds, _ = signature(find(name))
     zeros = [np.zeros(kind.shape, dtypes.to_numpy(kind.dtype)) for kind in kinds]
     with pytest.raises(CompileError, match=name) as failure:

@@ -117,7 +117,7 @@ def test_over_a_stack_of_devices_it_is_ordinary_ops(name, size):
 
     def body(b, x, one):
         plain = getattr(b, op)(one, **attributes).owner.opview
-        return OPS[op].stacked(b, plain, x)
+        return OPS[op].decompose_stacked(b, plain, x)
 
     types = Tensor((size, *SHAPE), "f64"), Tensor(SHAPE, "f64")
     module = module_of(body, *types)

@@ -3,7 +3,7 @@
 import pytest
 
 from aotc.dialects import context, functions
-from aotc.dialects.function_table import erase, indexed, table_of
+from aotc.dialects.function_table import erase, index_functions, table_of
 from aotc.dialects.transform import Jvp, Vjp, derive
 from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir
@@ -36,7 +36,7 @@ def test_names_take_the_least_number_that_is_free(module, is_indexed):
         return [*found, same("g"), same("g")]
 
     if is_indexed:
-        with indexed(module):
+        with index_functions(module):
             found = names()
     else:
         found = names()
@@ -44,7 +44,7 @@ def test_names_take_the_least_number_that_is_free(module, is_indexed):
 
 
 def test_what_is_declared_meanwhile_is_found_and_what_is_erased_is_not(module):
-    with indexed(module) as table:
+    with index_functions(module) as table:
         name = same("g")
         assert functions.find(name) == table[name]
         erase(table[name])
@@ -54,7 +54,7 @@ def test_what_is_declared_meanwhile_is_found_and_what_is_erased_is_not(module):
 
 
 def test_a_derivative_is_declared_once_and_anew_when_it_was_erased(module):
-    with indexed(module):
+    with index_functions(module):
         one, other = derive(Vjp("f", (0,))), derive(Jvp("f", (0,)))
         assert one != other  # of different kinds, though equal as tuples
         assert derive(Vjp("f", (0,))) == one
@@ -67,13 +67,13 @@ def test_a_derivative_is_declared_once_and_anew_when_it_was_erased(module):
 def test_a_function_made_behind_its_back_is_an_error_of_aotc(module):
     with (
         pytest.raises(AssertionError, match="behind the table's back"),
-        indexed(module),
+        index_functions(module),
         ir.InsertionPoint(module.body),
     ):
         func.FuncOp("g", ([], []), visibility="private")
 
 
 def test_a_table_is_for_its_module_only(module):
-    with indexed(module):
+    with index_functions(module):
         assert [*table_of(ir.Module.create())] == []
         assert [*table_of(module)] == ["f"]

@@ -34,8 +34,8 @@ from aotc.checks.certificate.points import Point, points_of
 from aotc.checks.compiled import Export
 from aotc.checks.process import DIED, CompiledProcess, code_of, export_at
 from aotc.dialects import context
-from aotc.dialects.callees import reached
-from aotc.dialects.functions import copied, functions_of, keep_only
+from aotc.dialects.callees import reachable_functions
+from aotc.dialects.functions import copy_module, functions_of, keep_only
 from aotc.dialects.transform import Widened, derive
 from aotc.errors import AotcError, CompileError
 from aotc.mlir import ir
@@ -140,13 +140,13 @@ def _certificates(
     """The certificates of what is reached, by code that is compiled at once."""
     if not points:
         return
-    module = copied(program.module)
+    module = copy_module(program.module)
     pairs = [_declare_checks(module, *each) for each in enumerate(points)]
     checks = [check for pair in pairs for check in pair if check is not None]
     keep_only(module, [check.name for check in checks])
     program = Program.of_functions(module, [check.entry() for check in checks])
     run_passes(module, ("autodiff",))
-    graph = copied(module)
+    graph = copy_module(module)
     run_passes(module, passes_between("autodiff", None))
     (variant,) = compile_targets(program, [Target.parse("cpu")])
     code = code_of(variant, [_export(check) for check in checks])
@@ -210,7 +210,9 @@ def _stops(graph: Any, name: str) -> bool:
     """Whether a function takes something that it computes as constant."""
     known = functions_of(graph)
     bodies = [
-        known[each] for each in reached(known, name) if not known[each].is_external
+        known[each]
+        for each in reachable_functions(known, name)
+        if not known[each].is_external
     ]
     return any(
         getattr(op, "is_constant", False) and op.operands

@@ -10,7 +10,7 @@ import numpy as np
 from aotc import dtypes, reference
 from aotc.checks.certificate.check import Arrays, Check
 from aotc.checks.certificate.modules import modes_of
-from aotc.dialects.functions import SYMBOLS, callee_of, copied, functions_of
+from aotc.dialects.functions import SYMBOLS, callee_of, copy_module, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
@@ -64,7 +64,7 @@ def _is_wrong(graph: Any, check: Check, op: Any, operands: Arrays, rng: Any) -> 
 def _module_of_op(graph: Any, check: Check, op: Any) -> Any:
     """A module with the function `op` of the operands of `op`."""
     is_call = isinstance(op, func.CallOp)
-    module = copied(graph) if is_call else ir.Module.create()
+    module = copy_module(graph) if is_call else ir.Module.create()
     primal = functions_of(graph)[check.of]
     types = [[value.type for value in side] for side in (op.operands, op.results)]
     with ir.InsertionPoint(module.body), op.location:

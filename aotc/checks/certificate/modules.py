@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aotc.dialects.callees import reached, rules_of
+from aotc.dialects.callees import reachable_functions, rules_of
 from aotc.dialects.custom import Checkpoint, custom_of
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import Reason
@@ -20,7 +20,7 @@ class Modes(NamedTuple):
 def modes_of(module: Any, name: str) -> Modes:
     """The modes that all that a function reaches has rules for."""
     known = functions_of(module)
-    reachable = (rules_of(known[each]) for each in reached(known, name))
+    reachable = (rules_of(known[each]) for each in reachable_functions(known, name))
     rules = [each for each in reachable if each is not None]
     return Modes(
         reverse=not any(isinstance(each.vjp, Reason) for each in rules),
@@ -32,5 +32,6 @@ def has_checkpoints(module: Any, name: str) -> bool:
     """Whether anything that a function reaches is computed again for derivatives."""
     known = functions_of(module)
     return any(
-        isinstance(custom_of(known[each]), Checkpoint) for each in reached(known, name)
+        isinstance(custom_of(known[each]), Checkpoint)
+        for each in reachable_functions(known, name)
     )

@@ -9,7 +9,7 @@ from typing import Any
 from aotc import dtypes
 from aotc.checks.certificate.modules import Modes, modes_of
 from aotc.checks.certificate.visits import visit
-from aotc.dialects.callees import reached, reached_from
+from aotc.dialects.callees import callees, reachable_functions
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, name_of, signature
 from aotc.dialects.symbols import Contract
@@ -84,7 +84,7 @@ def _reached_derivatives(
 
     One check measures both modes, so either stands for both.
     """
-    inside = set(reached(known, entry))
+    inside = set(reachable_functions(known, entry))
     found: dict[Any, tuple[str, Derivative]] = {}
     for name in known:
         derived = derived_of(known[name]) if name in inside else None
@@ -99,9 +99,9 @@ def _unvisited_functions(
     """What a function would run elsewhere, such as branches."""
     found = [
         inner
-        for outer in reached(known, name)
+        for outer in reachable_functions(known, name)
         if outer in seen
-        for inner in reached_from(known[outer])
+        for inner in callees(known[outer])
         if inner not in seen
     ]
     return tuple(_title(known[inner]) for inner in dict.fromkeys(found))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.functions import copied, functions_of, keep_only, signature
+from aotc.dialects.functions import copy_module, functions_of, keep_only, signature
 from aotc.dialects.transform import Batch, Derived, derived_of
 from aotc.passes import run_passes
 from aotc.reference import Evaluation
@@ -83,7 +83,7 @@ class _Visit(Evaluation):
 
     @cached_property
     def _graph_with_gradients(self) -> Any:
-        module = copied(self._module)
+        module = copy_module(self._module)
         keep_only(module, [self._entry])
         run_passes(module, ["autodiff"])
         return module
