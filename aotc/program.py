@@ -8,6 +8,7 @@ states, source and title as attributes of its own.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,30 @@ class Title:
     name: str | None = None
     version: str | None = None
     line: str | None = None
+
+
+# as in `aotc.artifacts.schema`: a test compares them
+NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
+VERSION = r"[A-Za-z0-9._+-]+"
+_TITLE_FORMS = {
+    "name": (NAME, "_ - . (a dot not first)"),
+    "version": (VERSION, "_ - . +"),
+}
+TITLE_EXAMPLES = {"name": "digits", "version": "1.0.0"}
+LONGEST_TITLE = 100  # characters of either: a folder is called after both
+
+
+def is_title(what: str, value: object) -> bool:
+    """Whether a bundle can have this `name` or `version`."""
+    pattern, _ = _TITLE_FORMS[what]
+    is_short = isinstance(value, str) and len(value) <= LONGEST_TITLE
+    return is_short and re.fullmatch(pattern, str(value)) is not None
+
+
+def title_form(what: str) -> str:
+    """What a `name` or `version` is, in words."""
+    _, signs = _TITLE_FORMS[what]
+    return f"a {what} of at most {LONGEST_TITLE} letters, digits and {signs}"
 
 
 class Program:

@@ -10,22 +10,23 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects import context, control
-from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects import callee_verifier, context
+from aotc.dialects.callees import reached_from
+from aotc.dialects.functions import functions_of
 from aotc.dialects.parameters import Parameter, parameters_of
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.errors import InputError
-from aotc.mlir import Module, func, ir
+from aotc.mlir import Module, ir
 from aotc.program import STAGE, Program
 from aotc.program_verifier import require_whole
-from aotc.system_errors import raise_system_error
+from aotc.system_errors import cannot_write, raise_system_error
 from aotc.writing import write_text
 
 _ARCHIVE = "graph.archive"
@@ -104,34 +105,37 @@ def parse_module(text: str, where: str | None = None) -> Any:
     try:
         module = ir.Module.parse(text)
         module.operation.verify()
-        control.verify(module)
-    except ir.MLIRError as error:
-        message = f"the IR is not valid: {error}"
+        callee_verifier.verify(module)
+    except (ir.MLIRError, InputError) as error:
+        why = error.message if isinstance(error, InputError) else error
+        message = f"the IR is not valid: {why}"
         raise InputError("bad-ir", message, where=where) from None
     if (name := _recursive_function(module)) is not None:
-        raise InputError("bad-ir", f"function '{name}' calls itself", where=where)
+        message = f"function '{name}' calls itself, or is made of itself"
+        raise InputError("bad-ir", message, where=where)
     return module
 
 
 def _recursive_function(module: Module) -> str | None:
-    """A function that reaches itself by calls, if there is one."""
-    callees = {
-        name: [
-            callee_of(op)
-            for block in function.regions[0].blocks
-            for op in block.operations
-            if isinstance(op, func.CallOp)
-        ]
-        for name, function in functions_of(module).items()
-    }
-    rest = dict(callees)
+    """A function that reaches itself by calls or as it is declared, if there is one."""
+    known = functions_of(module)
+    rest = {name: reached_from(function) for name, function in known.items()}
     while rest:
         free = [name for name, called in rest.items() if not rest.keys() & {*called}]
         if not free:
-            return next(iter(rest))
+            return _first_repeated(rest)
         for name in free:
             del rest[name]
     return None
+
+
+def _first_repeated(callees: Mapping[str, Sequence[str]]) -> str:
+    """A function that is met twice, where each reaches another one of these."""
+    name, met = next(iter(callees)), set[str]()
+    while name not in met:
+        met.add(name)
+        name = next(each for each in callees[name] if each in callees)
+    return name
 
 
 def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
@@ -152,7 +156,11 @@ def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
 def write_parameters(
     parameters: Mapping[str, np.ndarray[Any, Any]], path: Path
 ) -> None:
-    """Write weights and initial states as an IREE parameter archive."""
+    """Write weights and initial states as an IREE parameter archive.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
     import iree.runtime as runtime
 
     index = runtime.ParameterIndex()
@@ -160,7 +168,11 @@ def write_parameters(
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         index.add_buffer(name, data)
     try:
+        path.unlink(missing_ok=True)
+        path.touch()  # IREE would not let others read a file of its own
         index.create_archive_file(str(path))
+    except OSError as error:
+        raise cannot_write(path, error) from error
     except RuntimeError as error:
         raise_system_error(error, str(path.parent))
         raise

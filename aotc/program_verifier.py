@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aotc.dialects.callees import declaration_of
 from aotc.dialects.entries import Entry, Port
 from aotc.dialects.functions import functions_of, is_private
+from aotc.dialects.lowering import foreign
 from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import lowered_type
 from aotc.errors import InputError
-from aotc.mlir import Type
-from aotc.program import Program
+from aotc.mlir import Function, Type
+from aotc.program import Program, is_title, title_form
 
 Parameters = Mapping[str, Parameter]
 
@@ -43,6 +45,8 @@ def _contradictions(program: Program) -> Iterator[str]:
     for name, function in functions_of(module).items():
         if not is_private(function) and name not in entries:
             yield f"'{name}' is public, and no entry (graph.entry)"
+        if function.is_external and not _is_declared(function):
+            yield f"'{name}' has no body, and no attribute says what it stands for"
     for op in parameter_ops(module):
         if not str(op.attributes["value"]).startswith("#ml_program.extern"):
             yield f"{op.attributes['sym_name']} has a value; it lies in the archive"
@@ -54,14 +58,24 @@ def _contradictions(program: Program) -> Iterator[str]:
     yield from _of_module(program)
 
 
+def _is_declared(function: Function) -> bool:
+    return declaration_of(function) is not None or foreign.body_of(function) is not None
+
+
 def _of_module(program: Program) -> Iterator[str]:
     if (program.stage == "variant") != (program.target is not None):
         yield "the stage 'variant', and no other, is for one target (graph.target)"
     if not {"kind", "file", "sha256"} <= program.source.keys():
         yield "graph.source lacks kind, file or sha256"
-    for text in (program.title.name, program.title.version, *program.passes):
-        if text is not None and not isinstance(text, str):
-            yield f"expected text in graph.title and graph.passes; got {text}"
+    for what, text in (
+        ("name", program.title.name),
+        ("version", program.title.version),
+    ):
+        if text is not None and not is_title(what, text):
+            yield f"expected {title_form(what)} in graph.title; got {text!r}"
+    for each in program.passes:
+        if not isinstance(each, str):
+            yield f"expected text in graph.passes; got {each}"
 
 
 def _of_entry(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from aotc.cli.verb import FilePath, OutputFile, verb
 from aotc.errors import InputError
 from aotc.system_errors import raise_system_error
 from aotc.writing import write_text
+
+if TYPE_CHECKING:
+    from aotc.passes.base import PassRecord
 
 
 @verb(
@@ -28,16 +31,24 @@ from aotc.writing import write_text
     type=OutputFile(),
     help="Write the IR here instead of to standard output.",
 )
-@click.option("--timing", is_flag=True, help="Print the time of each pass.")
+@click.option(
+    "--timing", is_flag=True, help="Print the time of each pass on standard error."
+)
 @click.option("--readable", is_flag=True, help="Print graph IR in the form for people.")
 @click.option("--verify-only", is_flag=True, help="Check the IR and print nothing.")
 def opt(
-    file: str, passes: str, output_file: Path | None, verify_only: bool, **choices: Any
+    file: str,
+    passes: str,
+    output_file: Path | None,
+    verify_only: bool,
+    timing: bool,
+    **choices: Any,
 ) -> None:
     """Run compiler passes over the IR in FILE.mlir; `-` reads standard input."""
     text = _read(file)
     from aotc import pipeline
 
+    choices["finished"] = _tell_time if timing else None
     result = pipeline.optimize(text, "" if verify_only else passes, **choices)
     if verify_only:
         return
@@ -45,6 +56,11 @@ def opt(
         write_text(output_file, result)
     else:
         output.answer(result, nl=not result.endswith("\n"))
+
+
+def _tell_time(record: PassRecord) -> None:
+    changed = "changed" if record.changed else "unchanged"
+    click.echo(f"{record.name}: {record.seconds * 1e3:.1f} ms, {changed}", err=True)
 
 
 def _read(file: str) -> str:

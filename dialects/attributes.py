@@ -67,6 +67,20 @@ def read_attribute(
     return codec.decode(given)
 
 
+def read_dictionary(
+    stored: Mapping[str, ir.Attribute] | ir.OpAttributeMap, name: str
+) -> ir.DictAttr:
+    """The attribute `name`, which is there, as a dictionary.
+
+    Raises:
+        InputError: it is of another kind.
+    """
+    facts = stored[name]
+    if not isinstance(facts, ir.DictAttr):
+        raise InputError("malformed-op", f"expected {name} = {{…}}; got {facts}")
+    return facts
+
+
 class Int(Attribute[int]):
     """An integer."""
 
@@ -122,7 +136,18 @@ class OneSize(Attribute[Size]):
 
     mlir = ir.AffineMapAttr
     encode = staticmethod(lambda value: Sizes.encode((value,)))
-    decode = staticmethod(lambda attr: Sizes.decode(attr)[0])
+
+    @staticmethod
+    def decode(attr: ir.Attribute) -> Size:
+        """The size.
+
+        Raises:
+            InputError: there is another number of them.
+        """
+        sizes = Sizes.decode(attr)
+        if len(sizes) != 1:
+            raise InputError("malformed-op", f"expected one size; got {attr}")
+        return sizes[0]
 
 
 class Symbol(Attribute[str]):

@@ -87,9 +87,12 @@ def rules_of(function: Function) -> Rules | None:
 
 def calls_in(function: Function) -> list[func.CallOp]:
     """The calls among the ops of a function."""
-    if function.is_external:
-        return []
-    return [op for op in function.entry_block.operations if isinstance(op, func.CallOp)]
+    return [
+        op
+        for block in function.regions[0].blocks
+        for op in block.operations
+        if isinstance(op, func.CallOp)
+    ]
 
 
 def callees(function: Function) -> list[str]:

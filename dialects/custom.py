@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 from aotc import dtypes
 from aotc.dialects import functions
+from aotc.dialects.attributes import Symbol, read_attribute, read_dictionary
 from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import active, tangent_or_zero
 from aotc.dialects.functions import Values, call
 from aotc.dialects.graph import LOW, NOT_DIFFERENTIABLE, Tangent
-from aotc.dialects.transform import Batch, Jvp, Vjp, derive
+from aotc.dialects.transform import Batch, Jvp, Types, Vjp, derive, floats
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import clone, walk
 from aotc.mlir import Function, Operation, Value, func, ir
+
+Parts = dict[str, tuple[Types, Types]]  # what functions take and return, by role
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,16 @@ class Custom:
 
     key: ClassVar[str]
     keeps_precision: ClassVar[bool]
+
+    def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
+        """What each of the named functions should take and return, by its role.
+
+        Args:
+            inputs: types that the annotated function takes.
+            outputs: and those that it returns.
+            parts: what the named functions do take and return.
+        """
+        return {}
 
     if TYPE_CHECKING:
 
@@ -85,6 +98,14 @@ class CustomVjp(Custom):
     forward: str
     backward: str
 
+    def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
+        """What is beyond the outputs of `forward` is residuals."""
+        residuals = parts["forward"][1][len(outputs) :]
+        return {
+            "forward": (inputs, outputs + residuals),
+            "backward": (residuals + floats(outputs), floats(inputs)),
+        }
+
     jvp = NOT_DIFFERENTIABLE(
         "it has a rule for reverse mode only (custom_vjp)",
         hint="give it a custom_jvp, from which both modes follow",
@@ -116,6 +137,10 @@ class CustomJvp(Custom):
     key: ClassVar[str] = "graph.custom_jvp"
     keeps_precision: ClassVar[bool] = True
     rule: str
+
+    def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
+        """Both with a tangent for each float."""
+        return {"rule": (inputs + floats(inputs), outputs + floats(outputs))}
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
         """The rule, on zero tangents where there are none."""
@@ -173,6 +198,14 @@ class CheckpointProducts(Checkpoint):
     saving: str
     given: str
 
+    def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
+        """What is beyond the outputs of `saving` is products."""
+        products = parts["saving"][1][len(outputs) :]
+        return {
+            "saving": (inputs, outputs + products),
+            "given": (inputs + products, outputs),
+        }
+
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
@@ -200,9 +233,8 @@ def custom_of(function: Function) -> Custom | None:
     """How a function says that it is differentiated, if it does."""
     for cls in (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts):
         if cls.key in function.attributes:
-            facts = ir.DictAttr(function.attributes[cls.key])
-            named = [ir.FlatSymbolRefAttr(facts[f.name]) for f in fields(cls)]
-            return cls(*(str(symbol.value) for symbol in named))
+            facts = read_dictionary(function.attributes, cls.key)
+            return cls(*(read_attribute(facts, f.name, Symbol) for f in fields(cls)))
     return None
 
 

@@ -26,6 +26,7 @@ from aotc.dialects.attributes import (
     Str,
     Symbol,
     read_attribute,
+    read_dictionary,
 )
 from aotc.dialects.function_table import table_of
 from aotc.dialects.graph import where_of
@@ -184,7 +185,7 @@ def derive(derived: Derived) -> str:
     To be called where ops are inserted; the function that it is of is complete.
     """
     known = table_of(functions.current_module())
-    for function in known.group_by(_facts_of).get(derived, ()):
+    for function in known.group_by(transformation_of).get(derived, ()):
         return functions.name_of(function)
     inputs, outputs = functions.signature(known[derived.of])
     taken, returned = derived.signature(inputs, outputs)
@@ -198,14 +199,14 @@ def derive(derived: Derived) -> str:
 
 def derived_of(function: Function) -> Derived | None:
     """What `function` is declared as, if its body is yet to be written."""
-    return _facts_of(function) if function.is_external else None
+    return transformation_of(function) if function.is_external else None
 
 
-def _facts_of(function: Function) -> Derived | None:
+def transformation_of(function: Function) -> Derived | None:
     """What `function` is or was declared as."""
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
-            facts = ir.DictAttr(function.attributes[kind])
+            facts = read_dictionary(function.attributes, kind)
             names = [field.name for field in fields(cls)]
             return cls(*(read_attribute(facts, name, _FACTS[name]) for name in names))
     return None

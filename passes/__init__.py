@@ -61,9 +61,15 @@ def load(spelled: str) -> Pass:
             f"there is no pass '{name}'",
             hint=f"passes: {', '.join(PASSES)}",
         )
-    module, _, kind = PASSES[name].partition(":")
-    made: type[Pass] = getattr(import_module(module), kind)
+    made = class_of(name)
     return made(**_options(made, (found and found["options"]) or ""))
+
+
+def class_of(name: str) -> type[Pass]:
+    """The class of a pass that there is."""
+    module, _, kind = PASSES[name].partition(":")
+    found: type[Pass] = getattr(import_module(module), kind)
+    return found
 
 
 def parse(text: str) -> list[Pass]:

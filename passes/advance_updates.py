@@ -25,6 +25,7 @@ class AdvanceUpdates(Pass):
     """Advance the updates of every function."""
 
     name = "advance-updates"
+    keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

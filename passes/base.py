@@ -60,9 +60,13 @@ class Unit:
 
 @dataclass(frozen=True)
 class Pass:
-    """A step from module to module. The fields of a class are its options."""
+    """A step from module to module. The fields of a class are its options.
+
+    `keeps_graph` says whether it takes IR of the graph dialect and leaves it that.
+    """
 
     name: ClassVar[str]
+    keeps_graph: ClassVar[bool] = True
 
     def run(self, unit: Unit) -> bool:
         """Work on the module of `unit`, in its context; whether anything changed."""

@@ -61,6 +61,7 @@ class Rematerialize(Pass):
     bytes: int
 
     name = "rematerialize"
+    keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
         """Whether any value is computed again."""

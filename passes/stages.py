@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from aotc.passes import load
+from aotc.errors import InputError
+from aotc.passes import PASSES, class_of, load, parse
 from aotc.passes.base import Pass
 
 
@@ -51,6 +52,27 @@ PASS_STAGES = (
     ),
     PassStage("variant", ("update-in-place", "control-to-blocks"), per_target=True),
 )
+
+
+def graph_passes(text: str) -> list[Pass]:
+    """The passes that a text names, to lead to the stage `optimized`.
+
+    Raises:
+        InputError: `unknown-pass`, `bad-pass-option`; `bad-option`: one of them is not
+            for the graph.
+    """
+    named = parse(text)
+    lowering = [each for each in named if not each.keeps_graph]
+    if lowering:
+        known = ", ".join(name for name in PASSES if class_of(name).keeps_graph)
+        raise InputError(
+            "bad-option",
+            "expected passes of the graph for --passes, which lead to the stage "
+            f"'optimized'; got '{lowering[0]}', which is for lowered IR",
+            hint=f"passes of the graph: {known}; `aotc opt` runs any pass on IR that a "
+            "build has dumped",
+        )
+    return named
 
 
 @cache

@@ -47,6 +47,7 @@ class UpdateInPlace(Pass):
     """Tie the new states of every function to the old ones."""
 
     name = "update-in-place"
+    keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

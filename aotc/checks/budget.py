@@ -77,6 +77,7 @@ class FitMemory(Pass):
     bytes: int
 
     name = "fit-memory"
+    keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
         """Whether an entry took more."""

@@ -7,6 +7,7 @@ memory, `optimize` single passes on IR in text form.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from aotc.backend import require_compiler
 from aotc.dialects import context
 from aotc.mlir import ir
 from aotc.passes import parse, run_passes
-from aotc.passes.base import Unit
+from aotc.passes.base import PassRecord, Unit
 from aotc.passes.stages import all_passes
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.report import BuildReport, Reporter, Silent
@@ -73,9 +74,19 @@ def lower(program: Program) -> Program:
 
 @system_errors()
 def optimize(
-    text: str, passes: str, *, timing: bool = False, readable: bool = False
+    text: str,
+    passes: str,
+    *,
+    finished: Callable[[PassRecord], None] | None = None,
+    readable: bool = False,
 ) -> str:
-    """Run `passes`, with commas between, on IR in text form and return the result.
+    """Run passes on IR in text form and return the result.
+
+    Args:
+        text: the IR.
+        passes: with commas between.
+        finished: is told what each pass did, once all are done.
+        readable: give graph IR in the form for people.
 
     Raises:
         InputError: the text is no valid IR, or a pass is unknown.
@@ -83,9 +94,7 @@ def optimize(
     with context(), ir.Location.unknown():
         module = parse_module(text)
         records = run_passes(Unit(Program(module)), parse(passes))
-        lines = [f"// {r.name}: {r.seconds * 1e3:.1f} ms, " for r in records]
-        notes = [
-            line + ("changed" if record.changed else "unchanged")
-            for line, record in zip(lines, records, strict=True)
-        ]
-        return "\n".join([*(notes if timing else []), text_of(module, readable)])
+        if finished is not None:
+            for record in records:
+                finished(record)
+        return text_of(module, readable)

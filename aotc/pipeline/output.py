@@ -8,9 +8,9 @@ from pathlib import Path
 from aotc import options
 from aotc.artifacts import Signer, development_key
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.program import LONGEST_TITLE, Program
 from aotc.system_errors import cannot_write
-from aotc.tracing.title import LONGEST, require_title
+from aotc.tracing.title import require_title
 from aotc.writing import unwritable
 
 
@@ -38,7 +38,7 @@ def bundle_title(
 def default_name(path: Path) -> str:
     """`examples/digits/model.py` → `model`, `res net.onnx` → `res-net`."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)
-    return plain.lstrip(".")[:LONGEST] or "model"
+    return plain.lstrip(".")[:LONGEST_TITLE] or "model"
 
 
 def signer_of(key: Path | None, sign: bool) -> Signer | None:

@@ -17,9 +17,9 @@ from aotc.cache import Cache
 from aotc.dialects.functions import copy_module
 from aotc.errors import InputError
 from aotc.mlir import Module
-from aotc.passes import parse, run_passes
+from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
-from aotc.passes.stages import PASS_STAGES
+from aotc.passes.stages import PASS_STAGES, graph_passes
 from aotc.pipeline.forms import is_graph, text_of
 from aotc.pipeline.output import (
     bundle_title,
@@ -73,7 +73,7 @@ class Build:
         self.dump = _dump_folder(request.dump)
         self.self_check = _self_check_mode(request)
         self.cache = Cache.of_user() if request.cache else None
-        self.passes = None if request.passes is None else parse(request.passes)
+        self.passes = None if request.passes is None else graph_passes(request.passes)
         self.units: list[Unit] = []  # of the targets, once they go separate ways
         self.parameters: packager.Arrays = {}  # of all of them, once they are compiled
         self._reporter = reporter

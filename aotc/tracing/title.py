@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.program import Title
+from aotc.program import TITLE_EXAMPLES, Title, is_title, title_form
 from aotc.tracing.source_locations import fail, user_line
-
-# as in `aotc.artifacts.schema`, which tracing does not import
-NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
-VERSION = r"[A-Za-z0-9._+-]+"
-
-LONGEST = 100  # characters of either: a folder is called after both
 
 # in the globals of the file that calls `bundle`: what that file imports has its own
 _VARIABLE = "__aotc_bundle__"
@@ -59,23 +52,10 @@ def require_title(what: str, value: object, where: str | None = None) -> None:
     Raises:
         InputError: `bad-bundle-name`.
     """
-    pattern, signs, example = _FORMS[what]
-    if (
-        isinstance(value, str)
-        and re.fullmatch(pattern, value)
-        and len(value) <= LONGEST
-    ):
-        return
-    raise InputError(
-        "bad-bundle-name",
-        f"expected a {what} of at most {LONGEST} letters, digits and {signs}; "
-        f"got {value!r}",
-        where=where,
-        hint=f"for example '{example}'",
-    )
-
-
-_FORMS = {
-    "name": (NAME, "_ - . (a dot not first)", "digits"),
-    "version": (VERSION, "_ - . +", "1.0.0"),
-}
+    if not is_title(what, value):
+        raise InputError(
+            "bad-bundle-name",
+            f"expected {title_form(what)}; got {value!r}",
+            where=where,
+            hint=f"for example '{TITLE_EXAMPLES[what]}'",
+        )

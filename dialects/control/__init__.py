@@ -26,6 +26,7 @@ from aotc.dialects.attributes import (
     Str,
     Symbols,
     read_attribute,
+    read_dictionary,
 )
 from aotc.dialects.control.parts import invoke, require_same
 from aotc.dialects.control.repeating import While, while_loop
@@ -54,11 +55,7 @@ def control_of(function: Function) -> Control | None:
     """What `function` does with others, if it is control flow."""
     if functions.CONTROL not in function.attributes:
         return None
-    facts = function.attributes[functions.CONTROL]
-    if not isinstance(facts, ir.DictAttr):
-        raise InputError(
-            "malformed-op", f"expected {functions.CONTROL} = {{…}}; got {facts}"
-        )
+    facts = read_dictionary(function.attributes, functions.CONTROL)
     kind = read_attribute(facts, "kind", Str)
     if kind not in _COUNTS:
         known = ", ".join(_COUNTS)

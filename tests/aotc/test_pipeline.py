@@ -7,10 +7,11 @@ import numpy
 import pytest
 
 import aotc
-from aotc import importers, pipeline
+from aotc import importers, pipeline, program
 from aotc.artifacts import schema
 from aotc.errors import InputError
-from aotc.passes.stages import all_passes
+from aotc.passes import PASSES, class_of
+from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.pipeline import output
 from aotc.target import Target
 from aotc.tracing import title
@@ -41,10 +42,24 @@ def test_a_stage_is_printed_edited_and_fed_back(model):
     report = pipeline.build(model, stop_after="graph")
     assert report.bundle is None
     edited = report.ir.replace("graph.exp", "graph.tanh")
-    lowered = pipeline.optimize(edited, LOWERING, timing=True)
+    records = []
+    lowered = pipeline.optimize(edited, LOWERING, finished=records.append)
     assert "math.tanh" in lowered
     assert not re.search(r"= \"?graph\.", lowered)
-    assert lowered.startswith("// simplify: ")
+    assert [record.name for record in records] == LOWERING.split(", ")
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_passes_of_lowered_ir_are_refused_before_the_model_is_looked_at(name):
+    """Those of the graph are not: the next to be refused is the model."""
+    options = "{entry=f,bytes=9}" if name == "rematerialize" else ""
+    is_of_the_graph = PASS_STAGES[0].names + ("prune", "decompose")
+    with pytest.raises(InputError) as caught:
+        pipeline.build("missing.py", passes=f"autodiff, {name}{options}")
+    expected = "no-such-file" if class_of(name).keeps_graph else "bad-option"
+    assert caught.value.code == expected
+    assert name not in is_of_the_graph or expected == "no-such-file"
+    assert not name.startswith(("lower-", "update-")) or expected == "bad-option"
 
 
 def test_every_stage_before_the_compiler_can_be_the_last(model):
@@ -158,7 +173,7 @@ def test_a_name_that_no_bundle_can_have_is_refused_at_its_line(
 
 
 def test_a_title_is_held_to_what_a_manifest_may_say():
-    assert (title.NAME, title.VERSION) == (schema.NAME, schema.VERSION)
+    assert (program.NAME, program.VERSION) == (schema.NAME, schema.VERSION)
 
 
 def test_the_name_of_an_imported_model_is_not_that_of_the_one_that_imports_it(

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 import shutil
 
 import numpy as np
@@ -210,6 +212,9 @@ def _with_half_the_text(folder):
         (_with('reads = ["', 'read = ["'), "bad-ir", "'reads'"),
         (_with('"state.flag", ', ""), "bad-ir", "'state' lacks"),
         (_with('"state.flag", ', '"state.n", '), "bad-ir", "'state' lacks"),
+        (_with('version = "2.5"', 'version = "2 5"'), "bad-ir", "a version of at most"),
+        (_with('name = "pair", v', 'name = "../p", v'), "bad-ir", "a name of at most"),
+        (_with("graph.vjp = {", "graph.vpj = {"), "bad-ir", "has no body"),
     ],
 )
 def test_ir_that_is_not_whole_is_refused(source, tmp_path, change, code, words):
@@ -371,6 +376,88 @@ def test_a_function_that_calls_itself_is_refused():
     text += "func.func @g() { func.call @f() : () -> () return }"
     with pytest.raises(InputError, match="calls itself"):
         pipeline.optimize(text, "inline")
+
+
+DERIVED = """
+import aotc
+import aotc.numpy as np
+
+
+@aotc.custom_vjp
+def cut(x):
+    return np.minimum(x, 1.0)
+
+
+cut.defvjp(lambda x: (cut(x), x < 1), lambda below, dy: (np.where(below, dy, 0),))
+
+
+@aotc.entry(x=aotc.Spec((4, 3)), n=aotc.Spec((2,), "i32"))
+def f(x, n):
+    def loss(x, n):
+        return np.sum(cut(x)) * np.sum(n).astype("float32")
+
+    return aotc.grad(loss)(x, n), aotc.vmap(lambda row: np.sin(row).sum())(x)
+"""
+VJP = "graph.vjp = {of = @f.loss, wrt = array<i64: 0>}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (VJP, "graph.vjp = 3", "expected graph.vjp = {…}; got 3"),
+        (VJP, "graph.vjp = {of = @f.loss}", "expected an attribute 'wrt'"),
+        (VJP, "graph.vjp = {of = @g, wrt = array<i64: 0>}", "names 'g', which"),
+        (VJP, VJP.replace("0", "7"), "wrt to be different inputs.* got [7]"),
+        (VJP, VJP.replace("0", "-1"), "wrt to be different inputs.* got [-1]"),
+        (VJP, VJP.replace("0", "0, 0"), "wrt to be different inputs.* got [0, 0]"),
+        (VJP, VJP.replace("0", "1"), "inputs of a float dtype.* got [1]"),
+        (VJP, VJP.replace("i64: 0", "i64"), "of 'f.loss' it returns"),
+        (VJP, VJP.replace("vjp", "jvp"), "as graph.jvp of 'f.loss' it takes"),
+        (VJP, VJP.replace("@f.loss", "@f.loss.vjp"), "of 'f.loss.vjp' it takes"),
+        (
+            VJP,
+            'graph.precision = {of = @f.loss, compute = "i8"}',
+            "compute to be a float dtype; got 'i8'",
+        ),
+        ("forward = @", "forwards = @", "expected an attribute 'forward'"),
+        ("backward = @", "backward = @no_", "which the module does not have"),
+        (r"backward = @[\w.]+", "backward = @f.loss", "its backward of .* takes"),
+        (r"size = #map\d*", "size = affine_map<() -> (5)>", "graph.batch of .* takes"),
+        (r"size = #map\d*", "size = affine_map<() -> ()>", "expected one size"),
+    ],
+)
+def test_what_stands_for_a_function_must_fit_it(tmp_path, old, new, words):
+    """So an edit that is wrong is no failure of a pass."""
+    (tmp_path / "f.py").write_text(DERIVED)
+    build(tmp_path / "f.py", dump=tmp_path, stop_after="graph")
+    ir = tmp_path / "graph.mlir"
+    text, count = re.subn(old, new, ir.read_text())
+    assert count
+    ir.write_text(text)
+    words = words.replace("[", r"\[").replace("{", r"\{")
+    with pytest.raises(InputError, match=words) as caught:
+        build(ir, stop_after="linalg")
+    assert (caught.value.code, caught.value.where) == ("bad-ir", str(ir))
+
+
+def test_a_function_made_of_itself_is_refused():
+    text = (
+        "func.func private @f(tensor<4xf32>) -> tensor<4xf32> attributes "
+        '{graph.precision = {of = @f, compute = "f16"}}'
+    )
+    with pytest.raises(InputError, match="'f' calls itself, or is made of itself"):
+        pipeline.optimize(text, "autodiff")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_who_may_read_a_dump_may_read_its_parameters(source, tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        build(source, dump=tmp_path / "ir", stop_after="graph")
+    finally:
+        os.umask(before)
+    for file in ("graph.mlir", "parameters.irpa"):
+        assert (tmp_path / "ir" / file).stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ The compiler itself is replaced here; its own tests are elsewhere.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,6 +109,22 @@ def test_opt_writes_a_file(pipeline: Pipeline) -> None:
     Path("m.mlir").write_text("module {}")
     assert main(["opt", "m.mlir", "-o", "out.mlir"]) == 0
     assert Path("out.mlir").read_text() == "MODULE {}"
+
+
+def test_opt_keeps_the_times_of_passes_out_of_the_ir(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.mlir").write_text("module {}")
+    asked = ["opt", "m.mlir", "--passes", "simplify,cse", "--timing"]
+    assert main([*asked, "-o", "out.mlir"]) == 0
+    assert main(asked) == 0
+    shown = capsys.readouterr()
+    assert re.fullmatch(r"(simplify: .* ms, .*\ncse: .* ms, .*\n){2}", shown.err)
+    assert shown.out == Path("out.mlir").read_text()
+    assert "ms" not in shown.out
 
 
 def test_opt_that_only_verifies_prints_nothing(

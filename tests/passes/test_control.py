@@ -278,7 +278,7 @@ def test_control_flow_that_does_not_fit_its_functions_is_refused(model):
     assert "carries = 1" in text
     with pytest.raises(InputError, match="the body returns") as e:
         optimize(text.replace("carries = 1", "carries = 2"), "")
-    assert e.value.code == "control-mismatch"
+    assert e.value.code == "bad-ir"
     with pytest.raises(InputError, match="which the module does not have"):
         optimize(text.replace("functions = [@f.step]", "functions = [@f.gone]"), "")
 
