@@ -18,7 +18,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects import callee_verifier, context
-from aotc.dialects.callees import reached_from
+from aotc.dialects.callees import callees
 from aotc.dialects.functions import functions_of
 from aotc.dialects.parameters import Parameter, parameters_of
 from aotc.dialects.plain import attribute_of, plain_of
@@ -119,7 +119,7 @@ def parse_module(text: str, where: str | None = None) -> Any:
 def _recursive_function(module: Module) -> str | None:
     """A function that reaches itself by calls or as it is declared, if there is one."""
     known = functions_of(module)
-    rest = {name: reached_from(function) for name, function in known.items()}
+    rest = {name: callees(function) for name, function in known.items()}
     while rest:
         free = [name for name, called in rest.items() if not rest.keys() & {*called}]
         if not free:
@@ -129,12 +129,12 @@ def _recursive_function(module: Module) -> str | None:
     return None
 
 
-def _first_repeated(callees: Mapping[str, Sequence[str]]) -> str:
+def _first_repeated(reached: Mapping[str, Sequence[str]]) -> str:
     """A function that is met twice, where each reaches another one of these."""
-    name, met = next(iter(callees)), set[str]()
+    name, met = next(iter(reached)), set[str]()
     while name not in met:
         met.add(name)
-        name = next(each for each in callees[name] if each in callees)
+        name = next(each for each in reached[name] if each in reached)
     return name
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from aotc import dtypes
 from aotc.dialects import control
-from aotc.dialects.control.parts import Types, listed, require_same
+from aotc.dialects.control.parts import Types, require_same, types_text
 from aotc.dialects.custom import Custom, custom_of
 from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.transform import Derived, Jvp, Precision, Vjp, transformation_of
@@ -54,7 +54,7 @@ def _misfits(derived: Derived, inputs: Types) -> Iterator[str]:
     if isinstance(derived, Precision) and derived.compute not in dtypes.FLOATS:
         yield f"expected compute to be a float dtype; got '{derived.compute}'"
     wrt = getattr(derived, "wrt", ())
-    of = f"of '{derived.of}', which takes {listed(inputs)}"
+    of = f"of '{derived.of}', which takes {types_text(inputs)}"
     if len({*wrt}) < len(wrt) or not all(0 <= each < len(inputs) for each in wrt):
         yield f"expected wrt to be different inputs, from 0, {of}; got {[*wrt]}"
     elif isinstance(derived, Vjp | Jvp):
