@@ -75,7 +75,7 @@ def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in islice(entries, _COUNT_LIMIT + 1))
     if len(found) + len(names) > _COUNT_LIMIT:
-        raise _irregular(prefix or ".", f"more than {_COUNT_LIMIT} files")
+        raise _irregular_error(prefix or ".", f"more than {_COUNT_LIMIT} files")
     for name in names:
         path = prefix + name
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -84,7 +84,7 @@ def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
             found[path] = status.st_size
             continue
         if not depth:
-            raise _irregular(path, "a directory nested too deeply")
+            raise _irregular_error(path, "a directory nested too deeply")
         before = len(found)
         with _open_at(folder, name, path, os.O_DIRECTORY) as child:
             _list(child, path + "/", found, depth - 1)
@@ -251,7 +251,7 @@ def _open_at(folder: int, name: str, path: str, flags: int) -> Iterator[int]:
         ) from None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
-            raise _irregular(path, "a link or special file") from None
+            raise _irregular_error(path, "a link or special file") from None
         raise
     try:
         yield descriptor
@@ -261,12 +261,14 @@ def _open_at(folder: int, name: str, path: str, flags: int) -> Iterator[int]:
 
 def _check_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise _irregular(path, f"{stat.filemode(status.st_mode)}")
+        raise _irregular_error(path, f"{stat.filemode(status.st_mode)}")
     if status.st_nlink != 1:
-        raise _irregular(path, f"a file with {status.st_nlink} names (hard links)")
+        raise _irregular_error(
+            path, f"a file with {status.st_nlink} names (hard links)"
+        )
 
 
-def _irregular(path: str, got: str) -> VerificationError:
+def _irregular_error(path: str, got: str) -> VerificationError:
     return VerificationError(
         "file-irregular",
         f"{path}: expected a plain file with one name, got {got}",

@@ -139,7 +139,7 @@ class Manifest:
         try:
             schema.check(self.data)
         except Invalid as error:
-            raise _invalid(str(error)) from None
+            raise _manifest_error(str(error)) from None
 
     @classmethod
     def read(cls, data: bytes) -> Manifest:
@@ -151,9 +151,9 @@ class Manifest:
         try:
             manifest = cls(strict_json.parse(data))
         except ValueError as error:
-            raise _invalid(f"{FILE} {error}") from None
+            raise _manifest_error(f"{FILE} {error}") from None
         if manifest.to_bytes() != data:
-            raise _invalid(f"{FILE} is not in canonical form")
+            raise _manifest_error(f"{FILE} is not in canonical form")
         return manifest
 
     def to_bytes(self) -> bytes:
@@ -267,7 +267,7 @@ def _check_version(data: Any) -> None:
     schema_id = schema_id if isinstance(schema_id, str) else repr(schema_id)
     name, _, major = schema_id.partition("/")
     if name != _SCHEMA:
-        raise _invalid(
+        raise _manifest_error(
             f"$.schema: expected {_SCHEMA}/{_MAJOR}, got {short_text(repr(schema_id))}"
         )
     if major != _MAJOR:
@@ -282,9 +282,9 @@ def _check_version(data: Any) -> None:
 def _check_features(data: Mapping[str, Any]) -> None:
     features = data.get("requires_features")
     if not isinstance(features, list):
-        raise _invalid("$.requires_features: expected a list")
+        raise _manifest_error("$.requires_features: expected a list")
     if not all(isinstance(name, str) for name in features):
-        raise _invalid("$.requires_features: expected a list of names")
+        raise _manifest_error("$.requires_features: expected a list of names")
     unknown = [short_text(name) for name in features if name not in _FEATURES]
     if unknown:
         raise VerificationError(
@@ -296,5 +296,5 @@ def _check_features(data: Mapping[str, Any]) -> None:
         )
 
 
-def _invalid(message: str) -> VerificationError:
+def _manifest_error(message: str) -> VerificationError:
     return VerificationError("manifest-invalid", message, where=FILE)

@@ -23,7 +23,7 @@ from aotc.artifacts.fields import (
     text,
     within,
 )
-from aotc.artifacts.shapes import Dim, deciding
+from aotc.artifacts.shapes import Dim, deciding_sizes
 
 DTYPES = tuple(
     [
@@ -295,7 +295,7 @@ def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
         used |= Condition.parse(guard["condition"]).symbols
     _check_known(sorted(used), symbols, " symbol")
     # A call learns the value of a symbol from a dimension that is linear in it alone.
-    unbound = used - {symbol for _, symbol in deciding(dims)}
+    unbound = used - {symbol for _, symbol in deciding_sizes(dims)}
     if unbound:
         with within(".inputs"):
             fail("dimensions that decide each symbol", sorted(unbound))

@@ -82,7 +82,7 @@ class Dim:
             raise Undefined(f"'{self.text}' divides by zero") from None
 
 
-def deciding(dims: Sequence[Dim]) -> list[tuple[int, str]]:
+def deciding_sizes(dims: Sequence[Dim]) -> list[tuple[int, str]]:
     """For each symbol that the sizes of `dims` say: which of them says it.
 
     Ordered so that a dimension comes after those that say its other symbols; those that

@@ -73,7 +73,7 @@ def compat(
         with written_aside(file) as aside:
             aside.write_text(text + "\n", encoding="utf-8")
     else:
-        output.answer(text)
+        output.print_answer(text)
     if not document["passed"]:
         raise click.exceptions.Exit(1)
 

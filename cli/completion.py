@@ -21,4 +21,4 @@ _CLASSES = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for SHELL."""
     script = _CLASSES[shell](ctx.find_root().command, {}, "aotc", COMPLETION_VARIABLE)
-    output.answer(script.source())
+    output.print_answer(script.source())

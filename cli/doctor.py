@@ -46,7 +46,7 @@ def doctor(file: Path | None, key: Path | None, form: str) -> None:
     document = profile()
     text = output.text_of(document, _render(document), form)
     if file is None:
-        output.answer(text)
+        output.print_answer(text)
         return
     _write(file, text + "\n", key)
 

@@ -84,7 +84,7 @@ def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if _wants("github", arguments):
-            output.answer(github.of_warning(str(message), arguments))
+            output.print_answer(github.of_warning(str(message), arguments))
         click.echo(f"warning: {output.printable(str(message))}", err=True)
 
     return show

@@ -55,7 +55,7 @@ def opt(
     if output_file:
         write_text(output_file, result)
     else:
-        output.answer(result, nl=not result.endswith("\n"))
+        output.print_answer(result, nl=not result.endswith("\n"))
 
 
 def _tell_time(record: PassRecord) -> None:

@@ -22,7 +22,7 @@ _STDOUT, _STDERR = 1, 2  # file descriptors
 
 def emit(document: Mapping[str, Any], text: str, form: str) -> None:
     """Print an answer: `document` if `form` is ``json``, else `text`."""
-    answer(text_of(document, text, form))
+    print_answer(text_of(document, text, form))
 
 
 def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
@@ -30,7 +30,7 @@ def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
     return json.dumps(document, indent=2) if form == "json" else printable(text)
 
 
-def answer(text: str, *, nl: bool = True) -> None:
+def print_answer(text: str, *, nl: bool = True) -> None:
     """Print text on standard output, which nothing but answers reaches."""
     with _reporting_write_errors(_answers or sys.stdout):
         click.echo(text, nl=nl, file=_answers)
@@ -38,7 +38,7 @@ def answer(text: str, *, nl: bool = True) -> None:
 
 @contextmanager
 def reserved_for_answers() -> Iterator[None]:
-    """Within this block only `answer` writes to standard output.
+    """Within this block only `print_answer` writes to standard output.
 
     What a model or a library prints meanwhile, to Python's stream or to the file
     descriptor, goes to standard error: the answer may be a document for a script.

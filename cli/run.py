@@ -119,9 +119,9 @@ def run(
     if find_nan:
         model = require_finite_calls(model, find_nan)
     if loop:
-        document, text, stopped = _loop(model, point, inputs, loop, file)
+        document, text, stopped = _run_loop(model, point, inputs, loop, file)
     else:
-        document, text, stopped = *_once(model, point, inputs, file), None
+        document, text, stopped = *_call_once(model, point, inputs, file), None
     if find_nan:
         text += "\nall outputs and states are finite"
     if save_state:
@@ -197,7 +197,7 @@ def _in_batches(
     )
 
 
-def _once(
+def _call_once(
     model: Model,
     point: EntryPoint,
     inputs: tuple[str, ...],
@@ -228,7 +228,7 @@ def _once(
     return document, text
 
 
-def _loop(
+def _run_loop(
     model: Model,
     point: EntryPoint,
     inputs: tuple[str, ...],

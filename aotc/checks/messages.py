@@ -33,17 +33,17 @@ def receive(stream: BinaryIO) -> Any:
         EOFError: there is none any more, or a part of one only.
         MemoryError: it has been skipped.
     """
-    length = int.from_bytes(_exactly(stream, _LENGTH), "little")
+    length = int.from_bytes(_read_exactly(stream, _LENGTH), "little")
     try:
-        data = _exactly(stream, length)
+        data = _read_exactly(stream, length)
     except MemoryError:  # raised before anything is read
         for start in range(0, length, _CHUNK):
-            _exactly(stream, min(_CHUNK, length - start))
+            _read_exactly(stream, min(_CHUNK, length - start))
         raise
     return pickle.loads(data)
 
 
-def _exactly(stream: BinaryIO, length: int) -> bytes:
+def _read_exactly(stream: BinaryIO, length: int) -> bytes:
     data = stream.read(length)
     if len(data) < length:
         raise EOFError

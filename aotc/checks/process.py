@@ -106,7 +106,7 @@ class CompiledProcess:
         except EOFError:
             if self._is_late:
                 raise DidNotEnd(f"it did not end within {self._seconds} s") from None
-            raise self._death(what) from None
+            raise self._exit_error(what) from None
         finally:
             if timer:
                 timer.cancel()
@@ -119,7 +119,7 @@ class CompiledProcess:
         self._is_late = True
         self._process.kill()
 
-    def _death(self, what: str) -> CompileError | SetupError:
+    def _exit_error(self, what: str) -> CompileError | SetupError:
         code = self._process.wait()
         if code == -signal.SIGKILL:
             return ended_for_memory(

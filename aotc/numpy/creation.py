@@ -97,18 +97,20 @@ def arange(
 ) -> Array:
     """`start, start + step, …` below `stop`; whole bounds may be symbolic sizes."""
     start, stop = (0, start) if stop is None else (start, stop)
-    if step == 0 or any(not math.isfinite(part) for part in _reals(start, stop, step)):
+    if step == 0 or any(
+        not math.isfinite(part) for part in _float_bounds(start, stop, step)
+    ):
         fail(
             "bad-range",
             f"expected finite bounds and a step but 0; got {start} to {stop} in steps "
             f"of {step}",
         )
-    if reals := _reals(start, stop, step):
+    if reals := _float_bounds(start, stop, step):
         if not isinstance(start, Dim) and not isinstance(stop, Dim):
             return _numbers(np.arange(*map(float, (start, stop, step))), dtype)
         if not all(part.is_integer() for part in reals):
             fail("bad-range", f"expected whole steps for a size; got {start} to {stop}")
-        start, stop, step = map(_whole, (start, stop, step))
+        start, stop, step = map(_as_int, (start, stop, step))
     count = _count(start, stop, step)
     natural = "f32" if reals else "i32"
     name = dtypes.canonical(natural if dtype is None else dtype)
@@ -117,11 +119,11 @@ def arange(
     return scaled if start == 0 else add(scaled, start)
 
 
-def _reals(*parts: Any) -> list[float]:
+def _float_bounds(*parts: Any) -> list[float]:
     return [part for part in parts if isinstance(part, float)]
 
 
-def _whole(part: Any) -> Any:
+def _as_int(part: Any) -> Any:
     return int(part) if isinstance(part, float) else part
 
 

@@ -16,7 +16,7 @@ from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 
-def _along(name: str, x: Array, axis: Any, reverse: bool) -> Array:
+def _cumulate(name: str, x: Array, axis: Any, reverse: bool) -> Array:
     """The op along `axis`; of the flattened array for None."""
     x, axis = (ravel(x), 0) if axis is None else (x, axis)
     return emit(name, x, axis=one_axis(x, axis), reverse=reverse)
@@ -32,14 +32,14 @@ def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
 ) -> Array:
     """The sum of all elements up to each (from the end if `reverse`, as JAX's)."""
-    return _along("cumsum", _numbers(a, dtype), axis, reverse)
+    return _cumulate("cumsum", _numbers(a, dtype), axis, reverse)
 
 
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
 ) -> Array:
     """The product of all elements up to each; right derivatives at zeros, too."""
-    return _along("cumprod", _numbers(a, dtype), axis, reverse)
+    return _cumulate("cumprod", _numbers(a, dtype), axis, reverse)
 
 
 def cumulative_sum(
@@ -53,7 +53,7 @@ def cumulative_sum(
     """`cumsum` of a vector or along `axis`; from 0 on if `include_initial`."""
     y, number = _along_one(x, axis)
     y = cumsum(y, number, dtype)
-    return _after(0, y, number) if include_initial else y
+    return _prepend(0, y, number) if include_initial else y
 
 
 def cumulative_prod(
@@ -67,7 +67,7 @@ def cumulative_prod(
     """`cumprod` of a vector or along `axis`; from 1 on if `include_initial`."""
     y, number = _along_one(x, axis)
     y = cumprod(y, number, dtype)
-    return _after(1, y, number) if include_initial else y
+    return _prepend(1, y, number) if include_initial else y
 
 
 def _along_one(a: ArrayLike, axis: int | None) -> tuple[Array, int]:
@@ -77,7 +77,7 @@ def _along_one(a: ArrayLike, axis: int | None) -> tuple[Array, int]:
     return x, one_axis(x, 0 if axis is None else axis)
 
 
-def _after(first: int, y: Array, axis: int) -> Array:
+def _prepend(first: int, y: Array, axis: int) -> Array:
     shape = [1 if i == axis else n for i, n in enumerate(y.shape)]
     return concatenate([broadcast_to(lift(first, y.dtype), shape), y], axis)
 
@@ -94,19 +94,19 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Arra
 
 def cummax(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
     """The largest element up to each (JAX's); NaN from the first one on."""
-    return _along("cummax", _numbers(a, None), axis, reverse)
+    return _cumulate("cummax", _numbers(a, None), axis, reverse)
 
 
 def cummin(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
     """The smallest element up to each (JAX's); NaN from the first one on."""
-    return _along("cummin", _numbers(a, None), axis, reverse)
+    return _cumulate("cummin", _numbers(a, None), axis, reverse)
 
 
 def cumlogsumexp(
     a: ArrayLike, axis: int | None = None, *, reverse: bool = False
 ) -> Array:
     """`logsumexp` of all elements up to each (JAX's)."""
-    return _along("cumlogsumexp", as_float(a), axis, reverse)
+    return _cumulate("cumlogsumexp", as_float(a), axis, reverse)
 
 
 def linear_recurrence(

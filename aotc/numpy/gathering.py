@@ -86,7 +86,7 @@ def take_along_axis(
     wanted = broadcast_shapes(
         _shape_without(x.shape, number), _shape_without(positions.shape, number)
     )
-    x = broadcast_to(x, _with(wanted, number, x.shape[number]))
+    x = broadcast_to(x, _shape_with(wanted, number, x.shape[number]))
     positions = nonnegative_positions(x, number, positions, mode)
     positions, maps = _along_maps(x, positions, number)
     return read(x, [positions], maps, mode, fill_value)
@@ -108,7 +108,9 @@ def put_along_axis(
     """
     _require_mode(mode, ("drop", "clip"))
     flat, positions, number = _along(arr, indices, axis)
-    shape = _with(_shape_without(flat.shape, number), number, positions.shape[number])
+    shape = _shape_with(
+        _shape_without(flat.shape, number), number, positions.shape[number]
+    )
     x, updates = one_dtype(flat, values)
     positions = nonnegative_positions(
         x, number, positions, "raise" if mode == "drop" else mode
@@ -151,7 +153,7 @@ def _shape_without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:
     return tuple(size for number, size in enumerate(shape) if number != axis)
 
 
-def _with(shape: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
+def _shape_with(shape: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
     return (*shape[:axis], size, *shape[axis:])
 
 

@@ -57,7 +57,7 @@ def interp(
             f"{points.type} and {values.type}",
         )
     if period is not None:
-        x, points, values = _periodic(x, points, values, period)
+        x, points, values = _wrap_period(x, points, values, period)
         left = right = None
     y = _on_lines(ravel(x), points, values)
     y = reshape(y, x.shape)
@@ -80,7 +80,7 @@ def _on_lines(x: Array, points: Array, values: Array) -> Array:
     return where(level, y1, add(y0, multiply(slope, subtract(x, x0))))
 
 
-def _periodic(x: Array, points: Array, values: Array, period: float) -> list[Array]:
+def _wrap_period(x: Array, points: Array, values: Array, period: float) -> list[Array]:
     """All within one period, and the points sorted, with one more at both ends."""
     if not period:
         fail("bad-period", f"expected a period other than 0; got {period}")

@@ -20,7 +20,7 @@ def without_nan(a: ArrayLike, instead: float) -> Array:
     return where(isnan(x), instead, x) if dtypes.is_float(x.dtype) else x
 
 
-def _numbers(x: Array) -> Array:
+def _not_nan(x: Array) -> Array:
     """A mask of what is not NaN."""
     return logical_not(isnan(x))
 
@@ -69,7 +69,7 @@ def nanmean(
 ) -> Array:
     """The mean over `axis` of what is not NaN; NaN if all are."""
     x = as_float(a)
-    return reducing.mean(x, axis, dtype, keepdims=keepdims, where=_numbers(x))
+    return reducing.mean(x, axis, dtype, keepdims=keepdims, where=_not_nan(x))
 
 
 def nanvar(
@@ -82,7 +82,7 @@ def nanvar(
 ) -> Array:
     """The variance over `axis` of what is not NaN."""
     x = as_float(a)
-    return reducing.var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_numbers(x))
+    return reducing.var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x))
 
 
 def nanstd(
@@ -95,7 +95,7 @@ def nanstd(
 ) -> Array:
     """The square root of `nanvar`."""
     x = as_float(a)
-    return reducing.std(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_numbers(x))
+    return reducing.std(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x))
 
 
 def nanargmax(

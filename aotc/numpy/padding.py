@@ -43,7 +43,7 @@ def pad(
         fail("bad-padding", f"expected a mode of {known}; got {mode!r}")
     for axis, (low, high) in enumerate(widths):
         if (low, high) != (0, 0):
-            x = _along(x, axis, low, high, mode)
+            x = _pad_axis(x, axis, low, high, mode)
     return x
 
 
@@ -81,7 +81,7 @@ def _constant(x: Array, widths: list[Pair], value: float) -> Array:
 # ---- elements of the array itself ---------------------------------------------------
 
 
-def _along(x: Array, axis: int, low: Size, high: Size, mode: str) -> Array:
+def _pad_axis(x: Array, axis: int, low: Size, high: Size, mode: str) -> Array:
     size = x.shape[axis]
     parts, beyond = _MODES[mode]
     if min(bounds(low)[0], bounds(high)[0]) < 0:

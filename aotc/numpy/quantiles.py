@@ -69,7 +69,7 @@ def percentile(
     keepdims: bool = False,
 ) -> Array:
     """`quantile`, with `q` from 0 to 100."""
-    return quantile(a, _parts(a, q) / 100, axis, method=method, keepdims=keepdims)
+    return quantile(a, _as_floats(a, q) / 100, axis, method=method, keepdims=keepdims)
 
 
 def nanpercentile(
@@ -81,7 +81,9 @@ def nanpercentile(
     keepdims: bool = False,
 ) -> Array:
     """`nanquantile`, with `q` from 0 to 100."""
-    return nanquantile(a, _parts(a, q) / 100, axis, method=method, keepdims=keepdims)
+    return nanquantile(
+        a, _as_floats(a, q) / 100, axis, method=method, keepdims=keepdims
+    )
 
 
 def median(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
@@ -97,7 +99,7 @@ def nanmedian(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Arra
 def _quantile(
     a: ArrayLike, q: ArrayLike, axis: Any, method: str, keepdims: bool, skip_nan: bool
 ) -> Array:
-    x, parts = as_float(a), _parts(a, q)
+    x, parts = as_float(a), _as_floats(a, q)
     _check(parts, method)
     axes = rising_axes(x, axis)
     rows = _rows(x, axes)
@@ -109,7 +111,7 @@ def _quantile(
     return reshape(moveaxis(found, -1, 0), [*parts.shape, *rest])
 
 
-def _parts(a: ArrayLike, q: ArrayLike) -> Array:
+def _as_floats(a: ArrayLike, q: ArrayLike) -> Array:
     """`q` as floats; Python's numbers in the precision of `a`."""
     return as_float(lift(q, accumulator(as_float(a).dtype)))
 
@@ -144,14 +146,14 @@ def _of_rows(rows: Array, parts: Array, method: str, skip_nan: bool) -> Array:
         size = rows.shape[-1]
         last = lift(float(size - 1) if isinstance(size, int) else size - 1, parts.dtype)
     place = multiply(broadcast_to(parts, shape), broadcast_to(last, shape))
-    found = _between(rows, place, last, method)
+    found = _interpolate(rows, place, last, method)
     if skip_nan:
         return found
     spoiled = any_of(missing, -1, keepdims=True)
     return where(broadcast_to(spoiled, shape), math.nan, found)
 
 
-def _between(rows: Array, place: Array, last: Array, method: str) -> Array:
+def _interpolate(rows: Array, place: Array, last: Array, method: str) -> Array:
     """The elements at fractional places along the last axis."""
     below = floor(place)
     above = minimum(add(below, 1), last)

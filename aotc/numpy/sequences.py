@@ -58,11 +58,11 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
             f"expected one number, or one for each of {len(axes)} axes; got {varargs}",
         )
     steps = steps * len(axes) if len(steps) == 1 else steps
-    slopes = [_slope(x, a, s) for a, s in zip(axes, steps, strict=True)]
+    slopes = [_axis_gradient(x, a, s) for a, s in zip(axes, steps, strict=True)]
     return slopes[0] if len(slopes) == 1 else slopes
 
 
-def _slope(x: Array, axis: int, step: Any) -> Array:
+def _axis_gradient(x: Array, axis: int, step: Any) -> Array:
     if bounds(x.shape[axis])[0] < 2:
         fail(
             "shape-mismatch",

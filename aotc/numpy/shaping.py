@@ -103,12 +103,12 @@ def squeeze(a: ArrayLike, axis: Any = None) -> Array:
 
 def atleast_1d(*arys: ArrayLike) -> Any:
     """Scalars as vectors; a list for several arrays."""
-    return _each(arys, lambda x: reshape(x, (1,)) if x.ndim < 1 else x)
+    return _map_each(arys, lambda x: reshape(x, (1,)) if x.ndim < 1 else x)
 
 
 def atleast_2d(*arys: ArrayLike) -> Any:
     """Vectors as rows; a list for several arrays."""
-    return _each(arys, lambda x: reshape(x, (1, -1)) if x.ndim < 2 else x)
+    return _map_each(arys, lambda x: reshape(x, (1, -1)) if x.ndim < 2 else x)
 
 
 def atleast_3d(*arys: ArrayLike) -> Any:
@@ -117,10 +117,10 @@ def atleast_3d(*arys: ArrayLike) -> Any:
     def wide(x: Array) -> Array:
         return expand_dims(atleast_2d(x), -1) if x.ndim < 3 else x
 
-    return _each(arys, wide)
+    return _map_each(arys, wide)
 
 
-def _each(arys: Sequence[ArrayLike], change: Any) -> Any:
+def _map_each(arys: Sequence[ArrayLike], change: Any) -> Any:
     changed = [change(lift(x)) for x in arys]
     return changed[0] if len(changed) == 1 else changed
 

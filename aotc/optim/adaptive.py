@@ -72,7 +72,9 @@ def scale_by_adam(
         count = increment(state.count)
         mu = leafwise(average(b1), updates, state.mu)
         nu = leafwise(average_square(b2), updates, state.nu)
-        direction = _ahead(b1, count) if nesterov else _here(b1, count)
+        direction = (
+            _nesterov_direction(b1, count) if nesterov else _plain_direction(b1, count)
+        )
         found = leafwise(
             scale_update,
             leafwise(direction, mu, updates),
@@ -83,12 +85,12 @@ def scale_by_adam(
     return stateful(ScaleByAdamState, init, update)
 
 
-def _here(b1: float, count: Array) -> Callable[[Array, Array], Array]:
+def _plain_direction(b1: float, count: Array) -> Callable[[Array, Array], Array]:
     correct = bias_corrector(b1, count)
     return lambda mu, update: correct(mu)
 
 
-def _ahead(b1: float, count: Array) -> Callable[[Array, Array], Array]:
+def _nesterov_direction(b1: float, count: Array) -> Callable[[Array, Array], Array]:
     """The average as it will be if the next update is the same."""
     now, next = bias_corrector(b1, count), bias_corrector(b1, increment(count))
     return lambda mu, update: b1 * next(mu) + (1 - b1) * now(update)

@@ -17,8 +17,8 @@ from aotc.optim.trees import (
     Tree,
     in_widest,
     leafwise,
+    leafwise_unzip,
     like,
-    severally,
     zeros_like,
 )
 from aotc.tracing.array import Array
@@ -60,7 +60,7 @@ def scale_by_factored_rms(
         return _axes(x.shape, min_dim_size_to_factor) if factored else None
 
     def init(params: Tree) -> Tree:
-        kept = severally(lambda x: _empty(x, axes_of(x)), 3, zeros_like(params))
+        kept = leafwise_unzip(lambda x: _empty(x, axes_of(x)), 3, zeros_like(params))
         return FactoredState(no_steps(), *kept)
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
@@ -81,7 +81,9 @@ def scale_by_factored_rms(
             col = averaged(square.mean(axes[0]), col)
             return update * _inverse_root(row, col, axes), row, col, v
 
-        found, *kept = severally(step, 4, updates, state.v_row, state.v_col, state.v)
+        found, *kept = leafwise_unzip(
+            step, 4, updates, state.v_row, state.v_col, state.v
+        )
         old = state.v_row, state.v_col, state.v
         return found, FactoredState(increment(state.count), *map(like, kept, old))
 

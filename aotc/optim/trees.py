@@ -36,10 +36,10 @@ def float_leaves(tree: Tree) -> list[Array]:
     return flatten(leafwise(lambda x: x, tree))[0]
 
 
-def severally(
+def leafwise_unzip(
     function: Callable[..., Sequence[Array]], count: int, *trees: Tree
 ) -> list[Tree]:
-    """As many trees as `function` has results, of arrays of any shapes."""
+    """Map a function of several results over leaves, into a tree for each result."""
     columns, structure = _columns(trees)
     rows = [function(*row) for row in zip(*columns, strict=True)]
     return [structure.unflatten([row[i] for row in rows]) for i in range(count)]

@@ -71,7 +71,7 @@ class MultiSteps:
                 f"expected 'opt' to be an optimizer; got {shown_value(opt)}",
             )
         self._opt = opt
-        self._every = _every(every_k_schedule)
+        self._gradients_per_step = _gradients_per_step(every_k_schedule)
         self._mean = use_grad_mean
         self._dtype = float_dtype(accumulator_dtype)
 
@@ -93,7 +93,7 @@ class MultiSteps:
         found, inner = self._opt.update(
             like(total, updates), old.inner_opt_state, params
         )
-        full = np.equal(old.mini_step, self._every(old.gradient_step) - 1)
+        full = np.equal(old.mini_step, self._gradients_per_step(old.gradient_step) - 1)
         new = MultiStepsState(
             mini_step=np.where(full, 0, increment(old.mini_step)),
             gradient_step=np.where(
@@ -125,17 +125,17 @@ class MultiSteps:
         return lambda update, mean: mean + (update - mean) * weight(mean)
 
 
-def _every(k: Any) -> Callable[[Any], Any]:
+def _gradients_per_step(k: Any) -> Callable[[Any], Any]:
     """The number of gradients that make a step, by the number of steps."""
     if callable(k):
-        return lambda count: _whole(k(count))
-    number = _whole(k)
+        return lambda count: _as_count(k(count))
+    number = _as_count(k)
     if not isinstance(number, int) or number < 1:
         _fail_to_count(k)
     return lambda count: number
 
 
-def _whole(k: Any) -> Any:
+def _as_count(k: Any) -> Any:
     """An integer, or an i32 scalar."""
     if isinstance(k, int | numpy.integer) and not isinstance(k, bool):
         return int(k)

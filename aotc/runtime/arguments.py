@@ -27,7 +27,7 @@ def flattener(owner: str, tree: Any) -> Flatten:
 
         def nothing(value: Any, leaves: list[Any], path: str) -> None:
             if value is not None:
-                raise _structure(owner, path, "None", value)
+                raise _structure_error(owner, path, "None", value)
 
         return nothing
     if "dict" in tree:
@@ -48,9 +48,9 @@ def _dict_flattener(owner: str, tree: Mapping[str, Any]) -> Flatten:
 
     def flatten(value: Any, leaves: list[Any], path: str) -> None:
         if not isinstance(value, (dict, Mapping)):
-            raise _structure(owner, path, "a dict", value)
+            raise _structure_error(owner, path, "a dict", value)
         if value.keys() != expected:
-            raise _names(owner, path, expected, value)
+            raise _names_error(owner, path, expected, value)
         for key, index in direct:
             leaves[index] = value[key]
         for key, part in nested:
@@ -65,14 +65,14 @@ def _sequence_flattener(owner: str, tree: Sequence[Any], kind: type) -> Flatten:
 
     def flatten(value: Any, leaves: list[Any], path: str) -> None:
         if not isinstance(value, (list, tuple)) or len(value) != len(parts):
-            raise _structure(owner, path, expected, value)
+            raise _structure_error(owner, path, expected, value)
         for index, part in enumerate(parts):
             part(value[index], leaves, f"{path}[{index}]")
 
     return flatten
 
 
-def _names(
+def _names_error(
     owner: str, path: str, expected: frozenset[str], got: Mapping[str, Any]
 ) -> InputError:
     within = f"{owner}: input {path!r}" if path else owner
@@ -113,7 +113,7 @@ def suggestion(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {folded[close[0]]!r}?" if close else None
 
 
-def _structure(owner: str, path: str, expected: str, value: Any) -> InputError:
+def _structure_error(owner: str, path: str, expected: str, value: Any) -> InputError:
     size = f" of {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
     return InputError(
         "input-structure",

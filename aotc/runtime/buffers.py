@@ -95,11 +95,11 @@ def _view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
     """Integers of IREE have no sign, and its booleans are bytes; all else is exact."""
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
-        raise _mismatch(leaf, f"{array.dtype}")
+        raise _mismatch_error(leaf, f"{array.dtype}")
     return array.view(dtype)
 
 
-def _mismatch(leaf: Leaf, got: str) -> VerificationError:
+def _mismatch_error(leaf: Leaf, got: str) -> VerificationError:
     return VerificationError(
         "result-mismatch",
         f"the manifest promises {leaf.name!r} as {leaf}, the module returned {got}",
@@ -119,7 +119,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
         if shape != right:
             is_right = len(shape) == len(leaf.shape)
             if not is_right or any(shape[i] != size for i, size in fixed):
-                raise _mismatch(leaf, f"the shape {[*shape]}")
+                raise _mismatch_error(leaf, f"the shape {[*shape]}")
             right = shape
         return array
 
@@ -134,7 +134,7 @@ def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
 
     def view(buffer_view: Any) -> Array:
         if int(buffer_view.element_type) != element:
-            raise _mismatch(leaf, f"elements of type {buffer_view.element_type}")
+            raise _mismatch_error(leaf, f"elements of type {buffer_view.element_type}")
         array: Array = buffer_view.map().asarray(buffer_view.shape, bits).view(dtype)
         array.flags.writeable = False
         return array

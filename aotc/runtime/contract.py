@@ -15,7 +15,7 @@ import numpy as np
 
 from aotc.artifacts.conditions import Condition
 from aotc.artifacts.manifest import Guard, Leaf, Symbol
-from aotc.artifacts.shapes import ADDRESSABLE, Dim, Undefined, deciding
+from aotc.artifacts.shapes import ADDRESSABLE, Dim, Undefined, deciding_sizes
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
 
@@ -121,7 +121,7 @@ class Contract:
             for axis, dim in enumerate(spec.dims)
             if isinstance(dim, Dim)
         ]
-        order = deciding([place.dim for place in self._places])
+        order = deciding_sizes([place.dim for place in self._places])
         self._solved = [
             (self._places[index], symbol)
             for index, symbol in order

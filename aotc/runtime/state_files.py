@@ -113,7 +113,9 @@ def _check_content(path: Path, metadata: Mapping[str, str]) -> None:
         file.seek(int.from_bytes(file.read(8), "little"), 1)
         data = _digest_of_chunks(iter(lambda: file.read(1 << 20), b""))
     if metadata["content"] not in (_content(metadata, data), data):
-        raise _bad(path, "its content was changed or damaged after it was written")
+        raise _file_error(
+            path, "its content was changed or damaged after it was written"
+        )
 
 
 def _content(metadata: Mapping[str, str], data: str) -> str:
@@ -147,7 +149,7 @@ def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
         }
         _check_leaves(wanted, layout.leaves, path)
         if origin.get("schema") != _digest(found):
-            raise _bad(path, "its leaves are not those that it was written with")
+            raise _file_error(path, "its leaves are not those that it was written with")
         _check_content(path, origin)
         return {name: file.get_tensor(name) for name in layout.leaves}
 
@@ -174,7 +176,7 @@ def _open_states(path: Path) -> Iterator[Any]:
             yield file
     except (SafetensorError, OSError) as error:
         raise_system_error(error, str(path))
-        raise _bad(path, str(error)) from error
+        raise _file_error(path, str(error)) from error
 
 
 def _digest(leaves: Mapping[str, Leaf]) -> str:
@@ -193,7 +195,7 @@ def _leaf(file: Any, name: str) -> Leaf:
 def _check_origin(found: Mapping[str, str], layout: Layout, path: Path) -> None:
     if found.get("format") != _FORMAT:
         got = found.get("format", "a file of another kind")
-        raise _bad(path, f"expected the format {_FORMAT}, got {got}")
+        raise _file_error(path, f"expected the format {_FORMAT}, got {got}")
     if found.get("model") != layout.model:
         raise InputError(
             "other-model",
@@ -242,7 +244,7 @@ def _names_text(names: set[str]) -> str:
     return ", ".join(some) + more
 
 
-def _bad(path: Path, reason: str) -> InputError:
+def _file_error(path: Path, reason: str) -> InputError:
     return InputError(
         "bad-state-file",
         f"expected a file that save_state wrote: {reason}",

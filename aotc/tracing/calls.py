@@ -181,7 +181,7 @@ def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
     if name not in static:
         return value
     try:
-        return _as(static[name], value)
+        return _convert(static[name], value)
     except _Misfit:
         fail(
             "bad-argument",
@@ -190,7 +190,7 @@ def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
         )
 
 
-def _as(hint: Any, value: Any) -> Any:
+def _convert(hint: Any, value: Any) -> Any:
     """`value` as `hint` has it; a _Misfit if it is something else."""
     origin = typing.get_origin(hint)
     if origin in _ORIGINS:
@@ -203,7 +203,7 @@ def _as(hint: Any, value: Any) -> Any:
 def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
     for hint in hints:
         try:
-            return _as(hint, value)
+            return _convert(hint, value)
         except _Misfit:
             continue
     raise _Misfit
@@ -216,7 +216,7 @@ def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
             return value  # whoever asks for several arrays knows if one will do
         value = value.tolist() if isinstance(value, np.ndarray) else value
     _require(isinstance(value, (list, tuple, range)), value)
-    read = [_as(hints[0], part) for part in value]
+    read = [_convert(hints[0], part) for part in value]
     return read if isinstance(value, list) else tuple(read)
 
 
@@ -225,7 +225,7 @@ def _as_tuple(hints: tuple[Any, ...], value: Any) -> Any:
         return tuple(_as_list(hints, value))
     if not isinstance(value, (list, tuple)) or len(value) != len(hints):
         raise _Misfit
-    return tuple(_as(hint, part) for hint, part in zip(hints, value, strict=True))
+    return tuple(_convert(hint, part) for hint, part in zip(hints, value, strict=True))
 
 
 def _as_function(_: Any, value: Any) -> Any:

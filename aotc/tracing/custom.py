@@ -105,7 +105,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
         split: list[tuple[Structure, Structure, list[Tensor]]] = []
 
         def forward(*args: Any) -> Any:
-            result, residuals = _two(self._forward, self._forward(*args))  # type: ignore[misc]
+            result, residuals = _as_pair(self._forward, self._forward(*args))  # type: ignore[misc]
             leaves, tree = flatten(residuals)
             split.append((flatten(result)[1], tree, [lift(x).type for x in leaves]))
             return result, residuals
@@ -139,7 +139,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
 
         backward.__name__ = f"{self.__name__}_backward"
         kinds = [*residual_types, *smooth]
-        return _closed_body(trace, backward, kinds, _flat(len(kinds)))
+        return _closed_body(trace, backward, kinds, _positional_structure(len(kinds)))
 
 
 class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
@@ -166,7 +166,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
         def rule(*leaves: Array) -> Any:
             primals = arguments.unflatten(leaves[:count])
             tangents = _with_gaps(arguments, leaves[:count], leaves[count:])
-            result, slope = _two(self._rule, self._rule(primals, tangents))  # type: ignore[misc]
+            result, slope = _as_pair(self._rule, self._rule(primals, tangents))  # type: ignore[misc]
             outputs, tree = flatten(result)
             _require_form(f"the rule of {self.__name__}", body.tree, tree)
             kinds = [lift(output).type for output in outputs]
@@ -174,7 +174,9 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 
         rule.__name__ = f"{self.__name__}_rule"
         kinds = [*types, *smooth]
-        return CustomJvp(_closed_body(trace, rule, kinds, _flat(len(kinds))).name)
+        return CustomJvp(
+            _closed_body(trace, rule, kinds, _positional_structure(len(kinds))).name
+        )
 
 
 def checkpoint(
@@ -269,7 +271,7 @@ def _closed_body(
     return body
 
 
-def _flat(count: int) -> Structure:
+def _positional_structure(count: int) -> Structure:
     """The form of `count` positional arguments."""
     return flatten(((0,) * count, {}))[1]
 
@@ -278,7 +280,7 @@ def _is_float(kind: Tensor) -> bool:
     return dtypes.is_float(kind.dtype)
 
 
-def _two(function: Any, result: Any) -> tuple[Any, Any]:
+def _as_pair(function: Any, result: Any) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         fail(
             "bad-rule",

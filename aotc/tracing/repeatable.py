@@ -87,10 +87,10 @@ def _rows(function: Any) -> Iterator[tuple[Any, Any]]:
     yield function, _facts(function.operation, numbers)
     for region in function.regions:
         for block in region.blocks:
-            _number(block.arguments, numbers)
+            _number_values(block.arguments, numbers)
             for op in block.operations:
                 yield op, _facts(op.operation, numbers)
-                _number(op.operation.results, numbers)
+                _number_values(op.operation.results, numbers)
 
 
 def _is_return(op: Any) -> bool:
@@ -98,7 +98,7 @@ def _is_return(op: Any) -> bool:
     return isinstance(op, func.ReturnOp)
 
 
-def _number(values: Any, numbers: dict[Any, int]) -> None:
+def _number_values(values: Any, numbers: dict[Any, int]) -> None:
     for value in values:
         numbers[value] = len(numbers)
 

@@ -25,12 +25,12 @@ def main(folder: Path) -> int:
     flags, plans, is_mapped = job["flags"], job["plans"], job["is_mapped"]
     api._initializeGlobalCL("aotc", *filter(is_process_flag, flags))
     module, invocation = compiled_to_stream(folder, job, flags)
-    if module is not None and is_mapped and constants.excess(module):
+    if module is not None and is_mapped and constants.excess_message(module):
         flags = [*flags, *job["smaller_steps"]]
         module, invocation = compiled_to_stream(folder, job, flags)
     if module is None:
         return 1
-    if is_mapped and (refusal := constants.excess(module)):
+    if is_mapped and (refusal := constants.excess_message(module)):
         print(refusal, file=sys.stderr)
         return 1
     host = memory.Host(module)

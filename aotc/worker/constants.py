@@ -13,7 +13,7 @@ from typing import Any
 LIMIT = 64  # what IREE 3.13 says when it refuses to load one that has more
 
 
-def excess(module: Any) -> str | None:
+def excess_message(module: Any) -> str | None:
     """What to say of a dispatch that is given more than `LIMIT` numbers; None of none.
 
     Args:

@@ -276,7 +276,7 @@ class _Function:
             results = [self._name(value) for value in op.results]
             dead = list({*operands, *results} - live)
             live = live - {*results} | {*operands}
-            act = _ACTS.get(op.operation.name, _unknown)
+            act = _ACTS.get(op.operation.name, _unknown_results)
             targets = self._targets(op)
             steps.append(_Step(act, op.operation, operands, results, targets, dead))
         arguments = [self._name(value) for value in block.arguments]
@@ -287,7 +287,7 @@ class _Function:
 # ---- the ops ------------------------------------------------------------------------
 
 
-def _unknown(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _unknown_results(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """An op whose results are no sizes, or come from a tensor."""
     return [None] * len(step.results)
 
@@ -303,7 +303,7 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
     return act
 
 
-def _same(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _forward_operands(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """An op that gives on what it gets, one for one."""
     return operands[: len(step.results)]
 
@@ -428,13 +428,13 @@ _ACTS: dict[str, Any] = {
     "arith.xori": _arithmetic(operator.xor),
     "arith.cmpi": _compare,
     "arith.select": _select,
-    "arith.index_cast": _same,
-    "arith.index_castui": _same,
-    "arith.extsi": _same,
-    "arith.extui": _same,
+    "arith.index_cast": _forward_operands,
+    "arith.index_castui": _forward_operands,
+    "arith.extsi": _forward_operands,
+    "arith.extui": _forward_operands,
     "util.align": _arithmetic(lambda value, to: -(-value // to) * to),
-    "util.assume.int": _same,
-    "util.optimization_barrier": _same,
+    "util.assume.int": _forward_operands,
+    "util.optimization_barrier": _forward_operands,
     "util.global.load": _load_global,
     "util.global.store": _store_global,
     "util.call": _call,
@@ -443,13 +443,13 @@ _ACTS: dict[str, Any] = {
     "cf.cond_br": _branch_if,
     "hal.buffer_view.dim": _size_of_view,
     "stream.tensor.import": _import_buffer,
-    "stream.tensor.export": _same,
+    "stream.tensor.export": _forward_operands,
     "stream.resource.alloc": _allocate,
     "stream.resource.alloca": _allocate,
     "stream.resource.constants": _constants,
     "stream.cmd.parameter.load": _parameters,
     "stream.resource.dealloca": _deallocate,
-    "stream.resource.subview": _same,
+    "stream.resource.subview": _forward_operands,
     "stream.resource.size": _buffer_size,
     "stream.timepoint.await": _await,
 }

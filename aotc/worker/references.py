@@ -20,7 +20,7 @@ def separate_references(module: Any) -> None:
         for block in _blocks(module.operation):
             operations = list(block.operations)
             if operations and operations[-1].name in ("vm.br", "vm.cond_br"):
-                _separate(operations[-1])
+                _separate_references(operations[-1])
 
 
 def _blocks(op: Any) -> Iterator[Any]:
@@ -31,7 +31,7 @@ def _blocks(op: Any) -> Iterator[Any]:
                 yield from _blocks(inner.operation)
 
 
-def _separate(branch: Any) -> None:
+def _separate_references(branch: Any) -> None:
     """Replace what a branch has passed before by another reference to the same."""
     from iree.compiler import ir
 
@@ -41,13 +41,13 @@ def _separate(branch: Any) -> None:
             if not str(value.type).startswith("!vm.ref"):
                 continue
             if value in latest:
-                latest[value] = _another(value, latest[value])
+                latest[value] = _distinct_reference(value, latest[value])
                 branch.operation.operands[index] = latest[value]
             else:
                 latest[value] = value
 
 
-def _another(value: Any, latest: Any) -> Any:
+def _distinct_reference(value: Any, latest: Any) -> Any:
     """`latest`, which is `value`, by a choice that folds with no other.
 
     Each is chosen from the one before, so that no two of them are the same op.

@@ -195,7 +195,7 @@ def _certificate(
         seed,
         True,
         dot_product,
-        None if _stops(graph, check.of) else difference,
+        None if _has_stopped_gradient(graph, check.of) else difference,
         check.compare(run, plain, _compiled_function(process, plain, point), x, rng)
         if plain
         else None,
@@ -206,7 +206,7 @@ def _certificate(
     return found
 
 
-def _stops(graph: Any, name: str) -> bool:
+def _has_stopped_gradient(graph: Any, name: str) -> bool:
     """Whether a function takes something that it computes as constant."""
     known = functions_of(graph)
     bodies = [
