@@ -127,6 +127,7 @@ from aotc.nn.recurrent import (
     gru_cell,
     lstm,
     lstm_cell,
+    simple_rnn,
     simple_rnn_cell,
 )
 from aotc.nn.resizing import (
@@ -233,6 +234,7 @@ __all__ = [
     "selu",
     "sigmoid",
     "silu",
+    "simple_rnn",
     "simple_rnn_cell",
     "smooth_l1_loss",
     "soft_margin_loss",

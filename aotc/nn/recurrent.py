@@ -3,20 +3,32 @@
 Kernels have the gates beside each other, in their last axis. Sequences are length,
 batch, features, as `control.scan` takes them. All products with the inputs are made at
 once, before the loop.
+
+Weights of other frameworks fit after a transpose: `gates` says in which order they have
+the gates. PyTorch has "ifgo" and "rzn", ONNX "iofg" and "zrn", Keras "ifgo" and "zrn".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from aotc import control
+from aotc import control, dtypes
 from aotc import numpy as np
 from aotc.dialects.types import format_shape
+from aotc.nn.activations import sigmoid
 from aotc.nn.layers import dense
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import emit
+
+Activation = Callable[[Array], Array]
+State = tuple[Array, ...]
+# what an element of the sequence adds to the gates, and the state → the next state,
+# whose first part is the hidden one
+Step = Callable[[Array, State], State]
+
+
+# ---- one step -----------------------------------------------------------------------
 
 
 def simple_rnn_cell(
@@ -25,7 +37,7 @@ def simple_rnn_cell(
     kernel: ArrayLike,
     recurrent: ArrayLike,
     bias: ArrayLike | None = None,
-    activation: Callable[[ArrayLike], Array] = np.tanh,
+    activation: Activation = np.tanh,
 ) -> Array:
     """The next state, `activation(x @ kernel + hidden @ recurrent + bias)`.
 
@@ -37,8 +49,8 @@ def simple_rnn_cell(
         bias: units, or None.
         activation: of one array.
     """
-    hidden = _state(hidden, recurrent, 1)
-    return activation(np.add(dense(x, kernel, bias), np.matmul(hidden, recurrent)))
+    state = _state(hidden, recurrent, 1)
+    return _simple_step(recurrent, activation)(dense(x, kernel, bias), (state,))[0]
 
 
 def lstm_cell(
@@ -62,8 +74,9 @@ def lstm_cell(
         recurrent: units, 4 * units.
         bias: 4 * units, or None.
     """
-    hidden = _state(hidden, recurrent, 4)
-    return _lstm_step(dense(x, kernel, bias), hidden, lift(cell), recurrent)
+    state = _state(hidden, recurrent, 4), lift(cell)
+    new = _lstm_step(recurrent)(dense(x, kernel, bias), state)
+    return new[0], new[1]
 
 
 def gru_cell(
@@ -90,12 +103,45 @@ def gru_cell(
         reset_after: whether the reset gate acts on the product with `recurrent`
             (PyTorch, cuDNN) or on the state before it (the paper).
     """
-    hidden = _state(hidden, recurrent, 3)
-    inputs = dense(x, kernel, bias)
-    return _gru_step(inputs, hidden, recurrent, recurrent_bias, reset_after)
+    state = _state(hidden, recurrent, 3)
+    step = _gru_step(recurrent, recurrent_bias, reset_after)
+    return step(dense(x, kernel, bias), (state,))[0]
 
 
 # ---- sequences ----------------------------------------------------------------------
+
+
+def simple_rnn(
+    xs: ArrayLike,
+    kernel: ArrayLike,
+    recurrent: ArrayLike,
+    bias: ArrayLike | None = None,
+    recurrent_bias: ArrayLike | None = None,
+    *,
+    initial: ArrayLike | None = None,
+    reverse: bool = False,
+    lengths: ArrayLike | None = None,
+    activation: Activation = np.tanh,
+) -> tuple[Array, Array]:
+    """`simple_rnn_cell` over sequences: all hidden states, and the last one.
+
+    Args:
+        xs: length, batch, inputs.
+        kernel: inputs, units.
+        recurrent: units, units.
+        bias: units, or None.
+        recurrent_bias: units, or None; it is added to `bias`.
+        initial: batch, units; zeros if None.
+        reverse: from the last element to the first; the results keep the order of xs.
+        lengths: batch; how many elements each sequence has, all if None. States after
+            them are 0, and the last one is that of the last element.
+        activation: of one array.
+    """
+    inputs = _inputs(xs, kernel, _sum(bias, recurrent_bias))
+    first = (_first(initial, inputs, recurrent, 1),)
+    step = _simple_step(recurrent, activation)
+    hiddens, last = _scan(step, first, inputs, lengths, reverse)
+    return hiddens, last[0]
 
 
 def lstm(
@@ -103,30 +149,31 @@ def lstm(
     kernel: ArrayLike,
     recurrent: ArrayLike,
     bias: ArrayLike | None = None,
+    recurrent_bias: ArrayLike | None = None,
     *,
     initial: tuple[ArrayLike, ArrayLike] | None = None,
     reverse: bool = False,
+    lengths: ArrayLike | None = None,
+    gates: str = "ifgo",
+    activations: Sequence[Activation] = (sigmoid, np.tanh, np.tanh),
+    peepholes: ArrayLike | None = None,
+    coupled: bool = False,
 ) -> tuple[Array, tuple[Array, Array]]:
     """`lstm_cell` over sequences: all hidden states, and the last (hidden, cell).
 
-    Args:
-        xs: length, batch, inputs.
-        kernel: inputs, 4 * units.
-        recurrent: units, 4 * units.
-        bias: 4 * units, or None.
-        initial: hidden and cell, batch, units each; zeros if None.
-        reverse: from the last element to the first; the results keep the order of xs.
+    Arguments as of `simple_rnn`; kernels and biases have 4 * units, in the order of
+    `gates`: input (i), forget (f), cell (g), output (o). The activations are those of
+    i, f and o, of g, and of the new cell. Peepholes, 3 * units in the order of `gates`
+    without g, are factors of what the cell adds to the gates (Gers and Schmidhuber,
+    2000). If they are `coupled`, the forget gate is 1 - the input gate (Greff et al.,
+    "LSTM: a search space odyssey", 2017), and its part of the kernels does nothing.
     """
-    inputs = _inputs(xs, kernel, bias)
-    hidden, cell = (_zeros(inputs, recurrent),) * 2 if initial is None else initial
-    first = (_state(hidden, recurrent, 4), lift(cell))
-
-    def step(state: tuple[Array, Array], x: Array) -> tuple[tuple[Array, Array], Array]:
-        new = _lstm_step(x, *state, recurrent)
-        return new, new[0]
-
-    last, hiddens = control.scan(step, first, inputs, reverse=reverse)
-    return hiddens, last
+    inputs = _inputs(xs, kernel, _sum(bias, recurrent_bias))
+    hidden, cell = (None, None) if initial is None else initial
+    first = tuple(_first(part, inputs, recurrent, 4) for part in (hidden, cell))
+    step = _lstm_step(recurrent, gates, activations, peepholes, coupled)
+    hiddens, last = _scan(step, first, inputs, lengths, reverse)
+    return hiddens, (last[0], last[1])
 
 
 def gru(
@@ -139,67 +186,149 @@ def gru(
     initial: ArrayLike | None = None,
     reset_after: bool = True,
     reverse: bool = False,
+    lengths: ArrayLike | None = None,
+    gates: str = "rzn",
+    activations: Sequence[Activation] = (sigmoid, np.tanh),
 ) -> tuple[Array, Array]:
     """`gru_cell` over sequences: all hidden states, and the last one.
 
-    Args:
-        xs: length, batch, inputs.
-        kernel: inputs, 3 * units.
-        recurrent: units, 3 * units.
-        bias: 3 * units, or None.
-        recurrent_bias: 3 * units, or None.
-        initial: batch, units; zeros if None.
-        reset_after: see `gru_cell`.
-        reverse: from the last element to the first; the results keep the order of xs.
+    Arguments as of `simple_rnn` and `gru_cell`; kernels and biases have 3 * units, in
+    the order of `gates`: reset (r), update (z), new (n). The activations are those of r
+    and z, and of n.
     """
     inputs = _inputs(xs, kernel, bias)
-    hidden = _zeros(inputs, recurrent) if initial is None else initial
-    first = _state(hidden, recurrent, 3)
+    first = (_first(initial, inputs, recurrent, 3),)
+    step = _gru_step(recurrent, recurrent_bias, reset_after, gates, activations)
+    hiddens, last = _scan(step, first, inputs, lengths, reverse)
+    return hiddens, last[0]
 
-    def step(hidden: Array, x: Array) -> tuple[Array, Array]:
-        new = _gru_step(x, hidden, recurrent, recurrent_bias, reset_after)
-        return new, new
 
-    last, hiddens = control.scan(step, first, inputs, reverse=reverse)
+def _scan(
+    advance: Step, first: State, inputs: Array, lengths: ArrayLike | None, reverse: bool
+) -> tuple[Array, State]:
+    """All hidden states, and the last state."""
+
+    def step(state: State, x: Array) -> tuple[State, Array]:
+        new = advance(x, state)
+        return new, new[0]
+
+    def step_within(state: State, element: tuple[Array, Array]) -> tuple[State, Array]:
+        x, place = element
+        new = advance(x, state)
+        within = np.expand_dims(np.less(place, ends), 1)
+        kept = (np.where(within, n, old) for n, old in zip(new, state, strict=True))
+        return tuple(kept), np.where(within, new[0], 0.0)
+
+    if lengths is None:
+        last, hiddens = control.scan(step, first, inputs, reverse=reverse)
+        return hiddens, last
+    ends = _lengths(lengths, inputs)
+    elements = inputs, np.arange(inputs.shape[0], dtype="i32")
+    last, hiddens = control.scan(step_within, first, elements, reverse=reverse)
     return hiddens, last
 
 
-# ---- parts --------------------------------------------------------------------------
+# ---- steps --------------------------------------------------------------------------
+
+
+def _simple_step(recurrent: ArrayLike, activation: Activation) -> Step:
+    def step(inputs: Array, state: State) -> State:
+        return (activation(np.add(inputs, np.matmul(state[0], recurrent))),)
+
+    return step
 
 
 def _lstm_step(
-    inputs: Array, hidden: Array, cell: Array, recurrent: ArrayLike
-) -> tuple[Array, Array]:
-    """The next (hidden, cell); `inputs` is what x adds to the gates."""
-    gates = np.add(inputs, np.matmul(hidden, recurrent))
-    i, f, g, o = np.split(gates, 4, -1)
-    kept = np.multiply(_logistic(f), cell)
-    cell = np.add(kept, np.multiply(_logistic(i), np.tanh(g)))
-    return np.multiply(_logistic(o), np.tanh(cell)), cell
+    recurrent: ArrayLike,
+    gates: str = "ifgo",
+    activations: Sequence[Activation] = (sigmoid, np.tanh, np.tanh),
+    peepholes: ArrayLike | None = None,
+    coupled: bool = False,
+) -> Step:
+    _require_options(gates, "ifgo", activations, 3)
+    squash, curve, curve_cell = activations
+    looks = {} if peepholes is None else _by_gate(peepholes, gates.replace("g", ""))
+
+    def step(inputs: Array, state: State) -> State:
+        hidden, cell = state
+        parts = _by_gate(np.add(inputs, np.matmul(hidden, recurrent)), gates)
+
+        def gate(name: str, cell: Array) -> Array:
+            part = parts[name]
+            if name in looks:
+                part = np.add(part, np.multiply(looks[name], cell))
+            return squash(part)
+
+        i = gate("i", cell)
+        f = np.subtract(1.0, i) if coupled else gate("f", cell)
+        kept = np.multiply(f, cell)
+        cell = np.add(kept, np.multiply(i, curve(parts["g"])))
+        return np.multiply(gate("o", cell), curve_cell(cell)), cell
+
+    return step
 
 
 def _gru_step(
-    inputs: Array,
-    hidden: Array,
     recurrent: ArrayLike,
     bias: ArrayLike | None,
     reset_after: bool,
-) -> Array:
-    """The next state; `inputs` is what x adds to the gates."""
-    xr, xz, xn = np.split(inputs, 3, -1)
-    if reset_after:
-        hr, hz, hn = np.split(dense(hidden, recurrent, bias), 3, -1)
-        r = _logistic(np.add(xr, hr))
-        hn = np.multiply(r, hn)
-    else:
-        kernels = np.split(recurrent, 3, -1)
-        biases = [None] * 3 if bias is None else np.split(bias, 3)
-        hr, hz = (dense(hidden, kernels[gate], biases[gate]) for gate in (0, 1))
-        r = _logistic(np.add(xr, hr))
-        hn = dense(np.multiply(r, hidden), kernels[2], biases[2])
-    z = _logistic(np.add(xz, hz))
-    new = np.tanh(np.add(xn, hn))
-    return np.add(np.multiply(z, hidden), np.multiply(np.subtract(1.0, z), new))
+    gates: str = "rzn",
+    activations: Sequence[Activation] = (sigmoid, np.tanh),
+) -> Step:
+    _require_options(gates, "rzn", activations, 2)
+    squash, curve = activations
+    kernels = {} if reset_after else _by_gate(recurrent, gates)
+    biases = {} if reset_after or bias is None else _by_gate(bias, gates)
+
+    def product(hidden: Array, name: str) -> Array:
+        return dense(hidden, kernels[name], biases.get(name))
+
+    def step(inputs: Array, state: State) -> State:
+        (hidden,) = state
+        x = _by_gate(inputs, gates)
+        if reset_after:
+            h = _by_gate(dense(hidden, recurrent, bias), gates)
+            r = squash(np.add(x["r"], h["r"]))
+            h["n"] = np.multiply(r, h["n"])
+        else:
+            h = {name: product(hidden, name) for name in "rz"}
+            r = squash(np.add(x["r"], h["r"]))
+            h["n"] = product(np.multiply(r, hidden), "n")
+        z = squash(np.add(x["z"], h["z"]))
+        new = curve(np.add(x["n"], h["n"]))
+        kept = np.multiply(z, hidden)
+        return (np.add(kept, np.multiply(np.subtract(1.0, z), new)),)
+
+    return step
+
+
+def _by_gate(x: ArrayLike, gates: str) -> dict[str, Array]:
+    """The part of each gate along the last axis."""
+    return dict(zip(gates, np.split(x, len(gates), -1), strict=True))
+
+
+# ---- arguments ----------------------------------------------------------------------
+
+
+def _require_options(
+    gates: str, known: str, activations: Sequence[Activation], count: int
+) -> None:
+    if sorted(gates) != sorted(known):
+        fail("bad-mode", f"expected the gates {known!r} in any order; got {gates!r}")
+    if len(activations) != count:
+        fail("bad-count", f"expected {count} activations; got {len(activations)}")
+
+
+def _lengths(lengths: ArrayLike, inputs: Array) -> Array:
+    """The lengths of sequences in i32, which must be one integer for each."""
+    array = lift(lengths)
+    if array.shape != inputs.shape[1:2] or array.dtype not in dtypes.INTEGERS:
+        fail(
+            "shape-mismatch",
+            f"expected lengths as one integer for each of {inputs.shape[1]} sequences; "
+            f"got {array.type}",
+        )
+    return astype(array, "i32")
 
 
 def _inputs(xs: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None) -> Array:
@@ -212,14 +341,20 @@ def _inputs(xs: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None) -> Array:
     return dense(array, kernel, bias)
 
 
-def _zeros(inputs: Array, recurrent: ArrayLike) -> Array:
+def _sum(bias: ArrayLike | None, other: ArrayLike | None) -> ArrayLike | None:
+    """The biases as one."""
+    if bias is None or other is None:
+        return other if bias is None else bias
+    return np.add(bias, other)
+
+
+def _first(
+    initial: ArrayLike | None, inputs: Array, recurrent: ArrayLike, gates: int
+) -> Array:
     """The state before anything, for inputs length, batch, gates * units."""
-    units = lift(recurrent).shape[:1]
-    return np.zeros((inputs.shape[1], *units), inputs.dtype)
-
-
-def _logistic(x: Array) -> Array:
-    return emit("logistic", x)
+    if initial is None:
+        initial = np.zeros((inputs.shape[1], *lift(recurrent).shape[:1]), inputs.dtype)
+    return _state(initial, recurrent, gates)
 
 
 def _state(hidden: ArrayLike, recurrent: ArrayLike, gates: int) -> Array:

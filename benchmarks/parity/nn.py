@@ -369,15 +369,14 @@ def cells():
 def recurrent_layers():
     """Recurrent layers of PyTorch over sequences, in both directions."""
     xs = drawn(5, 2, 3)
-    for name, ours in (("LSTM", nn.lstm), ("GRU", nn.gru)):
+    for name, ours in (("LSTM", nn.lstm), ("GRU", nn.gru), ("RNN", nn.simple_rnn)):
         layer = getattr(torch.nn, name)(3, 4, bidirectional=True)
         parts = [p.detach().numpy() for p in layer.parameters()]
         theirs = layer(t(xs))[0]
         for reverse in (False, True):
             w, u, b, d = parts[4 * reverse : 4 * reverse + 4]
-            biases = (b + d,) if name == "LSTM" else (b, d)
-            hiddens, _ = ours(xs, w.T, u.T, *biases, reverse=reverse)
-            yield name.lower(), hiddens, theirs[..., 4 * reverse : 4 * reverse + 4]
+            hiddens, _ = ours(xs, w.T, u.T, b, d, reverse=reverse)
+            yield ours.__name__, hiddens, theirs[..., 4 * reverse : 4 * reverse + 4]
 
 
 def quantizations():

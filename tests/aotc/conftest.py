@@ -241,6 +241,7 @@ CALLS = {
     "nn.resize": given(image, 4),
     "nn.rotary_embedding": given(image),
     "nn.scope": given("layer"),
+    "nn.simple_rnn": given(floats(5, 3, 4), floats(4, 2), floats(2, 2)),
     "nn.simple_rnn_cell": given(x, floats(3, 2), floats(4, 2), floats(2, 2)),
     "nn.threshold": given(x, 0.5, 0.0),
     "nn.triplet_margin_loss": given(x, y, x),
