@@ -114,7 +114,7 @@ def _lowered(program: Program, targets: Sequence[Target], survey: Survey) -> Non
             _note_targets(module, targets, survey)
             _note_ops(module, survey)
         try:
-            run_passes(module, stage.passes)
+            run_passes(module, stage.passes(program.level))
         except SetupError:  # such as a folder of AOTC_DUMP that cannot be written
             raise
         except AotcError as error:

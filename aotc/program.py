@@ -30,7 +30,10 @@ from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.types import Tensor
 from aotc.pytree import Structure
 
+LEVELS = (0, 1, 2)  # of optimisation; the last one is what a build takes by default
+
 STAGE = "graph.stage"
+LEVEL = "graph.level"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
 _TARGET, _PASSES = "graph.target", "graph.passes"
 
@@ -159,6 +162,16 @@ class Program:
     @stage.setter
     def stage(self, name: str) -> None:
         self._state(STAGE, name)
+
+    @property
+    def level(self) -> int:
+        """The level of optimisation that the passes to come are taken from."""
+        level: int = self._stated(LEVEL, LEVELS[-1])
+        return level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._state(LEVEL, level)
 
     @property
     def passes(self) -> list[str]:

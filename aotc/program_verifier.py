@@ -18,7 +18,7 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import lowered_type
 from aotc.errors import InputError
 from aotc.mlir import Function, Type
-from aotc.program import Program, is_title, title_form
+from aotc.program import LEVELS, Program, is_title, title_form
 
 Parameters = Mapping[str, Parameter]
 
@@ -65,6 +65,8 @@ def _is_declared(function: Function) -> bool:
 def _of_module(program: Program) -> Iterator[str]:
     if (program.stage == "variant") != (program.target is not None):
         yield "the stage 'variant', and no other, is for one target (graph.target)"
+    if program.level not in LEVELS:
+        yield f"graph.level is none of {', '.join(map(str, LEVELS))}"
     if not {"kind", "file", "sha256"} <= program.source.keys():
         yield "graph.source lacks kind, file or sha256"
     for what, text in (

@@ -63,6 +63,7 @@ def _targets(
     "aotc build model.py --sign release.key",
     "aotc build model.py --dump ir --verbose",
     "aotc build model.py --stop-after graph --readable",
+    "aotc build model.py -O0 --dump ir",
     "aotc build model.py --certify-gradients",
     "aotc build resnet.onnx --parity",
     "aotc build model.py --peak-memory 512MB",
@@ -99,6 +100,14 @@ def _targets(
     help="Stop there and print the IR of that stage; nothing is packed.",
 )
 @click.option("--readable", is_flag=True, help="Print that IR in the form for people.")
+@click.option(
+    "-O",
+    "level",
+    type=click.Choice(["0", "1", "2"]),
+    callback=lambda _, __, level: level and int(level),
+    help="How far to optimise: with the passes alone that a build cannot do without, "
+    "with those that simplify, or with all, which is the default.",
+)
 @click.option(
     "--passes",
     help="Passes that lead to the stage 'optimized', with commas between, instead of "

@@ -26,6 +26,7 @@ class AdvanceUpdates(Pass):
 
     name = "advance-updates"
     keeps_graph = False
+    level = 2
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

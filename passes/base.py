@@ -62,10 +62,13 @@ class Unit:
 class Pass:
     """A step from module to module. The fields of a class are its options.
 
-    `keeps_graph` says whether it takes IR of the graph dialect and leaves it that.
+    A build runs a pass from the level of optimisation on that the class has; it cannot
+    do without those of level 0. `keeps_graph` says whether a pass takes IR of the graph
+    dialect and leaves it that.
     """
 
     name: ClassVar[str]
+    level: ClassVar[int] = 0
     keeps_graph: ClassVar[bool] = True
 
     def run(self, unit: Unit) -> bool:

@@ -15,6 +15,7 @@ class Cse(Pass):
     """Run `cse` on the module."""
 
     name = "cse"
+    level = 1
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -20,6 +20,7 @@ class RelaxOrder(Pass):
     """Relax the order of every function."""
 
     name = "relax-order"
+    level = 1
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -30,6 +30,7 @@ class Simplify(Pass):
     """Simplify every function that a public one reaches, callers first."""
 
     name = "simplify"
+    level = 1
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -5,12 +5,14 @@ Whoever lowers a program, wholly or in part, takes the passes from here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
 from aotc.errors import InputError
 from aotc.passes import PASSES, class_of, load, parse
 from aotc.passes.base import Pass
+from aotc.program import LEVELS
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,9 @@ class PassStage:
     names: tuple[str, ...]
     per_target: bool = False
 
-    @property
-    def passes(self) -> tuple[Pass, ...]:
-        """The passes."""
-        return tuple(map(load, self.names))
+    def passes(self, level: int = LEVELS[-1]) -> tuple[Pass, ...]:
+        """Those of a level of optimisation; by default all."""
+        return _of_level(map(load, self.names), level)
 
 
 PASS_STAGES = (
@@ -76,19 +77,30 @@ def graph_passes(text: str) -> list[Pass]:
 
 
 @cache
-def all_passes() -> tuple[Pass, ...]:
-    """The passes of a build, from the graph to what the compiler gets."""
-    return tuple(each for stage in PASS_STAGES for each in stage.passes)
+def all_passes(level: int = LEVELS[-1]) -> tuple[Pass, ...]:
+    """The passes of a build, from the graph to what the compiler gets.
+
+    Args:
+        level: of optimisation; by default all of them.
+    """
+    return tuple(each for stage in PASS_STAGES for each in stage.passes(level))
 
 
-def passes_between(after: str | None, before: str | None) -> tuple[Pass, ...]:
+def passes_between(
+    after: str | None, before: str | None, level: int = LEVELS[-1]
+) -> tuple[Pass, ...]:
     """Those of a build between two passes, given by name: their first, in either case.
 
     Args:
         after: the pass that has run; None at the start.
         before: the pass that is not to run; None for all the rest.
+        level: of optimisation; by default all of them.
     """
     names = [each.name for each in all_passes()]
     first = 0 if after is None else names.index(after) + 1
     end = len(names) if before is None else names.index(before)
-    return all_passes()[first:end]
+    return _of_level(all_passes()[first:end], level)
+
+
+def _of_level(passes: Iterable[Pass], level: int) -> tuple[Pass, ...]:
+    return tuple(each for each in passes if each.level <= level)

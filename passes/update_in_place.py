@@ -48,6 +48,7 @@ class UpdateInPlace(Pass):
 
     name = "update-in-place"
     keeps_graph = False
+    level = 2
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -116,7 +116,7 @@ def diverging(
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
         module = copy_module(graph)
-        for each in passes_between("autodiff", LOWERING):
+        for each in passes_between("autodiff", LOWERING, program.level):
             run_passes(module, (each,))
             if is_wrong(module):
                 return Divergence(str(each))
@@ -321,7 +321,8 @@ def _compiled(
     symbols = reference.bind_symbols(inputs, values)
     flat = Entry.flat(entry.name, inputs, outputs)
     program = Program.of_functions(module, [flat])
-    run_passes(module, (LOWERING, *passes_between(LOWERING, None)))
+    late = passes_between(LOWERING, None, program.level)
+    run_passes(module, (LOWERING, *late))
     (variant,) = compile_targets(program, [target])
     code = code_of(variant, [export_at(entry.name, inputs, outputs, symbols)])
     with CompiledProcess(code, SECONDS) as process:

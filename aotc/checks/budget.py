@@ -98,7 +98,8 @@ def _copy(unit: Unit) -> Unit:
 
 def _peak(trial: Unit, entry: Entry) -> int:
     """Bytes that a call takes, after the passes that are to come."""
-    run_passes(trial, (Cse(), *passes_between("advance-updates", None)))
+    late = passes_between("advance-updates", None, trial.program.level)
+    run_passes(trial, (Cse(), *late))
     plan = plan_memory(trial).get(entry.name)
     if plan is not None:
         return plan.peak_bytes

@@ -59,7 +59,7 @@ def wrong_pass(
     subject = Subject(alone, graph, alone.entry(entry.name))
     calls = Calls({}, (inputs,), {**alone.parameters, **stored})
     trial = _Trial(subject, calls, target, rule)
-    late = passes_between(LOWERING, None)
+    late = passes_between(LOWERING, None, program.level)
     if trial.passes(late):  # it is wrong only beside the other entries
         return None
     for number, each in enumerate(late):
@@ -101,7 +101,8 @@ class _Trial:
         own = self.subject.program
         program = Program(copy_module(own.module), own.parameters)
         unit = Unit(program, self.target)
-        run_passes(unit, (*passes_between("autodiff", LOWERING), LOWERING, *late))
+        early = passes_between("autodiff", LOWERING, program.level)
+        run_passes(unit, (*early, LOWERING, *late))
         with temporary_folder() as folder:
             bundle = packager.pack(
                 program,

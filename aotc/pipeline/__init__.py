@@ -68,7 +68,7 @@ def build(
 
 def lower(program: Program) -> Program:
     """Run all passes on a program in memory; returns it."""
-    run_passes(Unit(program), all_passes())
+    run_passes(Unit(program), all_passes(program.level))
     return program
 
 

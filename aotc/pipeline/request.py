@@ -31,6 +31,8 @@ class Request:
         readable: give that IR in the form for people, if it is the graph's.
         passes: that lead to the stage `optimized`, in place of those of every build,
             as `aotc opt --passes` takes them.
+        level: of optimisation, out of `aotc.program.LEVELS`; by default that of the IR
+            that the source is, else the last one.
         certify_gradients: check every derivative on compiled code, and put the figures
             into the manifest; see `aotc.checks.certificate`.
         peak_memory: bytes that a call of any entry may take at most; what does not fit
@@ -59,6 +61,7 @@ class Request:
     stop_after: str | None = None
     readable: bool = False
     passes: str | None = None
+    level: int | None = None
     certify_gradients: bool = False
     peak_memory: int | None = None
     parity: Plan | None = None

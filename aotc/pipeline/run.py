@@ -30,7 +30,7 @@ from aotc.pipeline.output import (
 )
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
-from aotc.program import Program, Title
+from aotc.program import LEVELS, Program, Title
 from aotc.program_files import write_parameters, write_program
 from aotc.target import Target
 from aotc.writing import make_folder
@@ -86,6 +86,8 @@ class Build:
         """The source, imported; at which stage it is, it says itself."""
         path = Path(self.request.source)
         program = importers.load(path, tuple(self.request.entries))
+        if self.request.level is not None:
+            program.level = _require_level(self.request.level)
         title = bundle_title(path, program, self.request.name, self.request.version)
         program.title, program.stage = Title(*title), program.stage
         keeps = self.compares and is_graph(program.module)
@@ -118,6 +120,7 @@ class Build:
         asked = {
             "--certify-gradients": ("graph", request.certify_gradients),
             "--passes": ("graph", request.passes is not None),
+            "-O": ("linalg", request.level is not None),
             "--peak-memory": ("linalg", request.peak_memory is not None),
         }
         for option, (last, is_asked) in asked.items():
@@ -261,6 +264,17 @@ def _self_check_mode(request: Request) -> str:
             hint="see docs/self-check.md",
         )
     return mode if request.packs else "off"
+
+
+def _require_level(level: int) -> int:
+    if level not in LEVELS:
+        raise InputError(
+            "bad-option",
+            f"expected a level of optimisation of {', '.join(map(str, LEVELS))}; got "
+            f"{level}",
+            hint="see docs/stages.md",
+        )
+    return level
 
 
 def _dump_folder(dump: Path | None) -> Path | None:

@@ -83,11 +83,12 @@ class Lower(Stage):
             build.report.fits += unit.notes
 
     def _passes(self, build: Build) -> Sequence[Pass]:
+        level = build.program.level
         if self.name == "optimized" and build.passes is not None:
             return build.passes
         if self.stage.per_target and build.request.peak_memory is not None:
-            return FitMemory(build.request.peak_memory), *self.stage.passes
-        return self.stage.passes
+            return FitMemory(build.request.peak_memory), *self.stage.passes(level)
+        return self.stage.passes(level)
 
 
 class Compile(Stage):

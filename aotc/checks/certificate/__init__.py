@@ -147,7 +147,7 @@ def _certificates(
     program = Program.of_functions(module, [check.entry() for check in checks])
     run_passes(module, ("autodiff",))
     graph = copy_module(module)
-    run_passes(module, passes_between("autodiff", None))
+    run_passes(module, passes_between("autodiff", None, program.level))
     (variant,) = compile_targets(program, [Target.parse("cpu")])
     code = code_of(variant, [_export(check) for check in checks])
     with CompiledProcess(code) as process:

@@ -1,0 +1,130 @@
+"""Levels of optimisation: which passes run, and that all compute the same."""
+
+import json
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc.cli.main import main
+from aotc.errors import CompileError, InputError
+from aotc.passes.simplify import Simplify
+from aotc.passes.stages import all_passes
+from aotc.pipeline import IR_STAGES, build
+from aotc.program import LEVELS
+from aotc.target import Target
+
+MODEL = """
+import aotc
+import aotc.numpy as np
+import numpy
+
+state = aotc.State({"w": numpy.full((4, 3), 0.5, "f4"), "n": numpy.int32(0)})
+
+
+@aotc.entry(state=state.frozen, x=aotc.Spec(("rows", 4)))
+def predict(state, x):
+    return np.tanh(x * 1.0 + 0.0) @ state["w"], np.tanh(x * 1.0 + 0.0).sum(1)
+
+
+@aotc.entry(x=aotc.Spec((5, 4)))
+def step(state, x):
+    def loss(w):
+        return np.square(aotc.checkpoint(lambda w: np.sin(x @ w))(w) - 1).mean()
+
+    value, slope = aotc.value_and_grad(loss)(state["w"])
+    return {"w": state["w"] - 0.1 * slope, "n": state["n"] + 1}, value
+"""
+NEEDED = [
+    "autodiff",
+    "inline",
+    "decompose",
+    "record-intermediates",
+    "lower-to-linalg",
+    "control-to-blocks",
+]
+
+
+@pytest.fixture
+def source(tmp_path):
+    file = tmp_path / "levels.py"
+    file.write_text(MODEL)
+    return file
+
+
+def results_of(bundle):
+    """What the model computes: of an inference, and of three steps."""
+    model = aotc.load(bundle, allow_unsigned=True)
+    x = np.linspace(-1, 1, 20, dtype="f4").reshape(5, 4)
+    losses = [model.step(x=x) for _ in range(3)]
+    return [*model.predict(x=x), *losses, *model.read_state("state").values()]
+
+
+def test_every_level_computes_the_same_and_the_manifest_says_what_ran(source, tmp_path):
+    found = {}
+    for level in LEVELS:
+        choices = {"level": level, "sign": False, "self_check": "full"}
+        report = build(source, output=tmp_path / str(level), **choices)
+        assert all(row.checked and not row.unchecked for row in report.self_checks)
+        rows = json.loads((report.bundle / "manifest.json").read_bytes())["variants"]
+        expected = list(map(str, all_passes(level)))
+        assert [row["passes"] for row in rows] == [expected] * len(rows)
+        found[level] = results_of(report.bundle)
+    assert list(map(str, all_passes(0))) == NEEDED
+    assert [len(all_passes(level)) for level in LEVELS] == sorted(
+        {len(all_passes(level)) for level in LEVELS}
+    )
+    for level in LEVELS:
+        for x, y in zip(found[level], found[LEVELS[-1]], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
+
+
+def test_ir_goes_on_at_its_level(source, tmp_path):
+    target = [Target.parse("cpu")]
+    choices = {"targets": target, "sign": False, "self_check": "off"}
+    whole = build(
+        source, level=0, dump=tmp_path / "ir", output=tmp_path / "a", **choices
+    )
+    manifest = (whole.bundle / "manifest.json").read_bytes()
+    for stage in IR_STAGES:
+        (file,) = (tmp_path / "ir").rglob(f"{stage}.mlir")
+        again = build(file, output=tmp_path / stage, **choices)
+        assert (again.bundle / "manifest.json").read_bytes() == manifest, stage
+
+
+def test_a_level_is_asked_for_before_its_passes(source, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    build(source, dump=tmp_path / "ir", stop_after="variant")
+    (late,) = (tmp_path / "ir").rglob("variant.mlir")
+    assert main(["build", str(late), "-O0"]) == 2
+    assert (
+        "expected IR of the stage 'linalg' or before for -O" in capsys.readouterr().err
+    )
+    assert main(["build", str(source), "-O7"]) == 2
+    with pytest.raises(InputError, match="level of optimisation of 0, 1, 2; got 3"):
+        build(source, level=3)
+
+
+@pytest.mark.parametrize("wrong", ["9", "-1", '"two"', "[0]"])
+def test_ir_of_an_unknown_level_is_refused(source, tmp_path, wrong):
+    build(source, level=1, dump=tmp_path / "ir", stop_after="graph")
+    file = tmp_path / "ir" / "graph.mlir"
+    text = file.read_text()
+    file.write_text(text.replace("graph.level = 1 : i64", f"graph.level = {wrong}"))
+    assert file.read_text() != text
+    with pytest.raises(InputError, match="graph.level is none of 0, 1, 2"):
+        build(file)
+
+
+def test_a_pass_that_did_not_run_is_not_blamed(source, tmp_path, monkeypatch):
+    from aotc.dialects import OPS
+
+    def fail(self, unit):
+        raise AssertionError("simplify runs at level 0")
+
+    monkeypatch.setattr(Simplify, "run", fail)
+    monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
+    with pytest.raises(
+        CompileError, match="first differs after: compile, in graph.tanh"
+    ):
+        build(source, level=0, output=tmp_path)
