@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ from aotc.system_errors import cannot_write, raise_system_error
 from aotc.writing import write_text
 
 _ARCHIVE = "graph.archive"
+# attributes of a program, or an op of the graph dialect at the beginning of a line
+_OWN_IR = re.compile(
+    rb"\bgraph\.(stage|entry) = |^\s*(%[^\"=\n]+ = )?\"?graph\.\w+", re.MULTILINE
+)
 
 
 def ir_text(module: Any) -> str:
@@ -60,7 +65,7 @@ def write_program(program: Program, file: Path, archive: Path) -> None:
 
 def holds_program(path: Path) -> bool:
     """Whether a file of IR is one of aotc's, and not StableHLO."""
-    return f"{STAGE} = ".encode() in path.read_bytes()
+    return _OWN_IR.search(path.read_bytes()) is not None
 
 
 def read_program(path: Path, entries: tuple[str, ...] = ()) -> Program:
@@ -73,6 +78,7 @@ def read_program(path: Path, entries: tuple[str, ...] = ()) -> Program:
     with context(), ir.Location.unknown():
         module = parse_module(_text(path), str(path))
         try:
+            _require_stage(module)
             program = Program(module, _parameters(module, path))
             require_whole(program)
         except InputError as error:
@@ -85,6 +91,17 @@ def read_program(path: Path, entries: tuple[str, ...] = ()) -> Program:
             del module.operation.attributes[_ARCHIVE]
     _keep_entries(program, path, entries)
     return program
+
+
+def _require_stage(module: Module) -> None:
+    if STAGE not in module.operation.attributes:
+        raise InputError(
+            "bad-ir",
+            f"expected the attribute {STAGE} of the module, which says at which stage "
+            "of a build it is; there is none",
+            hint=f'`aotc build --dump` writes it, such as {STAGE} = "graph"; for IR '
+            "without it there is `aotc opt`",
+        )
 
 
 def _text(path: Path) -> str:
@@ -109,11 +126,18 @@ def parse_module(text: str, where: str | None = None) -> Any:
     except (ir.MLIRError, InputError) as error:
         why = error.message if isinstance(error, InputError) else error
         message = f"the IR is not valid: {why}"
-        raise InputError("bad-ir", message, where=where) from None
+        hint = None if ":" in str(why) else _QUOTED  # the parser gives no reason then
+        raise InputError("bad-ir", message, where=where, hint=hint) from None
     if (name := _recursive_function(module)) is not None:
         message = f"function '{name}' calls itself, or is made of itself"
         raise InputError("bad-ir", message, where=where)
     return module
+
+
+_QUOTED = (
+    "ops of the graph stand in quotes, with all types: "
+    '%y = "graph.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>'
+)
 
 
 def _recursive_function(module: Module) -> str | None:

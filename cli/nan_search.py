@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import Leaf
-from aotc.errors import Finding, InputError
+from aotc.errors import Finding
 from aotc.runtime import Model, state_files
 from aotc.runtime.model import Entry
 
@@ -25,12 +24,14 @@ def require_finite_calls(model: Model, source: Path) -> Model:
 
     Args:
         model: the loaded model, whose states both share.
-        source: the file that it was built from.
+        source: the file that it was built from, or IR of its graph.
 
     Raises:
-        InputError: `other-source`: it was built from something else.
+        InputError: as `nonfinite.require_source` says.
     """
-    _check_source(model, source)
+    from aotc.checks import nonfinite
+
+    nonfinite.require_source(source, model.manifest.data.get("source", {}))
     watched = copy.copy(model)
     watched.entries = {
         name: _FiniteEntry(entry, model, source)
@@ -108,19 +109,3 @@ def _names(leaves: Sequence[Leaf]) -> list[str]:
 def _is_finite(array: Array) -> bool:
     is_float = dtypes.is_float(dtypes.canonical(array.dtype))
     return not is_float or bool(np.isfinite(array).all())
-
-
-def _check_source(model: Model, source: Path) -> None:
-    """Another model would have other ops and lines."""
-    if not source.is_file():
-        raise InputError("no-such-file", "there is no model", where=str(source))
-    expected = model.manifest.data.get("source", {})
-    got = hashlib.sha256(source.read_bytes()).hexdigest()
-    if got != expected.get("sha256"):
-        raise InputError(
-            "other-source",
-            f"expected the {expected.get('file', 'file')} that the bundle was built "
-            "from, got another text",
-            where=str(source),
-            hint="build the bundle again from it",
-        )

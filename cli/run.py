@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     type=FilePath(path_type=Path),
     metavar="MODEL",
     help="When an output or state is not finite, name the op that made the first such "
-    "number; MODEL is the file that the bundle was built from.",
+    "number; MODEL is the file that the bundle was built from, or IR of its graph.",
 )
 @click.option("--target", help="Use this variant, not the best one for the machine.")
 @click.option(

@@ -66,7 +66,7 @@ ALLOWED = {
     "backend": PROGRAM | {"passes", "worker", "cache"},
     "checks": TRACING
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
-    | {"packager"},
+    | {"packager", "program_files"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},
     "pipeline": PROGRAM

@@ -19,8 +19,12 @@ from aotc.dialects import context
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
+from aotc.errors import InputError
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
+from aotc.passes.stages import PASS_STAGES
+from aotc.program import source_of
+from aotc.program_files import holds_program, read_program
 
 Arrays = list[Any]
 
@@ -72,6 +76,48 @@ _HINTS = {
     "exp": "it overflows: subtract the largest operand first, as nn.softmax and "
     "nn.logsumexp do",
 }
+
+
+def require_source(path: Path, source: Mapping[str, Any]) -> None:
+    """Refuse another model than a bundle's: it would have other ops and lines.
+
+    Args:
+        path: the model, or IR of its graph that a build has dumped.
+        source: what the bundle's manifest says of its model.
+
+    Raises:
+        InputError: `no-such-file`; `no-graph`: it is lowered IR; `other-source`.
+    """
+    if not path.is_file():
+        raise InputError("no-such-file", "there is no model", where=str(path))
+    is_ir = path.suffix == ".mlir" and holds_program(path)
+    of = _source_of_ir(path) if is_ir else source_of(path, "")
+    if of["sha256"] != source.get("sha256"):
+        raise InputError(
+            "other-source",
+            f"expected the {source.get('file', 'file')} that the bundle was built "
+            f"from, got {'IR of ' if is_ir else ''}another text",
+            where=str(path),
+            hint="build the bundle again from it",
+        )
+
+
+def _source_of_ir(path: Path) -> dict[str, Any]:
+    program = read_program(path)
+    if program.stage not in _GRAPH_STAGES:
+        raise InputError(
+            "no-graph",
+            f"expected the model, or IR of its graph; got IR of the stage "
+            f"'{program.stage}', whose ops are not the model's",
+            where=str(path),
+            hint=f"give {program.source['file']}, or IR of the stage "
+            f"{' or '.join(_GRAPH_STAGES)}",
+        )
+    return program.source
+
+
+# whose ops the reference evaluator knows
+_GRAPH_STAGES = ("graph", PASS_STAGES[0].name)
 
 
 def find(path: Path, entry: str, values: Mapping[str, Any]) -> Makers:

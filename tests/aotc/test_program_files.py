@@ -449,6 +449,51 @@ def test_a_function_made_of_itself_is_refused():
         pipeline.optimize(text, "autodiff")
 
 
+@pytest.mark.parametrize("stage", ["graph", "linalg"])
+def test_ir_that_does_not_say_its_stage_is_not_taken_for_stablehlo(
+    source, tmp_path, stage
+):
+    build(source, dump=tmp_path, stop_after="linalg")
+    ir = tmp_path / f"{stage}.mlir"
+    ir.write_text(ir.read_text().replace(f'graph.stage = "{stage}", ', ""))
+    with pytest.raises(InputError, match="expected the attribute graph.stage") as error:
+        load(ir)
+    assert error.value.code == "bad-ir"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('%y = "graph.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>', "graph.stage"),
+        ("%y = math.exp %x : tensor<4xf32>", "it is no op of StableHLO"),
+        ("", "public functions are f, g"),
+        ("%y = ", "cannot be read as StableHLO"),
+    ],
+)
+def test_what_a_file_of_ir_should_hold_is_said(tmp_path, body, words):
+    """Ops of the graph are aotc's own; all else would be StableHLO."""
+    file = tmp_path / "some.mlir"
+    names = ["f", "g"] if not body else ["main"]
+    file.write_text(
+        "\n".join(
+            f"func.func @{name}(%x: tensor<4xf32>) {{\n  {body}\n  return\n}}"
+            for name in names
+        )
+    )
+    with pytest.raises(InputError) as error:
+        load(file)
+    assert words in str(error.value)
+    assert "aotc build --dump" in str(error.value)
+
+
+def test_ops_of_the_graph_without_quotes_are_refused_with_an_example(tmp_path):
+    file = tmp_path / "some.mlir"
+    file.write_text("func.func @f(%x: tensor<4xf32>) {\n  %y = graph.exp %x\n return }")
+    with pytest.raises(InputError, match="not valid") as error:
+        load(file)
+    assert '%y = "graph.exp"(%x) : ' in error.value.hint
+
+
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
 def test_who_may_read_a_dump_may_read_its_parameters(source, tmp_path, mask):
     before = os.umask(mask)

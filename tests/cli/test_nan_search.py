@@ -77,6 +77,31 @@ def test_the_op_that_makes_the_first_is_named_with_its_line(
     assert found["hint"]
 
 
+@pytest.mark.parametrize(
+    ("stage", "model", "code", "said"),
+    [
+        ("graph", MODEL, "made-not-finite", "log(0) = -inf at [1]"),
+        ("optimized", MODEL, "made-not-finite", "log(0) = -inf at [1]"),
+        ("linalg", MODEL, "no-graph", "IR of the stage 'linalg'"),
+        ("graph", None, "other-source", "nan_model.py that the bundle was built from"),
+    ],
+)
+def test_ir_of_the_model_stands_for_it_as_long_as_it_is_a_graph(
+    call: Any, tmp_path: Path, stage: str, model: Path | None, code: str, said: str
+) -> None:
+    from aotc.pipeline import build
+
+    other = tmp_path / "other.py"
+    other.write_text(MODEL.read_text() + "\n# another text\n")
+    build(model or other, dump=tmp_path / "ir", stop_after=stage)
+    ir = str(tmp_path / "ir" / f"{stage}.mlir")
+    _, found = call("--entry", "chosen", "-i", "x=[1, 0, 4]", "--find-nan", ir)
+    assert found["code"] == code
+    assert said in found["message"]
+    if code == "made-not-finite":
+        assert found["where"] == line("np.log")
+
+
 def test_the_first_nan_is_told_beside_the_infinity_that_it_comes_from(
     call: Any,
 ) -> None:

@@ -57,7 +57,7 @@ def parse(source: bytes | str, name: str) -> Any:
             "bad-file",
             f"'{name}' cannot be read as StableHLO: {_reason(error)}",
             hint="give StableHLO as text (.mlir), bytecode (.mlirbc) or a jax.export "
-            "artifact (.jax)",
+            "artifact (.jax), or IR that `aotc build --dump` has written",
         ) from error
     _require_one_device(module, name)
     return module
@@ -158,6 +158,7 @@ def main_function(module: Any, name: str) -> str:
             "no-entries",
             f"'{name}' has no function 'main'; its public functions are "
             f"{', '.join(public) or 'none'}",
+            hint="give a StableHLO module, or IR that `aotc build --dump` has written",
         )
     return public[0]
 

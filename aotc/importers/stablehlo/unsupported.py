@@ -19,6 +19,10 @@ _CALLS = ("func.call", "call")
 _MANY_DEVICES = (
     "a model is compiled for one device here; export the function of one device"
 )
+_NOT_STABLEHLO = (
+    "it is no op of StableHLO",
+    "give StableHLO, or IR that `aotc build --dump` has written",
+)
 # op → (reason, help)
 _REASONS = {
     "stablehlo.rng": ("its numbers have no seed", "use jax.random, which has"),
@@ -86,7 +90,9 @@ def _objection(op: Op) -> tuple[str, str, str] | None:
         target = op.text("call_target_name")
         return (f"custom_call @{target}", reason, "") if reason else None
     if op.name not in OPS:
-        reason, advice = _REASONS.get(op.name, ("aotc has no function for it", ""))
+        is_foreign = op.name.partition(".")[0] not in ("stablehlo", "chlo")
+        why = _NOT_STABLEHLO if is_foreign else ("aotc has no function for it", "")
+        reason, advice = _REASONS.get(op.name, why)
         return op.name, reason, advice
     try:
         for value in (*op.op.operands, *op.op.results):
