@@ -12,8 +12,6 @@ computed stands behind the last of its operands; numbers that depend on no gradi
 such as the rates of a step, come first.
 """
 
-from collections.abc import Sequence
-
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
@@ -47,8 +45,8 @@ def _hoist_numbers(function: Function) -> None:
     for op in list(block.operations)[:-1]:
         small = all(getattr(value.type, "rank", 0) == 0 for value in op.results)
         is_splat = op.operation.name in ("tensor.empty", "linalg.fill")
-        fits = bool(op.results) and (small or is_splat) and not _has_call(op)
-        if fits and known.issuperset(operands_of(op)):
+        fits = bool(op.results) and (small or is_splat)
+        if fits and known.issuperset(operands_of(op)) and not _has_call(op):
             known.update(op.results)
             last = _move(op, last)
 
@@ -62,39 +60,39 @@ def _has_call(op: Operation) -> bool:
 
 
 def _advance(function: Function) -> None:
-    """Sort the ops by the place of the last operand, where only results need them."""
+    """Put each op that only results need behind the last of its operands."""
+    late = _only_for_results(function)
+    if not late:
+        return
     ops = list(function.entry_block.operations)
     places: dict[Value, int] = {}
-    order = []
-    read = list(map(operands_of, ops))
-    late = _only_for_results(ops, read)
+    order, moved = [], set()
     for place, op in enumerate(ops):
-        if place in late:
-            place = max((places.get(x, -1) for x in read[place]), default=place)
+        if any(value in late for value in op.results):
+            moved.add(place)
+            place = max((places.get(x, -1) for x in operands_of(op)), default=place)
         places.update(dict.fromkeys(op.results, place))
         order.append(place)
     last = None
     for place in sorted(range(len(ops)), key=lambda number: order[number]):
-        last = _move(ops[place], last)
+        last = _move(ops[place], last) if place in moved else ops[place].operation
 
 
-def _only_for_results(
-    ops: Sequence[Operation], read: Sequence[Sequence[Value]]
-) -> set[int]:
-    """The places of elementwise ops that nothing needs but such ops and the return.
+def _only_for_results(function: Function) -> set[Value]:
+    """What elementwise ops compute that nothing needs but such ops and the return.
 
-    Args:
-        ops: of a function.
-        read: what each of them reads.
+    Looked for from the return backwards: most functions have none, and cost nothing.
     """
-    needed: set[Value] = set()
-    found = set()
-    for place, op in reversed([*enumerate(ops)]):
-        is_needed = any(value in needed for value in op.results)
-        if not is_needed and is_loop(op):
-            found.add(place)
-        elif not isinstance(op, func.ReturnOp):
-            needed.update(read[place])
+    found, rest = set[Value](), list(function.entry_block.operations[-1].operands)
+    unseen: dict[Value, int] = {}  # uses that are not known to be for results only
+    while rest:
+        value = rest.pop()
+        if value not in unseen:
+            unseen[value] = sum(1 for _ in value.uses)
+        unseen[value] -= 1
+        if unseen[value] == 0 and is_loop(value.owner):
+            found.add(value)
+            rest += value.owner.operands
     return found
 
 
