@@ -217,7 +217,7 @@ class _Groups:
         near = {n for mark in region.marks for n in self._near.get(mark, ())}
         for number in sorted(near):
             other = self.numbered[number]
-            wider = Region({**other.ties, **region.ties})
+            wider = Region({**other.ties, **region.ties}, [other, region])
             if wider.is_closed() and wider.tensors <= _MOST_TENSORS:
                 for mark in other.marks:
                     self._near[mark].remove(number)

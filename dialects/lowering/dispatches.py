@@ -64,7 +64,9 @@ def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
 
 def _op_text(op: Operation) -> list[str]:
     """The op as text that reads %arg0, … and computes %y#0, …; no other %0, %1, …."""
-    text = op.operation.get_asm(use_local_scope=True)
+    text = op.operation.get_asm(
+        use_local_scope=True, print_generic_op_form=True, assume_verified=True
+    )
     _, computed = text.split(" = ", 1)
-    lines = f"%y:{len(op.results)} = {computed}".splitlines()
-    return [re.sub(r"%(\d+)", r"%v\1", line) for line in lines]
+    renamed = re.sub(r"%(\d+)", r"%v\1", computed)
+    return f"%y:{len(op.results)} = {renamed}".splitlines()

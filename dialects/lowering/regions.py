@@ -1,7 +1,8 @@
 """Elementwise loops over one shape that end in new states, as one dispatch."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cmp_to_key, lru_cache
+from itertools import chain
 from typing import TypeVar
 
 from aotc.dialects.functions import current_module
@@ -79,17 +80,20 @@ class Region:
 
     Args:
         ties: the old state of each new one.
+        parts: regions of some of the ties, whose loops are loops of this one.
     """
 
-    def __init__(self, ties: Ties) -> None:
+    def __init__(self, ties: Ties, parts: "Sequence[Region]" = ()) -> None:
         self.ties = ties
         self.after: list[Value] = []  # what is computed before the region is run
         self._block = next(iter(ties.values())).owner
-        self._results = _loop_results(ties)
+        known = {y: reads for part in parts for y, reads in part._results.items()}
+        self._results = _loop_results(ties, known)
         self._loops: list[linalg.GenericOp] = in_order(
             [value.owner for value in self._results]
         )
-        reads = dict.fromkeys(read for loop in self._loops for read in _reads(loop))
+        by_loop = (self._results[loop.results[0]] for loop in self._loops)
+        reads = dict.fromkeys(chain.from_iterable(by_loop))
         self._reads = [read for read in reads if read[0] not in self._results]
         self._tensors = {x for x, _ in self._reads if x.type.rank} | set(ties)
         self._shape = list(next(iter(ties)).type.shape)
@@ -233,26 +237,38 @@ class Region:
         return whole
 
 
-def _loop_results(ties: Ties) -> set[Value]:
-    """What the loops of the ties compute, and those whose results only these read."""
-    results, rest = set(ties), list(ties)
+def _loop_results(
+    ties: Ties, known: Mapping[Value, list[Read]]
+) -> dict[Value, list[Read]]:
+    """What the loops of the ties compute, and those whose results only these read.
+
+    Args:
+        ties: the old state of each new one.
+        known: some of what is asked for.
+
+    Returns:
+        What each of these loops reads, by its result.
+    """
+    results = {**known, **{y: _reads(y.owner) for y in ties if y not in known}}
+    rest = list(results)
     while rest:
-        for value, indexing in _reads(rest.pop().owner):
+        for value, indexing in results[rest.pop()]:
             fits = value not in results and is_loop(value.owner)
-            fits = fits and indexing == _identity(value.owner)
-            # What other loops read, too, is asked for again when they are here.
-            if fits and (_is_spread(value) or _feeds_only(value, results)):
-                results.add(value)
-                rest.append(value)
+            if fits and indexing == _identity(value.owner):
+                reads = _reads(value.owner)
+                # What other loops read, too, is asked for again when they are here.
+                if _is_spread(reads) or _feeds_only(value, results):
+                    results[value] = reads
+                    rest.append(value)
     return results
 
 
-def _is_spread(value: Value) -> bool:
+def _is_spread(reads: Sequence[Read]) -> bool:
     """Whether a tensor is made of numbers only: every region computes it for itself."""
-    return all(not read.type.rank for read, _ in _reads(value.owner))
+    return all(not value.type.rank for value, _ in reads)
 
 
-def _feeds_only(value: Value, results: set[Value]) -> bool:
+def _feeds_only(value: Value, results: Container[Value]) -> bool:
     users = [use.owner for use in value.uses]
     return all(any(y in results for y in user.results) for user in users)
 
