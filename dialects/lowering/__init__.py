@@ -177,7 +177,8 @@ class Lowering:
                     for number in range(len(inputs))
                     if ir.AffineDimExpr.get(loop) in maps[number].results
                 ]
-                if along and not any(self._variation.varies(inputs[n]) for n in along):
+                answers = (self._variation.varies(inputs[n]) for n in reversed(along))
+                if along and not any(answers):
                     inputs[along[0]] = self.varied(inputs[along[0]])
         return inputs
 
@@ -187,7 +188,9 @@ class Lowering:
 
     def one_varied(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:
         """The factors of a product, of which one varies along the summed axis."""
-        return lhs, rhs if self._variation.varies(lhs) else self.varied(rhs)
+        # The right one is asked first: it often is an argument, the left one computed.
+        either = self._variation.varies(rhs) or self._variation.varies(lhs)
+        return lhs, rhs if either else self.varied(rhs)
 
     def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
         """One element of each input → one element of the result; equal shapes."""

@@ -29,6 +29,8 @@ _MOVING = (
     "tensor.insert_slice",
     "tensor.pad",
 )
+# ops that alone do not tell whether their results vary
+_ASKING = (*_MOVING, "func.call", "linalg.generic")
 _JOINING = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
 _REPEATED = ("linalg.fill", "tensor.empty", "tensor.from_elements", "tensor.splat")
 
@@ -138,12 +140,22 @@ def _empty_like(x: Value, kind: ir.RankedTensorType) -> Value:
 
 
 def _read_by(value: Value) -> list[Value]:
-    """The tensors whose elements decide whether those of `value` vary."""
+    """The tensors whose elements decide whether those of `value` vary.
+
+    None where its op alone tells, so that no history is followed beyond a product.
+    """
     op = value.owner
-    if isinstance(op, ir.Block) or op.name.startswith("scf."):
+    if isinstance(op, ir.Block) or op.name not in _ASKING or _is_reduction(op):
         return []
     read = [*op.operands, *_read_inside(op)]
     return [each for each in read if isinstance(each.type, ir.RankedTensorType)]
+
+
+def _is_reduction(op: Operation) -> bool:
+    """Whether an op is a linalg.generic that reduces."""
+    if op.name != "linalg.generic":
+        return False
+    return has_reduction(op.attributes["iterator_types"])
 
 
 def _read_inside(op: Operation) -> list[Value]:
@@ -204,7 +216,7 @@ def _is_one_number(constant: Operation) -> bool:
 
 def _body_varies(op: Operation, known: Callable[[Value], bool]) -> bool:
     """Whether the result of a linalg.generic varies."""
-    if has_reduction(op.attributes["iterator_types"]):
+    if _is_reduction(op):
         return True  # it has been given what varies
     block = op.regions[0].blocks[0]
     inputs = dict(zip(block.arguments, op.operands, strict=True))
@@ -224,23 +236,26 @@ def _element_varies(
     known: Callable[[Value], bool],
 ) -> bool:
     """Whether no constant can be left of a scalar op."""
-    has = [operand in varying for operand in op.operands]
-    if op.name == _SELECTION:
+    name, operands = op.name, list(op.operands)
+    has = [operand in varying for operand in operands]
+    if name == _SELECTION:
         condition, one, other = has
-        either = one or other or _are_two_numbers(op.operands, inputs)
+        either = one or other or _are_two_numbers(operands, inputs)
         return (one and other) or (condition and either)
-    if op.name == _COMPARISON:
-        return any(has) and bool(op.operands[0] != op.operands[1])
-    if op.name == "tensor.extract":
-        return known(op.operands[0])
-    if op.name in _POWERS:
+    if name == "tensor.extract":
+        return known(operands[0])
+    if not any(has):
+        return False
+    if name == _COMPARISON:
+        return bool(operands[0] != operands[1])
+    if name in _POWERS:
         return all(has)
-    return any(has) and bool(op.name.startswith(_KEEPING))
+    return bool(name.startswith(_KEEPING))
 
 
 def _are_two_numbers(selected: Sequence[Value], inputs: Mapping[Value, Value]) -> bool:
     """Whether a selection is from two different constants."""
-    one, other = (_number(value, inputs) for value in list(selected)[1:])
+    one, other = (_number(value, inputs) for value in selected[1:])
     return one is not None and other is not None and bool(one != other)
 
 
