@@ -21,13 +21,13 @@ def made_by(value: Value, name: str) -> Any:
 
 def splat_of(value: Value) -> float | None:
     """The number that every element of `value` is known to be, if there is one."""
-    repeated = made_by(value, "broadcast")
-    if repeated is not None:
-        return splat_of(repeated.x)
-    constant = made_by(value, "constant")
-    if constant is None:
+    owner = value.owner
+    name = "" if isinstance(owner, ir.Block) else owner.name
+    if name == "graph.broadcast":
+        return splat_of(owner.operands[0])
+    if name != "graph.constant":
         return None
-    array = constant.value
+    array = owner.opview.value
     if array.size == 0 or array.dtype == bool:
         return None
     first = array.flat[0]

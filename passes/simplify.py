@@ -71,18 +71,18 @@ def _sweep(block: Block, functions: Functions) -> bool:
 
 
 def _is_used(op: Operation) -> bool:
-    if isinstance(op, func.ReturnOp):
-        return True
-    return any(True for value in op.results for _ in value.uses)
+    for value in op.results:
+        for _ in value.uses:
+            return True
+    return isinstance(op, func.ReturnOp)
 
 
 def _replace(op: GraphOp) -> bool:
-    if not _is_used(op):
+    rule = _fold if _is_foldable(op) else getattr(type(op), "simplify", None)
+    if rule is None or not _is_used(op):
         return False
     with ir.InsertionPoint(op), op.location:
-        found: Sequence[Value] | Value | None = _fold(op)
-        if found is None and hasattr(type(op), "simplify"):
-            found = type(op).simplify(Builder(), op)
+        found = rule(Builder(), op)
     if found is None:
         return False
     for old, new in zip(op.results, as_tuple(found), strict=True):
@@ -90,18 +90,20 @@ def _replace(op: GraphOp) -> bool:
     return True
 
 
-def _fold(op: GraphOp) -> Sequence[Value] | None:
-    """Constants equal to `op`, if its operands are constants and it is small."""
-    if not op.operands or not all(_is_constant(value) for value in op.operands):
-        return None
-    if has_effect(op) or not all(_is_small(value) for value in op.results):
-        return None
+def _is_foldable(op: GraphOp) -> bool:
+    """Whether the operands of `op` are constants, and it is small and without effect."""
+    operands = op.operands
+    if not operands or not all(map(_is_constant, operands)) or has_effect(op):
+        return False
     # A repeated scalar says more, and costs less, than its copies do.
-    if type(op)._op_name == "broadcast":
-        return None
+    return type(op)._op_name != "broadcast" and all(map(_is_small, op.results))
+
+
+def _fold(build: Builder, op: GraphOp) -> Sequence[Value]:
+    """Constants equal to `op`, whose operands are constants."""
     arrays = [value.owner.opview.value for value in op.operands]
     with np.errstate(all="ignore"):  # an overflow is what it is when the model runs
-        return [Builder().constant(value=found) for found in evaluate(op, arrays, [])]
+        return [build.constant(value=found) for found in evaluate(op, arrays, [])]
 
 
 def _is_small(value: Value) -> bool:

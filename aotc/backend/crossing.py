@@ -33,14 +33,14 @@ _CROSSING = {
 
 def require_upstream_only(module: Any) -> None:
     """Refuse ops that IREE does not know: one of them crashes its compiler."""
-    names: list[str] = []
+    names: set[str] = set()
 
     def visit(op: Any) -> Any:  # an error raised here would lose its type
-        names.append(op.name)
+        names.add(op.name)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    for name in names:
+    for name in sorted(names):
         if name.partition(".")[0] not in _CROSSING:
             raise CompileError(
                 "not-lowered",
@@ -53,8 +53,12 @@ def crossing(program: Program) -> tuple[bytes, str]:
     """The graph functions as bytecode (made private), and IREE's frame around them."""
     with program.module.context, ir.Location.unknown():
         # By way of text: bytecode also tells in which order values came to be used, by
-        # which IREE might go, and which no reader of a dump could know.
-        copy = ir.Module.parse(program.module.operation.get_asm(enable_debug_info=True))
+        # which IREE might go, and which no reader of a dump could know. The copy is
+        # verified when it is parsed; the printer would verify the original, too.
+        text = program.module.operation.get_asm(
+            enable_debug_info=True, assume_verified=True
+        )
+        copy = ir.Module.parse(text)
         strip_program(copy)
         require_upstream_only(copy)
         for function in copy.body.operations:
