@@ -14,6 +14,8 @@ from aotc.tracing.tracing import emit
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The shape that all of `shapes` broadcast to."""
+    if shapes and all(shape == shapes[0] for shape in shapes):  # most often
+        return tuple(shapes[0])
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     return tuple(_common_size(sizes, shapes) for sizes in zip(*padded, strict=True))
@@ -44,7 +46,11 @@ def broadcast_to(array: ArrayLike, shape: Any) -> Array:
         InputError: `shape-mismatch` if a size is neither 1 nor provably that of
             `shape`.
     """
-    x, wanted = lift(array), new_shape(shape)
+    return _broadcast(lift(array), new_shape(shape))
+
+
+def _broadcast(x: Array, wanted: Shape) -> Array:
+    """The same for a shape that arrays have."""
     if x.shape == wanted:
         return x
     if x.ndim > len(wanted):
@@ -60,7 +66,7 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, all repeated to their common shape."""
     arrays = [lift(x) for x in args]
     shape = broadcast_shapes(*(x.shape for x in arrays))
-    return [broadcast_to(x, shape) for x in arrays]
+    return [_broadcast(x, shape) for x in arrays]
 
 
 def common(*xs: ArrayLike) -> list[Array]:

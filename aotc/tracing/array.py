@@ -77,17 +77,19 @@ class Array:
         self._value = value
         self._trace = trace
         self._data = data
-        self._type: Tensor | None = None  # of a value, once it is known
+        self._type: Tensor | None = None  # once somebody asks
 
     # ---- what it is -----------------------------------------------------------------
 
     @property
     def type(self) -> Tensor:
         """Shape and dtype."""
-        if self._data is not None:
-            return Tensor(self._data.shape, dtypes.canonical(self._data.dtype))
         if self._type is None:
-            self._type = Tensor.of(self._value)
+            self._type = (
+                Tensor.of(self._value)
+                if self._data is None
+                else Tensor(self._data.shape, dtypes.canonical(self._data.dtype))
+            )
         return self._type
 
     @property

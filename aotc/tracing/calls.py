@@ -40,18 +40,19 @@ def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
 @cache
 def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters
+    names, rest = _positional(parameters)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         static = _static_parameters(function)
         try:
-            given = [_read(*each, static) for each in _by_place(parameters, args)]
+            given = [_read(*each, static) for each in _by_place(names, rest, args)]
             named = {name: _read(name, x, static) for name, x in kwargs.items()}
             return function(*given, *args[len(given) :], **named)
         except AotcError as error:
             error.where = error.where or user_line()
             if error.call is None and _user_calls(sys._getframe(1)):
-                given = [*_by_place(parameters, args), *kwargs.items()]
+                given = [*_by_place(names, rest, args), *kwargs.items()]
                 error.call = _shown_call(function.__name__, given)
                 _ask_for_key(error, function, args, kwargs)
             raise
@@ -131,18 +132,18 @@ def _is_key(value: Any) -> bool:
     return str(value.dtype) in ("u32", "uint32") and value.shape == (2,)
 
 
-def _by_place(parameters: Mapping[str, Parameter], args: Sequence[Any]) -> Named:
+def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | None]:
+    """The parameters that arguments without a name are for, and the one for the rest."""
+    single = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    names = [name for name, each in parameters.items() if each.kind in single]
+    kinds = {each.kind: name for name, each in parameters.items()}
+    return names, kinds.get(Parameter.VAR_POSITIONAL)
+
+
+def _by_place(names: Sequence[str], rest: str | None, args: Sequence[Any]) -> Named:
     """The arguments that have no name in a call, with the names that they get."""
-    names: list[str] = []
-    for name, parameter in parameters.items():
-        if parameter.kind is Parameter.VAR_POSITIONAL:
-            names += [name] * (len(args) - len(names))
-        elif parameter.kind in (
-            Parameter.POSITIONAL_ONLY,
-            Parameter.POSITIONAL_OR_KEYWORD,
-        ):
-            names.append(name)
-    return list(zip(names, args, strict=False))
+    named = list(zip(names, args, strict=False))
+    return named if rest is None else named + [(rest, x) for x in args[len(names) :]]
 
 
 def _user_calls(frame: Any) -> bool:

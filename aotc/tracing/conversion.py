@@ -30,6 +30,7 @@ _WEAK: tuple[tuple[type, tuple[type, ...]], ...] = (
     (int, (int, np.int64)),
     (float, (float, np.float64)),
 )
+_WEAK_TYPES = (Dim, *(kind for _, types in _WEAK for kind in types))
 
 
 def lift(x: ArrayLike, like: str | None = None) -> Array:
@@ -78,7 +79,7 @@ def _numpy_array(x: Any) -> Any:
 
 def is_weak(x: Any) -> bool:
     """Whether `x` is a number that takes the dtype of the array it meets."""
-    return isinstance(x, Dim) or any(isinstance(x, types) for _, types in _WEAK)
+    return isinstance(x, _WEAK_TYPES)
 
 
 def weak_dtype(x: Any) -> str:

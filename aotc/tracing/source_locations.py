@@ -20,7 +20,7 @@ from aotc.mlir import ir
 Place = tuple[str, int]  # file and line
 
 _scopes: ContextVar[tuple[str, ...]] = ContextVar("aotc_scopes", default=())
-_root: ContextVar[Path | None] = ContextVar("aotc_source_root", default=None)
+_root: ContextVar[str | None] = ContextVar("aotc_source_root", default=None)
 _pinned: ContextVar[Place | None] = ContextVar("aotc_pinned", default=None)
 
 
@@ -37,7 +37,7 @@ def scope(name: str) -> Iterator[None]:
 @contextmanager
 def source_root(folder: Path) -> Iterator[None]:
     """Within this block, files are named relative to `folder`, the model's."""
-    token = _root.set(folder.resolve())
+    token = _root.set(str(folder.resolve()))
     try:
         yield
     finally:
@@ -87,7 +87,7 @@ def relative(filename: str) -> str:
 
 
 @cache  # every op asks
-def _relative_to(root: Path | None, filename: str) -> str:
+def _relative_to(root: str | None, filename: str) -> str:
     path = Path(filename)
     if root is not None and path.is_absolute() and path.is_relative_to(root):
         return path.relative_to(root).as_posix()
@@ -134,7 +134,7 @@ def is_in_model(filename: str) -> bool:
 
 
 @cache
-def _is_within(root: Path | None, filename: str) -> bool:
+def _is_within(root: str | None, filename: str) -> bool:
     path = Path(filename)
     if root is None:
         return True
