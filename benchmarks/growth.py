@@ -9,10 +9,10 @@ the processor, the least of three runs where they are short, per op, and the exp
 which it grows (1 is linear). Memory is the most that the process held above what it
 started with.
 
-Passes are run one by one, and charged what they cost in a build: the runner compares the
-bytecode of the module before and after each, and a stage of a build has that of before
-from the pass before. What a pass has changed is verified, and `verification` says how
-much of all passes that is. `--write` puts the tables into docs/growth.md.
+Passes are run one by one, and charged what they cost in a build: the runner compares
+the bytecode of the module before and after each, and a stage of a build has that of
+before from the pass before. What a pass has changed is verified, and `verification`
+says how much of all passes that is. `--write` puts the tables into docs/growth.md.
 """
 
 import argparse

@@ -91,7 +91,7 @@ def _replace(op: GraphOp) -> bool:
 
 
 def _is_foldable(op: GraphOp) -> bool:
-    """Whether the operands of `op` are constants, and it is small and without effect."""
+    """Whether `op` is small, has no effect, and all its operands are constants."""
     operands = op.operands
     if not operands or not all(map(_is_constant, operands)) or has_effect(op):
         return False

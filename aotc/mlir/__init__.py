@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -34,15 +35,54 @@ def _bindings() -> str:
 
 PACKAGE = _bindings()
 
+# Scalar ops of which the operands are all that there is to say.
+_PLAIN = {
+    "arith": "addf addi andi divf divsi divui floordivsi maximumf maxnumf maxsi maxui "
+    "minimumf minnumf minsi minui mulf muli negf ori remf remsi remui select shli "
+    "shrsi shrui subf subi xori",
+    "math": "absf absi ceil cos erf exp expm1 floor fma log log1p powf roundeven rsqrt "
+    "sin sqrt tanh trunc",
+}
+
+
+class _ScalarOps:
+    """A dialect of the bindings, with functions that build plain ops at once.
+
+    Bodies are made of little else, and the bindings' own functions take three times as
+    long: they look up segments of operands, locations and results of each op anew.
+    """
+
+    def __init__(self, dialect: str) -> None:
+        self._module = import_module(f"{PACKAGE}.dialects.{dialect}")
+        for name in _PLAIN[dialect].split():
+            setattr(self, name, self._builder(dialect, name))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    @staticmethod
+    def _builder(dialect: str, name: str) -> Callable[..., Any]:
+        op = f"{dialect}.{name}"
+
+        def build(*operands: Any, **attributes: Any) -> Any:
+            made = ir.Operation.create(
+                op, operands=operands, attributes=attributes, infer_type=True
+            )
+            return made.result
+
+        build.__name__ = name
+        return build
+
+
 if TYPE_CHECKING:  # the wheel ships no stubs; those beside this file say what aotc uses
     from aotc.mlir import affine, arith, func, ir, linalg, math, scf, tensor
 else:
     ir = import_module(f"{PACKAGE}.ir")
     affine = import_module(f"{PACKAGE}.dialects.affine")
-    arith = import_module(f"{PACKAGE}.dialects.arith")
+    arith = _ScalarOps("arith")
     func = import_module(f"{PACKAGE}.dialects.func")
     linalg = import_module(f"{PACKAGE}.dialects.linalg")
-    math = import_module(f"{PACKAGE}.dialects.math")
+    math = _ScalarOps("math")
     scf = import_module(f"{PACKAGE}.dialects.scf")
     tensor = import_module(f"{PACKAGE}.dialects.tensor")
 passmanager: Any = import_module(f"{PACKAGE}.passmanager")

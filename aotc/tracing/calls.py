@@ -133,7 +133,7 @@ def _is_key(value: Any) -> bool:
 
 
 def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | None]:
-    """The parameters that arguments without a name are for, and the one for the rest."""
+    """The parameters of arguments without a name, and the one that takes the rest."""
     single = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     names = [name for name, each in parameters.items() if each.kind in single]
     kinds = {each.kind: name for name, each in parameters.items()}

@@ -19,7 +19,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.iterators import iterator_types
-from aotc.dialects.lowering.scalars import Body
+from aotc.dialects.lowering.scalars import Body, constant_of
 from aotc.dialects.lowering.slices import element_position, element_slice
 from aotc.dialects.lowering.sources import filled_with, is_strided_view
 from aotc.dialects.lowering.variation import Variation
@@ -54,7 +54,7 @@ class Lowering:
 
     def index(self, value: int) -> Value:
         """A constant of type index."""
-        return arith.ConstantOp(ir.IndexType.get(), value).result
+        return constant_of(ir.IntegerAttr.get(ir.IndexType.get(), value))
 
     def size(self, size: Size) -> Value:
         """A size as an index value."""
@@ -64,10 +64,9 @@ class Lowering:
 
     def _index_of(self, expr: AffineExpr) -> Value:
         """An expression: affine.apply, and arith where it says min or max."""
-        if not affine.has_extremum(expr):
-            count = affine.symbol_count([expr])
-            operands = list(self.symbols[:count])
-            return apply_map(ir.AffineMap.get(0, count, [expr]), operands)
+        whole = _map_of(expr)
+        if whole is not None:
+            return apply_map(whole, self.symbols[: whole.n_symbols])
         found = affine.extremum(expr)
         if found is not None:
             kind, *both = found
@@ -91,14 +90,13 @@ class Lowering:
             if dtypes.is_float(dtype)
             else ir.IntegerAttr.get(element, _as_signed(dtype, int(value)))
         )
-        return arith.ConstantOp(element, attr).result
+        return constant_of(attr)
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
         """A dense constant."""
-        mlir_type = lowered_type(Tensor(np.shape(array), dtype))
         if dtype in dtypes.UNSIGNED:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
-        return arith.ConstantOp(mlir_type, Array.encode(array)).result
+        return constant_of(Array.encode(array))
 
     def number(self, x: Value) -> Value:
         """The element of a tensor of rank 0."""
@@ -117,8 +115,12 @@ class Lowering:
 
     def empty(self, of: Tensor) -> Value:
         """A tensor without defined elements."""
-        sizes = [n if isinstance(n, int) else self.size(n) for n in of.shape]
-        return tensor.EmptyOp(sizes, lowered_element(of.dtype)).result
+        made: Value = ir.Operation.create(
+            "tensor.empty",
+            results=[lowered_type(of)],
+            operands=self.dynamic_sizes(of.shape),
+        ).result
+        return made
 
     def full(self, of: Tensor, value: Value | float) -> Value:
         """A tensor with every element `value` (an element or a Python number)."""
@@ -381,6 +383,14 @@ _EXTREMA = {"max": arith.maxsi, "min": arith.minsi}
 def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
     """An index value from an expression over other index values."""
     return affine_ops.AffineApplyOp(affine_map, symbols).result
+
+
+@lru_cache(maxsize=2**14)
+def _map_of(expr: AffineExpr) -> AffineMap | None:
+    """An expression as a map of the symbols it needs; None where it says min or max."""
+    if affine.has_extremum(expr):
+        return None
+    return ir.AffineMap.get(0, affine.symbol_count([expr]), [expr])
 
 
 def _i64() -> ir.IntegerType:

@@ -88,7 +88,7 @@ class Region:
         self.after: list[Value] = []  # what is computed before the region is run
         self._block = next(iter(ties.values())).owner
         known = {y: reads for part in parts for y, reads in part._results.items()}
-        self._results = _loop_results(ties, known)
+        self._results: dict[Value, list[Read]] = _loop_results(ties, known)
         self._loops: list[linalg.GenericOp] = in_order(
             [value.owner for value in self._results]
         )

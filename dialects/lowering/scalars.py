@@ -16,8 +16,16 @@ Body = Callable[..., Value]
 def constant(element: Type, value: float) -> Value:
     """`value` as a scalar of MLIR type `element`."""
     if isinstance(element, ir.IntegerType):
-        return arith.ConstantOp(element, ir.IntegerAttr.get(element, int(value))).result
-    return arith.ConstantOp(element, ir.FloatAttr.get(element, float(value))).result
+        return constant_of(ir.IntegerAttr.get(element, int(value)))
+    return constant_of(ir.FloatAttr.get(element, float(value)))
+
+
+def constant_of(value: ir.Attribute) -> Value:
+    """A number, or a tensor of numbers; of all ops, most are these."""
+    made: Value = ir.Operation.create(
+        "arith.constant", attributes={"value": value}, infer_type=True
+    ).result
+    return made
 
 
 def float_compare(predicate: str, x: Value, y: Value) -> Value:
