@@ -21,7 +21,7 @@ from typing import Any
 from aotc import reference
 from aotc.backend import compile_targets
 from aotc.checks.judging import Rule
-from aotc.checks.late_passes import LOWERING, SECONDS, wrong_pass
+from aotc.checks.late_passes import LOWERING, SECONDS, graph_passes, wrong_pass
 from aotc.checks.process import (
     DIED,
     CompiledProcess,
@@ -116,9 +116,9 @@ def diverging(
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
         module = copy_module(graph)
-        for each in passes_between("autodiff", LOWERING, program.level):
-            run_passes(module, (each,))
-            if is_wrong(module):
+        for each in graph_passes(program):
+            (record,) = run_passes(module, (each,))
+            if record.changed and is_wrong(module):
                 return Divergence(str(each))
         first = _InCode(module, entry, target, values, rule).first()
         if first.op is None:

@@ -23,7 +23,7 @@ from aotc.checks.subject import Arrays, Subject
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import copy_module
 from aotc.errors import CompileError
-from aotc.passes import run_passes
+from aotc.passes import load, run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import passes_between
 from aotc.program import Program
@@ -31,6 +31,12 @@ from aotc.target import Target
 
 LOWERING = "lower-to-linalg"  # the passes before it are on graphs
 SECONDS = 300  # for one compiled call
+
+
+def graph_passes(program: Program) -> list[Pass]:
+    """The passes that a program went through as a graph, in order."""
+    names = program.passes
+    return [load(each) for each in names[: names.index(LOWERING)]]
 
 
 def wrong_pass(
@@ -58,12 +64,12 @@ def wrong_pass(
     inputs = [array for port, array in ports if port.kind == "input"]
     subject = Subject(alone, graph, alone.entry(entry.name))
     calls = Calls({}, (inputs,), {**alone.parameters, **stored})
-    trial = _Trial(subject, calls, target, rule)
+    trial = _Trial(subject, calls, target, rule, graph_passes(program))
     late = passes_between(LOWERING, None, program.level)
-    if trial.passes(late):  # it is wrong only beside the other entries
+    if trial.is_right_with(late):  # it is wrong only beside the other entries
         return None
     for number, each in enumerate(late):
-        if trial.passes((*late[:number], *late[number + 1 :])):
+        if trial.is_right_with((*late[:number], *late[number + 1 :])):
             return each
     return None
 
@@ -77,14 +83,16 @@ class _Trial:
         calls: one call.
         target: to compile for.
         rule: that says what is wrong.
+        early: the passes before lowering.
     """
 
     subject: Subject
     calls: Calls
     target: Target
     rule: Rule
+    early: Sequence[Pass]
 
-    def passes(self, late: Sequence[Pass]) -> bool:
+    def is_right_with(self, late: Sequence[Pass]) -> bool:
         """Whether all results are right if these passes follow lowering."""
         try:
             found = self._compiled(late)
@@ -101,8 +109,7 @@ class _Trial:
         own = self.subject.program
         program = Program(copy_module(own.module), own.parameters)
         unit = Unit(program, self.target)
-        early = passes_between("autodiff", LOWERING, program.level)
-        run_passes(unit, (*early, LOWERING, *late))
+        run_passes(unit, (*self.early, LOWERING, *late))
         with temporary_folder() as folder:
             bundle = packager.pack(
                 program,

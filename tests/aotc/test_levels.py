@@ -7,6 +7,7 @@ import pytest
 
 import aotc
 from aotc.cli.main import main
+from aotc.dialects.functions import functions_of
 from aotc.errors import CompileError, InputError
 from aotc.passes.simplify import Simplify
 from aotc.passes.stages import all_passes
@@ -128,3 +129,22 @@ def test_a_pass_that_did_not_run_is_not_blamed(source, tmp_path, monkeypatch):
         CompileError, match="first differs after: compile, in graph.tanh"
     ):
         build(source, level=0, output=tmp_path)
+
+
+def test_of_passes_that_are_asked_for_the_wrong_one_is_named(
+    source, tmp_path, monkeypatch
+):
+    right = Simplify.run
+
+    def spoil(self, unit):
+        changed = right(self, unit)
+        for function in functions_of(unit.module).values():
+            for op in [] if function.is_external else function.entry_block.operations:
+                if op.operation.name == "graph.tanh":
+                    op.result.replace_all_uses_with(op.operands[0])
+                    changed = True
+        return changed
+
+    monkeypatch.setattr(Simplify, "run", spoil)
+    with pytest.raises(CompileError, match="first differs after: simplify"):
+        build(source, passes="cse,autodiff,inline,simplify,cse", output=tmp_path)
