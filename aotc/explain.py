@@ -94,7 +94,7 @@ def explain(
 
 
 def _imported(path: Path, entries: tuple[str, ...], survey: Survey) -> Program | None:
-    """The program, with stand-ins for what cannot be imported; None if none came."""
+    """The program, with placeholders for what cannot be imported; None if none came."""
     try:
         return importers.load(path, entries)
     except SetupError:

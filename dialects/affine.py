@@ -48,14 +48,16 @@ def simplify(expr: Expr) -> Expr:
     with expr.context:  # types are read where no context is entered, too
         for _ in range(_ROUNDS):
             before = expr
-            expr = ir.AffineExpr.simplify_affine_expr(_rounded_up(expr), 0, count)
+            expr = ir.AffineExpr.simplify_affine_expr(
+                _round_up_quotients(expr), 0, count
+            )
             if expr == before:
                 break
         found: Expr = expr.maybe_downcast()
         return found
 
 
-def _rounded_up(expr: Expr) -> Expr:
+def _round_up_quotients(expr: Expr) -> Expr:
     """A sum with each (-a) // b in it as -((a + b - 1) // b)."""
     atoms, number = as_sum(expr)
     negated = {

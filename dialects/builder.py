@@ -17,7 +17,7 @@ from aotc.mlir import Value
 
 
 @cache
-def _op_named(name: str) -> type[GraphOp]:
+def _op_class(name: str) -> type[GraphOp]:
     for op in Graph.operations:
         if op._op_name == name:
             found: type[GraphOp] = op
@@ -38,7 +38,7 @@ class Builder:
     svd: Callable[..., list[Value]]
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
-        build: Callable[..., Value] = _op_named(name).build
+        build: Callable[..., Value] = _op_class(name).build
         return build
 
     def full(self, like: Tensor, value: float) -> Value:

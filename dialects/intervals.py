@@ -42,7 +42,7 @@ def _least_under(expr: Expr, _: tuple[Contract, ...]) -> Number:
         kind, a, b = found
         return (max if kind == "max" else min)(_least(a), _least(b))
     atoms, number = as_sum(expr)
-    return max(_least_sum(atoms, number), _ceil(_least_relaxed(atoms, number)))
+    return max(_least_sum(atoms, number), _ceil(_relaxed_least(atoms, number)))
 
 
 def _ceil(value: Number) -> Number:
@@ -59,7 +59,7 @@ def _least_sum(atoms: Atoms, number: Number) -> Number:
     return total
 
 
-def _least_relaxed(atoms: Atoms, number: int) -> Number:
+def _relaxed_least(atoms: Atoms, number: int) -> Number:
     """With every quotient bounded by the fraction, so that `n - n // 2` adds up."""
     relaxed: Atoms = {}
     total = Fraction(number)

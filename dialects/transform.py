@@ -51,14 +51,14 @@ class _Transformation:
 
     def evaluate(self, *_: object) -> NoReturn:
         """Refused: there is nothing to evaluate yet."""
-        raise _not_written(f"{self.of}.{self.kind}")
+        raise _unwritten_error(f"{self.of}.{self.kind}")
 
     def lower(self, _: object, op: func.CallOp, *__: object) -> NoReturn:
         """Refused: there is nothing to lower yet."""
-        raise _not_written(op.callee, where_of(op))
+        raise _unwritten_error(op.callee, where_of(op))
 
 
-def _not_written(name: object, where: str | None = None) -> CompileError:
+def _unwritten_error(name: object, where: str | None = None) -> CompileError:
     return CompileError(
         "undefined-derivative",
         f"the body of '{name}' has not been written yet",

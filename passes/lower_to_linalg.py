@@ -90,7 +90,7 @@ class _Inlined:
         """The lowered results of a function of these lowered arguments."""
         return walk(self.functions[name].entry_block, arguments, self._lower)
 
-    def lowered_by(self, lowering: Lowering) -> "_Inlined":
+    def with_lowering(self, lowering: Lowering) -> "_Inlined":
         """The same by another lowering."""
         return replace(self, lowering=lowering)
 

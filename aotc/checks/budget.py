@@ -84,9 +84,9 @@ class FitMemory(Pass):
         entries = unit.program.entries
         before = [(entry, _peak(_copy(unit), entry)) for entry in entries]
         fits = [
-            _fit(unit, entry, self.bytes, taken)
-            for entry, taken in before
-            if taken > self.bytes
+            _fit(unit, entry, self.bytes, peak)
+            for entry, peak in before
+            if peak > self.bytes
         ]
         unit.notes += fits
         return bool(fits)
@@ -130,15 +130,15 @@ def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
     for _ in range(TRIALS):
         trial = _copy(unit)
         try:
-            again = rematerialize(functions_of(trial.module)[entry.name], budget)
+            recomputed = rematerialize(functions_of(trial.module)[entry.name], budget)
         except OutOfBudget:
             break
-        taken = _peak(trial, entry)
-        if taken <= most:
+        peak = _peak(trial, entry)
+        if peak <= most:
             run_passes(unit, (Rematerialize(entry.name, budget), Cse()))
-            return Fit(entry.name, str(unit.target), before, taken, again)
-        least = min(least, taken)
-        budget -= max(taken - most, budget // 32)
+            return Fit(entry.name, str(unit.target), before, peak, recomputed)
+        least = min(least, peak)
+        budget -= max(peak - most, budget // 32)
     raise InputError(
         "memory-budget",
         f"entry '{entry.name}' takes {before:,} bytes as it is and {least:,} where "

@@ -215,7 +215,9 @@ def _largest_deviation(array: Any, runs: Sequence[Any]) -> Any:
     for run in runs:
         other = run.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            apart = np.abs(other - center)
+            distance = np.abs(other - center)
         same = (other == center) | (np.isnan(other) & np.isnan(center))
-        found = np.maximum(found, np.where(same, 0, np.nan_to_num(apart, nan=np.inf)))
+        found = np.maximum(
+            found, np.where(same, 0, np.nan_to_num(distance, nan=np.inf))
+        )
     return found

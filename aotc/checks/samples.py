@@ -215,11 +215,11 @@ def _summed_symbols(graph: Any, name: str) -> set[int]:
             if not known[inner].is_external
             for op in known[inner].entry_block.operations
             if isinstance(op, GraphOp)
-            for symbol in _summed_by(op)
+            for symbol in _reduced_symbols(op)
         }
 
 
-def _summed_by(op: Any) -> set[int]:
+def _reduced_symbols(op: Any) -> set[int]:
     """The symbols that an op's results no longer have, and those of its axes."""
     shapes = [Tensor.of(operand).shape for operand in op.operands]
     kept = {s for y in op.results for n in Tensor.of(y).shape for s in symbols_of(n)}

@@ -147,14 +147,14 @@ def _start(
             process = CompiledProcess(code, None if full else _SECONDS)
         except AotcError as error:
             if error.code not in _NOT_HERE:
-                raise _not_loaded(target, error) from error
+                raise _load_error(target, error) from error
             refused[target] = error.code
         else:
             running[target] = stack.enter_context(process)
     return running, refused
 
 
-def _not_loaded(target: Target, error: AotcError) -> AotcError:
+def _load_error(target: Target, error: AotcError) -> AotcError:
     """What the build fails with, because its code cannot be loaded."""
     if isinstance(error, CompileError):
         return error

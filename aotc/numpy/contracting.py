@@ -49,9 +49,9 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
     arrays = one_dtype(*operands)
     inputs, output = _parse_subscripts(subscripts, arrays)
     terms = [_Term(*each) for each in zip(inputs, arrays, strict=True)]
-    terms = _without_stretched([_on_diagonal(term) for term in terms])
+    terms = _without_stretched_axes([_on_diagonal(term) for term in terms])
     while len(terms) > 1:
-        terms = _with_pair_contracted(terms, output)
+        terms = _contract_pair(terms, output)
     (result,) = (_sum_unused_axes(term, set(output)) for term in terms)
     return transpose(result.array, [result.labels.index(label) for label in output])
 
@@ -129,7 +129,7 @@ def _on_diagonal(term: _Term) -> _Term:
     return _Term(labels, array)
 
 
-def _without_stretched(terms: list[_Term]) -> list[_Term]:
+def _without_stretched_axes(terms: list[_Term]) -> list[_Term]:
     """The operands without axes of size 1 that another one has in full."""
     sizes: dict[str, Size] = {}
     for term in terms:
@@ -166,7 +166,7 @@ def _sum_unused_axes(term: _Term, kept: set[str]) -> _Term:
 # ---- two operands -------------------------------------------------------------------
 
 
-def _with_pair_contracted(terms: list[_Term], output: Labels) -> list[_Term]:
+def _contract_pair(terms: list[_Term], output: Labels) -> list[_Term]:
     """The terms with one pair replaced by its product, which comes last."""
     sizes = {
         label: _typical(size)

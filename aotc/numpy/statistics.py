@@ -44,9 +44,9 @@ def cov(
 def _covariance(x: Array, bias: bool, ddof: int | None) -> Array:
     """The covariance of each two rows."""
     count = x.shape[1] - (int(not bias) if ddof is None else ddof)
-    apart = subtract(x, mean(x, 1, keepdims=True))
+    deviations = subtract(x, mean(x, 1, keepdims=True))
     # a count that is not positive divides by 0, as in NumPy
-    products = matmul(apart, transpose(apart))
+    products = matmul(deviations, transpose(deviations))
     found = divide(products, maximum(lift(count, x.dtype), 0))
     return reshape(found, ()) if found.shape == (1, 1) else found
 

@@ -37,7 +37,7 @@ def poisson(
 ) -> Array:
     """Poisson numbers of mean `lam` >= 0."""
     name = _integer(dtype)
-    (lam,), wanted = parameters(lam, shape=shape, dtype=_computed_in(lam))
+    (lam,), wanted = parameters(lam, shape=shape, dtype=_computation_dtype(lam))
     keys, small = split(key), lam < _LARGE
     few = np.where(small, np.maximum(lam, 0.0), 1.0)
     ratios = exact.product(np.expand_dims(few, -1), _inverses(lam.dtype))
@@ -56,7 +56,7 @@ def binomial(
 ) -> Array:
     """How many of `n` >= 0 trials succeed, each with probability `p`."""
     name = _integer(dtype)
-    (n, p), wanted = parameters(n, p, shape=shape, dtype=_computed_in(p))
+    (n, p), wanted = parameters(n, p, shape=shape, dtype=_computation_dtype(p))
     keys, rare = split(key), np.minimum(p, 1.0 - p)  # the rarer outcome is counted
     small = exact.product(n, rare) < _LARGE
     few = np.where(small, np.maximum(rare, 0.0), 0.0)
@@ -76,7 +76,7 @@ def geometric(
 ) -> Array:
     """How many trials of probability `p` > 0 it takes until one succeeds: 1, 2, …"""
     name = _integer(dtype)
-    (p,), wanted = parameters(p, shape=shape, dtype=_computed_in(p))
+    (p,), wanted = parameters(p, shape=shape, dtype=_computation_dtype(p))
     waited = exact.quotient(exponential(key, wanted, p.dtype), -_log_complement(p))
     return np.astype(np.floor(waited) + 1.0, name)
 
@@ -88,7 +88,7 @@ def _integer(dtype: Any) -> str:
     return name
 
 
-def _computed_in(parameter: ArrayLike) -> str:
+def _computation_dtype(parameter: ArrayLike) -> str:
     return float_dtypes(as_float(parameter).dtype)[1]
 
 
@@ -178,13 +178,13 @@ def _rejection_sample(key: ArrayLike, mean: Array, hat: _Hat, cost: Cost) -> Arr
 
     Parameters have a last axis of one element, for the candidates.
     """
-    keys, several = split(key), (*mean.shape[:-1], _CANDIDATES)
-    is_lower, edge = tail(keys[0], several, mean.dtype)
+    keys, candidates = split(key), (*mean.shape[:-1], _CANDIDATES)
+    is_lower, edge = tail(keys[0], candidates, mean.dtype)
     u = np.where(is_lower, edge - 0.5, 0.5 - edge)
     slope = exact.quotient(2.0 * hat.a, edge) + hat.b
     k = np.floor(exact.product(slope, u) + hat.centre)
     density = exact.log(exact.quotient(hat.a, edge * edge) + hat.b)
-    log_v = -exponential(keys[1], several, mean.dtype)
+    log_v = -exponential(keys[1], candidates, mean.dtype)
     fits = (log_v + (hat.log_scale - density)) + cost(k, mean) <= 0.0
     accepted = np.logical_and(fits, k >= 0.0)
     found = exact.first(k, accepted)

@@ -122,11 +122,11 @@ def _shares(logs: Array) -> Array:
 
 def _log_draw(key: ArrayLike, a: Array, shape: Shape) -> Array:
     """The logarithm of gamma numbers; `a` has the shape of the draws."""
-    keys, several = split(key, 3), (*shape, _CANDIDATES)
+    keys, candidates = split(key, 3), (*shape, _CANDIDATES)
     drawn: Array = _log_gamma(
         a,
-        normal(keys[0], several, a.dtype),
-        -exponential(keys[1], several, a.dtype),
+        normal(keys[0], candidates, a.dtype),
+        -exponential(keys[1], candidates, a.dtype),
         -exponential(keys[2], shape, a.dtype),
     )
     return drawn

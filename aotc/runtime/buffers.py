@@ -79,7 +79,7 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
     dtype = to_numpy(leaf.dtype)
     capsule, from_dlpack = device.create_dlpack_capsule, np.from_dlpack
     if dtype.kind == "V":
-        return _shape_checked(_bits_viewer(dtype, leaf), leaf)
+        return _shape_checker(_bits_viewer(dtype, leaf), leaf)
 
     def view(buffer_view: Any) -> Array:
         # This path takes a third of the time of `buffer_view.map().asarray()`.
@@ -88,7 +88,7 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
             array = _view_as(array, leaf, dtype)
         return array
 
-    return _shape_checked(view, leaf)
+    return _shape_checker(view, leaf)
 
 
 def _view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
@@ -107,7 +107,7 @@ def _mismatch_error(leaf: Leaf, got: str) -> VerificationError:
     )
 
 
-def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
+def _shape_checker(read: ToHost, leaf: Leaf) -> ToHost:
     """`read`, and rank and static sizes are those that the manifest promises."""
     fixed = [(i, size) for i, size in enumerate(leaf.shape) if isinstance(size, int)]
     right: tuple[int, ...] | None = None
@@ -172,4 +172,4 @@ def fetcher(device: Any, leaf: Leaf) -> ToHost:
             array = staged.map().asarray(buffer_view.shape, raw)
         return array if array.dtype == dtype else _view_as(array, leaf, dtype)
 
-    return _shape_checked(fetch, leaf)
+    return _shape_checker(fetch, leaf)

@@ -38,7 +38,7 @@ def choose(
             `unknown-host` if `target` is `native` and no level is known for this one.
     """
     host = engine.host({variant.backend for variant in manifest.variants.values()})
-    among = None if target is None else _ids_named(manifest, target, host)
+    among = None if target is None else _variant_ids(manifest, target, host)
     selection = select(manifest, host, among)
     if selection.variant is None:
         raise _refusal(manifest, selection, host, target)
@@ -135,11 +135,11 @@ def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
     return "; or ".join(dict.fromkeys(lines)) or "see `aotc doctor` and `aotc targets`"
 
 
-def _ids_named(manifest: Manifest, target: str, host: Host) -> list[str]:
+def _variant_ids(manifest: Manifest, target: str, host: Host) -> list[str]:
     """The variants that `target` means: by id, or by a target's name such as `cpu`."""
     if target in manifest.variants:
         return [target]
-    targets = _targets_named(target)
+    targets = _parsed_targets(target)
     ids = [each.id for each in targets if each.id in manifest.variants]
     if target.strip().lower() == "cpu":
         ids = [v.id for v in manifest.variants.values() if on_cpu(v)]
@@ -155,7 +155,7 @@ def _ids_named(manifest: Manifest, target: str, host: Host) -> list[str]:
     )
 
 
-def _targets_named(text: str) -> tuple[Target, ...]:
+def _parsed_targets(text: str) -> tuple[Target, ...]:
     try:
         return Target.named(text)
     except InputError:  # it may be the id of a variant that another compiler made

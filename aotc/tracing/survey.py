@@ -133,7 +133,7 @@ def without_survey() -> Iterator[None]:
 
 
 def import_node(
-    node: Hashable, op: str, compute: Callable[[], _T], stand_in: Callable[[], _T]
+    node: Hashable, op: str, compute: Callable[[], _T], placeholder: Callable[[], _T]
 ) -> _T:
     """The results of a node of the source; see `Survey.record_result`.
 
@@ -142,8 +142,8 @@ def import_node(
             as in a body that two entries share.
         op: its operator, by the source's own name.
         compute: gives the results.
-        stand_in: gives some of the same types, for a tolerant survey to go on with; it
-            raises where the types are not known.
+        placeholder: gives some of the same types, for a tolerant survey to go on with;
+            it raises where the types are not known.
     """
     watch = _watch.get()
     if watch is not None:
@@ -160,7 +160,7 @@ def import_node(
         if not survey.tolerant:
             raise
         survey.refuse(op, error, node)
-        return stand_in()
+        return placeholder()
     finally:
         _node.reset(token)
     survey.record_result(node, results)

@@ -134,8 +134,10 @@ class Trace:
         with context(), location(), ir.InsertionPoint(self.block):
             func.ReturnOp(values)
             inputs = [value.type for value in self.block.arguments]
-            whole = ir.FunctionType.get(inputs, [value.type for value in values])
-            self.function.attributes["function_type"] = ir.TypeAttr.get(whole)
+            function_type = ir.FunctionType.get(
+                inputs, [value.type for value in values]
+            )
+            self.function.attributes["function_type"] = ir.TypeAttr.get(function_type)
             if self.guards:
                 rows = list(self.guards.values())
                 self.function.attributes[GUARDS] = guards_attribute(rows)

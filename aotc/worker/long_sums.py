@@ -43,10 +43,10 @@ def split_long_sums(module: Any, block: int) -> None:
     for op in _marked_sums(module):
         if _SIZES in op.attributes:
             del op.attributes[_SIZES]  # a block's sum, not to be split again
-            _start_apart(op)
+            _give_own_zeros(op)
 
 
-def _start_apart(op: Any) -> None:
+def _give_own_zeros(op: Any) -> None:
     """Let the sum of a block start from zeros of its own.
 
     They start in their part of all blocks' sums, and IREE 3.13, which cannot tell that

@@ -32,7 +32,7 @@ class Inline(Protocol):
     def __call__(self, name: str, arguments: Values, /) -> Values:
         """The lowered results of a function of these lowered arguments."""
 
-    def lowered_by(self, lowering: Lowering, /) -> "Inline":
+    def with_lowering(self, lowering: Lowering, /) -> "Inline":
         """The same by another lowering."""
 
 

@@ -204,7 +204,9 @@ class While(ControlFlow):
             numbers = Numbers(low.symbols)
 
             def whole(*elements: Value) -> Values:
-                return self._loop(numbers, list(elements), inline.lowered_by(numbers))
+                return self._loop(
+                    numbers, list(elements), inline.with_lowering(numbers)
+                )
 
             return in_one_dispatch(low, operands, types_of(op.results), whole)
         carried, captures = split(operands, self.carries)

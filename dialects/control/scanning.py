@@ -289,7 +289,7 @@ class Scan(ControlFlow):
         carried, whole, captures = self._split(operands)
         sources = [low.materialize_strided(x) for x in whole]
         numbers = Numbers(low.symbols)
-        step = inline.lowered_by(numbers)
+        step = inline.with_lowering(numbers)
 
         def body(*elements: Value) -> Values:
             start, given = split(list(elements), self.carries)

@@ -279,7 +279,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
     @staticmethod
     def jvp(b: Builder, op: "Lu", dx: Value) -> tuple[Value, None]:
         """l low(f) + up(f) u, where f = l⁻¹ dx[permutation] u⁻¹."""
-        inner = _unit_solved(b, op.y, elimination.rows_at(b, dx, op.permutation))
+        inner = _solve_unit(b, op.y, elimination.rows_at(b, dx, op.permutation))
         inner = _right_upper(b, op.y, inner)
         low = triangle(b, inner, lower=True, strict=True)
         dl = b.add(low, product(b, triangle(b, op.y, lower=True, strict=True), low))
@@ -299,7 +299,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
         inner = b.add(
             triangle(b, dl, lower=True, strict=True), triangle(b, du, lower=False)
         )
-        inner = _unit_solved(b, op.y, inner, transpose=True)
+        inner = _solve_unit(b, op.y, inner, transpose=True)
         inner = matrix_transpose(
             b, _solve(b, op.y, matrix_transpose(b, inner), lower=False)
         )
@@ -334,7 +334,7 @@ def _eliminate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x[order], np.array(order, "i4")
 
 
-def _unit_solved(b: Builder, a: Value, y: Value, transpose: bool = False) -> Value:
+def _solve_unit(b: Builder, a: Value, y: Value, transpose: bool = False) -> Value:
     return _solve(b, a, y, transpose, unit_diagonal=True)
 
 

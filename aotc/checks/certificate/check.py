@@ -80,8 +80,8 @@ class Check:
         with ir.InsertionPoint(function.entry_block), primal.location:
             results = check._derivatives(values)
             func.ReturnOp(results)
-        whole = ir.FunctionType.get(types, [y.type for y in results])
-        function.attributes["function_type"] = ir.TypeAttr.get(whole)
+        function_type = ir.FunctionType.get(types, [y.type for y in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(function_type)
         return check
 
     def _derivatives(self, values: list[Any]) -> list[Any]:
@@ -196,8 +196,8 @@ class Check:
         given = self._arguments(x, *self.directions(rng))
         _, here, _ = self._parts(run(given))
         _, there, _ = other._parts(run_other(given))
-        apart = [a - b for a, b in zip(here, there, strict=True)]
-        return _norm(apart) / (_norm(there) + TINY)
+        difference = [a - b for a, b in zip(here, there, strict=True)]
+        return _norm(difference) / (_norm(there) + TINY)
 
     def _arguments(self, x: Arrays, v: Arrays, w: Arrays) -> Arrays:
         rulers = [np.zeros(size, np.int32) for size in self.symbols]
