@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotc.artifacts.rollout.candidates import candidate_targets
+from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.rollout.candidates import accelerator_target, candidate_targets
 from aotc.artifacts.rollout.matrix import Cell
+from aotc.artifacts.selection import on_cpu
+from aotc.target import TARGETS
 
 
 def advice(cell: Cell) -> Iterator[str]:
@@ -17,11 +20,28 @@ def advice(cell: Cell) -> Iterator[str]:
     best = next(iter(candidate_targets(cell.devices.profile.host)), None)
     if best and best not in present and not _runs_as_meant(cell):
         yield f"add `--target {best}`"
+    elif target := missing_target(cell):
+        yield f"add `--target {target}`, if it has: {TARGETS[target].needs}"
     against = cell.selection.passed_over if cell.selection.variant else cell.judgements
     found = [m.advice for judgement in against for m in judgement.mismatches]
     yield from dict.fromkeys(filter(None, found))
     if not cell.fits:
         yield "lower the largest sizes of the entries, or build with `--peak-memory`"
+
+
+def missing_target(cell: Cell) -> str | None:
+    """A target for the accelerator of devices, of which the bundle has no code.
+
+    None where it runs as it is, or where code for their processor is what lacks.
+    """
+    host = cell.devices.profile.host
+    variants = cell.artifact.manifest.variants.values()
+    if _runs_as_meant(cell) or not all(map(on_cpu, variants)):
+        return None
+    best = next(iter(candidate_targets(host)), None)
+    if best and BACKENDS[TARGETS[best].backend].on_cpu:
+        return None
+    return best or accelerator_target(host)
 
 
 def _runs_as_meant(cell: Cell) -> bool:

@@ -9,6 +9,7 @@ from aotc.artifacts.compat import check_device
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Variant
 from aotc.artifacts.selection import speed_rank
+from aotc.artifacts.verdicts import verdict_of
 from aotc.target import TARGETS, Target
 
 
@@ -23,6 +24,23 @@ def candidate_targets(host: Host) -> tuple[str, ...]:
     variants = [_variant_for(target) for target in advised]
     usable = [variant for variant in variants if not check_device(variant, host)]
     return tuple(str(v.target["name"]) for v in sorted(usable, key=speed_rank))
+
+
+@lru_cache(maxsize=1 << 12)
+def accelerator_target(host: Host) -> str | None:
+    """The fastest target for an accelerator of `host`; None if it has none.
+
+    Facts that are unknown, such as the version of its driver, do not speak against it.
+    """
+    targets = [t for t in TARGETS.values() if not BACKENDS[t.backend].on_cpu]
+    variants = [
+        variant
+        for variant in map(_variant_for, targets)
+        if host.drivers.intersection(BACKENDS[variant.backend].drivers)
+        and verdict_of(check_device(variant, host)) != "unsupported"
+    ]
+    best = min(variants, key=speed_rank, default=None)
+    return None if best is None else str(best.target["name"])
 
 
 def _variant_for(target: Target) -> Variant:

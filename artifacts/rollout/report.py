@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aotc.artifacts.rollout.advice import advice
+from aotc.artifacts.rollout.advice import advice, missing_target
 from aotc.artifacts.rollout.cure import find_cures
 from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.matrix import Artifact, Cell, Matrix, entry_names
 from aotc.artifacts.rollout.policy import Policy, coverages
-from aotc.artifacts.selection import Judgement
+from aotc.artifacts.selection import Judgement, speed_rank
 
 SCHEMA = "aotc.compat/1"
 
@@ -98,7 +98,8 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
         "accepted": policy.accepts(cell),
         "variant": selection.variant.id if selection.variant else None,
         "fallback": selection.fallback,
-        "reasons": [reason for each in cell.judgements for reason in _reasons(each)],
+        "missing_target": missing_target(cell),
+        "reasons": [reason for each in _by_speed(cell) for reason in _reasons(each)],
         "advice": list(advice(cell)),
         "memory": {
             "available_bytes": cell.memory[0].available_bytes if cell.memory else None,
@@ -111,6 +112,11 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
             "unknown": entry_names(cell.memory, fits=None),
         },
     }
+
+
+def _by_speed(cell: Cell) -> list[Judgement]:
+    """The fastest variant first: what the loader would take, and what decides."""
+    return sorted(cell.judgements, key=lambda each: speed_rank(each.variant))
 
 
 def _reasons(judgement: Judgement) -> list[dict[str, str]]:

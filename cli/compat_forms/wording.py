@@ -71,7 +71,9 @@ def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
 
 
 def lines_of(cell: Cell) -> Iterator[str]:
-    """Why a cell is as it is: reasons by variant, then what does not fit."""
+    """Why a cell is as it is: what lacks, reasons by variant, what does not fit."""
+    if cell["missing_target"]:
+        yield f"there is no code for its accelerator, such as {cell['missing_target']}"
     for reason in cell["reasons"]:
         yield f"{reason['variant']}: {reason['message']} [{reason['code']}]"
     for entry in cell["memory"]["exceed"]:

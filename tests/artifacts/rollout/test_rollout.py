@@ -16,6 +16,7 @@ from aotc.artifacts.rollout.profiles import (
     read_profile,
 )
 from aotc.artifacts.rollout.report import report
+from aotc.cli.compat_forms.wording import lines_of
 from aotc.errors import InputError
 from aotc.target import TARGETS
 
@@ -88,6 +89,44 @@ def test_an_old_driver_is_cured_by_a_newer_one_or_older_code(bundle):
     assert cell["verdict"] == "unsupported"
     assert cell["advice"][0] == "add `--target cuda:sm_86`"
     assert any("12.4" in line for line in cell["advice"])
+
+
+@pytest.mark.parametrize(
+    ("targets", "where", "missing", "first"),
+    [
+        # a card in a computer that nobody knows: with its driver, and without
+        (["x86_64-v3"], ("rtx-4090", 12040), "cuda:sm_89", "add `--target cuda:sm_89`"),
+        (
+            ["x86_64-v3"],
+            ("rtx-4090", None),
+            "cuda:sm_89",
+            "add `--target cuda:sm_89`, if it has: NVIDIA GPU sm_89 or newer, driver "
+            "with CUDA 12.4 or newer",
+        ),
+        (["cuda:sm_120"], ("rtx-4090", 12040), None, "add `--target cuda:sm_89`"),
+        # where code for the processor is what lacks
+        (["x86_64-v3"], ("jetson-orin", None), None, "add `--target aarch64-v8.2`"),
+    ],
+)
+def test_code_that_lacks_for_an_accelerator_is_told_before_an_unknown_processor(
+    bundle, targets, where, missing, first
+):
+    name, driver = where
+    profile = named_profile(name, Assumptions("3.13.0", driver), None)
+    policy = Policy("optimal", fallback=False)
+    (cell,) = judge(bundle(*targets), profile, policy=policy)["cells"]
+    assert cell["missing_target"] == missing
+    assert cell["advice"][0] == first
+    said = list(lines_of(cell))
+    assert ("no code for its accelerator" in said[0]) == (missing is not None)
+    assert len(said) > 1 or missing is None
+
+
+def test_reasons_against_the_fastest_variant_come_first(bundle):
+    profile = named_profile("rtx-4090", Assumptions("3.13.0"), None)
+    (cell,) = judge(bundle("x86_64-v3", "vulkan", "cuda:sm_89"), profile)["cells"]
+    variants = [reason["variant"] for reason in cell["reasons"]]
+    assert list(dict.fromkeys(variants)) == ["cuda-sm_89", "vulkan", "x86_64-v3"]
 
 
 def test_entries_that_do_not_fit_are_named_and_count(bundle):
