@@ -25,10 +25,10 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 MODULES = (
-    "aotc", "aotc.numpy", "aotc.nn", "aotc.linalg", "aotc.fft", "aotc.random",
-    "aotc.special", "aotc.optim", "aotc.control", "aotc.transforms", "aotc.solvers",
-    "aotc.debug", "aotc.collectives", "aotc.nn.initializers", "aotc.runtime",
-    "aotc.training", "aotc.errors",
+    "aotc", "aotc.numpy", "aotc.nn", "aotc.linalg", "aotc.complexes", "aotc.fft",
+    "aotc.random", "aotc.special", "aotc.optim", "aotc.control", "aotc.transforms",
+    "aotc.solvers", "aotc.debug", "aotc.collectives", "aotc.nn.initializers",
+    "aotc.runtime", "aotc.training", "aotc.errors",
 )  # fmt: skip
 
 

@@ -44,7 +44,8 @@ ALLOWED = {
     "numpy": TRACING,
     "random": TRACING | {"numpy"},
     "special": TRACING | {"numpy"},
-    "fft": TRACING | {"numpy"},
+    "complexes": TRACING | {"numpy"},
+    "fft": TRACING | {"numpy", "complexes"},
     "optim": TRACING | {"numpy"},
     "debug": TRACING,
     "collectives": TRACING | {"numpy"},
@@ -56,7 +57,7 @@ ALLOWED = {
     # what brings models in
     "importers": TRACING
     | {"program_files", "numpy", "nn", "random", "optim", "transforms", "control"}
-    | {"linalg", "special", "fft", "debug"},
+    | {"linalg", "special", "complexes", "fft", "debug"},
     # what becomes of them
     "passes": PROGRAM,
     "reference": MODEL | {"passes"},

@@ -12,7 +12,7 @@ its square root. An empty axis raises `bad-shape`, another norm `bad-norm`.
 
 from __future__ import annotations
 
-from aotc.fft.complexes import (
+from aotc.complexes.pairs import (
     Complex,
     absolute,
     angle,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from aotc import numpy as np
+from aotc.complexes.pairs import Complex
 from aotc.dialects.types import Size, maximum
-from aotc.fft.complexes import Complex
 from aotc.fft.transforms import fft, ifft, irfft, rfft
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float

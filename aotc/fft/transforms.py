@@ -10,7 +10,7 @@ import numpy
 
 from aotc import dtypes
 from aotc import numpy as np
-from aotc.fft.complexes import (
+from aotc.complexes.pairs import (
     Complex,
     as_complex,
     conj,

@@ -14,7 +14,7 @@ from importlib import import_module
 # Public modules in the order of likelihood.
 MODULES = (
     "aotc.numpy", "aotc.nn", "aotc.linalg", "aotc.random", "aotc.special", "aotc.fft",
-    "aotc.optim", "aotc.control", "aotc.debug", "aotc",
+    "aotc.optim", "aotc.control", "aotc.debug", "aotc.complexes", "aotc",
 )  # fmt: skip
 
 # keyword → parameters of the same meaning; the first that a function has is meant

@@ -34,8 +34,8 @@ import numpy as np
 from batches import Compiled, run_compiled
 from jax._src.internal_test_util import lax_test_util, test_harnesses
 
+from aotc.complexes import Complex
 from aotc.errors import AotcError
-from aotc.fft import Complex
 from aotc.importers.stablehlo import from_jax
 
 TABLE = Path(__file__).parents[2] / "docs" / "stablehlo-ops.md"

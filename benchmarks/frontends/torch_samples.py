@@ -11,8 +11,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotc.complexes import Complex
 from aotc.errors import AotcError, InputError
-from aotc.fft import Complex
 from aotc.importers.common.imported import Imported
 from aotc.importers.torch.exporting import decomposed, exported
 from aotc.importers.torch.importing import imported, unsupported

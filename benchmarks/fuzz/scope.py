@@ -15,11 +15,11 @@ from typing import Any
 import numpy
 
 from aotc import dtypes
+from aotc.complexes import Complex
 from aotc.dialects import context
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor, evaluate_size
 from aotc.errors import AotcError
-from aotc.fft import Complex
 from aotc.mlir import ir
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import Trace, without_tracing

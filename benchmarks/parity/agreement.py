@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from aotc.fft import Complex
+from aotc.complexes import Complex
 from aotc.tracing.array import Array
 
 # Many small programs that run once each are not worth optimizing; XLA reads this late.

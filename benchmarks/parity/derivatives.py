@@ -22,7 +22,7 @@ from settings import Setting
 import aotc
 import aotc.numpy as anp
 from aotc import dtypes, reference
-from aotc.fft import Complex
+from aotc.complexes import Complex
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aotc import collectives, fft, optim
+from aotc import collectives, complexes, fft, optim
 from aotc import numpy as anp
 
 
@@ -27,7 +27,7 @@ labels = np.array([0, 3, 1], "i4")
 signs = np.array([1, -1, 1], "f4")
 mask = x > 0.5
 key = np.array([0, 7], "u4")
-z = fft.Complex(anp.asarray(x), anp.asarray(y))
+z = complexes.Complex(anp.asarray(x), anp.asarray(y))
 devices = collectives.Axis("data", 2)
 descent, schedule = optim.sgd(0.1), optim.linear_schedule(0.1, 0.0, 10)
 
@@ -258,6 +258,11 @@ CALLS = {
     "linalg.multi_dot": given([square, square, square]),
     "linalg.tensorinv": given(square, 1),
     "linalg.tensorsolve": given(square, square[0]),
+    **each("complexes", "absolute angle arccos arccosh arcsin arcsinh arctan arctanh "
+        "as_complex cbrt conj cos cosh exp exp2 expit expm1 log log10 log1p log2 rsqrt "
+        "sign sin sinh sqrt square tan tanh", z),
+    **each("complexes", "arctan2 equal not_equal power", z, z),
+    "complexes.polar": given(x, y),
     **each("fft", "dct fft fft2 fftn fftshift hfft idct ifft ifft2 ifftn ifftshift "
         "ihfft irfft irfft2 irfftn rfft rfft2 rfftn as_complex", cube),
     **each("fft", "absolute angle conj exp", z),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.complexes import Complex
 from aotc.errors import InputError
-from aotc.fft import Complex
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.original import Original
 from aotc.importers.stablehlo.contracts import open_sizes

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from aotc.fft import Complex
+from aotc.complexes import Complex
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.stablehlo.symbolic import require_jax
 from aotc.tracing.entry import State, Stored

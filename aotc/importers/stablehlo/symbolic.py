@@ -13,9 +13,9 @@ from typing import Any
 import numpy
 
 from aotc import dtypes
+from aotc.complexes import Complex
 from aotc.dialects.types import ceil_divide
 from aotc.errors import SetupError
-from aotc.fft import Complex
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Frozen, Spec, Stored
 from aotc.tracing.source_locations import fail

@@ -16,9 +16,9 @@ import numpy
 
 from aotc import dtypes
 from aotc import numpy as np
+from aotc.complexes import Complex
 from aotc.dialects.types import Dim, Shape, Size
 from aotc.errors import InputError
-from aotc.fft import Complex
 from aotc.mlir import ir
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift

@@ -17,8 +17,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from aotc import numpy as np
+from aotc.complexes import Complex
 from aotc.errors import AotcError
-from aotc.fft import Complex
 from aotc.importers.common.padded import is_involved
 from aotc.importers.torch.exporting import is_library
 from aotc.importers.torch.ops import (

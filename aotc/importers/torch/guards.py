@@ -22,8 +22,8 @@ from torch.utils import _pytree
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotc.artifacts.conditions import Condition
+from aotc.complexes import Complex
 from aotc.dialects.types import Size
-from aotc.fft import Complex
 from aotc.importers.common.guards import require_sizes
 from aotc.importers.torch.exporting import is_library
 from aotc.importers.torch.graphs import line_of

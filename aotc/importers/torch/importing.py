@@ -17,8 +17,8 @@ from torch.export.graph_signature import (
     TokenArgument,
 )
 
+from aotc.complexes import Complex
 from aotc.dialects.types import Dim
-from aotc.fft import Complex
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import (
     count_of,

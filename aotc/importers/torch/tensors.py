@@ -9,8 +9,8 @@ import torch
 from torch.fx import Node
 
 from aotc import dtypes
+from aotc.complexes import Complex
 from aotc.errors import InputError
-from aotc.fft import Complex
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 

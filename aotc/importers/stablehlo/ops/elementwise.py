@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes, special
+from aotc import complexes, dtypes, special
 from aotc import numpy as np
-from aotc.fft import Complex
+from aotc.complexes import Complex
 from aotc.importers.stablehlo.operation import Op
-from aotc.importers.stablehlo.ops import complexes
-from aotc.importers.stablehlo.values import Kind, Value, array, each_part
+from aotc.importers.stablehlo.values import Kind, Value, array, as_pair, each_part
 from aotc.tracing.array import Array
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 Rule = Callable[..., Any]
@@ -22,14 +23,14 @@ def real(function: Callable[..., Any]) -> Rule:
     return lambda op, *xs: function(*(array(x) for x in xs))
 
 
-def either(name: str, function: Callable[..., Any]) -> Rule:
-    """`function` of real operands, `complexes.OPS[name]` of complex ones."""
+def either(of_reals: Callable[..., Any], of_pairs: Callable[..., Any]) -> Rule:
+    """One function of real operands, another of complex ones."""
 
     def rule(op: Op, *xs: Value) -> Value:
         if any(isinstance(x, Complex) for x in xs):
-            of_pairs: Value = complexes.OPS[name](*xs)
-            return of_pairs
-        result: Value = function(*(array(x) for x in xs))
+            pairs: Value = of_pairs(*map(as_pair, xs))
+            return pairs
+        result: Value = of_reals(*map(array, xs))
         return result
 
     return rule
@@ -235,13 +236,16 @@ _COMPARISONS: dict[str, Callable[..., Array]] = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
+_OF_PAIRS = {"EQ": complexes.equal, "NE": complexes.not_equal}  # which have no order
 
 
 def compare(op: Op, x: Value, y: Value) -> Array:
     """X compared with y; in TOTALORDER -NaN < … < -0 < 0 < … < NaN."""
     direction = op.word("comparison_direction")
     if isinstance(x, Complex) or isinstance(y, Complex):
-        return complexes.compare(direction, x, y)
+        if direction not in _OF_PAIRS:
+            fail("unsupported-ops", "complex numbers are equal or not, and not ordered")
+        return _OF_PAIRS[direction](as_pair(x), as_pair(y))
     one, other = array(x), array(y)
     if op.word("compare_type") == "TOTALORDER" and dtypes.is_float(one.dtype):
         one, other = ordered_bits(one), ordered_bits(other)
@@ -264,62 +268,62 @@ def select(op: Op, which: Value, one: Value, other: Value) -> Value:
 
 
 OPS: dict[str, Rule] = {
-    "stablehlo.abs": either("abs", _abs),
-    "stablehlo.add": either("add", _add),
+    "stablehlo.abs": either(_abs, complexes.absolute),
+    "stablehlo.add": either(_add, operator.add),
     "stablehlo.and": real(np.bitwise_and),
-    "stablehlo.atan2": either("atan2", np.arctan2),
+    "stablehlo.atan2": either(np.arctan2, complexes.arctan2),
     "stablehlo.bitcast_convert": bitcast,
-    "stablehlo.cbrt": real(np.cbrt),
+    "stablehlo.cbrt": either(np.cbrt, complexes.cbrt),
     "stablehlo.ceil": real(np.ceil),
     "stablehlo.clamp": clamp,
     "stablehlo.compare": compare,
     "stablehlo.complex": lambda op, x, y: Complex(array(x), array(y)),
     "stablehlo.convert": convert,
-    "stablehlo.cosine": either("cos", np.cos),
+    "stablehlo.cosine": either(np.cos, complexes.cos),
     "stablehlo.count_leading_zeros": real(np.count_leading_zeros),
-    "stablehlo.divide": either("divide", _divide),
-    "stablehlo.exponential": either("exp", np.exp),
-    "stablehlo.exponential_minus_one": either("expm1", np.expm1),
+    "stablehlo.divide": either(_divide, operator.truediv),
+    "stablehlo.exponential": either(np.exp, complexes.exp),
+    "stablehlo.exponential_minus_one": either(np.expm1, complexes.expm1),
     "stablehlo.floor": real(np.floor),
     "stablehlo.imag": lambda op, z: z.imag if isinstance(z, Complex) else array(z) * 0,
     "stablehlo.is_finite": real(np.isfinite),
-    "stablehlo.log": either("log", np.log),
-    "stablehlo.log_plus_one": either("log1p", np.log1p),
-    "stablehlo.logistic": either("logistic", special.expit),
+    "stablehlo.log": either(np.log, complexes.log),
+    "stablehlo.log_plus_one": either(np.log1p, complexes.log1p),
+    "stablehlo.logistic": either(special.expit, complexes.expit),
     "stablehlo.maximum": real(_maximum),
     "stablehlo.minimum": real(_minimum),
-    "stablehlo.multiply": either("multiply", _multiply),
+    "stablehlo.multiply": either(_multiply, operator.mul),
     "stablehlo.negate": parts(_negate),
     "stablehlo.not": real(np.invert),
     "stablehlo.or": real(np.bitwise_or),
     "stablehlo.popcnt": real(_count_ones),
-    "stablehlo.power": either("power", _power),
+    "stablehlo.power": either(_power, complexes.power),
     "stablehlo.real": lambda op, z: z.real if isinstance(z, Complex) else array(z),
     "stablehlo.reduce_precision": reduce_precision,
     "stablehlo.remainder": real(np.fmod),
     "stablehlo.round_nearest_afz": real(_round_away),
     "stablehlo.round_nearest_even": real(np.rint),
-    "stablehlo.rsqrt": either("rsqrt", np.rsqrt),
+    "stablehlo.rsqrt": either(np.rsqrt, complexes.rsqrt),
     "stablehlo.select": select,
     "stablehlo.shift_left": real(np.left_shift),
     "stablehlo.shift_right_arithmetic": real(_shift_arithmetic),
     "stablehlo.shift_right_logical": real(_shift_logical),
-    "stablehlo.sign": either("sign", _sign),
-    "stablehlo.sine": either("sin", np.sin),
-    "stablehlo.sqrt": either("sqrt", np.sqrt),
-    "stablehlo.subtract": either("subtract", np.subtract),
-    "stablehlo.tan": either("tan", np.tan),
-    "stablehlo.tanh": either("tanh", np.tanh),
+    "stablehlo.sign": either(_sign, complexes.sign),
+    "stablehlo.sine": either(np.sin, complexes.sin),
+    "stablehlo.sqrt": either(np.sqrt, complexes.sqrt),
+    "stablehlo.subtract": either(np.subtract, operator.sub),
+    "stablehlo.tan": either(np.tan, complexes.tan),
+    "stablehlo.tanh": either(np.tanh, complexes.tanh),
     "stablehlo.xor": real(np.bitwise_xor),
-    "chlo.acos": either("acos", np.arccos),
-    "chlo.acosh": either("acosh", np.arccosh),
-    "chlo.asin": either("asin", np.arcsin),
-    "chlo.asinh": either("asinh", np.arcsinh),
-    "chlo.atan": either("atan", np.arctan),
-    "chlo.atanh": either("atanh", np.arctanh),
+    "chlo.acos": either(np.arccos, complexes.arccos),
+    "chlo.acosh": either(np.arccosh, complexes.arccosh),
+    "chlo.asin": either(np.arcsin, complexes.arcsin),
+    "chlo.asinh": either(np.arcsinh, complexes.arcsinh),
+    "chlo.atan": either(np.arctan, complexes.arctan),
+    "chlo.atanh": either(np.arctanh, complexes.arctanh),
     "chlo.bessel_i1e": real(special.i1e),
     "chlo.conj": lambda op, z: complexes.conj(z) if isinstance(z, Complex) else z,
-    "chlo.cosh": either("cosh", np.cosh),
+    "chlo.cosh": either(np.cosh, complexes.cosh),
     "chlo.digamma": real(special.digamma),
     "chlo.erf": real(special.erf),
     "chlo.erf_inv": real(special.erfinv),
@@ -330,7 +334,7 @@ OPS: dict[str, Rule] = {
     "chlo.lgamma": real(special.gammaln),
     "chlo.mulhi": real(_multiply_high),
     "chlo.next_after": real(np.nextafter),
-    "chlo.sinh": either("sinh", np.sinh),
-    "chlo.square": either("square", np.square),
-    "chlo.tan": either("tan", np.tan),
+    "chlo.sinh": either(np.sinh, complexes.sinh),
+    "chlo.square": either(np.square, complexes.square),
+    "chlo.tan": either(np.tan, complexes.tan),
 }

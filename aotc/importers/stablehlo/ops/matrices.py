@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc import linalg
 from aotc import numpy as np
-from aotc.fft import Complex
+from aotc.complexes import Complex
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import Value, array
 from aotc.tracing.array import Array

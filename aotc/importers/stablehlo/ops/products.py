@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc import dtypes
 from aotc import numpy as np
-from aotc.fft import Complex
+from aotc.complexes import Complex
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import pad_with
 from aotc.importers.stablehlo.values import (

@@ -10,7 +10,7 @@ import numpy
 
 from aotc import control, dtypes
 from aotc import numpy as np
-from aotc.fft import Complex
+from aotc.complexes import Complex
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.regions import (
     arg_reducer,

@@ -7,8 +7,8 @@ from typing import Any
 
 from aotc import control
 from aotc import numpy as np
+from aotc.complexes import Complex
 from aotc.dialects.types import Size
-from aotc.fft import Complex
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.indexing import Windows, places_of, read_shape
 from aotc.importers.stablehlo.ops.reductions import require_elementwise

@@ -9,8 +9,8 @@ import numpy
 
 from aotc import dtypes
 from aotc import numpy as np
+from aotc.complexes import Complex
 from aotc.dialects.types import Dim, Shape, Size, ceil_divide, maximum, minimum
-from aotc.fft import Complex
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import (
     Known,

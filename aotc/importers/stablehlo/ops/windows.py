@@ -10,8 +10,8 @@ from typing import Any
 import numpy
 
 from aotc import numpy as np
+from aotc.complexes import Complex
 from aotc.dialects.types import Shape, Size
-from aotc.fft import Complex
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.reductions import (
     NAMED,

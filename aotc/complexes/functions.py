@@ -1,0 +1,246 @@
+"""Functions of complex numbers, from real ones of their parts.
+
+Branch cuts are those of C99, on both sides of zero; parts are computed without care for
+overflow. Where no source is named, the formula is the definition by real functions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aotc import numpy as np
+from aotc.complexes.pairs import Complex, absolute, angle, as_complex, conj, exp, polar
+from aotc.tracing.array import Array
+
+_MOST_FACTORS = 64  # of powers that are computed as products
+
+# ---- logarithms and powers ----------------------------------------------------------
+
+
+def log(z: Complex) -> Complex:
+    """The natural logarithm; the cut is the negative axis."""
+    return Complex(np.log(absolute(z)), angle(z))
+
+
+def log2(z: Complex) -> Complex:
+    """The logarithm to the base 2."""
+    return Complex(np.log2(absolute(z)), angle(z) / math.log(2))
+
+
+def log10(z: Complex) -> Complex:
+    """The logarithm to the base 10."""
+    return Complex(np.log10(absolute(z)), angle(z) / math.log(10))
+
+
+def log1p(z: Complex) -> Complex:
+    """`log(1 + z)`: by `|1 + z|**2 - 1 = x (x + 2) + y**2`, unless that is near -1."""
+    above = z.real * (z.real + 2.0) + z.imag * z.imag
+    moved = _plus(z, 1.0)
+    near = above < -0.5
+    small = 0.5 * np.log1p(np.where(near, 0.0, above))
+    return Complex(np.where(near, np.log(absolute(moved)), small), angle(moved))
+
+
+def expm1(z: Complex) -> Complex:
+    """`exp(z) - 1`: `(e**x - 1) cos y + (cos y - 1)` and `e**x sin y`."""
+    half = np.sin(z.imag * 0.5)
+    real = np.expm1(z.real) * np.cos(z.imag) - 2.0 * half * half
+    return Complex(real, np.exp(z.real) * np.sin(z.imag))
+
+
+def exp2(z: Complex) -> Complex:
+    """`2**z`."""
+    return polar(np.exp2(z.real), z.imag * math.log(2))
+
+
+def expit(z: Complex) -> Complex:
+    """`1 / (1 + exp(-z))`, from that of `exp(z)` and `exp(-z)` which is small."""
+    right = z.real >= 0.0
+    small = exp(z.map(lambda part: np.where(right, -part, part)))
+    above = small.map(lambda part: np.where(right, 0.0, part))
+    return _plus(above, np.astype(right, z.dtype)) / _plus(small, 1.0)
+
+
+def square(z: Complex) -> Complex:
+    """`z * z`."""
+    return z * z
+
+
+def sqrt(z: Complex) -> Complex:
+    """The root with a real part of 0 or more; the larger part first, for its digits."""
+    # signs as factors: the derivative of an absolute value at 0 would be 0
+    right, up = z.real >= 0.0, _sign_of(z.imag)
+    larger = np.sqrt((absolute(z) + np.where(right, z.real, -z.real)) * 0.5)
+    smaller = z.imag / np.where(larger == 0.0, 1.0, 2.0 * larger)
+    return Complex(
+        np.where(right, larger, up * smaller), np.where(right, smaller, up * larger)
+    )
+
+
+def rsqrt(z: Complex) -> Complex:
+    """`1 / sqrt(z)`."""
+    return 1.0 / sqrt(z)
+
+
+def cbrt(z: Complex) -> Complex:
+    """The cube root with the smallest angle."""
+    return polar(np.cbrt(absolute(z)), angle(z) * (1.0 / 3.0))
+
+
+def power(z: Complex, w: Any) -> Complex:
+    """`z**w`: products for small whole numbers w, else `exp(w log z)`; 0**0 is 1.
+
+    Args:
+        z: the base.
+        w: the exponent: a Complex, an array, or a number of Python's.
+    """
+    if isinstance(w, int | float) and w == int(w) and abs(w) <= _MOST_FACTORS:
+        return _product_of(z, int(w)) if w >= 0 else 1.0 / _product_of(z, int(-w))
+    exponent = as_complex(w, z.dtype)
+    zero, none = _is_zero(z), _is_zero(exponent)
+    found = exp(exponent * log(_plus(z, np.astype(zero, z.dtype))))
+    return Complex(
+        np.where(zero, np.astype(none, z.dtype), found.real),
+        np.where(zero, 0.0, found.imag),
+    )
+
+
+def _product_of(z: Complex, count: int) -> Complex:
+    """`z**count`, by squaring."""
+    if count == 0:
+        return Complex(np.ones_like(z.real), np.zeros_like(z.imag))
+    if count == 1:
+        return z
+    half = _product_of(z, count // 2)
+    return half * half * z if count % 2 else half * half
+
+
+# ---- trigonometric and hyperbolic functions -----------------------------------------
+
+
+def sin(z: Complex) -> Complex:
+    """The sine."""
+    return Complex(np.sin(z.real) * np.cosh(z.imag), np.cos(z.real) * np.sinh(z.imag))
+
+
+def cos(z: Complex) -> Complex:
+    """The cosine."""
+    return Complex(np.cos(z.real) * np.cosh(z.imag), -np.sin(z.real) * np.sinh(z.imag))
+
+
+def tan(z: Complex) -> Complex:
+    """The tangent."""
+    return _over_i(tanh(_times_i(z)))
+
+
+def sinh(z: Complex) -> Complex:
+    """The hyperbolic sine."""
+    return _over_i(sin(_times_i(z)))
+
+
+def cosh(z: Complex) -> Complex:
+    """The hyperbolic cosine."""
+    return cos(_times_i(z))
+
+
+def tanh(z: Complex) -> Complex:
+    """The hyperbolic tangent, from tanh and tan of the parts, which do not overflow."""
+    t, u = np.tanh(z.real), np.tan(z.imag)
+    return Complex(t, u) / Complex(np.ones_like(t), t * u)
+
+
+# Inverse functions, by square roots: Hull, Fairgrieve and Tang, Implementing the
+# complex arcsine and arccosine functions using exception handling, ACM TOMS 23 (1997).
+
+
+def arcsin(z: Complex) -> Complex:
+    """The inverse of `sin`; the cuts are the real axis beyond -1 and 1."""
+    left, right = sqrt(_one_minus(z)), sqrt(_plus(z, 1.0))
+    real = np.arctan2(z.real, (left * right).real)
+    return Complex(real, np.arcsinh((conj(left) * right).imag))
+
+
+def arccos(z: Complex) -> Complex:
+    """The inverse of `cos`; the cuts are the real axis beyond -1 and 1."""
+    left, right = sqrt(_one_minus(z)), sqrt(_plus(z, 1.0))
+    real = 2.0 * np.arctan2(left.real, right.real)
+    return Complex(real, np.arcsinh((conj(right) * left).imag))
+
+
+def arctan(z: Complex) -> Complex:
+    """The inverse of `tan`; the cuts are the imaginary axis beyond -i and i."""
+    return _over_i(arctanh(_times_i(z)))
+
+
+def arcsinh(z: Complex) -> Complex:
+    """The inverse of `sinh`; the cuts are the imaginary axis beyond -i and i."""
+    return _over_i(arcsin(_times_i(z)))
+
+
+def arccosh(z: Complex) -> Complex:
+    """The inverse of `cosh`; the cut is the real axis below 1."""
+    left, right = sqrt(_plus(z, -1.0)), sqrt(_plus(z, 1.0))
+    real = np.arcsinh((conj(left) * right).real)
+    return Complex(real, 2.0 * np.arctan2(left.imag, right.real))
+
+
+def arctanh(z: Complex) -> Complex:
+    """The inverse of `tanh`; the cuts are the real axis beyond -1 and 1."""
+    up, y = _sign_of(z.real), z.imag
+    x = up * z.real
+    real = 0.25 * np.log1p(4.0 * x / ((1.0 - x) * (1.0 - x) + y * y))
+    imag = 0.5 * np.arctan2(2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
+    return Complex(up * real, imag)
+
+
+def arctan2(y: Complex, x: Complex) -> Complex:
+    """The angle of y over x, continued: `-i log((x + i y) / sqrt(x**2 + y**2))`."""
+    return _over_i(log((x + _times_i(y)) / sqrt(x * x + y * y)))
+
+
+def _sign_of(x: Array) -> Array:
+    """1 or -1, which also zeros have as a sign."""
+    return np.copysign(np.ones_like(x), x)
+
+
+def _times_i(z: Complex) -> Complex:
+    return Complex(-z.imag, z.real)
+
+
+def _over_i(z: Complex) -> Complex:
+    return Complex(z.imag, -z.real)
+
+
+def _plus(z: Complex, x: Array | float) -> Complex:
+    """`z + x` for a real x, which leaves the sign of an imaginary part of zero."""
+    return Complex(z.real + x, z.imag)
+
+
+def _one_minus(z: Complex) -> Complex:
+    """`1 - z`, whose imaginary part has the sign opposite to that of z, zero or not."""
+    return Complex(1.0 - z.real, -z.imag)
+
+
+# ---- signs and comparisons ----------------------------------------------------------
+
+
+def sign(z: Complex) -> Complex:
+    """`z / |z|`, and 0 for 0."""
+    size = absolute(z)
+    zero = size == 0.0
+    return z.map(lambda part: np.where(zero, part, part / np.where(zero, 1.0, size)))
+
+
+def equal(z: Complex, w: Complex) -> Array:
+    """Whether both parts are equal; complex numbers have no other order."""
+    return np.logical_and(z.real == w.real, z.imag == w.imag)
+
+
+def _is_zero(z: Complex) -> Array:
+    return np.logical_and(z.real == 0.0, z.imag == 0.0)
+
+
+def not_equal(z: Complex, w: Complex) -> Array:
+    """Whether one of the parts differs."""
+    return np.logical_not(equal(z, w))
