@@ -5,7 +5,7 @@ import numpy as np
 
 import aotc
 import aotc.numpy as anp
-from aotc import fft, nn, reference
+from aotc import complexes, fft, nn, reference
 from aotc.backend import compile_targets
 from aotc.passes import run_passes
 from aotc.pytree import flatten
@@ -54,6 +54,18 @@ FUNCTIONS = {
     "short times": lambda x, k, s: (
         fft.stft(s, 8, 4, window=anp.hanning(9)[:-1]),
         fft.istft(fft.stft(s, 8, 4), 8, 4),
+    ),
+    "functions of complex numbers": lambda x, k, s: [
+        getattr(complexes, name)(complexes.Complex(x, x[:, ::-1]))
+        for name in (
+            *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt"),
+            *("cos", "cosh", "exp2", "expit", "expm1", "log", "log10", "log1p", "log2"),
+            *("rsqrt", "sign", "sin", "sinh", "sqrt", "tan", "tanh"),
+        )
+    ],
+    "powers of complex numbers": lambda x, k, s: (
+        complexes.power(complexes.Complex(x, x[:, ::-1]), 3),
+        complexes.power(complexes.Complex(x, x[:, ::-1]), 0.5 - 1j),
     ),
     "margins": lambda x, k, s: (
         nn.soft_margin_loss(x, anp.sign(x)),

@@ -480,10 +480,65 @@ def test_complex_numbers_inside_a_module_agree():
     agrees(Call(lambda x: torch.fft.rfft(x).angle()), torch.randn(2, 9))
 
 
+ON_COMPLEX = {
+    "logarithms and powers": lambda z: [
+        *(z.log(), z.log2(), z.log10(), z.log1p(), z.exp2(), z.expm1(), z.sqrt()),
+        *(z.rsqrt(), z.square(), z.sigmoid(), torch.nn.functional.silu(z)),
+        *(z**3, z**-2, z**0.5, z ** (1 - 2j), z**z, 2**z, torch.float_power(z, z)),
+    ],
+    "trigonometric functions": lambda z: [
+        *(z.sin(), z.cos(), z.tan(), z.asin(), z.acos(), z.atan()),
+        *(z.sinh(), z.cosh(), z.tanh(), z.asinh(), z.acosh(), z.atanh()),
+    ],
+    "comparisons": lambda z: [
+        *(z == z.conj(), z != 3, z.real + 0 == z, z.sgn(), z.isnan(), z.isfinite()),
+        *(z.logical_not(), z.logical_and(z.real), z.any(), z.all(0)),
+        *(torch.where(z.real > 0, z, 2j), z.masked_fill(z.imag > 0, 1.0)),
+    ],
+    "real numbers among complex ones": lambda z: [
+        *(torch.cat([z, z.real]), torch.stack([z.imag, z]), 2 - z, z - z.real),
+        *(z * torch.tensor(2.0, dtype=torch.float64), torch.full_like(z, 2.0)),
+        *(torch.nn.functional.pad(z, (1, 2), value=3.0), z.clone().fill_(4.0)),
+        *(z.clone().copy_(z.real), torch.eye(2, dtype=torch.complex64)),
+    ],
+    "elements and products": lambda z: [
+        *(z.index_copy(0, torch.tensor([1]), z[:1]), torch.take(z, torch.tensor([3]))),
+        *(torch.vdot(z[0], z[1]), z[0].dot(z[1]), z.sum(0, dtype=torch.complex128)),
+        *(
+            z.var(),
+            z.std(0),
+            torch.addmm(z, z, z, beta=2j),
+            z.masked_scatter(z != 0, z),
+        ),
+        torch.nn.functional.linear(z, z, z[0]),
+    ],
+}
+
+
+@pytest.mark.parametrize("functions", ON_COMPLEX.values(), ids=ON_COMPLEX)
+def test_functions_of_complex_numbers_agree_on_both_sides_of_their_cuts(functions):
+    real = torch.tensor([-2.0, -0.5, 0.25, 3.0]).repeat(4, 1)
+    imag = torch.tensor([[-1.5], [-0.0], [0.0], [0.75]]).expand(4, 4)
+    z = torch.complex(real, imag)
+    net = aotc.from_torch(Call(functions), (z,))
+    found = net(aotc.complexes.Complex(real.numpy(), imag.numpy()))
+    for number, (one, other) in enumerate(zip(found, functions(z), strict=True)):
+        parts = [one.real, one.imag] if isinstance(one, tuple) else [one]
+        theirs = (
+            torch.view_as_real(other.resolve_conj()).movedim(-1, 0)
+            if other.is_complex()
+            else other[None]
+        )
+        for mine, part in zip(parts, theirs, strict=True):
+            assert canonical(mine.dtype) == canonical(part.numpy().dtype), number
+            ours = np.asarray(mine, np.float64)
+            np.testing.assert_allclose(ours, part.double(), 2e-5, 2e-6, str(number))
+
+
 def test_complex_inputs_and_results_are_pairs():
     z = torch.randn(3, dtype=torch.complex64)
     net = aotc.from_torch(Call(lambda z: (z * z).conj()), (z,))
-    found = net(aotc.fft.Complex(z.real.numpy(), z.imag.numpy()))
+    found = net(aotc.complexes.Complex(z.real.numpy(), z.imag.numpy()))
     expected = (z * z).conj().resolve_conj().numpy()
     np.testing.assert_allclose(np.asarray(found.real), expected.real, rtol=1e-5)
     np.testing.assert_allclose(np.asarray(found.imag), expected.imag, rtol=1e-5)

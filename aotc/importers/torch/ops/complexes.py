@@ -1,4 +1,4 @@
-"""ATen ops on complex tensors, which are pairs of real arrays (`aotc.fft.Complex`).
+"""ATen ops on complex tensors, which are pairs of real arrays (`aotc.complexes`).
 
 `OPS` holds for nodes with a complex argument or result. What rearranges elements is
 done to both parts alike.
@@ -9,48 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import fft
+from aotc import complexes
 from aotc import numpy as np
+from aotc.complexes import Complex, as_complex
 from aotc.dialects.types import Size
-from aotc.fft import Complex, as_complex
-from aotc.importers.torch.ops import creation, indexing, reductions, shapes
+from aotc.importers.torch.ops import creation, fourier, indexing, reductions, shapes
 from aotc.importers.torch.ops.elementwise import same
-from aotc.importers.torch.promotion import as_dtype
+from aotc.importers.torch.promotion import as_dtype, result_dtype
 from aotc.importers.torch.tensors import PARTS
 from aotc.tracing.array import Array
-
-# ---- transforms ---------------------------------------------------------------------
-
-_FORWARD = {0: "backward", 1: "ortho", 2: "forward"}
-_INVERSE = {0: "forward", 1: "ortho", 2: "backward"}
-
-
-def transform(z: Any, dim: Sequence[int], normalization: int, forward: bool) -> Complex:
-    """The discrete Fourier transform over axes, or its inverse."""
-    if not dim:
-        return as_complex(z)
-    if forward:
-        return fft.fftn(z, axes=tuple(dim), norm=_FORWARD[normalization])
-    return fft.ifftn(z, axes=tuple(dim), norm=_INVERSE[normalization])
-
-
-def transform_of_reals(
-    x: Array, dim: Sequence[int], normalization: int, onesided: bool
-) -> Complex:
-    """The transform of real numbers: all of it, or what says all on the last axis."""
-    if not onesided:
-        return transform(x, dim, normalization, True)
-    return fft.rfftn(x, axes=tuple(dim), norm=_FORWARD[normalization])
-
-
-def transform_to_reals(
-    z: Complex, dim: Sequence[int], normalization: int, last_dim_size: int
-) -> Array:
-    """The inverse of that, with so many elements along the last axis."""
-    *others, last = dim
-    y = transform(z, others, normalization, False)
-    return fft.irfft(y, last_dim_size, last, _INVERSE[normalization])
-
 
 # ---- pairs of reals -----------------------------------------------------------------
 
@@ -89,8 +56,29 @@ def cast(x: Any, dtype: str | None = None, *_: Any, **__: Any) -> Any:
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Complex:
     """One value everywhere."""
     name = PARTS[dtype or "complex64"]
-    z = value if isinstance(value, Complex) else as_complex(complex(value), name)
+    is_array = isinstance(value, (Array, Complex))
+    z = as_complex(value if is_array else complex(value), name)
     return z.map(lambda part: creation.full(size, part, dtype=name))
+
+
+def full_like(z: Any, value: Any, *, dtype: str | None = None) -> Complex:
+    """One value in the shape of an array."""
+    return full(z.shape, value, dtype=dtype or _name_of(z))
+
+
+def copied(into: Complex, x: Any, *_: Any) -> Complex:
+    """`x` in the shape and dtype of `into`."""
+    z = cast(x, _name_of(into))
+    return Complex(*(np.broadcast_to(part, into.shape) for part in z))
+
+
+def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
+    """What makes an array of real numbers, as complex ones."""
+
+    def call(*args: Any, dtype: str) -> Any:
+        return cast(function(*args, dtype=PARTS[dtype]), dtype)
+
+    return call
 
 
 def _filled(value: int) -> Callable[..., Complex]:
@@ -98,10 +86,7 @@ def _filled(value: int) -> Callable[..., Complex]:
 
 
 def _filled_like(value: int) -> Callable[..., Complex]:
-    def call(z: Any, *, dtype: str | None = None) -> Complex:
-        return full(z.shape, value, dtype=dtype or _name_of(z))
-
-    return call
+    return lambda z, dtype=None: full_like(z, value, dtype=dtype)
 
 
 def _name_of(z: Complex) -> str:
@@ -111,35 +96,57 @@ def _name_of(z: Complex) -> str:
 # ---- arithmetic ---------------------------------------------------------------------
 
 
-def _promoted(x: Any, y: Any) -> tuple[Complex, Complex]:
-    """Both as complex numbers of the wider parts."""
-    known = [part.dtype for part in (x, y) if isinstance(part, (Array, Complex))]
-    dtype = "f64" if "f64" in known else "f32"
-    one, other = (as_complex(part, dtype) for part in (x, y))
-    return (
-        one.map(lambda part: as_dtype(part, dtype)),
-        other.map(lambda part: as_dtype(part, dtype)),
-    )
+def _promoted(*operands: Any) -> list[Complex]:
+    """All as complex numbers, whose parts have the dtype of the result."""
+    wide = result_dtype(*(_part("real", x) for x in operands))
+    dtype = "f64" if wide == "f64" else "f32"
+    pairs = [as_complex(x, dtype) for x in operands]
+    return [z.map(lambda part: as_dtype(part, dtype)) for z in pairs]
 
 
-def _binary(function: Callable[[Complex, Complex], Any]) -> Callable[..., Any]:
-    return lambda x, y: function(*_promoted(x, y))
+def _promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of complex arrays of one dtype, for arrays and numbers of several."""
+    return lambda *operands: function(*_promoted(*operands))
 
 
-def add(x: Any, y: Any, alpha: Any = 1) -> Any:
+def add(x: Any, y: Any, alpha: Any = 1) -> Complex:
     """`x + alpha * y`."""
     x, y = _promoted(x, y)
-    return x + (y if alpha == 1 else y * alpha)
+    total: Complex = x + (y if alpha == 1 else y * alpha)
+    return total
 
 
-def subtract(x: Any, y: Any, alpha: Any = 1) -> Any:
+def power(z: Any, w: Any) -> Complex:
+    """`z ** w`; an exponent that is a number stays one."""
+    if isinstance(w, (Array, Complex)):
+        return complexes.power(*_promoted(z, w))
+    return complexes.power(_promoted(z)[0], w)
+
+
+def float_power(z: Any, w: Any) -> Complex:
+    """`z ** w`, always of f64 parts."""
+    return power(*(cast(as_complex(x, "f64"), "complex128") for x in (z, w)))
+
+
+def linear(x: Complex, weight: Complex, bias: Complex | None = None) -> Complex:
+    """`x @ weight.T + bias`."""
+    found = x @ weight.transpose()
+    return found if bias is None else found + bias
+
+
+def _added(function: Callable[..., Complex]) -> Callable[..., Complex]:
+    """`beta * x + alpha * function(a, b)`."""
+
+    def call(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Complex:
+        scaled = function(a, b) * alpha
+        return scaled if beta == 0 else add(x * beta, scaled)
+
+    return call
+
+
+def subtract(x: Any, y: Any, alpha: Any = 1) -> Complex:
     """`x - alpha * y`."""
     return add(x, y, -alpha)
-
-
-def equal(x: Complex, y: Complex) -> Array:
-    """Whether both parts are."""
-    return np.logical_and(np.equal(x.real, y.real), np.equal(x.imag, y.imag))
 
 
 def where(condition: Array, x: Any, y: Any) -> Complex:
@@ -148,28 +155,74 @@ def where(condition: Array, x: Any, y: Any) -> Complex:
     return Complex(*(np.where(condition, a, b) for a, b in zip(x, y, strict=True)))
 
 
-def direction(z: Complex) -> Complex:
-    """`z / |z|`, and 0 for 0."""
-    size = fft.absolute(z)
-    return z.map(lambda part: np.where(size == 0, 0.0, part / size))
+# ---- truth --------------------------------------------------------------------------
+
+
+def is_true(x: Any) -> Array:
+    """Whether numbers are not 0."""
+    if isinstance(x, Complex):
+        return np.logical_or(np.not_equal(x.real, 0), np.not_equal(x.imag, 0))
+    return np.astype(x, "bool")
+
+
+def _of_truths(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of the truth of its arguments; axes and the like stay as they are."""
+
+    def call(*args: Any, **named: Any) -> Array:
+        arrays = (Array, Complex)
+        truths = (is_true(x) if isinstance(x, arrays) else x for x in args)
+        return function(*truths, **named)
+
+    return call
+
+
+def _either(function: Callable[[Array], Array]) -> Callable[[Complex], Array]:
+    """Whether something holds of one part or of the other."""
+    return lambda z: np.logical_or(function(z.real), function(z.imag))
+
+
+def is_finite(z: Complex) -> Array:
+    """Whether both parts are."""
+    return np.logical_and(np.isfinite(z.real), np.isfinite(z.imag))
+
+
+# ---- spread -------------------------------------------------------------------------
+
+_variance = reductions.OPS["aten.var"]
+
+
+def variance(z: Complex, *args: Any, **named: Any) -> Array:
+    """The mean of `|z - mean(z)|**2`: the sum of the variances of the parts."""
+    spread: Array = _variance(z.real, *args, **named) + _variance(
+        z.imag, *args, **named
+    )
+    return spread
+
+
+def deviation(z: Complex, *args: Any, **named: Any) -> Array:
+    """The root of the variance."""
+    return np.sqrt(variance(z, *args, **named))
 
 
 # ---- both parts alike ---------------------------------------------------------------
 
 
 def _part(of: str, value: Any) -> Any:
-    if isinstance(value, Complex):
+    """The real or imaginary part of an argument, and of complex dtypes their parts'."""
+    if isinstance(value, (Complex, complex)):
         return getattr(value, of)
-    return [_part(of, each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list) and any(isinstance(each, Complex) for each in value):
+        return [getattr(z, of) for z in _promoted(*value)]  # what is joined
+    return PARTS.get(value, value) if isinstance(value, str) else value
 
 
 def alike(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of both parts."""
+    """A function of both parts, whose other arguments are no values of elements."""
 
     def call(*args: Any, **named: Any) -> Any:
         real, imag = (
             function(
-                *_part(of, list(args)),
+                *(_part(of, value) for value in args),
                 **{name: _part(of, value) for name, value in named.items()},
             )
             for of in ("real", "imag")
@@ -179,6 +232,15 @@ def alike(function: Callable[..., Any]) -> Callable[..., Any]:
         return Complex(real, imag)
 
     return call
+
+
+def constant_pad(z: Complex, pad: Sequence[Size], value: complex = 0) -> Complex:
+    """A value around `z`; negative widths cut elements off."""
+    edge = complex(value)
+    return Complex(
+        shapes.constant_pad(z.real, pad, edge.real),
+        shapes.constant_pad(z.imag, pad, edge.imag),
+    )
 
 
 _ALIKE: dict[str, Callable[..., Any]] = {
@@ -194,20 +256,62 @@ _ALIKE: dict[str, Callable[..., Any]] = {
     "aten.neg": np.negative,
     "aten.resolve_conj": same,
     "aten.resolve_neg": same,
+    "aten._unsafe_index.Tensor": indexing.index,
+    "aten.index_put": indexing.index_put,
+    "aten._unsafe_index_put": indexing.index_put,
+    "aten.scatter.src": indexing.scatter,
+    "aten.scatter_add": indexing.scatter_add,
+    "aten.index_add": indexing.index_add,
+    "aten.index_copy": indexing.index_copy,
+    "aten.masked_scatter": indexing.masked_scatter,
+    "aten.take": indexing.take,
+    "aten.put": indexing.put,
 }
-_product = _binary(Complex.__matmul__)
+_product = _promoting(Complex.__matmul__)
+_FUNCTIONS: dict[str, Callable[[Complex], Any]] = {
+    "abs": complexes.absolute,
+    "acos": complexes.arccos,
+    "acosh": complexes.arccosh,
+    "angle": complexes.angle,
+    "asin": complexes.arcsin,
+    "asinh": complexes.arcsinh,
+    "atan": complexes.arctan,
+    "atanh": complexes.arctanh,
+    "cos": complexes.cos,
+    "cosh": complexes.cosh,
+    "exp": complexes.exp,
+    "exp2": complexes.exp2,
+    "expm1": complexes.expm1,
+    "isfinite": is_finite,
+    "isinf": _either(np.isinf),
+    "isnan": _either(np.isnan),
+    "log": complexes.log,
+    "log10": complexes.log10,
+    "log1p": complexes.log1p,
+    "log2": complexes.log2,
+    "reciprocal": lambda z: 1.0 / z,
+    "rsqrt": complexes.rsqrt,
+    "sgn": complexes.sign,
+    "sigmoid": complexes.expit,
+    "silu": lambda z: z * complexes.expit(z),
+    "sin": complexes.sin,
+    "sinh": complexes.sinh,
+    "sqrt": complexes.sqrt,
+    "square": complexes.square,
+    "tan": complexes.tan,
+    "tanh": complexes.tanh,
+}
 
 OPS: dict[str, Callable[..., Any]] = {
     **{name: alike(function) for name, function in _ALIKE.items()},
-    "aten.constant_pad_nd": alike(lambda x, pad, _=0: shapes.constant_pad(x, pad)),
-    "aten._fft_c2c": transform,
-    "aten._fft_r2c": transform_of_reals,
-    "aten._fft_c2r": transform_to_reals,
+    **{f"aten.{name}": function for name, function in _FUNCTIONS.items()},
+    "aten.constant_pad_nd": constant_pad,
+    **fourier.OPS,
     "aten.view.dtype": view_bits,
     "aten.view_as_real": view_as_real,
     "aten.view_as_complex": view_as_complex,
     "aten.complex": pair,
-    "aten.polar": lambda size, angle: fft.polar(size, angle),
+    "aten.polar": complexes.polar,
     "aten.real": lambda z: z.real,
     "aten.imag": lambda z: z.imag,
     "aten._to_copy": cast,
@@ -220,24 +324,51 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.ones_like": _filled_like(1),
     "aten.empty.memory_format": _filled(0),
     "aten.empty_like": _filled_like(0),
-    "aten._conj": fft.conj,
-    "aten._conj_physical": fft.conj,
-    "aten.conj_physical": fft.conj,
+    "aten.full_like": full_like,
+    "aten.empty_strided": lambda size, _, dtype=None: full(size, 0, dtype=dtype),
+    "aten.empty_permuted": lambda size, _, dtype=None: full(size, 0, dtype=dtype),
+    "aten.fill": full_like,
+    "aten.copy": copied,
+    "aten.scalar_tensor": lambda value, dtype=None: full((), value, dtype=dtype),
+    "aten.eye": _from_real(creation.eye),
+    "aten._conj": complexes.conj,
+    "aten._conj_physical": complexes.conj,
+    "aten.conj_physical": complexes.conj,
     "aten.add": add,
     "aten.sub": subtract,
-    "aten.mul": _binary(Complex.__mul__),
-    "aten.div": _binary(Complex.__truediv__),
-    "aten.reciprocal": lambda z: 1.0 / z,
-    "aten.square": lambda z: z * z,
+    "aten.rsub": lambda x, y, alpha=1: subtract(y, x, alpha),
+    "aten.mul": _promoting(Complex.__mul__),
+    "aten.div": _promoting(Complex.__truediv__),
+    "aten.true_divide": _promoting(Complex.__truediv__),
+    "aten.pow": power,
+    "aten.float_power": float_power,
+    "aten.linear": linear,
+    "aten.dot": _product,
+    "aten.vdot": lambda x, y: complexes.conj(x) @ y,
+    "aten.addmm": _added(_product),
+    "aten.addmv": _added(_product),
+    "aten.baddbmm": _added(_product),
+    "aten.addbmm": _added(lambda a, b: (a @ b).sum(0)),
     "aten.mm": _product,
     "aten.bmm": _product,
     "aten.matmul": _product,
     "aten.mv": _product,
-    "aten.abs": fft.absolute,
-    "aten.angle": fft.angle,
-    "aten.sgn": direction,
-    "aten.exp": fft.exp,
-    "aten.eq": _binary(equal),
-    "aten.ne": _binary(lambda x, y: np.logical_not(equal(x, y))),
-    "aten.where.self": where,
+    "aten.eq": _promoting(complexes.equal),
+    "aten.ne": _promoting(complexes.not_equal),
+    **dict.fromkeys(
+        (
+            *("aten.where.self", "aten.where.Scalar"),
+            *("aten.where.ScalarSelf", "aten.where.ScalarOther"),
+        ),
+        where,
+    ),
+    "aten.logical_and": _of_truths(np.logical_and),
+    "aten.logical_or": _of_truths(np.logical_or),
+    "aten.logical_xor": _of_truths(np.logical_xor),
+    "aten.logical_not": _of_truths(np.logical_not),
+    "aten.any": _of_truths(reductions.any_true),
+    "aten.all": _of_truths(reductions.all_true),
+    "aten.count_nonzero": _of_truths(reductions.OPS["aten.count_nonzero"]),
+    "aten.var": variance,
+    "aten.std": deviation,
 }
