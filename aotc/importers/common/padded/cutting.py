@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aotc import debug
@@ -53,6 +54,14 @@ def sliced(
     last = size if end is None else _position(end, size)
     shape[axis] = length_between(first, last)
     return _part(x, axis, first, shape)
+
+
+def cut_out(x: Value, key: Sequence[slice]) -> Value:
+    """A slice of each axis."""
+    for axis, part in enumerate(key):
+        if part != slice(None):
+            x = sliced(x, axis, part.start, part.stop, part.step)
+    return x
 
 
 def _position(end: Any, size: Size) -> Size:

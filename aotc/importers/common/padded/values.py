@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -93,6 +93,17 @@ def is_involved(value: Any) -> bool:
     if isinstance(value, slice):
         return any(map(is_involved, (value.start, value.stop, value.step)))
     return is_data_dependent(value)
+
+
+def by_padding(
+    plain: Callable[..., Array], padded: Callable[..., Value]
+) -> Callable[..., Value]:
+    """`padded` where a size in the arguments depends on values, else `plain`."""
+
+    def call(*args: Any) -> Value:
+        return (padded if is_involved(args) else plain)(*args)
+
+    return call
 
 
 def wrapped(data: Array, shape: Sequence[Size]) -> Value:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy
 
 from aotc import numpy as np
-from aotc.dialects.types import element_count
+from aotc.dialects.types import Shape, element_count
+from aotc.importers.common.padded.axes import filled_to
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, Value, integers, sized
 from aotc.tracing.array import Array
@@ -50,12 +51,15 @@ def size(x: Array) -> Value:
     return sized(element_count(x.shape))
 
 
-def constant_of_shape(shape: Known, *, value: Array | None = None) -> Array:
+def constant_of_shape(shape: Known, *, value: Array | None = None) -> Value:
     """One number in every element."""
-    sizes = integers(shape)
-    if value is None:
-        return np.zeros(sizes, "f32")
-    return np.broadcast_to(np.reshape(value, ()), sizes)
+
+    def filled(sizes: Shape) -> Array:
+        if value is None:
+            return np.zeros(sizes, "f32")
+        return np.broadcast_to(np.reshape(value, ()), sizes)
+
+    return filled_to(filled, integers(shape))
 
 
 TABLE: dict[str, Imports] = {

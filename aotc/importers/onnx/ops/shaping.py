@@ -8,6 +8,9 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import Size, bounds, element_count, minimum
+from aotc.importers.common.padded import axes as axes_of
+from aotc.importers.common.padded import cutting
+from aotc.importers.common.padded.values import Value, by_padding
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers, known_of, number, numbers
 from aotc.tracing.array import Array
@@ -15,14 +18,22 @@ from aotc.tracing.source_locations import fail
 
 # ---- reshaping ----------------------------------------------------------------------
 
+# What is written with these is also the rule for sizes that depend on values.
+_reshaped = by_padding(np.reshape, axes_of.reshaped)
+_squeezed = by_padding(np.squeeze, axes_of.squeezed)
+_unsqueezed = by_padding(np.expand_dims, axes_of.unsqueezed)
+_transposed = by_padding(np.transpose, axes_of.transposed)
+_concatenated = by_padding(np.concatenate, axes_of.concatenated)
+_cut_out = by_padding(np.getitem, cutting.cut_out)
+
 
 def reshape(
-    x: Array,
+    x: Value,
     sizes: Known | None = None,
     *,
     shape: tuple[int, ...] | None = None,
     allowzero: int = 0,
-) -> Array:
+) -> Value:
     """`x` in another shape: -1 is what remains, 0 the size that x has there."""
     wanted = tuple(shape or ()) if sizes is None else integers(sizes)
     if not allowzero:
@@ -30,34 +41,34 @@ def reshape(
             x.shape[i] if isinstance(n, int) and n == 0 else n
             for i, n in enumerate(wanted)
         )
-    return np.reshape(x, wanted)
+    return _reshaped(x, wanted)
 
 
-def flatten(x: Array, *, axis: int = 1) -> Array:
+def flatten(x: Value, *, axis: int = 1) -> Value:
     """`x` as a matrix, whose rows are the axes before `axis`."""
-    cut = axis + x.ndim if axis < 0 else axis
+    cut = axis + len(x.shape) if axis < 0 else axis
     rows, columns = element_count(x.shape[:cut]), element_count(x.shape[cut:])
-    return np.reshape(x, (rows, columns))
+    return _reshaped(x, (rows, columns))
 
 
 def squeeze(
-    x: Array, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
-) -> Array:
+    x: Value, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
+) -> Value:
     """`x` without axes of size 1."""
     given = axes if listed is None else numbers(listed)
-    return np.squeeze(x, None if given is None else tuple(given))
+    return _squeezed(x, None if given is None else tuple(given))
 
 
 def unsqueeze(
-    x: Array, listed: Known | None = None, *, axes: tuple[int, ...] = ()
-) -> Array:
+    x: Value, listed: Known | None = None, *, axes: tuple[int, ...] = ()
+) -> Value:
     """`x` with new axes of size 1, at their places in the result."""
-    return np.expand_dims(x, tuple(axes if listed is None else numbers(listed)))
+    return _unsqueezed(x, tuple(axes if listed is None else numbers(listed)))
 
 
-def transpose(x: Array, *, perm: tuple[int, ...] | None = None) -> Array:
+def transpose(x: Value, *, perm: tuple[int, ...] | None = None) -> Value:
     """The axes in another order."""
-    return np.transpose(x, perm)
+    return _transposed(x, perm)
 
 
 # ---- repeating ----------------------------------------------------------------------
@@ -113,9 +124,9 @@ def trilu(x: Array, k: Known | None = None, *, upper: int = 1) -> Array:
 # ---- cutting and joining ------------------------------------------------------------
 
 
-def concat(*xs: Array, axis: int = 1) -> Array:
+def concat(*xs: Value, axis: int = 1) -> Value:
     """The inputs one after the other."""
-    return np.concatenate(xs, axis)
+    return _concatenated(xs, axis)
 
 
 def split(
@@ -158,7 +169,7 @@ _FAR = 2**31 - 2  # what exporters write for the end of an axis, and more
 
 
 def slice_(
-    x: Array,
+    x: Value,
     first: Known | None = None,
     last: Known | None = None,
     along: Known | None = None,
@@ -167,20 +178,20 @@ def slice_(
     starts: tuple[int, ...] = (),
     ends: tuple[int, ...] = (),
     axes: tuple[int, ...] | None = None,
-) -> Array:
+) -> Value:
     """Every so many elements of some axes, from one position to another."""
     begin = starts if first is None else integers(first)
     stop = ends if last is None else integers(last)
     which = axes if along is None else numbers(along)
     where = range(len(begin)) if which is None else which
     steps = [1] * len(begin) if by is None else numbers(by)
-    key: list[Any] = [slice(None)] * x.ndim
+    key = [slice(None)] * len(x.shape)
     for axis, start, end, step in zip(where, begin, stop, steps, strict=True):
-        key[axis] = span(start, end, step, x.shape[axis])
-    return x[tuple(key)]
+        key[axis] = _span(start, end, step, x.shape[axis])
+    return _cut_out(x, tuple(key))
 
 
-def span(start: Any, end: Any, step: int, size: Size) -> slice:
+def _span(start: Any, end: Any, step: int, size: Size) -> slice:
     """A slice, with None for the ends that numbers out of range stand for."""
     if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
         end = None
