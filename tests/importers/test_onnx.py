@@ -139,6 +139,39 @@ def test_ops_carry_the_name_of_their_node(written):
 # ---- symbolic sizes -----------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["y out"], ["output"]),
+        (["y"], ["output"]),
+        (["y out", "y_out"], ["y_out_2", "y_out"]),
+        (["y/out", "y:out", "y_out_2"], ["y_out", "y_out_3", "y_out_2"]),
+        (["1y", "class", "a.b", "output"], ["_1y", "class", "a_b", "output"]),
+    ],
+)
+def test_results_have_their_names_as_far_as_these_are_pythons(tmp_path, names, found):
+    """And no two of them have one."""
+    values = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])
+        for name in ("x in", *names)
+    ]
+    nodes = [
+        onnx.helper.make_node(op, ["x in"], [name])
+        for op, name in zip(("Exp", "Neg", "Abs", "Sin"), names, strict=False)
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", values[:1], values[1:])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "net.onnx")
+    program = load(tmp_path / "net.onnx")
+    (entry,) = program.entries
+    assert [port.name for port in entry.ports("input")] == ["x_in"]
+    x = np.array([-1, 2], "f4")
+    results = [np.exp(x), -x, np.abs(x), np.sin(x)]
+    expected = dict(zip(found, results, strict=False))
+    arrays = reference.evaluate(program.module, "main", [x])
+    for port, array in zip(entry.ports("output"), arrays, strict=True):
+        np.testing.assert_allclose(array, expected[port.name], rtol=1e-6)
+
+
 def test_named_sizes_become_dims_and_shape_arithmetic_folds(written):
     net = written(
         """

@@ -131,13 +131,20 @@ def _is_arithmetic(tree: Any) -> bool:
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """Names of the file as different Python names."""
+    """Names of the file as different Python names; those that are some stay."""
+    names = list(names)
     used, found = set(taken), []
+    kept = {name for name in names if name.isidentifier()} - used
     for name in names:
+        if name in kept:
+            kept.remove(name)
+            used.add(name)
+            found.append(name)
+            continue
         base = re.sub(r"\W", "_", name) or "x"
         base = f"_{base}" if base[0].isdigit() else base
         unique, number = base, 1
-        while unique in used or not unique.isidentifier():
+        while unique in used or unique in kept or not unique.isidentifier():
             number += 1
             unique = f"{base}_{number}"
         used.add(unique)
