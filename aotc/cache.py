@@ -96,7 +96,7 @@ class Cache:
     def find(self, recipe: Recipe) -> bytes | None:
         """The value for a recipe, whose digest is right; None if there is none."""
         path = self._path(recipe)
-        value = _checked(path, recipe.key)
+        value = _checked_value(path, recipe.key)
         with suppress(OSError):
             if value is not None:
                 os.utime(path)
@@ -138,7 +138,7 @@ class Cache:
     def entries(self) -> Iterator[Stored]:
         """All values; files that are none of the cache's are passed over."""
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
-            found = _stored(path)
+            found = _stored_value(path)
             if found is not None:
                 yield found
 
@@ -164,7 +164,7 @@ class Cache:
         """Check every value; the files that were damaged, and are removed now."""
         damaged = []
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
-            if path.is_file() and _checked(path, path.stem) is None:
+            if path.is_file() and _checked_value(path, path.stem) is None:
                 with suppress(OSError):
                     path.unlink()
                     damaged.append(path)
@@ -227,7 +227,7 @@ def _require_own(folder: Path) -> None:
         )
 
 
-def _checked(path: Path, key: str) -> bytes | None:
+def _checked_value(path: Path, key: str) -> bytes | None:
     """The value in a file, if file and key are what they were."""
     try:
         data = path.read_bytes()
@@ -241,7 +241,7 @@ def _checked(path: Path, key: str) -> bytes | None:
     return value if recipe is not None and recipe.key == key else None
 
 
-def _stored(path: Path) -> Stored | None:
+def _stored_value(path: Path) -> Stored | None:
     try:
         status = path.stat()
         with path.open("rb") as file:

@@ -72,7 +72,7 @@ class Case:
     def attributes(self, sizes: Sizes) -> dict[str, Any]:
         """Attributes, with `sizes` for the symbols."""
         return {
-            name: _sized(value, sizes) if isinstance(value, tuple) else value
+            name: _static(value, sizes) if isinstance(value, tuple) else value
             for name, value in self.sample.attributes.items()
         }
 
@@ -82,7 +82,7 @@ class Case:
             found = self.cls.infer(*self.types(sizes), **self.attributes(sizes))
             return as_tuple(found)
 
-    def drawn(self) -> Iterator[Sizes]:
+    def size_choices(self) -> Iterator[Sizes]:
         """Numbers for the symbols: some random ones, all 1, and all 0 where allowed."""
         rng, names = self.rng(), self.symbols
         some = (
@@ -97,7 +97,7 @@ class Case:
     @property
     def dtypes(self) -> str:
         """The dtypes of this use, as the table of limits names them."""
-        sizes = next(self.drawn())
+        sizes = next(self.size_choices())
         with context():
             return limits.of(self.types(sizes), self.infer(sizes))
 
@@ -134,7 +134,7 @@ class Case:
         drawn = abs(drawn) if kind.dtype in dtypes.UNSIGNED else drawn
         return drawn.astype(dtypes.to_numpy(kind.dtype))
 
-    def varied(self, array: Any, by: int) -> Any:
+    def permute(self, array: Any, by: int) -> Any:
         """Other values of the same kind: the elements in another order."""
         return np.roll(array.ravel(), by).reshape(array.shape)
 
@@ -152,10 +152,10 @@ class Case:
         """What the function of this case takes: operands and one array per symbol."""
         return [*self.arrays(sizes), *(np.zeros(sizes[n], "f") for n in self.symbols)]
 
-    def fixed(self, sizes: Sizes) -> Case:
+    def with_static_sizes(self, sizes: Sizes) -> Case:
         """The same case with numbers for its symbols."""
         operands = tuple(
-            x if isinstance(x, np.ndarray) else x.with_shape(_sized(x.shape, sizes))
+            x if isinstance(x, np.ndarray) else x.with_shape(_static(x.shape, sizes))
             for x in self.sample.operands
         )
         sample = replace(
@@ -196,14 +196,14 @@ class Case:
         return trace
 
 
-def _sized(shape: tuple[Any, ...], sizes: Sizes) -> tuple[Any, ...]:
+def _static(shape: tuple[Any, ...], sizes: Sizes) -> tuple[Any, ...]:
     return tuple(sizes[n] if isinstance(n, str) else n for n in shape)
 
 
 def type_of(operand: Any, sizes: Sizes) -> Tensor:
     if isinstance(operand, np.ndarray):
         return Tensor(operand.shape, dtypes.canonical(operand.dtype))
-    shape = _sized(operand.shape, sizes)
+    shape = _static(operand.shape, sizes)
     return Tensor(shape, operand.dtype)
 
 
@@ -229,7 +229,7 @@ def in_dtype(sample: Sample, dtype: str) -> Sample:
     """The sample with `dtype` in the place of its main dtype."""
     main, target = main_dtype(sample), dtypes.to_numpy(dtype)
 
-    def converted(operand: Any) -> Any:
+    def convert(operand: Any) -> Any:
         if type_of(operand, _Any()).dtype != main:
             return operand
         if isinstance(operand, Tensor):
@@ -242,7 +242,7 @@ def in_dtype(sample: Sample, dtype: str) -> Sample:
         attributes["dtype"] = dtype
     if isinstance(attributes.get("value"), np.ndarray):
         attributes["value"] = edges(dtype)
-    operands = tuple(map(converted, sample.operands))
+    operands = tuple(map(convert, sample.operands))
     return replace(sample, operands=operands, attributes=attributes)
 
 
@@ -328,7 +328,7 @@ def smooth_cases() -> list[Case]:
 # ---- compiled -----------------------------------------------------------------------
 
 
-def lowered(cases: Sequence[Case]) -> Program:
+def lowered_program(cases: Sequence[Case]) -> Program:
     """A program with one entry for each case, lowered to linalg."""
     with context(), ir.Location.unknown():
         module = ir.Module.create()

@@ -82,7 +82,7 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
     """
     attributes = _of(devices)
 
-    def reduced(array: Array) -> Array:
+    def reduce(array: Array) -> Array:
         if kind != "mean":
             return emit("all_reduce", array, **attributes, kind=kind)
         if not dtypes.is_float(array.dtype):
@@ -91,7 +91,7 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
             )
         return emit("all_reduce", array, **attributes, kind="sum") / devices.size
 
-    return _on_leaves(reduced, x)
+    return _on_leaves(reduce, x)
 
 
 def all_gather(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
@@ -138,14 +138,14 @@ def all_to_all(
         concat_axis: the axis along which they are joined, in the order of the senders.
     """
 
-    def exchanged(array: Array) -> Array:
+    def exchange(array: Array) -> Array:
         axes = {
             "split_axis": one_axis(array, split_axis),
             "concat_axis": one_axis(array, concat_axis),
         }
         return emit("all_to_all", array, **_of(devices), **axes)
 
-    return _on_leaves(exchanged, x)
+    return _on_leaves(exchange, x)
 
 
 def permute(x: Tree, devices: Axis, pairs: Sequence[tuple[int, int]]) -> Tree:

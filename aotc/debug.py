@@ -97,7 +97,7 @@ def _require_text(name: str, value: Any) -> None:
 def _pieces(format: str) -> list[str]:
     """`format` in parts with one `{}` each; text behind the last belongs to it."""
     pieces, text = [], ""
-    for literal, field, spec, conversion in _parsed(format):
+    for literal, field, spec, conversion in _format_fields(format):
         text += literal.replace("{", "{{").replace("}", "}}")
         if field is None:
             continue
@@ -110,7 +110,7 @@ def _pieces(format: str) -> list[str]:
     return pieces
 
 
-def _parsed(format: str) -> list[Any]:
+def _format_fields(format: str) -> list[Any]:
     try:
         return list(Formatter().parse(format))
     except ValueError as error:

@@ -85,15 +85,17 @@ def explain(
     require_compiler()
     printed_pass()  # a wrong setting is no fault of the model
     with survey_imports(tolerant=True) as survey:
-        program = _imported(path, tuple(entries), survey)
+        program = _import_program(path, tuple(entries), survey)
         if program is not None and program.entries:
-            _lowered(program, targets, survey)
+            _run_passes(program, targets, survey)
     made = program.source["coverage"]["graph_ops"] if program else 0
     findings = sorted(survey.findings, key=lambda each: KINDS.index(each.kind))
     return Explanation(path.name, targets, tuple(findings), survey.coverage(made))
 
 
-def _imported(path: Path, entries: tuple[str, ...], survey: Survey) -> Program | None:
+def _import_program(
+    path: Path, entries: tuple[str, ...], survey: Survey
+) -> Program | None:
     """The program, with placeholders for what cannot be imported; None if none came."""
     try:
         return importers.load(path, entries)
@@ -104,7 +106,7 @@ def _imported(path: Path, entries: tuple[str, ...], survey: Survey) -> Program |
         return None
 
 
-def _lowered(program: Program, targets: Sequence[Target], survey: Survey) -> None:
+def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> None:
     """Take the program through the passes of a build, and note what they say."""
     module = program.module
     names = [stage.name for stage in PASS_STAGES]

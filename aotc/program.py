@@ -132,13 +132,13 @@ class Program:
                 tuple(types[leaf] for leaf in row["leaves"]),
                 tree_of(row["tree"]),
             )
-            for row in self._stated(_STATES, [])
+            for row in self._attribute(_STATES, [])
         ]
 
     @property
     def source(self) -> dict[str, Any]:
         """Frontend, file name and digest, for the manifest."""
-        return dict(self._stated(_SOURCE, {}))
+        return dict(self._attribute(_SOURCE, {}))
 
     @source.setter
     def source(self, source: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Program:
     @property
     def title(self) -> Title:
         """Name and version of the bundle, as far as the source declares them."""
-        return Title(**self._stated(_TITLE, {}))
+        return Title(**self._attribute(_TITLE, {}))
 
     @title.setter
     def title(self, title: Title) -> None:
@@ -157,7 +157,7 @@ class Program:
     @property
     def stage(self) -> str:
         """The stage of a build that the module is at."""
-        return str(self._stated(STAGE, "graph"))
+        return str(self._attribute(STAGE, "graph"))
 
     @stage.setter
     def stage(self, name: str) -> None:
@@ -166,7 +166,7 @@ class Program:
     @property
     def level(self) -> int:
         """The level of optimisation that the passes to come are taken from."""
-        level: int = self._stated(LEVEL, LEVELS[-1])
+        level: int = self._attribute(LEVEL, LEVELS[-1])
         return level
 
     @level.setter
@@ -176,7 +176,7 @@ class Program:
     @property
     def passes(self) -> list[str]:
         """The passes that the module went through, with their options."""
-        return list(self._stated(_PASSES, []))
+        return list(self._attribute(_PASSES, []))
 
     def note_passes(self, names: Iterable[str]) -> None:
         """State that the module went through some passes."""
@@ -185,7 +185,7 @@ class Program:
     @property
     def target(self) -> str | None:
         """What the module is for, once it is for one target only."""
-        target: str | None = self._stated(_TARGET, None)
+        target: str | None = self._attribute(_TARGET, None)
         return target
 
     @target.setter
@@ -213,14 +213,14 @@ class Program:
     def add_state(self, name: str, leaves: Sequence[str], tree: Structure) -> None:
         """Say that some parameters are the leaves of one State."""
         row = {"name": name, "leaves": list(leaves), "tree": plain_tree(tree)}
-        self._state(_STATES, [*self._stated(_STATES, []), row])
+        self._state(_STATES, [*self._attribute(_STATES, []), row])
 
     def rename_parameter(self, old: str, new: str) -> None:
         """Give a parameter another name, which must be free, wherever it stands."""
         with self.module.context:
             rename_parameter(self.module, old, new)
             rename_ports(self.module, old, new)
-        rows = self._stated(_STATES, [])
+        rows = self._attribute(_STATES, [])
         for row in rows:
             row["leaves"] = [new if leaf == old else leaf for leaf in row["leaves"]]
         if rows:
@@ -236,10 +236,10 @@ class Program:
         kept = {port.name for entry in self.entries for port in entry.arguments}
         drop_parameters(self.module, set(self.parameters) - kept)
         self.parameters = {k: x for k, x in self.parameters.items() if k in kept}
-        rows = self._stated(_STATES, [])
+        rows = self._attribute(_STATES, [])
         self._state(_STATES, [row for row in rows if kept.issuperset(row["leaves"])])
 
-    def _stated(self, name: str, default: Any) -> Any:
+    def _attribute(self, name: str, default: Any) -> Any:
         attributes = self.module.operation.attributes
         return plain_of(attributes[name]) if name in attributes else default
 

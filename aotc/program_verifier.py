@@ -95,8 +95,12 @@ def _of_entry(
     for tree, role in ((entry.input_tree, "input"), (entry.output_tree, "output")):
         if tree.leaf_count != len(entry.ports(role)):
             yield f"its form has {tree.leaf_count} {role}s, its signature has not"
-    stored = {port.name.partition(".")[0] for port in entry.arguments if _stored(port)}
-    updated = {port.name.partition(".")[0] for port in entry.results if _stored(port)}
+    stored = {
+        port.name.partition(".")[0] for port in entry.arguments if _is_stored(port)
+    }
+    updated = {
+        port.name.partition(".")[0] for port in entry.results if _is_stored(port)
+    }
     for what, said, is_so in (
         ("reads", entry.reads, stored),
         ("updates", entry.updates, updated),
@@ -112,7 +116,7 @@ def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
         yield f"'{port.name}' is a {port.kind}; expected one of {', '.join(_KINDS)}"
     if kind not in (port.type.to_mlir(), lowered_type(port.type)):
         yield f"'{port.name}' is of type {kind}, and is said to be {port.type}"
-    if _stored(port):
+    if _is_stored(port):
         known = parameters.get(port.name)
         if known is None:
             yield f"there is no parameter '{port.name}'"
@@ -126,7 +130,7 @@ def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
 _KINDS = ("input", "weight", "state", "output")
 
 
-def _stored(port: Port) -> bool:
+def _is_stored(port: Port) -> bool:
     return port.kind in ("weight", "state")
 
 

@@ -73,8 +73,8 @@ def linear_solve(
     apply, captured = closure_convert(checked, target)
     equation = _Linear(apply, iterate, symmetric)
     fixed = [_constant(x) for x in captured]
-    x = equation.iterated(_constant(target), _constant(start), fixed)
-    return equation.known(x, target, captured)
+    x = equation.solve_from(_constant(target), _constant(start), fixed)
+    return equation.attach_derivative(x, target, captured)
 
 
 class _Linear:
@@ -89,12 +89,12 @@ class _Linear:
         self._solution: Any = None
         self._transpose: _Linear | None = None
 
-    def iterated(self, b: Array, start: Array, captured: Sequence[Array]) -> Array:
+    def solve_from(self, b: Array, start: Array, captured: Sequence[Array]) -> Array:
         """The solution, found from `start`."""
         found: Array = self.iterate(lambda x: self.apply(x, *captured), b, start)
         return found
 
-    def known(self, x: Array, b: Array, captured: Sequence[Array]) -> Array:
+    def attach_derivative(self, x: Array, b: Array, captured: Sequence[Array]) -> Array:
         """The solution x, a number so far, as a function of b and what is captured."""
         found: Array = self._known(x, b, list(captured))
         return found
@@ -102,7 +102,7 @@ class _Linear:
     def _rule(self, primals: Any, tangents: Any) -> Any:
         """A dx = db - dA x; to the next derivative x is a function, too."""
         (x, b, captured), (_, db, dcaptured) = primals, tangents
-        x, rest = self.known(x, b, captured), db
+        x, rest = self.attach_derivative(x, b, captured), db
         smooth = [i for i, part in enumerate(dcaptured) if part is not None]
         if smooth:
             moved = self._by_captured(x, captured, smooth)
@@ -119,7 +119,7 @@ class _Linear:
         return found
 
     def _from_zero(self, b: Array, captured: Sequence[Array]) -> Array:
-        return self.iterated(b, np.zeros_like(b), captured)
+        return self.solve_from(b, np.zeros_like(b), captured)
 
     def _forward(self, b: Array, captured: Sequence[Array]) -> Any:
         x = self.solution(b, captured)
@@ -144,12 +144,12 @@ class _Linear:
             return self
         if self._transpose is None:
 
-            def turned(x: Array, *captured: Array) -> Array:
+            def apply_transpose(x: Array, *captured: Array) -> Array:
                 _, pullback = vjp(lambda v: self.apply(v, *captured), np.zeros_like(x))
                 (found,) = pullback(x)
                 return lift(found)
 
-            self._transpose = _Linear(turned, self.iterate, symmetric=False)
+            self._transpose = _Linear(apply_transpose, self.iterate, symmetric=False)
             self._transpose._transpose = self
         return self._transpose
 
@@ -158,13 +158,13 @@ class _Linear:
     ) -> Callable[..., Any]:
         """`apply` at x, as a function of the captured floats."""
 
-        def moved(*given: Array) -> Any:
+        def apply_to(*given: Array) -> Any:
             whole = list(captured)
             for i, part in zip(smooth, given, strict=True):
                 whole[i] = part
             return self.apply(x, *whole)
 
-        return moved
+        return apply_to
 
 
 def dense_solve(matvec: Map, b: ArrayLike) -> Array:
@@ -387,7 +387,7 @@ def _constant(x: Array) -> Array:
 def _like(name: str, function: Any, x: Array) -> Any:
     """The function, which refuses to return what is not like `x`."""
 
-    def checked(*args: Any) -> Array:
+    def check_type(*args: Any) -> Array:
         result = lift(function(*args))
         if result.type != x.type:
             fail(
@@ -396,7 +396,7 @@ def _like(name: str, function: Any, x: Array) -> Any:
             )
         return result
 
-    return checked
+    return check_type
 
 
 guard(globals(), __all__)

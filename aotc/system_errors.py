@@ -81,7 +81,7 @@ def system_error(error: BaseException, where: str | None = None) -> SetupError |
         return out_of_memory(where)
     if is_disk_full(str(error)) and not isinstance(error, OSError):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return _refused("cannot-write", "a file cannot be written", full, where)
+        return _refusal("cannot-write", "a file cannot be written", full, where)
     if not isinstance(error, OSError):
         return None
     if error.errno == errno.ENOMEM or _is_about_processes(error):
@@ -90,8 +90,8 @@ def system_error(error: BaseException, where: str | None = None) -> SetupError |
         return None
     where = where or (os.fsdecode(error.filename) if error.filename else None)
     if error.errno in _OF_WRITING:
-        return _refused("cannot-write", "the file cannot be written", error, where)
-    return _refused("file-access", "the file cannot be used", error, where)
+        return _refusal("cannot-write", "the file cannot be written", error, where)
+    return _refusal("file-access", "the file cannot be used", error, where)
 
 
 def no_memory(error: BaseException) -> SetupError | None:
@@ -138,7 +138,7 @@ def cannot_write(
     target: Path | str, error: OSError, what: str = "the file"
 ) -> SetupError:
     """An error of `what` should be written at `target`, with what helps."""
-    return _refused("cannot-write", f"{what} cannot be written", error, str(target))
+    return _refusal("cannot-write", f"{what} cannot be written", error, str(target))
 
 
 def cannot_read(
@@ -148,10 +148,10 @@ def cannot_read(
     found = system_error(error, str(source))
     if found is not None and found.code == "out-of-memory":
         return found
-    return _refused("file-access", f"{what} cannot be read", error, str(source))
+    return _refusal("file-access", f"{what} cannot be read", error, str(source))
 
 
-def _refused(
+def _refusal(
     code: str, what: str, error: OSError | MemoryError, where: str | None
 ) -> SetupError:
     number = error.errno if isinstance(error, OSError) else None

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.backend import compile_targets
-from aotc.cases import Case, all_cases, lowered
+from aotc.cases import Case, all_cases, lowered_program
 from aotc.dialects import limits
 from aotc.errors import CompileError
 from aotc.target import Target
@@ -56,7 +56,7 @@ class Failure:
 def failures(cases: Sequence[Case], target: Target) -> Iterator[Failure]:
     """The cases that `target` does not compile, found in ever smaller parts."""
     try:
-        compile_targets(lowered(cases), [target])
+        compile_targets(lowered_program(cases), [target])
     except CompileError as error:
         if len(cases) == 1:
             yield Failure(cases[0], error.code, error.message)

@@ -136,7 +136,7 @@ def _while(
     if trace is None:
         carried = tree.unflatten(arrays)
         while bool(lift(condition(carried))):
-            carried = _checked(body, tree, arrays, body(carried))
+            carried = _check_carried(body, tree, arrays, body(carried))
         return carried
     types = [array.type for array in arrays]
     arguments = flatten(((initial,), {}))[1]
@@ -144,7 +144,7 @@ def _while(
     def adapt_result(function: Callable[..., Any], result: Any) -> Any:
         if function is condition:
             return _checked_condition(condition, result)
-        return _checked(body, tree, arrays, result)
+        return _check_carried(body, tree, arrays, result)
 
     bodies, captures = trace_bodies(
         trace, [condition, body], types, arguments, adapt_result
@@ -172,7 +172,7 @@ def fori_loop(
         count = upper - lower
         if isinstance(count, int) or not isinstance(lower, Dim):
             length = max(count, 0) if isinstance(count, int) else count
-            return _counted(lower, length, body, initial)
+            return _count_loop(lower, length, body, initial)
     first, last = np.asarray(lower), np.asarray(upper)
     if first.dtype != last.dtype or first.ndim or last.ndim:
         fail(
@@ -190,7 +190,9 @@ def fori_loop(
     return while_loop(condition, step, (first, initial))[1]
 
 
-def _counted(lower: Any, length: Size, body: Callable[..., Any], initial: Any) -> Any:
+def _count_loop(
+    lower: Any, length: Size, body: Callable[..., Any], initial: Any
+) -> Any:
     """A scan over the numbers; numbers alone count for themselves.
 
     The ones of a loop within another would be a vector in its body, which then is no
@@ -266,7 +268,7 @@ def scan(
 
     def adapt_result(_: Callable[..., Any], result: Any) -> Any:
         new, stacked = _pair(function, result)
-        return _checked(function, tree, arrays, new), stacked
+        return _check_carried(function, tree, arrays, new), stacked
 
     (body,), captures = trace_bodies(trace, [function], types, arguments, adapt_result)
     loop = control.Scan((body.name,), len(arrays), len(stacks), count, reverse)
@@ -300,7 +302,7 @@ def _python_scan(
     for number in reversed(range(count)) if reverse else range(count):
         element = xs_tree.unflatten([stack[number] for stack in stacks])
         new, y = _pair(function, function(carried, element))
-        carried = _checked(function, tree, arrays, new)
+        carried = _check_carried(function, tree, arrays, new)
         leaves, form = flatten(y)
         rows.append([numpy.asarray(lift(leaf)) for leaf in leaves])
     if form is None:
@@ -370,7 +372,7 @@ def _checked_condition(condition: Callable[..., Any], result: Any) -> Array:
     return flag
 
 
-def _checked(
+def _check_carried(
     function: Callable[..., Any], tree: Structure, arrays: Sequence[Array], new: Any
 ) -> Any:
     """What a body returns as the next carried value, which keeps form and types."""

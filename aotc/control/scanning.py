@@ -48,7 +48,7 @@ class _Combine:
         return found
 
 
-def _checked(elems: Any, axis: int) -> tuple[Leaves, Structure, int, int]:
+def _scan_operands(elems: Any, axis: int) -> tuple[Leaves, Structure, int, int]:
     """The leaves, their structure, the axis and its size, the same for all."""
     leaves, structure = flatten(elems)
     arrays = [lift(leaf) for leaf in leaves]
@@ -66,7 +66,7 @@ def _checked(elems: Any, axis: int) -> tuple[Leaves, Structure, int, int]:
     return arrays, structure, number, size
 
 
-def _cut(xs: Leaves, axis: int, *ends: int | None) -> Leaves:
+def _slice(xs: Leaves, axis: int, *ends: int | None) -> Leaves:
     key = (slice(None),) * axis
     return [getitem(x, (*key, slice(*ends))) for x in xs]
 
@@ -90,7 +90,7 @@ def associative_scan(
         reverse: whether to start from the end.
         axis: along which.
     """
-    xs, structure, number, size = _checked(elems, axis)
+    xs, structure, number, size = _scan_operands(elems, axis)
     combine = _Combine(function, structure)
     if reverse:
         turned = [flip(x, number) for x in xs]
@@ -106,25 +106,25 @@ def _scan(combine: _Combine, xs: Leaves, axis: int, size: int) -> Leaves:
     if size < 2:
         return xs
     half = size // 2
-    pairs = combine(_cut(xs, axis, 0, 2 * half, 2), _cut(xs, axis, 1, None, 2))
+    pairs = combine(_slice(xs, axis, 0, 2 * half, 2), _slice(xs, axis, 1, None, 2))
     odd = _scan(combine, pairs, axis, half)
-    even = _cut(xs, axis, 0, 1)
+    even = _slice(xs, axis, 0, 1)
     if size > 2:
-        before = _cut(odd, axis, 0, (size - 1) // 2)
-        rest = combine(before, _cut(xs, axis, 2, None, 2))
+        before = _slice(odd, axis, 0, (size - 1) // 2)
+        rest = combine(before, _slice(xs, axis, 2, None, 2))
         even = _join([even, rest], axis)
-    return _interleaved(even, odd, axis, half)
+    return _interleave(even, odd, axis, half)
 
 
-def _interleaved(even: Leaves, odd: Leaves, axis: int, half: int) -> Leaves:
+def _interleave(even: Leaves, odd: Leaves, axis: int, half: int) -> Leaves:
     mixed = []
-    for one, other in zip(_cut(even, axis, 0, half), odd, strict=True):
+    for one, other in zip(_slice(even, axis, 0, half), odd, strict=True):
         sizes = list(one.shape)
         sizes[axis] = 2 * half
         mixed.append(reshape(stack([one, other], axis + 1), sizes))
     if even[0].shape[axis] == half:
         return mixed
-    return _join([mixed, _cut(even, axis, half, None)], axis)
+    return _join([mixed, _slice(even, axis, half, None)], axis)
 
 
 # ---- reductions ---------------------------------------------------------------------
@@ -139,7 +139,7 @@ def reduce(function: Function, elems: Any, axis: int = 0, initial: Any = None) -
         axis: which disappears.
         initial: a pytree of numbers that come before the first element.
     """
-    xs, structure, number, size = _checked(elems, axis)
+    xs, structure, number, size = _scan_operands(elems, axis)
     combine = _Combine(function, structure)
     if initial is not None:
         xs, size = _with_first(xs, structure, number, initial), size + 1
@@ -148,9 +148,10 @@ def reduce(function: Function, elems: Any, axis: int = 0, initial: Any = None) -
     while size > 1:
         half = size // 2
         pairs = combine(
-            _cut(xs, number, 0, 2 * half, 2), _cut(xs, number, 1, 2 * half, 2)
+            _slice(xs, number, 0, 2 * half, 2),
+            _slice(xs, number, 1, 2 * half, 2),
         )
-        rest = _cut(xs, number, 2 * half, None)
+        rest = _slice(xs, number, 2 * half, None)
         xs = _join([pairs, rest], number) if size % 2 else pairs
         size = half + size % 2
     rest_of = [[*x.shape[:number], *x.shape[number + 1 :]] for x in xs]
@@ -208,7 +209,7 @@ def reduce_window(
             f"got {sizes}, {steps}, {gaps}",
         )
     sides = _sides(array, sizes, steps, gaps, padding)
-    padded = _padded(array, function, sides, initial)
+    padded = _pad(array, function, sides, initial)
     every = emit(
         "windows",
         reshape(padded, (1, *padded.shape, 1)),
@@ -249,7 +250,7 @@ def _sides(
     return sides
 
 
-def _padded(
+def _pad(
     x: Array, function: Any, sides: Sequence[tuple[Size, Size]], initial: Any
 ) -> Array:
     if isinstance(function, str) and function not in _NAMED:

@@ -55,7 +55,7 @@ def in_segments(
         inner = checkpoint(lambda c, p: scan(function, c, p, size, reverse))
         return inner(carried, part)
 
-    parts = tree_map(lambda x: _cut(x, first, whole, size), xs)
+    parts = tree_map(lambda x: _segments_of(x, first, whole, size), xs)
     carried, stacked = scan(segment, initial, parts, whole, reverse)
     ys = tree_map(lambda y: reshape(y, (whole * size, *y.shape[2:])), stacked)
     if not rest:
@@ -66,7 +66,7 @@ def in_segments(
     return carried, tree_map(lambda a, b: concatenate([a, b]), *pair)
 
 
-def _cut(x: Any, first: int, whole: int, size: int) -> Any:
+def _segments_of(x: Any, first: int, whole: int, size: int) -> Any:
     """Segments of `size` elements along the leading axis, from `first` on."""
     some = getitem(x, slice(first, first + whole * size))
     return reshape(some, (whole, size, *some.shape[1:]))

@@ -24,7 +24,7 @@ _DEGREE = 30
 _POINTS = 4096  # of the trapezoidal rule
 
 
-def _scaled(order: int, x: Any) -> Any:
+def _scaled_bessel(order: int, x: Any) -> Any:
     """e**-x I_n(x) of a vector of numbers."""
     angle = (numpy.arange(_POINTS) + 0.5) * (numpy.pi / _POINTS)
     cosine = numpy.cos(angle)
@@ -41,11 +41,11 @@ def _series(order: int) -> tuple[list[float], list[float]]:
 
     def above(t: Any) -> Any:
         x = 2.0 * _SPLIT / (t + 1.0)
-        return numpy.sqrt(x) * _scaled(order, x)
+        return numpy.sqrt(x) * _scaled_bessel(order, x)
 
     def below(t: Any) -> Any:
         x = (t + 1.0) * _SPLIT / 2.0
-        return _scaled(order, x) / x**order
+        return _scaled_bessel(order, x) / x**order
 
     return fit(below, _DEGREE).tolist(), fit(above, _DEGREE).tolist()
 

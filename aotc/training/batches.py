@@ -138,7 +138,7 @@ class OwnBatches:
             count = 0
             for count, batch in enumerate(self._pass(), 1):
                 if count > skipped:
-                    yield self._named(batch, count)
+                    yield self._values_by_input(batch, count)
             self._require_enough(count, skipped)
             if self.per_epoch is None:
                 return
@@ -147,7 +147,7 @@ class OwnBatches:
     def _pass(self) -> Iterator[Any]:
         return itertools.islice(iter(self._batches), self.per_epoch)
 
-    def _named(self, batch: Any, number: int) -> dict[str, Any]:
+    def _values_by_input(self, batch: Any, number: int) -> dict[str, Any]:
         try:
             return inputs.values_for(batch, self._leaves)
         except InputError as error:

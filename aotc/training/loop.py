@@ -23,7 +23,7 @@ from aotc.training.checkpoints import (
 from aotc.training.history import History
 from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
-from aotc.training.metrics import Log, opened
+from aotc.training.metrics import Log, open_log
 from aotc.training.numbers import require_whole
 from aotc.training.steps import OnStep, StepRunner
 
@@ -110,7 +110,7 @@ def fit(
     if resumed:
         load_states(model, resumed)
     with (
-        opened(metrics, start.step if resumed else None) as log,
+        open_log(metrics, start.step if resumed else None) as log,
         Interrupts() as signals,
     ):
         runner = StepRunner(
@@ -132,7 +132,7 @@ def fit(
             batch_size=batches.size or None,
             seed=end.seed,
             seconds=runner.seconds,
-            metrics=runner.measured(),
+            metrics=runner.metrics(),
             checkpoint=checkpoints.path if checkpoints else None,
         )
     if signals.received:
@@ -272,7 +272,7 @@ def _start(
             raise InputError(
                 "other-loop",
                 f"expected the {name} that the checkpoint was made with "
-                f"({_shown(field, wanted)}), got {_shown(field, got)}",
+                f"({_setting_text(field, wanted)}), got {_setting_text(field, got)}",
                 where=str(resumed),
                 hint=f"{wording.current().load_state()} begins a new loop with the "
                 "states of a file",
@@ -280,7 +280,7 @@ def _start(
     return before
 
 
-def _shown(field: str, value: Any) -> Any:
+def _setting_text(field: str, value: Any) -> Any:
     own = field == "batch_size" and value == 0
     return "batches of your own" if own else value
 

@@ -19,7 +19,7 @@ from aotc.training.entries import Array
 from aotc.training.history import History
 from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
-from aotc.training.metrics import opened
+from aotc.training.metrics import open_log
 from aotc.training.numbers import require_whole
 from aotc.training.steps import OnStep, StepRunner
 
@@ -111,7 +111,7 @@ def map_with_history(
         _require_even(point, batches, total, sizes)
     kept: list[list[Array]] = []
     done = 0
-    with opened(metrics, None) as log, Interrupts() as signals:
+    with open_log(metrics, None) as log, Interrupts() as signals:
         runner = StepRunner(
             model,
             point,
@@ -135,7 +135,7 @@ def map_with_history(
             batch_size=batches.size or None,
             seed=0,
             seconds=runner.seconds,
-            metrics=runner.measured(),
+            metrics=runner.metrics(),
             checkpoint=None,
         )
     if signals.received:
@@ -190,11 +190,11 @@ def _joined_result(
 ) -> Any:
     """The outputs of all steps, put together in the structure of the result."""
     columns = zip(point.outputs, zip(*steps, strict=True), strict=True)
-    joined = [_joined(leaf, arrays, sizes) for leaf, arrays in columns]
+    joined = [_join(leaf, arrays, sizes) for leaf, arrays in columns]
     return trees.builder(point.result)(joined)
 
 
-def _joined(leaf: Leaf, arrays: Sequence[Array], sizes: set[int | str]) -> Array:
+def _join(leaf: Leaf, arrays: Sequence[Array], sizes: set[int | str]) -> Array:
     if _is_by_row(leaf, sizes):
         return np.concatenate(arrays)
     shapes = {array.shape for array in arrays}

@@ -87,7 +87,7 @@ class Log:
 
 
 @contextmanager
-def opened(
+def open_log(
     file: str | os.PathLike[str] | None, resumed_at: int | None
 ) -> Iterator[Log]:
     """The log in `file`: a new one, or what a resumed run has of it up to its step.
@@ -112,7 +112,7 @@ def opened(
     with ExitStack() as stack:
         with _writing(str(path)):
             with open(path, "a+b") as earlier:
-                size, seconds = _kept(earlier, path, resumed_at)
+                size, seconds = _earlier_run(earlier, path, resumed_at)
                 earlier.truncate(size)
             stream = stack.enter_context(FileIO(path, "a"))
         yield Log(stream, seconds)
@@ -126,7 +126,9 @@ def _writing(path: str) -> Iterator[None]:
         raise cannot_write(path, error, "the metrics") from error
 
 
-def _kept(file: BinaryIO, path: Path, resumed_at: int | None) -> tuple[int, float]:
+def _earlier_run(
+    file: BinaryIO, path: Path, resumed_at: int | None
+) -> tuple[int, float]:
     """How many bytes of an earlier run's records stay, and what its steps took."""
     file.seek(0)
     size, seconds = 0, 0.0

@@ -99,7 +99,7 @@ class StepRunner:
             self._on_step(told)
         return outputs
 
-    def measured(self) -> dict[str, Array]:
+    def metrics(self) -> dict[str, Array]:
         """The metrics of all steps so far: an array for each, of its output's dtype."""
         return {
             leaf.name: np.array(self._measured[leaf.name], dtypes.to_numpy(leaf.dtype))

@@ -56,7 +56,7 @@ def compared() -> Iterator[Compared]:
 
 
 def _beside_peers(name: str, case: Case) -> Iterator[Compared]:
-    for sizes in case.drawn():
+    for sizes in case.size_choices():
         arrays, attributes = case.arrays(sizes), case.attributes(sizes)
         with context(), np.errstate(all="ignore"):
             types = case.infer(sizes)

@@ -6,7 +6,7 @@ import pytest
 
 from aotc import backend, dtypes
 from aotc.backend import compile_targets
-from aotc.cases import all_cases, lowered
+from aotc.cases import all_cases, lowered_program
 from aotc.dialects import OPS, limits
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
@@ -75,7 +75,7 @@ def test_every_case_that_is_not_refused_compiles(name):
     ]
     assert len(cases) > len(all_cases()) // 2
     for first in range(0, len(cases), 200):
-        compile_targets(lowered(cases[first : first + 200]), [target])
+        compile_targets(lowered_program(cases[first : first + 200]), [target])
 
 
 MANY_SIZES = """

@@ -153,7 +153,7 @@ def cpu(chosen, build_all):
 
 def test_compiled_op_equals_its_reference(compiled_case, every, cpu):
     case = compiled_case
-    for sizes in case.drawn():
+    for sizes in case.size_choices():
         inputs = case.inputs(sizes)
         wanted = reference.evaluate(every, str(case), inputs)
         for got, want in zip(cpu(str(case), inputs), wanted, strict=True):
@@ -166,7 +166,7 @@ def test_vmvx_computes_f32_ops_as_the_reference(cases, build_all):
     every = build_all(chosen)
     vmvx = Compiled(build_all(chosen), "vmvx")
     for case in chosen:
-        for sizes in case.drawn():
+        for sizes in case.size_choices():
             inputs = case.inputs(sizes)
             wanted = reference.evaluate(every, str(case), inputs)
             for got, want in zip(vmvx(str(case), inputs), wanted, strict=True):
@@ -182,7 +182,7 @@ def test_compiled_vjps_equal_their_reference(structured_cases, differentiate):
     run_passes(lowered, ["simplify", "cse"])
     cpu = Compiled(lowered, "cpu")
     for case in structured_cases:
-        for sizes in case.drawn():
+        for sizes in case.size_choices():
             floats = [y for y in case.infer(sizes) if dtypes.is_float(y.dtype)]
             cotangents = [case.rng().standard_normal(y.shape) for y in floats]
             inputs = [*case.inputs(sizes), *cotangents]

@@ -69,7 +69,7 @@ def test_verify_names_the_op_whose_result_type_is_wrong(name, first_case, graph)
 
 def test_reference_computes_what_infer_says(case, graph):
     case.build(graph)
-    for sizes in case.drawn():
+    for sizes in case.size_choices():
         results = reference.evaluate(graph, str(case), case.inputs(sizes))
         for result, expected in zip(results, case.infer(sizes), strict=True):
             assert result.shape == expected.shape
@@ -79,9 +79,9 @@ def test_reference_computes_what_infer_says(case, graph):
 def test_symbolic_and_static_shapes_agree(symbolic_case, graph, empty_module):
     case = symbolic_case
     case.build(graph)
-    sizes = next(case.drawn())
+    sizes = next(case.size_choices())
     symbolic = reference.evaluate(graph, str(case), case.inputs(sizes))
-    static = case.fixed(sizes)
+    static = case.with_static_sizes(sizes)
     static.build(empty_module)
     results = reference.evaluate(empty_module, str(static), case.arrays(sizes))
     for one, other in zip(symbolic, results, strict=True):
@@ -98,11 +98,11 @@ def test_batched_op_is_the_op_for_each(case, mask, graph, differentiate):
         for i in range(count)
     ]
     case.build(graph)
-    sizes, size = next(case.drawn()), 3
+    sizes, size = next(case.size_choices()), 3
     inputs = case.inputs(sizes)
     marks = [*batched, *[False] * (len(inputs) - count)]
     stacks = [
-        np.stack([x, *(case.varied(x, by) for by in range(1, size))]) if has else x
+        np.stack([x, *(case.permute(x, by) for by in range(1, size))]) if has else x
         for x, has in zip(inputs, marks, strict=True)
     ]
     together = differentiate.batch(case, batched, size)(stacks)
@@ -120,7 +120,7 @@ def test_batched_op_is_the_op_for_each(case, mask, graph, differentiate):
 def test_jvp_agrees_with_finite_differences(smooth_case, graph, differentiate):
     case = smooth_case
     case.build(graph)
-    sizes = next(case.drawn())
+    sizes = next(case.size_choices())
     for active in case.active_sets():
         inputs, tangents = case.inputs(sizes), case.tangents(sizes, active)
         jvp = differentiate.jvp(case, active)
@@ -141,7 +141,7 @@ def test_jvp_agrees_with_finite_differences(smooth_case, graph, differentiate):
 
 def test_vjp_is_the_transpose_of_jvp(smooth_case, differentiate):
     case = smooth_case
-    for sizes in case.drawn():
+    for sizes in case.size_choices():
         active = case.active_sets()[0]
         inputs, tangents = case.inputs(sizes), case.tangents(sizes, active)
         slopes = differentiate.jvp(case, active)([*inputs, *tangents.values()])
@@ -159,7 +159,7 @@ def test_vjp_is_the_transpose_of_jvp(smooth_case, differentiate):
 def test_second_derivatives_agree_with_finite_differences(smooth_case, differentiate):
     case = smooth_case
     once, twice = differentiate.second(case)
-    sizes = next(case.drawn())
+    sizes = next(case.size_choices())
     active = case.active_sets()[0]
     inputs, tangents = case.inputs(sizes), case.tangents(sizes, active)
     floats = [y for y in case.infer(sizes) if dtypes.is_float(y.dtype)]

@@ -34,6 +34,6 @@ def test_metrics_on_a_full_disk_say_so_and_end_where_the_disk_does(
 def test_an_error_of_the_loop_is_not_laid_on_its_metrics(tmp_path: Path) -> None:
     with (
         pytest.raises(OSError, match="elsewhere"),
-        metrics.opened(tmp_path / "m.jsonl", None),
+        metrics.open_log(tmp_path / "m.jsonl", None),
     ):
         raise OSError(errno.EIO, "elsewhere")

@@ -37,7 +37,7 @@ def test_metrics_are_kept_in_the_dtype_of_their_output_to_the_bit():
     )
     expected = runner.run(1, 1, {})
     runner.run(2, 1, {})
-    found = runner.measured()
+    found = runner.metrics()
     assert list(found) == list(RESULTS)
     for one, both in zip(expected, found.values(), strict=True):
         assert both.dtype == one.dtype
