@@ -18,6 +18,9 @@ from aotc.tracing.source_locations import fail
 
 Scale = float | Sequence[float]
 
+Numbers = numpy.ndarray[Any, Any]
+
+METHODS = ("nearest", "linear", "cubic")
 COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
@@ -51,7 +54,7 @@ def resize(
     """
     image = as_float(x)
     for value, known, what in (
-        (method, tuple(_KERNELS), "method"),
+        (method, METHODS, "method"),
         (coordinates, COORDINATES, "coordinates"),
     ):
         if value not in known:
@@ -63,9 +66,16 @@ def resize(
         elif new != image.shape[axis] or factor != 1:
             size = fixed(image.shape[axis], "image")
             places = _places(size, fixed(new, "image"), factor, coordinates)
-            kernel = _KERNELS[method](cubic)
-            weights = _weights(size, places, kernel, 1 / factor if antialias else None)
-            image = _combined(image, axis, weights)
+            shrink = min(factor, 1.0) if antialias else 1.0
+            image = interpolate_along(
+                image,
+                axis,
+                places,
+                method,
+                cubic,
+                shrink=shrink,
+                exclude_outside=antialias,
+            )
     return image
 
 
@@ -132,46 +142,59 @@ def _nearest(x: Array, axis: int, new: Size, factor: float, coordinates: str) ->
     return np.take(x, index.astype("i4"), axis)
 
 
-def _linear(_: float) -> Callable[[Any], Any]:
-    return lambda distance: numpy.maximum(1 - distance, 0)
+def interpolate_along(
+    x: Array,
+    axis: int,
+    places: Numbers,
+    method: str,
+    cubic: float,
+    *,
+    shrink: float = 1.0,
+    exclude_outside: bool = False,
+) -> Array:
+    """The elements at places along an axis: a matrix product.
 
-
-def _cubic(a: float) -> Callable[[Any], Any]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
-
-    def kernel(d: Any) -> Any:
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((d - 5) * d + 8) * d * a - 4 * a
-        return numpy.where(d <= 1, near, numpy.where(d < 2, far, 0))
-
-    return kernel
-
-
-_KERNELS: dict[str, Any] = {"nearest": None, "linear": _linear, "cubic": _cubic}
-
-
-def _weights(
-    size: int, places: Any, kernel: Callable[[Any], Any], stretch: float | None
-) -> Any:
-    """What each pixel of x (columns) contributes to each of the result (rows)."""
-    if stretch is not None:
-        distance = numpy.abs(places[:, None] - numpy.arange(size)) / max(stretch, 1.0)
-        weights = kernel(distance)
-        return weights / weights.sum(1, keepdims=True)
+    Args:
+        x: an array whose axis has a fixed size.
+        axis: which one.
+        places: positions in x, one for each of the result.
+        method: "linear" or "cubic".
+        cubic: parameter of the cubic kernel.
+        shrink: what distances are multiplied by: less than 1 averages more of x.
+        exclude_outside: whether what is beyond the border has no weight; else it is as
+            the nearest element.
+    """
+    size = fixed(x.shape[axis], "image")
+    reach, kernel = (1, _linear) if method == "linear" else (2, _cubic(cubic))
+    span = math.ceil(reach / shrink)
+    taps = numpy.floor(places)[:, None] + numpy.arange(1 - span, span + 1)
+    shares = kernel(numpy.abs(taps - places[:, None]) * shrink)
+    if exclude_outside:
+        shares = numpy.where((taps < 0) | (taps > size - 1), 0.0, shares)
+    shares = shares / shares.sum(1, keepdims=True)
     weights = numpy.zeros((len(places), size))
-    first = numpy.floor(places)
-    for offset in (-1, 0, 1, 2):
-        taps = first + offset
-        pixels = numpy.clip(taps, 0, size - 1).astype(int)
-        share = kernel(numpy.abs(places - taps))
-        numpy.add.at(weights, (numpy.arange(len(places)), pixels), share)
-    return weights
-
-
-def _combined(x: Array, axis: int, weights: Any) -> Array:
-    """A matrix product along one axis."""
+    columns = numpy.clip(taps, 0, size - 1).astype(int)
+    rows = numpy.broadcast_to(numpy.arange(len(places))[:, None], columns.shape)
+    numpy.add.at(weights, (rows, columns), shares)
     matrix = weights.astype(dtypes.to_numpy(x.dtype))
     return np.moveaxis(np.tensordot(x, matrix, ((axis,), (1,))), -1, axis)
+
+
+def _linear(distance: Numbers) -> Numbers:
+    found: Numbers = numpy.maximum(1 - distance, 0)
+    return found
+
+
+def _cubic(a: float) -> Callable[[Numbers], Numbers]:
+    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
+
+    def kernel(d: Numbers) -> Numbers:
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((d - 5) * d + 8) * d * a - 4 * a
+        found: Numbers = numpy.where(d <= 1, near, numpy.where(d < 2, far, 0))
+        return found
+
+    return kernel
 
 
 # ---- space and depth ----------------------------------------------------------------

@@ -9,9 +9,10 @@ from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import common_floats
 from aotc.numpy.joining import concatenate
 from aotc.numpy.nan_reducing import without_nan
+from aotc.numpy.reducing import summable
 from aotc.numpy.shaping import ravel
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
+from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -22,24 +23,18 @@ def _cumulate(name: str, x: Array, axis: Any, reverse: bool) -> Array:
     return emit(name, x, axis=one_axis(x, axis), reverse=reverse)
 
 
-def _numbers(a: ArrayLike, dtype: Any) -> Array:
-    x = lift(a)
-    natural = "i32" if x.dtype == "bool" else x.dtype
-    return astype(x, natural if dtype is None else dtype)
-
-
 def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
 ) -> Array:
     """The sum of all elements up to each (from the end if `reverse`, as JAX's)."""
-    return _cumulate("cumsum", _numbers(a, dtype), axis, reverse)
+    return _cumulate("cumsum", summable(a, dtype), axis, reverse)
 
 
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
 ) -> Array:
     """The product of all elements up to each; right derivatives at zeros, too."""
-    return _cumulate("cumprod", _numbers(a, dtype), axis, reverse)
+    return _cumulate("cumprod", summable(a, dtype), axis, reverse)
 
 
 def cumulative_sum(
@@ -94,12 +89,12 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Arra
 
 def cummax(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
     """The largest element up to each (JAX's); NaN from the first one on."""
-    return _cumulate("cummax", _numbers(a, None), axis, reverse)
+    return _cumulate("cummax", summable(a, None), axis, reverse)
 
 
 def cummin(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
     """The smallest element up to each (JAX's); NaN from the first one on."""
-    return _cumulate("cummin", _numbers(a, None), axis, reverse)
+    return _cumulate("cummin", summable(a, None), axis, reverse)
 
 
 def cumlogsumexp(

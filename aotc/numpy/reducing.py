@@ -34,7 +34,7 @@ def _reduce(name: str, x: Array, axis: Any, keepdims: bool) -> Array:
     return apply_keepdims(emit(name, x, axes=axes), x, axes, keepdims)
 
 
-def _summable(a: ArrayLike, dtype: Any) -> Array:
+def summable(a: ArrayLike, dtype: Any) -> Array:
     """In the asked dtype, or its own; bool is counted in i32."""
     x = lift(a)
     natural = "i32" if x.dtype == "bool" else x.dtype
@@ -74,7 +74,7 @@ def sum(  # noqa: A001 - NumPy's name
     where: ArrayLike | None = None,
 ) -> Array:
     """The sum over `axis`, in the dtype of `a`; bool is counted in i32."""
-    x = apply_where(_summable(a, dtype), where, 0)
+    x = apply_where(summable(a, dtype), where, 0)
     total = _reduce("reduce_sum", x, axis, keepdims)
     return total if initial is None else each.add(total, initial)
 
@@ -89,7 +89,7 @@ def prod(
     where: ArrayLike | None = None,
 ) -> Array:
     """The product over `axis`, in the dtype of `a`; bool is counted in i32."""
-    x = apply_where(_summable(a, dtype), where, 1)
+    x = apply_where(summable(a, dtype), where, 1)
     total = _reduce("reduce_prod", x, axis, keepdims)
     return total if initial is None else each.multiply(total, initial)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Dim, Size
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers
+from aotc.nn.resizing import interpolate_along
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 
@@ -232,43 +232,15 @@ def _along(x: Array, axis: int, places: Numbers, factor: float, how: Sampling) -
     if how.mode == "nearest":
         index = numpy.clip(_nearest(places, how.nearest), 0, size - 1)
         return np.take(x, index.astype("i4"), axis)
-    weights = _weights(size, places, factor, how)
-    matrix = weights.astype(dtypes.to_numpy(x.dtype))
-    return np.moveaxis(np.tensordot(x, matrix, ((axis,), (1,))), -1, axis)
-
-
-def _weights(size: int, places: Numbers, factor: float, how: Sampling) -> Numbers:
-    """What each element of x (columns) adds to each of the result (rows)."""
-    reach, kernel = (1, _linear) if how.mode == "linear" else (2, _cubic(how.cubic))
-    shrink = min(factor, 1.0) if how.antialias else 1.0
-    span = math.ceil(reach / shrink)
-    taps = numpy.floor(places)[:, None] + numpy.arange(1 - span, span + 1)
-    shares = kernel(numpy.abs(taps - places[:, None]) * shrink)
-    if how.exclude_outside:
-        shares = numpy.where((taps < 0) | (taps > size - 1), 0.0, shares)
-    shares = shares / shares.sum(1, keepdims=True)
-    weights = numpy.zeros((len(places), size))
-    columns = numpy.clip(taps, 0, size - 1).astype(int)
-    rows = numpy.broadcast_to(numpy.arange(len(places))[:, None], columns.shape)
-    numpy.add.at(weights, (rows, columns), shares)
-    return weights
-
-
-def _linear(distance: Numbers) -> Numbers:
-    found: Numbers = numpy.maximum(1 - distance, 0)
-    return found
-
-
-def _cubic(a: float) -> Callable[[Numbers], Numbers]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
-
-    def kernel(d: Numbers) -> Numbers:
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((d - 5) * d + 8) * d * a - 4 * a
-        found: Numbers = numpy.where(d <= 1, near, numpy.where(d < 2, far, 0))
-        return found
-
-    return kernel
+    return interpolate_along(
+        x,
+        axis,
+        places,
+        how.mode,
+        how.cubic,
+        shrink=min(factor, 1.0) if how.antialias else 1.0,
+        exclude_outside=how.exclude_outside,
+    )
 
 
 TABLE: dict[str, Imports] = {"Resize": resize, "Upsample": upsample}
