@@ -11,7 +11,7 @@ from typing import Any
 
 from aotc.dialects.callees import declaration_of
 from aotc.dialects.entries import Entry, Port
-from aotc.dialects.functions import functions_of, is_private
+from aotc.dialects.functions import functions_of, is_private, lowered_op
 from aotc.dialects.lowering import foreign
 from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
 from aotc.dialects.symbols import Contract
@@ -21,6 +21,8 @@ from aotc.mlir import Function, Type
 from aotc.program import LEVELS, Program, is_title, title_form
 
 Parameters = Mapping[str, Parameter]
+
+_GRAPH_STAGES = ("graph", "optimized")
 
 
 def require_whole(program: Program) -> None:
@@ -65,6 +67,13 @@ def _is_declared(function: Function) -> bool:
 def _of_module(program: Program) -> Iterator[str]:
     if (program.stage == "variant") != (program.target is not None):
         yield "the stage 'variant', and no other, is for one target (graph.target)"
+    lowered = lowered_op(program.module)
+    if program.stage in _GRAPH_STAGES and lowered is not None:
+        yield (
+            f"expected a graph at the stage '{program.stage}' (graph.stage); got the "
+            f"lowered op {lowered} (`aotc opt --passes optimized,linalg` says that it "
+            "lowers)"
+        )
     if program.level not in LEVELS:
         yield f"graph.level is none of {', '.join(map(str, LEVELS))}"
     if not {"kind", "file", "sha256"} <= program.source.keys():

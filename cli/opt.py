@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 @verb(
     "aotc opt model.mlir --passes autodiff,inline,simplify,cse --readable",
+    "aotc opt ir/graph.mlir --passes optimized,linalg",
     "aotc build model.py --dump ir && aotc opt ir/graph.mlir --verify-only",
 )
 @click.argument("file", metavar="FILE.mlir", type=FilePath(allow_dash=True))
-@click.option("--passes", default="", help="Passes to run, with commas between.")
+@click.option(
+    "--passes",
+    default="",
+    help="Passes to run, with commas between; a stage stands for its passes.",
+)
 @click.option(
     "-o",
     "--output",

@@ -30,6 +30,23 @@ def functions_of(module: Module) -> dict[str, Function]:
     }
 
 
+def lowered_op(module: Module) -> str | None:
+    """The name of an op that is not of the graph dialect; None in IR that is a graph.
+
+    Functions, calls and parameters belong to a graph.
+    """
+    found: list[str] = []
+
+    def visit(op: Operation) -> ir.WalkResult:
+        if op.name.partition(".")[0] in ("graph", "func", "builtin", "ml_program"):
+            return ir.WalkResult.ADVANCE
+        found.append(op.name)
+        return ir.WalkResult.INTERRUPT
+
+    module.operation.walk(visit)
+    return found[0] if found else None
+
+
 def is_private(function: Function) -> bool:
     """Whether a function is only there for others to call."""
     attributes = function.attributes

@@ -72,13 +72,9 @@ def class_of(name: str) -> type[Pass]:
     return found
 
 
-def parse(text: str) -> list[Pass]:
-    """The passes that a text names, with commas between.
-
-    Raises:
-        InputError: `unknown-pass`, `bad-pass-option`.
-    """
-    return [load(each.strip()) for each in _BETWEEN.split(text) if each.strip()]
+def split_names(text: str) -> list[str]:
+    """The passes in a text with commas between, each with its options."""
+    return [each.strip() for each in _BETWEEN.split(text) if each.strip()]
 
 
 def _options(made: type[Pass], text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from aotc.errors import InputError
-from aotc.passes import PASSES, class_of, load, parse
+from aotc.passes import PASSES, class_of, load, split_names
 from aotc.passes.base import Pass
 from aotc.program import LEVELS
 
@@ -55,14 +55,51 @@ PASS_STAGES = (
 )
 
 
-def graph_passes(text: str) -> list[Pass]:
-    """The passes that a text names, to lead to the stage `optimized`.
+_SHARED = {stage.name: stage for stage in PASS_STAGES if not stage.per_target}
+
+
+def parse(text: str, level: int = LEVELS[-1]) -> list[Pass]:
+    """The passes that a text names; the name of a stage stands for all of its passes.
+
+    Args:
+        text: with commas between, such as `optimized,linalg` or `autodiff,cse`.
+        level: of optimisation, for those of stages.
+
+    Raises:
+        InputError: `unknown-pass`, `bad-pass-option`; `bad-option`: a stage that is
+            for a target.
+    """
+    found: list[Pass] = []
+    for each in split_names(text):
+        found += _SHARED[each].passes(level) if each in _SHARED else [_load(each)]
+    return found
+
+
+def _load(name: str) -> Pass:
+    if any(stage.name == name for stage in PASS_STAGES):
+        raise InputError(
+            "bad-option",
+            f"expected a stage that is the same for all targets; got '{name}'",
+            hint=f"stages: {', '.join(_SHARED)}; the IR of each target is what `aotc "
+            f"build --stop-after {name}` gives",
+        )
+    return load(name)
+
+
+def reached_by(text: str) -> str | None:
+    """The stage that IR is at after the passes of `parse`, if the last names one."""
+    names = split_names(text)
+    return names[-1] if names and names[-1] in _SHARED else None
+
+
+def graph_passes(text: str, level: int = LEVELS[-1]) -> list[Pass]:
+    """The passes that a text names, to lead to the stage `optimized`; see `parse`.
 
     Raises:
         InputError: `unknown-pass`, `bad-pass-option`; `bad-option`: one of them is not
             for the graph.
     """
-    named = parse(text)
+    named = parse(text, level)
     lowering = [each for each in named if not each.keeps_graph]
     if lowering:
         known = ", ".join(name for name in PASSES if class_of(name).keeps_graph)

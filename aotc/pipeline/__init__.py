@@ -14,9 +14,9 @@ from typing import Any
 from aotc.backend import require_compiler
 from aotc.dialects import context
 from aotc.mlir import ir
-from aotc.passes import parse, run_passes
+from aotc.passes import run_passes
 from aotc.passes.base import PassRecord, Unit
-from aotc.passes.stages import all_passes
+from aotc.passes.stages import all_passes, parse, reached_by
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.report import BuildReport, Reporter, Silent
 from aotc.pipeline.request import Request
@@ -84,7 +84,7 @@ def optimize(
 
     Args:
         text: the IR.
-        passes: with commas between.
+        passes: with commas between; the name of a stage stands for its passes.
         finished: is told what each pass did, once all are done.
         readable: give graph IR in the form for people.
 
@@ -92,9 +92,11 @@ def optimize(
         InputError: the text is no valid IR, or a pass is unknown.
     """
     with context(), ir.Location.unknown():
-        module = parse_module(text)
-        records = run_passes(Unit(Program(module)), parse(passes))
+        program = Program(parse_module(text))
+        records = run_passes(Unit(program), parse(passes, program.level))
+        if (stage := reached_by(passes)) is not None:
+            program.stage = stage
         if finished is not None:
             for record in records:
                 finished(record)
-        return text_of(module, readable)
+        return text_of(program.module, readable)

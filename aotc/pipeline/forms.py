@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from aotc.dialects.functions import lowered_op
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
-from aotc.mlir import Module, Operation, ir
+from aotc.mlir import Module
 from aotc.program_files import ir_text
 
 
@@ -16,22 +17,10 @@ def text_of(module: Module, readable: bool = False) -> str:
     """
     if not readable:
         return ir_text(module)
-    if not is_graph(module):
+    if lowered_op(module) is not None:
         raise InputError(
             "not-graph-ir",
             "only graph IR has a form for people; this is lowered",
             hint="leave out --readable",
         )
     return format_module(module)
-
-
-def is_graph(module: Module) -> bool:
-    """Whether functions hold ops of the graph dialect and calls alone."""
-    names: set[str] = set()
-
-    def visit(op: Operation) -> ir.WalkResult:
-        names.add(op.name.partition(".")[0])
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return names <= {"graph", "func", "builtin", "ml_program"}

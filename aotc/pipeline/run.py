@@ -14,13 +14,13 @@ from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.cache import Cache
-from aotc.dialects.functions import copy_module
+from aotc.dialects.functions import copy_module, lowered_op
 from aotc.errors import InputError
 from aotc.mlir import Module
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES, graph_passes
-from aotc.pipeline.forms import is_graph, text_of
+from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
     bundle_title,
     channel_of,
@@ -90,7 +90,7 @@ class Build:
             program.level = _require_level(self.request.level)
         title = bundle_title(path, program, self.request.name, self.request.version)
         program.title, program.stage = Title(*title), program.stage
-        keeps = self.compares and is_graph(program.module)
+        keeps = self.compares and lowered_op(program.module) is None
         graph = copy_module(program.module) if keeps else None
         return Source(program, title, dict(program.parameters), graph)
 

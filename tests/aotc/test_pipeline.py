@@ -212,3 +212,25 @@ def test_a_source_gives_the_same_bytes_and_states_in_a_folder_of_any_name(
     source.save_state(tmp_path / "state.safetensors")
     other.load_state(tmp_path / "state.safetensors")
     assert other.read_state("count").tolist() == [2, 2, 2]
+
+
+def test_the_name_of_a_stage_stands_for_its_passes(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lowered = pipeline.build(model, dump=tmp_path / "ir", stop_after="linalg").ir
+    graph = tmp_path / "ir" / "graph.mlir"
+    text = pipeline.optimize(graph.read_text(), "optimized, linalg")
+    graph.write_text(text)
+    assert pipeline.build(graph, stop_after="linalg").ir == lowered
+    report = pipeline.build(model, passes="optimized,cse", stop_after="optimized")
+    assert [record.name for record in report.passes][-2:] == ["relax-order", "cse"]
+    with pytest.raises(InputError, match="same for all targets; got 'variant'"):
+        pipeline.optimize(text, "variant")
+
+
+def test_lowered_ir_that_is_said_to_be_a_graph_is_refused(model, tmp_path):
+    pipeline.build(model, dump=tmp_path / "ir", stop_after="graph")
+    graph = tmp_path / "ir" / "graph.mlir"
+    passes = "autodiff,inline,decompose,lower-to-linalg"
+    graph.write_text(pipeline.optimize(graph.read_text(), passes))
+    with pytest.raises(InputError, match="expected a graph at the stage 'graph'"):
+        pipeline.build(graph)
