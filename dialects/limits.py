@@ -40,6 +40,7 @@ def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
     return main if result == main else f"{main}->{result}"
 
 
+@cache  # every op asks
 def limits_of(name: str) -> dict[str, dict[str, str]]:
     """By family of targets: the dtypes of op `name` that do not compile, and why."""
     return {family: ops[name] for family, ops in table().items() if name in ops}
@@ -85,9 +86,11 @@ def graph_ops(module: Module) -> list[GraphOp]:
 
 def _refusal(op: GraphOp, target: Target) -> CompileError | None:
     name = type(op)._op_name
+    measured, reason = limits_of(name).get(target.family), type(op).limit(op)
+    if not (measured or reason):  # most often
+        return None
     dtypes = of(list(map(Tensor.of, op.operands)), list(map(Tensor.of, op.results)))
-    measured = limits_of(name).get(target.family, {}).get(dtypes)
-    reason = type(op).limit(op) or measured
+    reason = reason or (measured or {}).get(dtypes)
     if not reason:
         return None
     return CompileError(

@@ -1,7 +1,9 @@
 """What `simplify` rules ask about the operands of an op."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from aotc.dialects.attributes import Array
 from aotc.mlir import Value, ir
 
 if TYPE_CHECKING:
@@ -27,7 +29,12 @@ def splat_of(value: Value) -> float | None:
         return splat_of(owner.operands[0])
     if name != "graph.constant":
         return None
-    array = owner.opview.value
+    return _splat_number(owner.attributes["value"])
+
+
+@lru_cache(maxsize=2**14)  # few constants, which every pass asks about
+def _splat_number(elements: ir.Attribute) -> float | None:
+    array = Array.decode(elements)
     if array.size == 0 or array.dtype == bool:
         return None
     first = array.flat[0]

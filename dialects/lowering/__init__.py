@@ -33,7 +33,6 @@ from aotc.dialects.types import (
     same_count,
 )
 from aotc.mlir import AffineExpr, AffineMap, Type, Value, arith, ir, linalg, tensor
-from aotc.mlir import affine as affine_ops
 
 LowerRule = Callable[..., Value]
 
@@ -382,7 +381,13 @@ _EXTREMA = {"max": arith.maxsi, "min": arith.minsi}
 
 def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
     """An index value from an expression over other index values."""
-    return affine_ops.AffineApplyOp(affine_map, symbols).result
+    made: Value = ir.Operation.create(
+        "affine.apply",
+        results=[ir.IndexType.get()],
+        operands=list(symbols),
+        attributes={"map": ir.AffineMapAttr.get(affine_map)},
+    ).result
+    return made
 
 
 @lru_cache(maxsize=2**14)

@@ -127,9 +127,12 @@ class Multiply(Binary, name="multiply"):
     def simplify(b: Builder, op: "Multiply") -> Value | None:
         """x * 1 = x and x * -1 = -x."""
         for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
-            if splat_of(side) == -1.0 and dt.is_float(Tensor.of(other).dtype):
+            factor = splat_of(side)
+            if factor == 1.0:
+                return other
+            if factor == -1.0 and dt.is_float(Tensor.of(other).dtype):
                 return b.negate(other)
-        return neutral(op, 1.0, both=True)
+        return None
 
 
 class Divide(Binary, name="divide"):
