@@ -81,9 +81,12 @@ def _advance(function: Function) -> None:
 def _only_for_results(function: Function) -> set[Value]:
     """What elementwise ops compute that nothing needs but such ops and the return.
 
-    Looked for from the return backwards: most functions have none, and cost nothing.
+    Looked for from the ends backwards: most functions have none, and cost little.
     """
-    found, rest = set[Value](), list(function.entry_block.operations[-1].operands)
+    *ops, returned = function.entry_block.operations
+    unused = [op for op in ops if not _is_used(op) and is_loop(op)]
+    found = {op.results[0] for op in unused}
+    rest = [value for op in (*unused, returned) for value in op.operands]
     unseen: dict[Value, int] = {}  # uses that are not known to be for results only
     while rest:
         value = rest.pop()
@@ -94,6 +97,10 @@ def _only_for_results(function: Function) -> set[Value]:
             found.add(value)
             rest += value.owner.operands
     return found
+
+
+def _is_used(op: Operation) -> bool:
+    return any(True for value in op.results for _ in value.uses)
 
 
 def _move(op: Operation, last: Operation | None) -> Operation:
