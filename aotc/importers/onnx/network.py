@@ -16,7 +16,7 @@ from aotc.importers.onnx.graph import Constant, Graph, Model
 from aotc.importers.onnx.inputs import identifiers, specs_of
 from aotc.importers.onnx.interpreter import Interpreter
 from aotc.importers.onnx.ops import TABLE
-from aotc.importers.onnx.original import original
+from aotc.importers.onnx.original import of_file
 from aotc.importers.onnx.scan import unsupported
 from aotc.importers.onnx.values import Value, as_array, tagged
 from aotc.tracing.array import Array
@@ -73,7 +73,7 @@ def network(
     tree = {name: constant.array for name, constant in stored.items()}
     with at_location((model.file, 1)):
         weights = Weights(tree, copy=False) if tree else None
-        own = original(model, path, tuple(inputs), names) if path else None
+        own = of_file(model, path, tuple(inputs), names) if path else None
         return Imported(
             run,
             inputs,

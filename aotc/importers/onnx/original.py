@@ -21,7 +21,7 @@ from aotc.tracing.source_locations import Place
 Feeds = Mapping[str, Any]
 
 
-def original(
+def of_file(
     model: Model, path: Path, inputs: Sequence[str], outputs: Sequence[str]
 ) -> Original:
     """How another runtime computes a file.

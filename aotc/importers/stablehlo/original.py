@@ -28,23 +28,23 @@ def of_function(
     updates = any(isinstance(value, State) for value in arguments.values())
 
     def run(inputs: Inputs) -> Any:
-        given = {name: _given({**held, **inputs}[name]) for name in arguments}
+        given = {name: _as_input({**held, **inputs}[name]) for name in arguments}
         called = require_jax().jit(function)
         result = called(*given.values()) if by_place else called(**given)
-        return _taken(result[1] if updates else result)
+        return _as_result(result[1] if updates else result)
 
-    return Original(_jax(), run)
+    return Original(_framework(), run)
 
 
 def of_export(exported: Any, places: int) -> Original:
     """What `jax.export` serialized, whose first arguments have no names."""
 
     def run(inputs: Inputs) -> Any:
-        values = [_given(each) for each in inputs.values()]
+        values = [_as_input(each) for each in inputs.values()]
         named = dict(zip(list(inputs)[places:], values[places:], strict=True))
-        return _taken(exported.call(*values[:places], **named))
+        return _as_result(exported.call(*values[:places], **named))
 
-    return Original(_jax(), run)
+    return Original(_framework(), run)
 
 
 def of_module(text: Callable[[], str]) -> Original | None:
@@ -62,7 +62,7 @@ def of_module(text: Callable[[], str]) -> Original | None:
     def run(inputs: Inputs) -> Any:
         with _context():
             module = ir.Module.parse(text())
-            given = [_attribute(_given(array)) for array in inputs.values()]
+            given = [_attribute(_as_input(array)) for array in inputs.values()]
             found = stablehlo.eval_module(module, given)
             results = [numpy.array(ir.DenseElementsAttr(each)) for each in found]
         taken = [_parts(each) for each in results]
@@ -97,23 +97,23 @@ def _attribute(array: Any) -> Any:
     return ir.DenseElementsAttr.get(array, type=kind)
 
 
-def _jax() -> str:
+def _framework() -> str:
     return f"jax {require_jax().__version__}"
 
 
-def _given(tree: Any) -> Any:
+def _as_input(tree: Any) -> Any:
     """An input with complex arrays in the place of pairs."""
     if isinstance(tree, Complex):
         return numpy.asarray(tree.real) + 1j * numpy.asarray(tree.imag)
     if isinstance(tree, Mapping):
-        return {name: _given(part) for name, part in tree.items()}
+        return {name: _as_input(part) for name, part in tree.items()}
     if isinstance(tree, (list, tuple)):
-        parts = [_given(part) for part in tree]
+        parts = [_as_input(part) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return tree
 
 
-def _taken(result: Any) -> Any:
+def _as_result(result: Any) -> Any:
     """A result as aotc gives it: arrays, and pairs of them for complex ones."""
     return require_jax().tree.map(_parts, result)
 

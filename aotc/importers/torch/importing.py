@@ -29,7 +29,7 @@ from aotc.importers.torch import graphs
 from aotc.importers.torch.dropping import REFUSED, drawing_from, drops
 from aotc.importers.torch.exporting import decomposed, decompositions
 from aotc.importers.torch.guards import SizeGuard, Unkept, size_guards
-from aotc.importers.torch.original import original
+from aotc.importers.torch.original import of_program
 from aotc.importers.torch.symbolic import named_dims, term_of
 from aotc.importers.torch.tensors import (
     PARTS,
@@ -76,7 +76,7 @@ def imported(program: Any, train: bool = False) -> Imported:
     inputs = _inputs(program, kept)
     key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
     named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
-    computed = original(source, program, dict(_arguments(source)))
+    computed = of_program(source, program, dict(_arguments(source)))
     return Imported(
         _Network(
             program,

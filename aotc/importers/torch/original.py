@@ -19,7 +19,7 @@ from aotc.importers.torch.trees import leaves_of, tree_of
 from aotc.pytree import flatten
 
 
-def original(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
+def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
     """How PyTorch computes a program.
 
     Args:

@@ -44,20 +44,17 @@ def parts(function: Callable[..., Array]) -> Rule:
 # ---- arithmetic ---------------------------------------------------------------------
 
 
-def _add(x: Array, y: Array) -> Array:
-    return np.logical_or(x, y) if x.dtype == "bool" else np.add(x, y)
+def _numbers_or_bools(
+    of_numbers: Callable[..., Array], of_bools: Callable[..., Array]
+) -> Callable[[Array, Array], Array]:
+    """One function of two arrays of numbers, another of truth values."""
+    return lambda x, y: (of_bools if x.dtype == "bool" else of_numbers)(x, y)
 
 
-def _multiply(x: Array, y: Array) -> Array:
-    return np.logical_and(x, y) if x.dtype == "bool" else np.multiply(x, y)
-
-
-def _maximum(x: Array, y: Array) -> Array:
-    return np.logical_or(x, y) if x.dtype == "bool" else np.maximum(x, y)
-
-
-def _minimum(x: Array, y: Array) -> Array:
-    return np.logical_and(x, y) if x.dtype == "bool" else np.minimum(x, y)
+_add = _numbers_or_bools(np.add, np.logical_or)
+_multiply = _numbers_or_bools(np.multiply, np.logical_and)
+_maximum = _numbers_or_bools(np.maximum, np.logical_or)
+_minimum = _numbers_or_bools(np.minimum, np.logical_and)
 
 
 def _divide(x: Array, y: Array) -> Array:

@@ -188,15 +188,12 @@ def is_finite(z: Complex) -> Array:
 
 # ---- spread -------------------------------------------------------------------------
 
-_variance = reductions.OPS["aten.var"]
-
 
 def variance(z: Complex, *args: Any, **named: Any) -> Array:
     """The mean of `|z - mean(z)|**2`: the sum of the variances of the parts."""
-    spread: Array = _variance(z.real, *args, **named) + _variance(
-        z.imag, *args, **named
-    )
-    return spread
+    real, imag = (reductions.variance(part, *args, **named) for part in z)
+    total: Array = real + imag
+    return total
 
 
 def deviation(z: Complex, *args: Any, **named: Any) -> Array:
@@ -371,4 +368,6 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.count_nonzero": _of_truths(reductions.OPS["aten.count_nonzero"]),
     "aten.var": variance,
     "aten.std": deviation,
+    "aten.var_mean": reductions.with_mean(variance, alike(reductions.mean)),
+    "aten.std_mean": reductions.with_mean(deviation, alike(reductions.mean)),
 }

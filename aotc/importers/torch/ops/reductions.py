@@ -69,38 +69,53 @@ def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
     return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
-def _variance(
-    function: Callable[..., Array],
-) -> Callable[..., Array]:
-    """`var` or `std`, with the number of degrees of freedom that are taken off."""
+def variance_rule(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`var` or `std`, as their overloads take their arguments.
+
+    Args:
+        function: of x, axes, keepdim and the degrees of freedom that are taken off.
+    """
 
     def call(
-        x: Array,
+        x: Any,
         dim: Axes | bool = None,
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,
         correction: float | None = None,
-    ) -> Array:
+    ) -> Any:
         if isinstance(dim, bool):  # the overload without axes
             dim, unbiased = None, dim
         own = 1 if unbiased is None else int(unbiased)
         taken = own if correction is None else correction
-        return function(x, _axes(x, dim), ddof=taken, keepdims=keepdim)
+        return function(x, dim, keepdim, taken)
 
     return call
 
 
-def _spread_and_mean(function: Callable[..., Array]) -> Callable[..., Any]:
-    """The pair of a variance (or deviation) and the mean."""
-    spread = _variance(function)
+def with_mean(
+    variance: Callable[..., Any], mean: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A rule of `variance_rule` as one of the pair of its result and the mean."""
 
-    def call(x: Array, dim: Any = None, *rest: Any, **named: Any) -> list[Array]:
+    def call(x: Any, dim: Any = None, *rest: Any, **named: Any) -> list[Any]:
         axes = None if isinstance(dim, bool) else dim
         keepdim = named.get("keepdim", rest[1] if len(rest) > 1 else False)
-        return [spread(x, dim, *rest, **named), mean(x, axes, keepdim)]
+        return [variance(x, dim, *rest, **named), mean(x, axes, keepdim)]
 
     return call
+
+
+@variance_rule
+def variance(x: Array, dim: Axes, keepdim: bool, ddof: float) -> Array:
+    """The mean of the squares of what differs from the mean."""
+    return np.var(x, _axes(x, dim), ddof=ddof, keepdims=keepdim)
+
+
+@variance_rule
+def deviation(x: Array, dim: Axes, keepdim: bool, ddof: float) -> Array:
+    """The root of the variance."""
+    return np.std(x, _axes(x, dim), ddof=ddof, keepdims=keepdim)
 
 
 # ---- positions ----------------------------------------------------------------------
@@ -202,10 +217,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.all": all_true,
     "aten.argmax": argmax,
     "aten.argmin": argmin,
-    "aten.var": _variance(np.var),
-    "aten.std": _variance(np.std),
-    "aten.var_mean": _spread_and_mean(np.var),
-    "aten.std_mean": _spread_and_mean(np.std),
+    "aten.var": variance,
+    "aten.std": deviation,
+    "aten.var_mean": with_mean(variance, mean),
+    "aten.std_mean": with_mean(deviation, mean),
     "aten.logsumexp": log_sum_exp,
     "aten.count_nonzero": count_nonzero,
     "aten.histc": histogram,

@@ -94,14 +94,18 @@ def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
     return sliced(x, dim, start, start + length)
 
 
-def split_with_sizes(x: Array, sizes: Sequence[Size], dim: int = 0) -> list[Array]:
-    """Parts of an axis of these sizes."""
-    parts: list[Array] = []
-    start: Size = 0
-    for size in sizes:
-        parts.append(narrow(x, dim, start, size))
-        start = start + size
-    return parts
+def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """What cuts an axis into parts of given sizes, by a function that cuts out one."""
+
+    def split_with_sizes(x: Any, sizes: Sequence[Size], dim: int = 0) -> list[Any]:
+        parts: list[Any] = []
+        start: Size = 0
+        for size in sizes:
+            parts.append(narrow(x, dim, start, size))
+            start = start + size
+        return parts
+
+    return split_with_sizes
 
 
 def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
@@ -278,7 +282,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.select.int": select,
     "aten.slice.Tensor": sliced,
     "aten.narrow": narrow,
-    "aten.split_with_sizes": split_with_sizes,
+    "aten.split_with_sizes": splitting(narrow),
     "aten.split.Tensor": split,
     "aten.unbind.int": unbind,
     "aten.select_scatter": select_scatter,

@@ -17,7 +17,7 @@ from aotc.importers.common.padded.values import (
     refuse,
 )
 from aotc.importers.torch.ops import ordering
-from aotc.importers.torch.ops.reductions import summable
+from aotc.importers.torch.ops.reductions import summable, variance_rule, with_mean
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import as_float
 
@@ -89,34 +89,8 @@ def _truth(function: Rule, neutral: bool) -> Rule:
     return rule
 
 
-def _spread(function: Rule) -> Rule:
-    """The variance or the deviation, as its overloads take their arguments."""
-
-    def rule(
-        x: Padded,
-        dim: Axes | bool = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: float | None = None,
-    ) -> Value:
-        if isinstance(dim, bool):  # the overload without axes
-            dim, unbiased = None, dim
-        own = 1 if unbiased is None else int(unbiased)
-        taken = own if correction is None else correction
-        return function(x, dim, keepdim, taken)  # type: ignore[no-any-return]
-
-    return rule
-
-
-def _spread_and_mean(function: Rule) -> Rule:
-    def rule(x: Padded, dim: Any = None, *rest: Any, **named: Any) -> list[Value]:
-        along = None if isinstance(dim, bool) else dim
-        keepdim = named.get("keepdim", rest[1] if len(rest) > 1 else False)
-        spread = _spread(function)(x, dim, *rest, **named)
-        return [spread, reductions.mean(x, along, keepdim)]
-
-    return rule
+_variance = variance_rule(reductions.variance)
+_deviation = variance_rule(reductions.deviation)
 
 
 def _log_sum_exp(x: Padded, dim: Axes, keepdim: bool = False) -> Any:
@@ -192,10 +166,10 @@ RULES: dict[str, Rule] = {
     "aten.argmin": _argmin,
     "aten.any": _truth(np.any, False),
     "aten.all": _truth(np.all, True),
-    "aten.var": _spread(reductions.variance),
-    "aten.std": _spread(reductions.deviation),
-    "aten.var_mean": _spread_and_mean(reductions.variance),
-    "aten.std_mean": _spread_and_mean(reductions.deviation),
+    "aten.var": _variance,
+    "aten.std": _deviation,
+    "aten.var_mean": with_mean(_variance, reductions.mean),
+    "aten.std_mean": with_mean(_deviation, reductions.mean),
     "aten.logsumexp": _log_sum_exp,
     "aten.count_nonzero": _count_nonzero,
     "aten.cumsum": _running(np.cumsum, 0),

@@ -50,15 +50,6 @@ def _narrow(x: Value, dim: int, start: Any, length: Size) -> Value:
     return cutting.sliced(x, dim, start, start + length)
 
 
-def _split_with_sizes(x: Value, parts: Sequence[Size], dim: int = 0) -> list[Value]:
-    found: list[Value] = []
-    start: Size = 0
-    for size in parts:
-        found.append(_narrow(x, dim, start, size))
-        start = start + size
-    return found
-
-
 def _select_scatter(x: Value, src: Value, dim: int, index: int) -> Value:
     """`x` with one position of an axis replaced, whose size no value decides."""
     axis = dim % len(x.shape)
@@ -115,7 +106,7 @@ SHAPES: dict[str, Rule] = {
     "aten.select_scatter": _select_scatter,
     "aten.slice.Tensor": _sliced,
     "aten.narrow": _narrow,
-    "aten.split_with_sizes": _split_with_sizes,
+    "aten.split_with_sizes": shapes.splitting(_narrow),
     "aten.split.Tensor": axes.along_others(shapes.split, lambda x, size, dim=0: (dim,)),
     "aten.chunk": axes.along_others(composites.chunk, lambda x, n, dim=0: (dim,)),
     "aten.unbind.int": cutting.unstacked,
