@@ -124,7 +124,7 @@ class Order:
         for place, op in enumerate(function.entry_block.operations):
             self._place.update(dict.fromkeys(op.results, place))
             self._add(op)
-        read = {value for region in regions for value in region.computed}
+        read = {value for region in regions for value in region.computed_inputs}
         in_order = [value for value in self._place if value in read]
         self._read = [value for value in in_order if self._can_wait_for(value)]
         self._written: list[Value] = []  # new states, the last one first
@@ -143,11 +143,13 @@ class Order:
 
     def place(self, region: Region) -> int:
         """Of the last value that a region reads."""
-        return max((self._place.get(value, 0) for value in region.computed), default=0)
+        return max(
+            (self._place.get(value, 0) for value in region.computed_inputs), default=0
+        )
 
     def note_written(self, region: Region, results: Sequence[Value]) -> None:
         """Later regions may wait for the new states of this one."""
-        done = self._done(region.computed) | self._done(region.after)
+        done = self._done(region.computed_inputs) | self._done(region.after)
         self._before[results[0]] = done
         self._written.insert(0, results[0])
 
@@ -157,7 +159,7 @@ class Order:
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.
         """
-        done, found = self._done(region.computed), []
+        done, found = self._done(region.computed_inputs), []
         for op in region.readers():
             bit = self._bit(op)
             if not done & bit:

@@ -180,18 +180,18 @@ class Lowering:
                 ]
                 answers = (self._variation.varies(inputs[n]) for n in reversed(along))
                 if along and not any(answers):
-                    inputs[along[0]] = self.varied(inputs[along[0]])
+                    inputs[along[0]] = self.vary(inputs[along[0]])
         return inputs
 
-    def varied(self, x: Value) -> Value:
+    def vary(self, x: Value) -> Value:
         """`x`, so that any op can reduce it; Note [sums of what does not vary]."""
-        return self._variation.varied(x)
+        return self._variation.vary(x)
 
-    def one_varied(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:
+    def vary_one(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:
         """The factors of a product, of which one varies along the summed axis."""
         # The right one is asked first: it often is an argument, the left one computed.
         either = self._variation.varies(rhs) or self._variation.varies(lhs)
-        return lhs, rhs if either else self.varied(rhs)
+        return lhs, rhs if either else self.vary(rhs)
 
     def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
         """One element of each input → one element of the result; equal shapes."""
@@ -239,7 +239,7 @@ class Lowering:
             lambda element, total: body(total, element),
         )
 
-    def computed(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
+    def generate(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
         """Every element from its own indices: `body(indices)` returns the element."""
         return self.generic(
             [],
@@ -322,7 +322,7 @@ class Lowering:
             return x
         source = self.materialize_strided(slice_op.operands[0])
         at = element_position(slice_op)
-        return self.computed(of, lambda _: self.extract(source, at))
+        return self.generate(of, lambda _: self.extract(source, at))
 
     def pad(
         self,

@@ -140,7 +140,7 @@ class Region:
         return list(found.values())
 
     @property
-    def computed(self) -> list[Value]:
+    def computed_inputs(self) -> list[Value]:
         """What the region reads that ops outside of it compute."""
         reads = dict.fromkeys(value for value, _ in self._reads)
         return [value for value in reads if not isinstance(value.owner, ir.Block)]
@@ -150,7 +150,7 @@ class Region:
 
     def _anchor(self) -> Operation | None:
         """The op after which all that the region reads is known; None for the start."""
-        made = [value.owner for value in (*self.computed, *self.after)]
+        made = [value.owner for value in (*self.computed_inputs, *self.after)]
         return in_order(made)[-1] if made else None
 
     # ---- what is written in its place -----------------------------------------------
@@ -298,12 +298,12 @@ def in_block(op: Operation, block: Block) -> Operation:
 def in_order(ops: Sequence[Op]) -> list[Op]:
     """Ops of one block as they stand in it."""
 
-    def compared(one: Operation, other: Operation) -> int:
+    def compare_positions(one: Operation, other: Operation) -> int:
         if one == other:
             return 0
         return -1 if one.operation.is_before_in_block(other.operation) else 1
 
-    return sorted(ops, key=cmp_to_key(compared))
+    return sorted(ops, key=cmp_to_key(compare_positions))
 
 
 def _copy_body(loop: linalg.GenericOp, known: dict[Read, Value]) -> Value:

@@ -196,7 +196,7 @@ def shift(operation: Body, beyond: Body) -> Body:
     return body
 
 
-def unsigned(operation: Body) -> Body:
+def with_zero_extension(operation: Body) -> Body:
     """`operation` in 32 bits or more: VMVX extends narrow integers by their sign."""
 
     def body(x: Value, y: Value) -> Value:
@@ -233,7 +233,9 @@ def divide_signed(x: Value, y: Value) -> Value:
 def divide_unsigned(x: Value, y: Value) -> Value:
     """All ones for y = 0."""
     by_zero = int_compare("eq", y, constant(x.type, 0))
-    quotient = unsigned(arith.divui)(x, arith.select(by_zero, constant(x.type, 1), y))
+    quotient = with_zero_extension(arith.divui)(
+        x, arith.select(by_zero, constant(x.type, 1), y)
+    )
     return arith.select(by_zero, constant(x.type, -1), quotient)
 
 

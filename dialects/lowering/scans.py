@@ -84,7 +84,10 @@ class Scan:
             folded = self._fold(elements, blocks)
             totals = self(folded, blocks.totals, axis, levels - 1)
             before = [self._delay(total, blocks) for total in totals]
-        return [self._join(y, blocks) for y in self._within(elements, before, blocks)]
+        return [
+            self._join(y, blocks)
+            for y in self._block_prefixes(elements, before, blocks)
+        ]
 
     def _elements(self, x: Value, blocks: Blocks) -> list[Value]:
         """For each place in a block, a tensor: the element there of every block."""
@@ -131,7 +134,7 @@ class Scan:
             for number in range(len(self.monoid.neutral))
         ]
 
-    def _within(
+    def _block_prefixes(
         self, elements: Sequence[Value], before: Sequence[Value], blocks: Blocks
     ) -> list[Value]:
         """The total before each block, and the block's elements up to each place."""

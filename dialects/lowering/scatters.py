@@ -81,7 +81,7 @@ class Scattering:
         return [self.at.source(axis) for axis in self.at.window]
 
     @property
-    def spread(self) -> Tensor:
+    def expanded_table(self) -> Tensor:
         """The table with an axis for each axis of x."""
         sizes = [self.x.shape[axis] for axis in (*self.rows, *self.columns)]
         return Tensor(tuple(sizes), self.dtype)
@@ -89,7 +89,7 @@ class Scattering:
     @property
     def table(self) -> Tensor:
         """The table."""
-        return _matrix(self.spread, len(self.rows))
+        return _matrix(self.expanded_table, len(self.rows))
 
 
 def _matrix(kind: Tensor, leading: int) -> Tensor:
@@ -98,7 +98,7 @@ def _matrix(kind: Tensor, leading: int) -> Tensor:
     return kind.with_shape([element_count(part) for part in sizes])
 
 
-def scattered(
+def lower_scatter(
     low: Lowering, to: Scattering, x: Value, updates: Value, indices: Sequence[Value]
 ) -> Value:
     """The lowered result of a scatter."""
@@ -107,7 +107,7 @@ def scattered(
         start = conversion(to.x.dtype, to.dtype)(start)
     first = low.scalar(to.dtype, to.start) if start is None else start
     written = _write(low, to, first, updates, indices)
-    written = _in_order_of_x(low, to, low.reshape(written, to.table, to.spread))
+    written = _in_order_of_x(low, to, low.reshape(written, to.table, to.expanded_table))
     wide = to.x.with_dtype(to.dtype)
     if start is None:
         before = low.convert(x, to.x, to.dtype)
@@ -116,7 +116,7 @@ def scattered(
 
 
 def _in_order_of_x(low: Lowering, to: Scattering, written: Value) -> Value:
-    """The spread table with its axes in the order of x."""
+    """The expanded table with its axes in the order of x."""
     order = [*to.rows, *to.columns]
     if order == sorted(order):
         return written

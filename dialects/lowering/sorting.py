@@ -80,17 +80,17 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
     if of.dtype == "i32":
         return order
 
-    def again(loops: list[Value]) -> Value:
+    def upper_word(loops: list[Value]) -> Value:
         place = _position(low.extract(order, loops))
         upper = low.extract(keys, [*loops[:-1], place])
         return _word(low, upper, HALF, of.rank - 1)
 
-    second = _sort(low, low.computed(words, again), words)
+    second = _sort(low, low.generate(words, upper_word), words)
 
-    def composed(loops: list[Value]) -> Value:
+    def compose(loops: list[Value]) -> Value:
         return low.extract(order, [*loops[:-1], _position(low.extract(second, loops))])
 
-    return low.computed(words, composed)
+    return low.generate(words, compose)
 
 
 def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
@@ -156,13 +156,13 @@ def _sort(low: Lowering, words: Value, of: Tensor) -> Value:
         return words
     kinds = [words.type, ir.IndexType.get()]
 
-    def unmerged(_: Value, run: Value) -> Value:
+    def has_more_runs(_: Value, run: Value) -> Value:
         return int_compare("ult", run, low.size(size))
 
     def merge(words: Value, run: Value) -> list[Value]:
         return [_merge_runs(low, words, of, run), arith.addi(run, run)]
 
-    return _while(kinds, [words, low.index(BLOCK)], unmerged, merge)[0]
+    return _while(kinds, [words, low.index(BLOCK)], has_more_runs, merge)[0]
 
 
 def _while(
@@ -229,7 +229,7 @@ def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
         left = arith.andi(int_compare("ult", here, second), smaller)
         return arith.select(left, at(here), at(there))
 
-    return low.computed(of, word)
+    return low.generate(of, word)
 
 
 def _count_taken(

@@ -44,7 +44,7 @@ def is_strided_view(value: Value, known: dict[Value, bool]) -> bool:
     seen: list[Value] = []
     while value not in known:
         seen.append(value)
-        source, has_gaps = _viewed(value)
+        source, has_gaps = _view_source(value)
         if source is None or has_gaps:
             known[value] = has_gaps
         else:
@@ -53,7 +53,7 @@ def is_strided_view(value: Value, known: dict[Value, bool]) -> bool:
     return known[value]
 
 
-def _viewed(value: Value) -> tuple[Value | None, bool]:
+def _view_source(value: Value) -> tuple[Value | None, bool]:
     """What a value is a view or a copy of, and whether it leaves elements out."""
     op = value.owner
     if isinstance(op, ir.Block):

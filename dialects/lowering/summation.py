@@ -64,10 +64,10 @@ def lowered_sum(low: Lowering, x: Value, source: Tensor, axes: Sequence[int]) ->
     if in_blocks and all(isinstance(source.shape[axis], int) for axis in axes):
         for axis in sorted(axes, reverse=True):
             x = _along(low, x, source, axis)
-            source = _without(source, [axis])
+            source = _reduced_type(source, [axis])
         return x
     add = addition(source.dtype, is_long=in_blocks)
-    return low.reduce(x, _without(source, axes), axes, 0, add)
+    return low.reduce(x, _reduced_type(source, axes), axes, 0, add)
 
 
 def block_of(size: int) -> int | None:
@@ -83,13 +83,13 @@ def block_of(size: int) -> int | None:
     return next(even, blocks[0] if blocks else None)
 
 
-def _without(source: Tensor, axes: Sequence[int]) -> Tensor:
+def _reduced_type(source: Tensor, axes: Sequence[int]) -> Tensor:
     return source.with_shape([n for i, n in enumerate(source.shape) if i not in axes])
 
 
 def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
     """The sum along one axis."""
-    size, rest = source.shape[axis], _without(source, [axis])
+    size, rest = source.shape[axis], _reduced_type(source, [axis])
     if not isinstance(size, int) or size <= LONGEST:
         return low.reduce(x, rest, [axis], 0, arith.addf)
     block = block_of(size)
@@ -99,7 +99,7 @@ def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
     before, after = source.shape[:axis], source.shape[axis + 1 :]
     split = source.with_shape((*before, size // block, block, *after))
     sums = low.reshape(x, source, split)
-    totals = _without(split, [axis + 1])
+    totals = _reduced_type(split, [axis + 1])
     sums = low.reduce(sums, totals, [axis + 1], 0, arith.addf)
     return _along(low, sums, totals, axis)
 

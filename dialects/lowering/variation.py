@@ -72,7 +72,7 @@ class Variation:
         self._known: dict[Any, bool] = {}
         self._zeros: dict[str, Any] = {}
 
-    def varied(self, x: Value) -> Value:
+    def vary(self, x: Value) -> Value:
         """The same elements, with a zero that the compiler does not know if need be."""
         if self.varies(x):
             return x

@@ -95,7 +95,7 @@ class ShiftRight(Shift, name="shift_right"):
     ref = staticmethod(np.right_shift)
     lower = by_kind(
         i=scalars.shift(arith.shrsi, scalars.sign_bits),
-        u=scalars.shift(scalars.unsigned(arith.shrui), scalars.zero),
+        u=scalars.shift(scalars.with_zero_extension(arith.shrui), scalars.zero),
     )
 
 

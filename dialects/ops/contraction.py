@@ -169,7 +169,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         if block is not None:
             total = _in_blocks(low, op, lhs, rhs, block)
         elif _is_matmul(op) and not is_marked:
-            lhs, rhs = low.one_varied(lhs, rhs)
+            lhs, rhs = low.vary_one(lhs, rhs)
             init = low.full(wide, 0)
             total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:

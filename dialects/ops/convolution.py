@@ -337,7 +337,7 @@ def _lower(low: Lowering, op: ConvGeneral, x: Value, kernel: Value) -> Value:
     before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
     sizes = [n + a + z for n, a, z in zip(source.shape, before, after, strict=True)]
     padded = source.with_shape(sizes)
-    x = low.varied(low.pad(x, padded, before, after, 0.0))
+    x = low.vary(low.pad(x, padded, before, after, 0.0))
     if op.groups == 1:
         total = _by_patches(low, op, x, kernel, padded, weight)
         return low.convert(total, result.with_dtype(wide), result.dtype)

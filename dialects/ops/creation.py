@@ -103,7 +103,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
     def lower(low: Lowering, op: "Iota") -> Value:
         """The loop index, converted."""
         axis, dtype = op.axis, op.dtype
-        return low.computed(
+        return low.generate(
             Tensor.of(op.y), lambda indices: _from_index(indices[axis], dtype)
         )
 

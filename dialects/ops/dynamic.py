@@ -117,7 +117,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
             pairs = zip(_first(low, op, starts, op.sizes), loops, strict=True)
             return low.extract(x, [arith.addi(a, i) for a, i in pairs])
 
-        return low.computed(Tensor.of(op.y), element)
+        return low.generate(Tensor.of(op.y), element)
 
     samples = [
         Sample((f32(4, 5), np.array([1, 9], "i4")), {"sizes": (2, 3)}),

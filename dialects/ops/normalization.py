@@ -93,7 +93,7 @@ class Softmax(AlongAxis, name="softmax"):
         """linalg.softmax; half precision in f32, and long axes in blocks."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
-        x = low.varied(low.convert(x, source, wide.dtype))
+        x = low.vary(low.convert(x, source, wide.dtype))
         if is_long(wide, (op.axis,)):
             y = _long_softmax(low, x, wide, op.axis)
             return low.convert(y, wide, source.dtype)

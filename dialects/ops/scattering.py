@@ -17,7 +17,7 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.lowering.scatters import Scattering, scattered
+from aotc.dialects.lowering.scatters import Scattering, lower_scatter
 from aotc.dialects.ops.indexing import IndexMap, numpy_index, read_type
 from aotc.dialects.ops.reduction import (
     ReduceMax,
@@ -159,7 +159,7 @@ class Combining(Scatter, traits=[Pure]):
         if 0 in (element_count(kind.shape) for kind in kinds[:2]):
             return x
         to = Scattering(kinds[0], kinds[1], kinds[2], IndexMap.of(op), cls.reduction)
-        return scattered(low, to, x, updates, indices)
+        return lower_scatter(low, to, x, updates, indices)
 
 
 class ScatterAdd(Combining, name="scatter_add"):

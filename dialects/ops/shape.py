@@ -311,7 +311,7 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
                 positions[axis] = arith.subi(last, indices[axis])
             return low.extract(x, positions)
 
-        return low.computed(source, element)
+        return low.generate(source, element)
 
     samples = [
         Sample((f32(2, 3),), {"axes": (0, 1)}),

@@ -157,7 +157,7 @@ def _read_by_position(low: Lowering, op: Slice, x: Value) -> Value:
         ]
         return low.extract(x, at)
 
-    return low.computed(Tensor.of(op.y), element)
+    return low.generate(Tensor.of(op.y), element)
 
 
 def dilated_size(size: Size, interior: int) -> Size:
@@ -342,7 +342,7 @@ def _lower_general_pad(low: Lowering, op: Pad, x: Value, result: Tensor) -> Valu
         value = read(indices)
         return arith.select(inside, value, low.scalar(source.dtype, filler))
 
-    return low.computed(result, element)
+    return low.generate(result, element)
 
 
 def _source_index(
