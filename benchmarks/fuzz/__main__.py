@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from aotc.program import LEVELS
+
+from .building import Settings
 from .checking import check
 from .failures import Failure
 from .generation import VARIANTS, Choice, random_program, variants
@@ -38,13 +41,14 @@ def main() -> int:
     warnings.filterwarnings("ignore", message=".*is not used")
     report, start = Report(), time.monotonic()
     jax = jax_library() if asked.jax else None
+    settings = Settings(level=asked.level)
     with Runner() as runner:
         for batch in _batches(asked, report, start):
-            for checked in check(batch, runner, jax):
+            for checked in check(batch, runner, jax, settings):
                 report.add(checked)
             report.seconds = time.monotonic() - start
             _progress(report, asked.programs)
-        failures = _reduced_failures(report, runner, jax, asked.reduce)
+        failures = _reduced_failures(report, runner, jax, settings, asked.reduce)
     print(file=sys.stderr)
     for program, failure in failures:
         print(failure_text(program, failure), flush=True)
@@ -71,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     add("--dtype", help="of float inputs, such as float16")
     add("--steps", type=int, default=6, help="the most in a program (6)")
     add("--transform", choices=VARIANTS, help="only this one, such as grad")
+    add("-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1], help="level")
     add("--jax", action="store_true", help="compare with JAX as well")
     add("--reduce", type=float, default=120, help="seconds for each failure (120)")
     add("--keep", type=Path, help="a folder for the programs that failed, reduced")
@@ -122,7 +127,7 @@ def _progress(report: Report, programs: int) -> None:
 
 
 def _reduced_failures(
-    report: Report, runner: Runner, jax: Any, seconds: float
+    report: Report, runner: Runner, jax: Any, settings: Settings, seconds: float
 ) -> list[tuple[Program, Failure]]:
     """All failures; the first of each cause as small as can be."""
 
@@ -130,7 +135,7 @@ def _reduced_failures(
         found = {id(p): n for n, p in enumerate(programs)}
         return {
             found[id(checked.program)]: checked.failure
-            for checked in check(programs, runner, jax)
+            for checked in check(programs, runner, jax, settings)
             if checked.failure is not None and not checked.failure.is_refusal
         }
 

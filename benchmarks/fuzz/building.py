@@ -14,6 +14,7 @@ from aotc.dialects.entries import Entry
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.stages import all_passes
+from aotc.program import LEVELS
 from aotc.program import Program as Traced
 from aotc.target import Target
 from aotc.tracing.assembly import trace
@@ -24,6 +25,19 @@ from .programs import Program
 from .running import Runner
 
 PARTS = 4  # of a batch that fails
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How programs are compiled.
+
+    Args:
+        target: to compile for.
+        level: of optimisation.
+    """
+
+    target: str = "cpu"
+    level: int = LEVELS[-1]
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,7 @@ Outcome = tuple[int, Built | Failure]
 
 
 def built(
-    programs: Sequence[Program], runner: Runner, target: str = "cpu"
+    programs: Sequence[Program], runner: Runner, settings: Settings
 ) -> Iterator[Outcome]:
     """Each program's number, with its entry or with why it has none."""
     ready = []
@@ -58,7 +72,7 @@ def built(
         else:
             ready.append((number, program, found))
     if ready:
-        yield from _built_together(ready, runner, target)
+        yield from _built_together(ready, runner, settings)
 
 
 def _traced_alone(program: Program, name: str) -> Any:
@@ -77,7 +91,7 @@ Ready = tuple[int, Program, Any]
 
 
 def _built_together(
-    programs: Sequence[Ready], runner: Runner, target: str
+    programs: Sequence[Ready], runner: Runner, settings: Settings
 ) -> Iterator[Outcome]:
     entries = [
         entry_of(program, f"program_{number}") for number, program, _ in programs
@@ -85,16 +99,16 @@ def _built_together(
     stage = "passes"
     try:
         traced = trace(entries, {})
-        run_passes(traced.module, all_passes())
+        run_passes(traced.module, all_passes(settings.level))
         stage = "compiles"
-        (compiled,) = compile_targets(traced, [Target.parse(target)])
+        (compiled,) = compile_targets(traced, [Target.parse(settings.target)])
     except Exception as error:
         failure = failure_of(stage, error)
-        yield from _in_parts(programs, runner, target, failure)
+        yield from _in_parts(programs, runner, settings, failure)
         return
     unloaded = runner.load(compiled.vmfb)
     if unloaded is not None:
-        yield from _in_parts(programs, runner, target, unloaded)
+        yield from _in_parts(programs, runner, settings, unloaded)
         return
     for (number, program, reference), entry in zip(
         programs, traced.entries, strict=True
@@ -105,7 +119,7 @@ def _built_together(
 def _in_parts(
     programs: Sequence[Ready],
     runner: Runner,
-    target: str,
+    settings: Settings,
     failure: Failure,
 ) -> Iterator[Outcome]:
     if len(programs) == 1:
@@ -115,7 +129,7 @@ def _in_parts(
     outcomes = [
         outcome
         for start in range(0, len(programs), size)
-        for outcome in _built_together(programs[start : start + size], runner, target)
+        for outcome in _built_together(programs[start : start + size], runner, settings)
     ]
     if not any(isinstance(found, Failure) for _, found in outcomes):
         (number, _), *outcomes = outcomes

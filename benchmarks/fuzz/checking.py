@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc import reference
 
-from .building import Built, built
+from .building import Built, Settings, built
 from .failures import Failure
 from .jax_peer import compare_with_jax, examples
 from .judging import Judgement, judge, rounding_of
@@ -37,7 +37,10 @@ class Checked:
 
 
 def check(
-    programs: Sequence[Program], runner: Runner, jax: Any = None, target: str = "cpu"
+    programs: Sequence[Program],
+    runner: Runner,
+    jax: Any = None,
+    settings: Settings = Settings(),  # noqa: B008 - it is frozen
 ) -> Iterator[Checked]:
     """The verdict on each program, in no particular order.
 
@@ -45,9 +48,9 @@ def check(
         programs: to be compiled together.
         runner: that calls them.
         jax: the library of `executing.jax_library`, to compare with as well.
-        target: to compile for.
+        settings: of the compiler.
     """
-    for number, found in built(programs, runner, target):
+    for number, found in built(programs, runner, settings):
         if isinstance(found, Failure):
             yield Checked(programs[number], found)
         else:
