@@ -26,7 +26,7 @@ from typing import Any
 
 from aotc import options
 from aotc.errors import InputError, SetupError
-from aotc.writing import make_folder, written_aside
+from aotc.writing import atomic_write, make_folder
 
 _SUFFIX = ".cached"
 _DIGEST = 32
@@ -111,7 +111,7 @@ class Cache:
         try:
             make_folder(self.folder, 0o700)  # parents would get the mode of the shell
             make_folder(path.parent, 0o700)
-            with written_aside(path) as aside:
+            with atomic_write(path) as aside:
                 aside.write_bytes(body + hashlib.sha256(body).digest())
         except SetupError as error:
             return error.message

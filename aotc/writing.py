@@ -18,7 +18,7 @@ _RENAME_EXCHANGE = 2
 
 
 @contextmanager
-def written_aside(target: Path) -> Iterator[Path]:
+def atomic_write(target: Path) -> Iterator[Path]:
     """A path beside `target` to write a file at, which replaces `target` at the end.
 
     The file is flushed to the disk before it gets its name. If the block or anything
@@ -32,7 +32,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     named = target  # as the user wrote it, for messages
     target = Path(os.path.realpath(target))
     if is_stream(target):
-        with _copied_to(target) as aside:
+        with _copy_afterwards(target) as aside:
             yield aside
         return
     aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
@@ -54,7 +54,7 @@ def is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def _copied_to(target: Path) -> Iterator[Path]:
+def _copy_afterwards(target: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
         aside = Path(folder) / target.name
         yield aside
@@ -71,7 +71,7 @@ def write_text(target: Path, text: str) -> None:
     Raises:
         SetupError: `cannot-write`.
     """
-    with written_aside(target) as aside:
+    with atomic_write(target) as aside:
         aside.write_text(text, encoding="utf-8")
 
 

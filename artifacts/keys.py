@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from aotc.errors import InputError
 from aotc.system_errors import cannot_read, cannot_write
-from aotc.writing import written_aside
+from aotc.writing import atomic_write
 
 _SIZE_LIMIT = 1 << 16
 
@@ -115,7 +115,7 @@ def write_public(path: Path, signer: Signer) -> None:
     Raises:
         SetupError: `cannot-write`.
     """
-    with written_aside(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_bytes(signer.public_pem)
 
 

@@ -387,7 +387,7 @@ def _rename_in_place(folder: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def read_steadily(path: Path | str, read: Callable[[], T]) -> T:
+def retry_if_replaced(path: Path | str, read: Callable[[], T]) -> T:
     """What `read` makes of the bundle at `path`; again, if it was replaced meanwhile.
 
     Files of a bundle that is replaced disappear one by one. What is read of it and of

@@ -14,7 +14,7 @@ from aotc import dtypes
 from aotc.errors import InputError
 from aotc.json_values import json_value, python_numbers
 from aotc.system_errors import raise_system_error
-from aotc.writing import written_aside
+from aotc.writing import atomic_write
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Leaf
@@ -142,7 +142,7 @@ def _kind(dtype: str) -> str:
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write `arrays` as an `.npz` file that appears complete or not at all."""
-    with written_aside(path) as aside, zipfile.ZipFile(aside, "x") as archive:
+    with atomic_write(path) as aside, zipfile.ZipFile(aside, "x") as archive:
         # Not np.savez: an array called `file` would clash with its parameter, and the
         # dates in its archive make equal content differ.
         for name, array in arrays.items():

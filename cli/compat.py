@@ -58,7 +58,7 @@ def compat(
     from aotc.artifacts.rollout.matrix import matrix
     from aotc.artifacts.rollout.report import report
     from aotc.cli.compat_forms import render
-    from aotc.writing import written_aside
+    from aotc.writing import atomic_write
 
     if file:
         _require_other(file, [*map(str, fleet.fleets), *fleet.device_keys])
@@ -70,7 +70,7 @@ def compat(
     text = render(document, form)
     if file:
         text = click.unstyle(text)
-        with written_aside(file) as aside:
+        with atomic_write(file) as aside:
             aside.write_text(text + "\n", encoding="utf-8")
     else:
         output.print_answer(text)
@@ -94,8 +94,10 @@ def _distinct(bundles: Sequence[str]) -> list[str]:
 
 
 def _artifact(path: str, keys: tuple[str, ...], allow_unsigned: bool) -> Artifact:
-    from aotc.artifacts.pack import read_bundle, read_steadily
+    from aotc.artifacts.pack import read_bundle, retry_if_replaced
     from aotc.artifacts.rollout.matrix import Artifact
 
-    bundle = read_steadily(path, lambda: read_bundle(path, trust(keys), allow_unsigned))
+    bundle = retry_if_replaced(
+        path, lambda: read_bundle(path, trust(keys), allow_unsigned)
+    )
     return Artifact(path, bundle.manifest)

@@ -55,16 +55,16 @@ def _write(file: Path, text: str, key: Path | None) -> None:
     """Write the profile, and the signature before it, which then fits it or nothing."""
     from aotc.artifacts.keys import Signer
     from aotc.artifacts.rollout import signatures
-    from aotc.writing import written_aside
+    from aotc.writing import atomic_write
 
     data = text.encode()
     if key:
         signature = file.with_name(file.name + signatures.SUFFIX)
         if key.resolve() in (file.resolve(), signature.resolve()):
             raise click.UsageError(f"{key} is the key; write the profile elsewhere")
-        with written_aside(signature) as aside:
+        with atomic_write(signature) as aside:
             aside.write_bytes(signatures.signature_of(data, Signer.from_file(key)))
-    with written_aside(file) as aside:
+    with atomic_write(file) as aside:
         aside.write_bytes(data)
 
 

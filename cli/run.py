@@ -179,7 +179,7 @@ def _choose(model: Model, entry: str | None, loop: Settings | None) -> EntryPoin
         return choose(model.manifest, entry, "train-step" if loop else None)
 
 
-def _in_batches(
+def _batching_hint(
     error: InputError, model: Model, point: EntryPoint, given: Sequence[Array]
 ) -> str | None:
     """How to run an entry on more rows than it takes at a time."""
@@ -210,7 +210,7 @@ def _call_once(
     try:
         leaves = model.entry(point.name).call_flat(given)
     except InputError as error:
-        error.hint = _in_batches(error, model, point, given) or error.hint
+        error.hint = _batching_hint(error, model, point, given) or error.hint
         raise
     names = [leaf.name for leaf in point.outputs]
     outputs = dict(zip(names, leaves, strict=True))

@@ -21,14 +21,14 @@ def verify(bundle: str, keys: tuple[str, ...], form: str) -> None:
     Exits with 4 if anything is wrong. Without --trust only bundles that you built
     yourself, signed with your development key, are accepted.
     """
-    from aotc.artifacts.pack import VerifiedBundle, read_bundle, read_steadily
+    from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 
     def verify_whole() -> VerifiedBundle:
         found = read_bundle(bundle, trust(keys))
         found.check()
         return found
 
-    verified = read_steadily(bundle, verify_whole)
+    verified = retry_if_replaced(bundle, verify_whole)
     manifest = verified.manifest
     document = {
         "schema": "aotc.verify/1",

@@ -255,7 +255,7 @@ def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
 def keeping_products(function: Function) -> CheckpointProducts:
     """The annotation of a function that has a body, with the functions it names."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
-    products = filter(_is_dear, function.entry_block.operations)
+    products = filter(_is_costly, function.entry_block.operations)
     kinds = [Tensor.of(op.results[0]) for op in products]
 
     def saving(arguments: Values) -> Values:
@@ -263,7 +263,7 @@ def keeping_products(function: Function) -> CheckpointProducts:
 
         def copy(op: Operation, operands: Values) -> Values:
             results = clone(op, operands)
-            saved.extend(results if _is_dear(op) else [])
+            saved.extend(results if _is_costly(op) else [])
             return results
 
         return [*walk(function.entry_block, arguments, copy), *saved]
@@ -275,7 +275,7 @@ def keeping_products(function: Function) -> CheckpointProducts:
 
         def copy(op: Operation, operands: Values) -> Values:
             results = clone(op, operands)
-            if _is_dear(op):
+            if _is_costly(op):
                 results = call(known[Tensor.of(results[0])], [*results, next(saved)])
             return results
 
@@ -295,6 +295,6 @@ def _define_known(kind: Tensor) -> str:
     return name
 
 
-def _is_dear(op: Operation) -> bool:
+def _is_costly(op: Operation) -> bool:
     is_product = getattr(op, "precision", None) == LOW
     return is_product and dtypes.is_float(Tensor.of(op.results[0]).dtype)

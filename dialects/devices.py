@@ -24,7 +24,7 @@ Found = TypeVar("Found")
 _place: ContextVar[tuple["Group", int] | None] = ContextVar("aotc_device", default=None)
 
 
-def meet(
+def rendezvous(
     op: "type[OverDevices]", x: np.ndarray, attributes: dict[str, Any]
 ) -> np.ndarray:
     """The part that this device gets of a collective.
@@ -50,7 +50,7 @@ def meet(
             "there",
             hint="aotc.reference.evaluate_devices simulates them",
         )
-    return group.meet(number, (op, rest), x)
+    return group.rendezvous(number, (op, rest), x)
 
 
 class Diverged(Exception):
@@ -98,7 +98,7 @@ class Group:
                 self._someone_left = True
                 self._changed.notify_all()
 
-    def meet(self, number: int, what: Any, x: np.ndarray) -> np.ndarray:
+    def rendezvous(self, number: int, what: Any, x: np.ndarray) -> np.ndarray:
         """The part of device `number` of the collective `what`."""
         with self._changed:
             this_round = self._round

@@ -177,7 +177,7 @@ class GraphOp(_Declared):
         stored = op.attributes
         kind: Any = cls  # a class counts as hashable only so
         with op.context:
-            flaw = _flaw(
+            flaw = _violation(
                 kind,
                 tuple([value.type for value in op.operands]),
                 tuple([value.type for value in op.results]),
@@ -229,7 +229,7 @@ def has_effect(op: Operation) -> bool:
 
 
 @lru_cache(maxsize=2**16)  # most ops of a large graph are like one before, or the same
-def _flaw(
+def _violation(
     cls: type[GraphOp],
     operands: tuple[Type, ...],
     results: tuple[Type, ...],

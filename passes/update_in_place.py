@@ -149,7 +149,9 @@ class Order:
 
     def note_written(self, region: Region, results: Sequence[Value]) -> None:
         """Later regions may wait for the new states of this one."""
-        done = self._done(region.computed_inputs) | self._done(region.after)
+        done = self._readers_before(region.computed_inputs) | self._readers_before(
+            region.after
+        )
         self._before[results[0]] = done
         self._written.insert(0, results[0])
 
@@ -159,7 +161,7 @@ class Order:
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.
         """
-        done, found = self._done(region.computed_inputs), []
+        done, found = self._readers_before(region.computed_inputs), []
         for op in region.readers():
             bit = self._bit(op)
             if not done & bit:
@@ -173,7 +175,7 @@ class Order:
                 done |= self._before[first]
         return found
 
-    def _done(self, values: Sequence[Value]) -> int:
+    def _readers_before(self, values: Sequence[Value]) -> int:
         """The readers that some of the values are computed from."""
         return reduce(or_, (self._before.get(value, 0) for value in values), 0)
 

@@ -312,7 +312,7 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
             (root / "frame.mlir").write_text(frame, encoding="utf-8")
             (root / "job.json").write_text(json.dumps(job.settings), encoding="utf-8")
         except OSError as error:
-            raise _no_room(root, str(error)) from error
+            raise _disk_error(root, str(error)) from error
         code, log = _run_worker(root, running)
         if running.is_stopped:
             raise CancelledError
@@ -358,13 +358,13 @@ _PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
 def _refusal(target: Target, code: int, log: str, folder: Path) -> SetupError | None:
     """What the machine refused the compiler, which is no fault of the program."""
     if code == WORKER_IO_ERROR or is_disk_full(log):
-        return _no_room(folder, (log.strip().splitlines() or ["no output"])[-1])
+        return _disk_error(folder, (log.strip().splitlines() or ["no output"])[-1])
     if code == -signal.SIGKILL or is_out_of_memory(log):
         return ended_for_memory(f"IREE's compiler for target '{target}'")
     return None
 
 
-def _no_room(folder: Path, reason: str) -> SetupError:
+def _disk_error(folder: Path, reason: str) -> SetupError:
     return SetupError(
         "cannot-write",
         f"the compiler's files cannot be written: {reason}",

@@ -243,10 +243,10 @@ def det(a: ArrayLike) -> Array:
     matrices up to 3x3 is right everywhere: their determinants are sums of products.
     """
     x = square("a", a)
-    return _by_minors(x) if x.shape[-1] <= _SMALL else _det(x)
+    return _det_by_minors(x) if x.shape[-1] <= _SMALL else _det(x)
 
 
-def _by_minors(x: Array) -> Array:
+def _det_by_minors(x: Array) -> Array:
     """The expansion along the first row."""
     n = x.shape[-1]
     if n == 0:
@@ -256,7 +256,7 @@ def _by_minors(x: Array) -> Array:
     total = np.zeros(x.shape[:-2], x.dtype)
     for k in range(n):
         rest = np.concatenate([x[..., 1:, :k], x[..., 1:, k + 1 :]], -1)
-        total = total + (-1) ** k * x[..., 0, k] * _by_minors(rest)
+        total = total + (-1) ** k * x[..., 0, k] * _det_by_minors(rest)
     return total
 
 

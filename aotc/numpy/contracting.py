@@ -49,7 +49,7 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
     arrays = one_dtype(*operands)
     inputs, output = _parse_subscripts(subscripts, arrays)
     terms = [_Term(*each) for each in zip(inputs, arrays, strict=True)]
-    terms = _without_stretched_axes([_on_diagonal(term) for term in terms])
+    terms = _without_stretched_axes([_take_diagonals(term) for term in terms])
     while len(terms) > 1:
         terms = _contract_pair(terms, output)
     (result,) = (_sum_unused_axes(term, set(output)) for term in terms)
@@ -110,7 +110,7 @@ def _split_dots(text: str, dots: Labels) -> Labels:
 # ---- one operand --------------------------------------------------------------------
 
 
-def _on_diagonal(term: _Term) -> _Term:
+def _take_diagonals(term: _Term) -> _Term:
     """The operand without repeated labels."""
     labels, array = list(term.labels), term.array
     for label in dict.fromkeys(term.labels):

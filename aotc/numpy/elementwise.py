@@ -123,14 +123,14 @@ def _whole_power(x: Array, exponent: int) -> Array:
     if floating and abs(exponent) > 16:
         return emit("power", *common(x, exponent))
     if exponent < 0:
-        return reciprocal(_by_squaring(x, -exponent))
-    return _by_squaring(x, exponent)
+        return reciprocal(_power_by_squaring(x, -exponent))
+    return _power_by_squaring(x, exponent)
 
 
-def _by_squaring(x: Array, exponent: int) -> Array:
+def _power_by_squaring(x: Array, exponent: int) -> Array:
     if exponent == 0:
         return broadcast_to(lift(1, x.dtype), x.shape)
-    half = _by_squaring(x, exponent // 2) if exponent > 1 else None
+    half = _power_by_squaring(x, exponent // 2) if exponent > 1 else None
     whole = x if half is None else multiply(half, half)
     return multiply(whole, x) if exponent % 2 and exponent > 1 else whole
 

@@ -59,14 +59,14 @@ def interp(
     if period is not None:
         x, points, values = _wrap_period(x, points, values, period)
         left = right = None
-    y = _on_lines(ravel(x), points, values)
+    y = _interpolate_linearly(ravel(x), points, values)
     y = reshape(y, x.shape)
     y = y if left is None else where(less(x, points[0]), left, y)
     y = y if right is None else where(greater(x, points[-1]), right, y)
     return where(isnan(x), x, y)
 
 
-def _on_lines(x: Array, points: Array, values: Array) -> Array:
+def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
     """Between the point before each `x` and the one behind it; ends meet themselves."""
     behind = searchsorted(points, x, side="right")
     last = points.shape[0] - 1

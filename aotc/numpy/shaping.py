@@ -288,7 +288,7 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
     number = one_axis(x, number)
     counts = repeats if isinstance(repeats, Dim) else _counts(repeats)
     if isinstance(counts, list):
-        return _repeated_each(x, counts, number)
+        return _repeat_by_counts(x, counts, number)
     before, size, after = x.shape[:number], x.shape[number], x.shape[number + 1 :]
     wide = broadcast_to(expand_dims(x, number + 1), (*before, size, counts, *after))
     return reshape(wide, (*before, size * counts, *after))
@@ -303,7 +303,7 @@ def _counts(repeats: Any) -> int | list[int]:
     return listed[0] if len(listed) == 1 else listed
 
 
-def _repeated_each(x: Array, counts: list[int], axis: int) -> Array:
+def _repeat_by_counts(x: Array, counts: list[int], axis: int) -> Array:
     size = x.shape[axis]
     if size != len(counts):
         fail(

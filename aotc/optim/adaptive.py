@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aotc import numpy as np
 from aotc.optim.moments import average, average_square
-from aotc.optim.numbers import bias_corrector, fraction, increment, no_steps
+from aotc.optim.numbers import bias_corrector, fraction, increment, zero_count
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, leafwise, like, zeros_like
 from aotc.tracing.array import Array
@@ -63,7 +63,7 @@ def scale_by_adam(
 
     def init(params: Tree) -> Tree:
         zeros = zeros_like(params, dtype), zeros_like(params)
-        return ScaleByAdamState(no_steps(), *zeros)
+        return ScaleByAdamState(zero_count(), *zeros)
 
     def scale_update(mu: Array, nu: Array) -> Array:
         return mu / (np.sqrt(nu + eps_root) + eps)
@@ -110,7 +110,7 @@ def scale_by_adamax(
         return np.maximum(np.abs(update) + eps, b2 * nu)
 
     def init(params: Tree) -> Tree:
-        return ScaleByAdamState(no_steps(), zeros_like(params), zeros_like(params))
+        return ScaleByAdamState(zero_count(), zeros_like(params), zeros_like(params))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         count = increment(state.count)
@@ -141,7 +141,7 @@ def scale_by_lion(
     dtype, seen = float_dtype(mu_dtype), average(b1)
 
     def init(params: Tree) -> Tree:
-        return ScaleByLionState(no_steps(), zeros_like(params, dtype))
+        return ScaleByLionState(zero_count(), zeros_like(params, dtype))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         found = leafwise(lambda g, m: np.sign(seen(g, m)), updates, state.mu)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from aotc import numpy as np
 from aotc.optim.moments import average
-from aotc.optim.numbers import in_each_dtype, increment, no_steps
+from aotc.optim.numbers import in_each_dtype, increment, zero_count
 from aotc.optim.transformation import GradientTransformation, require_params, stateful
 from aotc.optim.trees import (
     Tree,
@@ -61,7 +61,7 @@ def scale_by_factored_rms(
 
     def init(params: Tree) -> Tree:
         kept = leafwise_unzip(lambda x: _empty(x, axes_of(x)), 3, zeros_like(params))
-        return FactoredState(no_steps(), *kept)
+        return FactoredState(zero_count(), *kept)
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         # Refuses updates that have not the form of the parameters.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
-from aotc.optim.numbers import increment, natural, no_steps
+from aotc.optim.numbers import increment, natural, zero_count
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, leafwise, zeros_like
 from aotc.optim.wrapping import all_finite, select_tree
@@ -62,7 +62,7 @@ def dynamic_loss_scale(
 
     def init(params: Tree) -> Tree:
         scale = np.asarray(initial_scale, "f32")
-        return DynamicLossScaleState(scale, no_steps(), inner.init(params))
+        return DynamicLossScaleState(scale, zero_count(), inner.init(params))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         scale = lift(state.scale)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
-from aotc.optim.numbers import bias_corrector, fraction, increment, no_steps
+from aotc.optim.numbers import bias_corrector, fraction, increment, zero_count
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, full_like, leafwise, like, zeros_like
 from aotc.tracing.array import Array
@@ -87,7 +87,7 @@ def ema(
     dtype = float_dtype(accumulator_dtype)
 
     def init(params: Tree) -> Tree:
-        return EmaState(no_steps(), zeros_like(params, dtype))
+        return EmaState(zero_count(), zeros_like(params, dtype))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         count = increment(state.count)
@@ -186,7 +186,7 @@ def scale_by_rms(
     def init(params: Tree) -> Tree:
         nu = full_like(params, initial_scale)
         if bias_correction:
-            return ScaleByRmsWithCountState(no_steps(), nu)
+            return ScaleByRmsWithCountState(zero_count(), nu)
         return ScaleByRmsState(nu)
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
@@ -222,7 +222,7 @@ def scale_by_stddev(
     def init(params: Tree) -> Tree:
         averages = zeros_like(params), full_like(params, initial_scale)
         if bias_correction:
-            return ScaleByRStdDevWithCountState(no_steps(), *averages)
+            return ScaleByRStdDevWithCountState(zero_count(), *averages)
         return ScaleByRStdDevState(*averages)
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:

@@ -73,7 +73,7 @@ def natural(name: str, x: int, least: int = 0) -> int:
 # ---- counts -------------------------------------------------------------------------
 
 
-def no_steps() -> Array:
+def zero_count() -> Array:
     """The count to start with."""
     return np.zeros((), "i32")
 

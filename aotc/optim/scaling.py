@@ -11,10 +11,10 @@ from aotc.optim.numbers import (
     Schedule,
     in_dtype,
     increment,
-    no_steps,
     number,
     rate,
     scheduled_value,
+    zero_count,
 )
 from aotc.optim.transformation import (
     GradientTransformation,
@@ -54,7 +54,7 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """
 
     def init(params: Tree) -> Tree:
-        return ScaleByScheduleState(no_steps())
+        return ScaleByScheduleState(zero_count())
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         size = scheduled_value("step_size_fn", step_size_fn, state.count)
@@ -191,7 +191,7 @@ def _decay(decay: Any) -> GradientTransformation:
 
 def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
     def init(params: Tree) -> Tree:
-        return WeightDecaySchedule(no_steps())
+        return WeightDecaySchedule(zero_count())
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
         decay = scheduled_value("weight_decay", schedule, state.count)

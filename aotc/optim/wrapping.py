@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy
 
 from aotc import numpy as np
-from aotc.optim.numbers import in_each_dtype, increment, natural, no_steps
+from aotc.optim.numbers import in_each_dtype, increment, natural, zero_count
 from aotc.optim.transformation import GradientTransformation, require_state, stateful
 from aotc.optim.trees import Tree, float_dtype, float_leaves, leafwise, like, zeros_like
 from aotc.pytree import tree_map
@@ -78,8 +78,8 @@ class MultiSteps:
     def init(self, params: Tree) -> MultiStepsState:
         """The state before the first gradient."""
         return MultiStepsState(
-            mini_step=no_steps(),
-            gradient_step=no_steps(),
+            mini_step=zero_count(),
+            gradient_step=zero_count(),
             inner_opt_state=self._opt.init(params),
             acc_grads=zeros_like(params, self._dtype),
         )
@@ -186,7 +186,7 @@ def apply_if_finite(
 
     def init(params: Tree) -> Tree:
         return ApplyIfFiniteState(
-            no_steps(), np.asarray(True), no_steps(), inner.init(params)
+            zero_count(), np.asarray(True), zero_count(), inner.init(params)
         )
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:

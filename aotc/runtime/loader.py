@@ -13,7 +13,7 @@ from aotc.artifacts import vmfb
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Variant
-from aotc.artifacts.pack import VerifiedBundle, read_bundle, read_steadily
+from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.artifacts.trust import Trust
 from aotc.errors import VerificationError
 from aotc.runtime import engine, prints
@@ -62,7 +62,7 @@ def load(
             refuses to read it: `file-access` or `out-of-memory`.
     """
     with system_errors():
-        return read_steadily(
+        return retry_if_replaced(
             path, lambda: _load(path, trust, allow_unsigned, threads, target, fallback)
         )
 

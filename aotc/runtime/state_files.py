@@ -31,7 +31,7 @@ from aotc.errors import InputError
 from aotc.runtime.arguments import suggestion
 from aotc.runtime.contract import Array
 from aotc.system_errors import raise_system_error
-from aotc.writing import written_aside
+from aotc.writing import atomic_write
 
 _FORMAT = "aotc.state/1"
 _LISTED = 5
@@ -76,7 +76,7 @@ def save(
     }
     metadata["content"] = _content(metadata, _digest_of_chunks(parts))
     header = _header(metadata, layout, names, parts)
-    with written_aside(path) as aside, aside.open("xb") as file:
+    with atomic_write(path) as aside, aside.open("xb") as file:
         file.write(len(header).to_bytes(8, "little"))
         file.write(header)
         file.writelines(parts)

@@ -174,10 +174,10 @@ class Array:
 
     def _concrete(self, wish: str, hint: str | None = None) -> Any:
         if self._data is None:
-            self._no_value(wish, hint)
+            self._fail_without_value(wish, hint)
         return self._data
 
-    def _no_value(self, wish: str, hint: str | None = None) -> NoReturn:
+    def _fail_without_value(self, wish: str, hint: str | None = None) -> NoReturn:
         fail(
             "traced-value",
             f"a traced array ({self.type}) has no value yet, so it cannot {wish}",

@@ -61,7 +61,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
     builder = _Builder(Program(module), dict(names))
     with index_functions(module):
         for function in declared:
-            with tolerate_errors(f"entry '{function.name}'"), _whole_or_not(module):
+            with tolerate_errors(f"entry '{function.name}'"), _erase_on_error(module):
                 write_entry(module, _trace_entry(builder, function))
                 if function.network is not None:
                     builder.program.networks[function.name] = function.network
@@ -69,7 +69,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
 
 
 @contextmanager
-def _whole_or_not(module: Any) -> Iterator[None]:
+def _erase_on_error(module: Any) -> Iterator[None]:
     """Leave no functions in the module that an error kept from being finished."""
     before = set(functions_of(module))
     try:

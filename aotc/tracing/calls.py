@@ -46,13 +46,15 @@ def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         static = _static_parameters(function)
         try:
-            given = [_read(*each, static) for each in _by_place(names, rest, args)]
+            given = [
+                _read(*each, static) for each in _name_positional(names, rest, args)
+            ]
             named = {name: _read(name, x, static) for name, x in kwargs.items()}
             return function(*given, *args[len(given) :], **named)
         except AotcError as error:
             error.where = error.where or user_line()
             if error.call is None and _user_calls(sys._getframe(1)):
-                given = [*_by_place(names, rest, args), *kwargs.items()]
+                given = [*_name_positional(names, rest, args), *kwargs.items()]
                 error.call = _shown_call(function.__name__, given)
                 _ask_for_key(error, function, args, kwargs)
             raise
@@ -140,7 +142,9 @@ def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | N
     return names, kinds.get(Parameter.VAR_POSITIONAL)
 
 
-def _by_place(names: Sequence[str], rest: str | None, args: Sequence[Any]) -> Named:
+def _name_positional(
+    names: Sequence[str], rest: str | None, args: Sequence[Any]
+) -> Named:
     """The arguments that have no name in a call, with the names that they get."""
     named = list(zip(names, args, strict=False))
     return named if rest is None else named + [(rest, x) for x in args[len(names) :]]

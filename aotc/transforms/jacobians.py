@@ -37,7 +37,7 @@ def jacrev(function: Callable[..., Any], argnums: Positions = 0) -> Callable[...
         in the place of each leaf of shape y stand arrays of shape y + x in the form of
         the argument, a tuple of them if `argnums` is one.
     """
-    return _jacobian("jacrev", function, argnums, _by_rows)
+    return _jacobian("jacrev", function, argnums, _reverse_rows)
 
 
 def jacfwd(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
@@ -45,7 +45,7 @@ def jacfwd(function: Callable[..., Any], argnums: Positions = 0) -> Callable[...
 
     Takes and returns what `jacrev` does.
     """
-    return _jacobian("jacfwd", function, argnums, _by_columns)
+    return _jacobian("jacfwd", function, argnums, _forward_columns)
 
 
 def hessian(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
@@ -72,7 +72,7 @@ def _jacobian(
     return wrapper
 
 
-def _by_rows(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
+def _reverse_rows(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
     """One cotangent of one for each element of each result."""
     outputs, derived = traced.body.outputs, Vjp(traced.body.name, wrt)
 
@@ -92,7 +92,7 @@ def _by_rows(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
     return [of_output(number) for number in range(len(outputs))]
 
 
-def _by_columns(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
+def _forward_columns(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
     """One tangent of one for each element of each argument."""
 
     def by_leaf(leaf: int) -> list[Array]:

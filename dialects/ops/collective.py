@@ -70,7 +70,7 @@ class Collective(OverDevices):
     @classmethod
     def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
         """A part of `across`: alone, or with the devices evaluated beside this one."""
-        return devices.meet(cls, x, attributes)
+        return devices.rendezvous(cls, x, attributes)
 
     batch = leading()
 
@@ -409,7 +409,7 @@ class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
     @classmethod
     def ref(cls, **attributes: Any) -> np.ndarray:
         """0 on a device that is alone."""
-        return devices.meet(cls, np.zeros((), "i4"), attributes)
+        return devices.rendezvous(cls, np.zeros((), "i4"), attributes)
 
     @staticmethod
     def across(x: np.ndarray) -> np.ndarray:

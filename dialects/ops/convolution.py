@@ -136,9 +136,9 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     ) -> Value:
         """More images; with a kernel for each, groups of channels beside each other."""
         if not batched[1]:
-            return _more_images(b, op, *operands)
+            return _batch_into_images(b, op, *operands)
         x, kernel = add_leading_axes(b, operands, batched, size)
-        return _more_groups(b, op, x, kernel, size)
+        return _batch_into_groups(b, op, x, kernel, size)
 
     @staticmethod
     def lower(low: Lowering, op: "ConvGeneral", x: Value, kernel: Value) -> Value:
@@ -445,7 +445,7 @@ def _repeat_last(low: Lowering, x: Value, source: Tensor, count: int) -> Value:
 # ---- batched ------------------------------------------------------------------------
 
 
-def _more_images(b: Builder, op: ConvGeneral, x: Value, kernel: Value) -> Value:
+def _batch_into_images(b: Builder, op: ConvGeneral, x: Value, kernel: Value) -> Value:
     """The leading axis of x as part of N."""
     shape = Tensor.of(x).shape
     flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
@@ -453,7 +453,7 @@ def _more_images(b: Builder, op: ConvGeneral, x: Value, kernel: Value) -> Value:
     return b.reshape(y, shape=(*shape[:2], *Tensor.of(y).shape[1:]))
 
 
-def _more_groups(
+def _batch_into_groups(
     b: Builder, op: ConvGeneral, x: Value, kernel: Value, size: Size
 ) -> Value:
     """The leading axes of x and of the kernel as groups of channels and features."""
@@ -464,8 +464,8 @@ def _more_groups(
         )
     attributes = ConvGeneral.attributes_of(op)
     attributes["groups"] *= size
-    channels = _merged_before_last(b, x)
-    y = b.conv_general(channels, _merged_before_last(b, kernel), **attributes)
+    channels = _merge_before_last(b, x)
+    y = b.conv_general(channels, _merge_before_last(b, kernel), **attributes)
     shape = Tensor.of(y).shape
     split = b.reshape(y, shape=(*shape[:-1], size, shape[-1] // size))
     rank = len(shape) + 1
@@ -473,7 +473,7 @@ def _more_groups(
     return b.transpose(split, permutation=order)
 
 
-def _merged_before_last(b: Builder, x: Value) -> Value:
+def _merge_before_last(b: Builder, x: Value) -> Value:
     """The leading axis moved before the last one, and merged with it."""
     shape = Tensor.of(x).shape
     rank = len(shape)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aotc.artifacts import keys, pack, sign, strict_json
-from aotc.artifacts.pack import read_bundle, read_steadily, write_bundle
+from aotc.artifacts.pack import read_bundle, retry_if_replaced, write_bundle
 from aotc.artifacts.trust import Trust, development_key
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
 
@@ -308,7 +308,7 @@ def test_a_bundle_is_there_and_whole_while_it_is_replaced(
     builder.start()
     try:
         for _ in range(100):
-            read_steadily(bundle, lambda: load_all(read_bundle(bundle, trust)))
+            retry_if_replaced(bundle, lambda: load_all(read_bundle(bundle, trust)))
     finally:
         stop.set()
         builder.join()

@@ -9,7 +9,7 @@ from aotc import collectives, reference
 from aotc.collectives import Axis
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.devices import Group, meet
+from aotc.dialects.devices import Group, rendezvous
 from aotc.dialects.graph import as_tuple
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, InputError
@@ -245,7 +245,7 @@ def test_devices_that_are_not_there_are_asked_for_in_words():
 def test_devices_that_diverge_do_not_wait_for_ever():
     def call(kind):
         attributes = {"axis_name": "data", "axis_size": 2, "kind": kind}
-        return meet(OPS["all_reduce"], np.ones(2), attributes)
+        return rendezvous(OPS["all_reduce"], np.ones(2), attributes)
 
     for work in (
         lambda number: call("sum") if number else None,

@@ -16,7 +16,7 @@ from aotc.artifacts import vmfb, write_bundle
 from aotc.dtypes import NAMES, to_numpy
 from aotc.errors import InputError, SetupError
 from aotc.target import Target
-from aotc.writing import written_aside
+from aotc.writing import atomic_write
 
 TARGET = Target.parse("cpu")
 SHAPES = {"scalar": (), "row": (5,), "empty": (0, 3)}
@@ -297,7 +297,7 @@ def test_interrupted_writing_leaves_nothing(tmp_path):
     (tmp_path / "f").write_text("old")
 
     def interrupted():
-        with written_aside(tmp_path / "f") as aside:
+        with atomic_write(tmp_path / "f") as aside:
             aside.write_text("half")
             raise KeyboardInterrupt
 
