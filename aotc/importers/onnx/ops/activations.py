@@ -5,7 +5,7 @@ from __future__ import annotations
 from aotc import nn
 from aotc import numpy as np
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.ops.shaping import flatten
+from aotc.importers.onnx.ops.shapes import flatten
 from aotc.tracing.array import Array
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875

@@ -17,6 +17,7 @@ from typing import Any
 
 from aotc.importers.torch.ops import (
     activations,
+    attention,
     bags,
     complexes,
     composites,
@@ -25,8 +26,8 @@ from aotc.importers.torch.ops import (
     creation,
     elementwise,
     indexing,
-    layers,
     matrices,
+    normalization,
     ordering,
     padded,
     pooling,
@@ -44,6 +45,7 @@ from aotc.importers.torch.ops.refused import DEFAULT, NOT_COMPLEX, REFUSED
 FAMILIES = (
     elementwise,
     activations,
+    attention,
     reductions,
     ordering,
     shapes,
@@ -56,7 +58,7 @@ FAMILIES = (
     pooling,
     sampling,
     resizing,
-    layers,
+    normalization,
     recurrent,
     quantization,
     control,

@@ -17,7 +17,7 @@ from aotc.importers.common.padded.values import (
 )
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops import (
-    reduction as plain_reductions,
+    reductions as plain_reductions,
 )
 from aotc.importers.onnx.values import Known, integers, number, numbers
 from aotc.numpy.elementwise import root_of_squares

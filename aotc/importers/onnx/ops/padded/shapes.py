@@ -13,7 +13,7 @@ from aotc.importers.common.padded.values import (
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops import (
     constants,
-    shaping,
+    shapes,
 )
 from aotc.importers.onnx.values import Known, integers
 
@@ -30,7 +30,7 @@ def expand(x: Value, shape: Known) -> Value:
 
 def range_(start: Known, limit: Known, delta: Known) -> Value:
     """`start`, `start + 1`, … before the limit."""
-    first, last, step = (shaping.integers_or_floats(x) for x in (start, limit, delta))
+    first, last, step = (shapes.integers_or_floats(x) for x in (start, limit, delta))
     if step != 1:
         refuse("a range with a step whose end depends on values", "multiply the range")
     length = cutting.length_between(first, last)
@@ -41,14 +41,14 @@ def range_(start: Known, limit: Known, delta: Known) -> Value:
 TABLE: dict[str, Imports] = {
     "Shape": constants.shape,
     "Size": constants.size,
-    "Reshape": shaping.reshape,
-    "Flatten": shaping.flatten,
-    "Squeeze": shaping.squeeze,
-    "Unsqueeze": shaping.unsqueeze,
-    "Transpose": shaping.transpose,
+    "Reshape": shapes.reshape,
+    "Flatten": shapes.flatten,
+    "Squeeze": shapes.squeeze,
+    "Unsqueeze": shapes.unsqueeze,
+    "Transpose": shapes.transpose,
     "Expand": expand,
-    "Concat": shaping.concat,
-    "Slice": shaping.slice_,
+    "Concat": shapes.concat,
+    "Slice": shapes.slice_,
     "ConstantOfShape": constants.constant_of_shape,
     "Range": range_,
 }

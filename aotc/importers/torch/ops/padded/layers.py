@@ -10,7 +10,7 @@ from aotc import numpy as np
 from aotc.importers.common.padded import axes, products
 from aotc.importers.common.padded.elementwise import elementwise, row_by_row
 from aotc.importers.common.padded.values import Padded, Value
-from aotc.importers.torch.ops import composites, layers
+from aotc.importers.torch.ops import composites, normalization
 from aotc.importers.torch.ops.products import linear
 from aotc.tracing.array import Array
 
@@ -57,10 +57,10 @@ RULES: dict[str, Rule] = {
     "aten.addmm": _added,
     "aten.addmv": _added,
     "aten.baddbmm": _added,
-    "aten.layer_norm": row_by_row(layers.layer_norm, _normalized_axes),
-    "aten.rms_norm": row_by_row(layers.rms_norm, _normalized_axes),
+    "aten.layer_norm": row_by_row(normalization.layer_norm, _normalized_axes),
+    "aten.rms_norm": row_by_row(normalization.rms_norm, _normalized_axes),
     "aten.group_norm": row_by_row(
-        layers.group_norm, lambda x, *_, **__: range(1, x.ndim)
+        normalization.group_norm, lambda x, *_, **__: range(1, x.ndim)
     ),
     "aten.batch_norm": row_by_row(composites.batch_norm, lambda x, *_, **__: (1,)),
     "aten.glu": axes.along_others(nn.glu, _glu_axes),
