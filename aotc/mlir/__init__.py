@@ -36,7 +36,7 @@ def _bindings() -> str:
 PACKAGE = _bindings()
 
 # Scalar ops of which the operands are all that there is to say.
-_PLAIN = {
+PLAIN_OPS = {
     "arith": "addf addi andi divf divsi divui floordivsi maximumf maxnumf maxsi maxui "
     "minimumf minnumf minsi minui mulf muli negf ori remf remsi remui select shli "
     "shrsi shrui subf subi xori",
@@ -54,7 +54,7 @@ class _ScalarOps:
 
     def __init__(self, dialect: str) -> None:
         self._module = import_module(f"{PACKAGE}.dialects.{dialect}")
-        for name in _PLAIN[dialect].split():
+        for name in PLAIN_OPS[dialect].split():
             setattr(self, name, self._builder(dialect, name))
 
     def __getattr__(self, name: str) -> Any:

@@ -3,6 +3,8 @@
 import aotc
 from aotc import control, optim
 from aotc import numpy as np
+from aotc.dialects import context
+from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
 
@@ -64,3 +66,32 @@ def test_running_it_again_changes_nothing():
     first = run_passes(module, ["advance-updates"])
     (second,) = run_passes(module, ["advance-updates"])
     assert (first[0].changed, second.changed) == (True, False)
+
+
+_LOOP = """linalg.generic {
+    indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+    iterator_types = ["parallel"]
+  } ins(%INPUT : tensor<4xf32>) outs(%start : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %y = arith.negf %in : f32
+    linalg.yield %y : f32
+  } -> tensor<4xf32>"""
+_READ_BY_AN_UNUSED_LOOP = f"""
+func.func @f(%p: tensor<4xf32>, %x: tensor<4x4xf32>) -> (tensor<4xf32>, tensor<4x4xf32>)
+{{
+  %start = tensor.empty() : tensor<4xf32>
+  %product = linalg.matmul ins(%x, %x : tensor<4x4xf32>, tensor<4x4xf32>)
+    outs(%x : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %update = {_LOOP.replace("%INPUT", "%p")}
+  %unused = {_LOOP.replace("%INPUT", "%update")}
+  return %update, %product : tensor<4xf32>, tensor<4x4xf32>
+}}
+"""
+
+
+def test_an_update_that_an_unused_loop_reads_is_advanced():
+    with context():
+        module = ir.Module.parse(_READ_BY_AN_UNUSED_LOOP)
+    run_passes(module, ["advance-updates"])
+    text = str(module)
+    assert text.index("arith.negf") < text.index("linalg.matmul")

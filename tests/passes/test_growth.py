@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
+import aotc
 from aotc import importers
+from aotc import numpy as np
 from aotc.backend.crossing import crossing
 from aotc.dialects.limits import require_supported
+from aotc.dialects.lowering import variation
 from aotc.passes import run_passes
 from aotc.passes.stages import all_passes
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 MODEL = Path(__file__).parents[2] / "benchmarks" / "growth_model.py"
 KINDS = ("chain", "residual", "branching", "differentiated", "looping", "training")
@@ -70,3 +74,20 @@ def test_no_stage_grows_faster_than_the_graph(kind, monkeypatch):
         if four[stage] - two[stage] > 2.1 * max(two[stage] - one[stage], 1) + 20
     }
     assert not excess, "the calls of these stages more than double with the graph"
+
+
+def test_a_product_is_proved_to_vary_without_what_comes_before_it(monkeypatch):
+    bodies = []
+    known = variation._body_varies
+    monkeypatch.setattr(
+        variation, "_body_varies", lambda op, k: bodies.append(op) or known(op, k)
+    )
+
+    @aotc.entry(x=aotc.Spec((4, 4)), w=aotc.Spec((4, 4)))
+    def deep(x, w):
+        for _ in range(3):
+            x = np.tanh(x @ w)
+        return x
+
+    run_passes(trace([deep], {}).module, all_passes())
+    assert not bodies
