@@ -1,6 +1,6 @@
 """What each target can compile: every case of every op, one target after the other.
 
-    python benchmarks/op_targets.py vmvx aarch64 riscv64 cuda vulkan --write
+    python -m benchmarks.op_targets vmvx aarch64 riscv64 cuda vulkan --write
 
 Cases are compiled many at a time; a batch that fails is compiled in parts, until the
 cases that fail stand alone. Prints the counts for each target, and the failures by op
@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.backend import compile_targets
-from aotc.cases import Case, all_cases, lowered_program
 from aotc.dialects import limits
 from aotc.errors import CompileError
 from aotc.target import Target
+from tests.dialects.cases import Case, all_cases, lowered_program
 
 BATCH = 64
 PARTS = 8  # of a batch that fails: often many of its cases do

@@ -61,7 +61,6 @@ ALLOWED = {
     # what becomes of them
     "passes": PROGRAM,
     "reference": MODEL | {"passes"},
-    "cases": TRACING | {"passes"},
     "cache": EDGE,
     "worker": set(),
     "backend": PROGRAM | {"passes", "worker", "cache"},
@@ -186,6 +185,14 @@ def test_no_modules_import_each_other():
         for module, names in _imports().items()
     }
     assert _rest_without_ends(needed) == []
+
+
+def test_no_layer_is_there_for_tests_alone():
+    """What they share with the benchmarks lies below tests/, and is not installed."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for _, file in _modules()]
+    used = {_layer(name) for tree in trees for name in _imported(tree)}
+    for_users = {"aotc", "cli", "collectives", "solvers"}
+    assert {_layer(module) for module in MODULES} - used <= for_users
 
 
 def test_the_bindings_are_imported_in_one_place():

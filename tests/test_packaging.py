@@ -46,7 +46,7 @@ import aotc, aotc.artifacts, aotc.runtime, aotc.training
 seconds = time.perf_counter() - start
 layers = {"artifacts", "runtime", "training"}
 leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
-leaves |= {"json_values", "printing", "system_errors", "writing"}
+leaves |= {"json_values", "printing", "processor", "system_errors", "writing"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")

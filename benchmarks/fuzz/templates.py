@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,7 +65,13 @@ def templates() -> dict[str, list[Template]]:
 
 
 def _tested_calls() -> list[Template]:
-    calls = _module("tests/aotc/conftest.py").CALLS
+    file = ROOT / "tests/aotc/conftest.py"
+    spec = importlib.util.spec_from_file_location("tested_calls", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    calls = module.CALLS
     rows = [(name.partition("."), *call) for name, call in calls.items()]
     return [
         Template(f"{'np' if family == 'numpy' else family}.{name}", args, kwargs)
@@ -75,9 +80,11 @@ def _tested_calls() -> list[Template]:
 
 
 def _parity_settings() -> list[Template]:
-    settings = _module("benchmarks/parity/settings.py")
-    libraries = _module("benchmarks/parity/settings_libraries.py")
-    moving = _module("benchmarks/parity/settings_moving.py")
+    # on use, as they import what the tests of the ops share
+    from benchmarks.parity import settings
+    from benchmarks.parity import settings_libraries as libraries
+    from benchmarks.parity import settings_moving as moving
+
     families = (
         settings.several, settings.reductions, settings.nan_reductions,
         settings.cumulative, settings.orders, settings.distributions, moving.shapes,
@@ -95,21 +102,6 @@ def _parity_settings() -> list[Template]:
         for row in rows
         if all(map(_is_finite, row.args))
     ]
-
-
-def _module(path: str) -> Any:
-    """A file of the repository as a module; its neighbours may be imported."""
-    file = ROOT / path
-    if file.stem in sys.modules:
-        return sys.modules[file.stem]
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    if file.parent.name == "parity":  # the others import each other by these names
-        sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _is_finite(argument: Any) -> bool:

@@ -1,6 +1,6 @@
 """Which results agree with NumPy's, SciPy's, JAX's and PyTorch's, on many settings.
 
-    pip install -e '.[compiler]' torch jax optax scipy && python benchmarks/parity
+    pip install -e '.[compiler]' torch jax optax scipy && python -m benchmarks.parity
 
 Compared are the NumPy references of all ops of the dialect, the public functions of
 aotc.numpy, special, linalg, fft, control, nn and optim, and derivatives and vmap. One
@@ -21,9 +21,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from agreement import LIMITS
-from judging import PARTS, VERDICTS, Judged, judge
-from ops import NO_PEER
+from benchmarks.parity.agreement import LIMITS
+from benchmarks.parity.judging import PARTS, VERDICTS, Judged, judge
+from benchmarks.parity.ops import NO_PEER
 
 
 def main() -> int:

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from agreement import LIMITS, Compared
+
+from benchmarks.parity.agreement import LIMITS, Compared
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from agreement import Compared, asked, leaves
-from functions import all_settings, full_name, ours_of, peer_of
-from settings import Setting
 
 import aotc
 import aotc.numpy as anp
@@ -25,6 +22,9 @@ from aotc import dtypes, reference
 from aotc.complexes import Complex
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
+from benchmarks.parity.agreement import Compared, asked, leaves
+from benchmarks.parity.functions import all_settings, full_name, ours_of, peer_of
+from benchmarks.parity.settings import Setting
 
 # How many settings of each function are differentiated and mapped.
 MOST = 3

@@ -14,17 +14,15 @@ import numpy as np
 import scipy.fft
 import scipy.linalg
 import scipy.special
-import settings
-import settings_libraries
-import settings_moving
 import torch
-from agreement import Compared, asked
-from settings import Setting
 
 import aotc.fft
 import aotc.linalg
 import aotc.numpy
 import aotc.special
+from benchmarks.parity import settings, settings_libraries, settings_moving
+from benchmarks.parity.agreement import Compared, asked
+from benchmarks.parity.settings import Setting
 
 OURS = {
     "numpy": aotc.numpy,

@@ -6,14 +6,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import derivatives
-import functions
-import nn
-import ops
-import optim
-import transformations
-from accepted import reason
-from agreement import Compared
+from benchmarks.parity import derivatives, functions, nn, ops, optim, transformations
+from benchmarks.parity.accepted import reason
+from benchmarks.parity.agreement import Compared
 
 PARTS: dict[str, Callable[[], Iterator[Compared]]] = {
     "functions": functions.compared,  # the longest first: parts run side by side

@@ -11,9 +11,9 @@ import numpy as np
 import optax
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
-from agreement import Compared
 
 from aotc import nn
+from benchmarks.parity.agreement import Compared
 
 rng = np.random.default_rng(0)
 t = torch.from_numpy

@@ -1,21 +1,21 @@
 """The references of all ops of the dialect against what peers say of the same op.
 
-The settings are the uses that the tests walk over (`aotc.cases`): each op in each of
-its dtypes, on random numbers, at edge values and with sizes 1 and 0.
+The settings are the uses that the tests walk over (`tests/dialects/cases.py`): each op
+in each of its dtypes, on random numbers, at edge values and with sizes 1 and 0.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from agreement import Compared, asked, leaves
-from ops_jax import DEVICES, JAX, over_devices
-from ops_scipy import SCIPY
-from ops_torch import TORCH
 
-from aotc.cases import Case, cases_of
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import as_tuple, in_dtype
+from benchmarks.parity.agreement import Compared, asked, leaves
+from benchmarks.parity.ops_jax import DEVICES, JAX, over_devices
+from benchmarks.parity.ops_scipy import SCIPY
+from benchmarks.parity.ops_torch import TORCH
+from tests.dialects.cases import Case, cases_of
 
 NO_PEER = {
     "dimension": "a size as a number, which peers know in Python",

@@ -12,9 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import optax
-from agreement import Compared, given
 
 from aotc import optim
+from benchmarks.parity.agreement import Compared, given
 
 STEPS = 20
 DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16}

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aotc.cases import edges
+from tests.dialects.cases import edges
 
 FLOATS = ("f4", "f8")
 rng = np.random.default_rng(0)

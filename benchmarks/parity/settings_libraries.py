@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from settings import Setting, drawn
 
-from aotc.cases import edges
+from benchmarks.parity.settings import Setting, drawn
+from tests.dialects.cases import edges
 
 SPECIAL = {
     "erf erfc expit log_ndtr ndtr": (-3, 3, "elementwise"),

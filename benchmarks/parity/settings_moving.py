@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from settings import Setting, drawn
+
+from benchmarks.parity.settings import Setting, drawn
 
 
 def of_numpy(

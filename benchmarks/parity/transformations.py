@@ -11,12 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from agreement import Compared, asked
-from derivatives import evaluated
 
 import aotc
 import aotc.control
 import aotc.numpy as anp
+from benchmarks.parity.agreement import Compared, asked
+from benchmarks.parity.derivatives import evaluated
 
 X = np.random.default_rng(1).uniform(-1, 1, (5, 3))
 W = np.random.default_rng(2).uniform(-1, 1, (3,))

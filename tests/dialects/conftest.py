@@ -1,4 +1,4 @@
-"""What the rule tests walk over: the cases of every op (`aotc.cases`).
+"""What the rule tests walk over: the cases of every op (`tests/dialects/cases.py`).
 
 A test that asks for `case` runs once for each; one that asks for `smooth_case` for
 those that have derivatives, in f64.
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from aotc import dtypes, reference
-from aotc.cases import Case, all_cases, cases_of, smooth_cases
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import call, find, signature
@@ -20,6 +19,7 @@ from aotc.dialects.types import Dim, Tensor
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.tracing.tracing import Array, Trace
+from tests.dialects.cases import Case, all_cases, cases_of, smooth_cases
 
 
 def pytest_generate_tests(metafunc: Any) -> None:

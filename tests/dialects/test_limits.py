@@ -6,12 +6,12 @@ import pytest
 
 from aotc import backend, dtypes
 from aotc.backend import compile_targets
-from aotc.cases import all_cases, lowered_program
 from aotc.dialects import OPS, limits
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.pipeline import build
 from aotc.target import TARGETS, Target
+from tests.dialects.cases import all_cases, lowered_program
 
 HALF = """
 import aotc

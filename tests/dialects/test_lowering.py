@@ -12,7 +12,6 @@ from aotc import dtypes, nn, reference, special
 from aotc import numpy as anp
 from aotc.backend import compile_targets
 from aotc.backend.crossing import require_upstream_only
-from aotc.cases import edges
 from aotc.dialects import context
 from aotc.dialects.entries import Entry, Port
 from aotc.dialects.symbols import Contract
@@ -24,6 +23,7 @@ from aotc.pytree import Structure
 from aotc.target import Target
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import Trace
+from tests.dialects.cases import edges
 
 # Largest difference, relative to the larger of 1 and the reference; integers are equal.
 # f32: the transcendental functions of IREE are good to a few units in the last place.

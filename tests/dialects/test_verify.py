@@ -9,7 +9,6 @@ import re
 import numpy as np
 import pytest
 
-from aotc.cases import cases_of
 from aotc.dialects import OPS, context, control
 from aotc.dialects.attributes import (
     Array,
@@ -26,6 +25,7 @@ from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.tracing.tracing import Trace
+from tests.dialects.cases import cases_of
 
 # values that no sample has; some ops take them
 UNUSUAL = {
