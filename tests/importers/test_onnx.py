@@ -637,6 +637,23 @@ QUANTISED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        ("MaxPool(x)", "lacks the attribute 'kernel_shape'"),
+        ("Conv<ceil_mode = 1>(x, x)", "attribute 'ceil_mode' is not supported"),
+        ('RNN<direction = "sideways">(x, x, x)', "got 'sideways'"),
+    ],
+)
+def test_attributes_that_an_operator_lacks_or_does_not_have_are_told(
+    written, node, reason
+):
+    with pytest.raises(InputError, match=reason):
+        written(f"g (float[1, 1, 1] x) => (float[1, 1, 1] y) {{ y = {node} }}")(
+            np.zeros((1, 1, 1), "f4")
+        )
+
+
 def test_sums_of_small_integers_are_exact_beyond_the_digits_of_floats(written):
     net = written(
         """g (uint8[1, 300, 1, 1] x, uint8[1, 300, 1, 1] w) => (int32[1, 1, 1, 1] y) {
