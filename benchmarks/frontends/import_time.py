@@ -21,7 +21,7 @@ import transformers as hf
 from torch.export import Dim
 
 from aotc.importers.torch.exporting import exported
-from aotc.importers.torch.importing import imported
+from aotc.importers.torch.network import imported
 
 BATCH = Dim("batch", max=64)
 

@@ -31,8 +31,8 @@ from aotc.importers.common.imported import Imported
 from aotc.importers.onnx.elements import ELEMENTS
 from aotc.importers.onnx.network import network
 from aotc.importers.onnx.reading import model_of
-from aotc.importers.onnx.scan import unsupported
 from aotc.importers.onnx.tensors import Files
+from aotc.importers.onnx.unsupported import unsupported
 from aotc.tracing.conversion import lift
 
 TABLE = Path(__file__).parents[2] / "docs" / "onnx-ops.md"

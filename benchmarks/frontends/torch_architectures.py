@@ -30,7 +30,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 from aotc import reference
 from aotc.errors import AotcError, InputError
 from aotc.importers.torch.exporting import exported
-from aotc.importers.torch.importing import imported
+from aotc.importers.torch.network import imported
 
 TABLE = Path(__file__).parents[2] / "docs" / "torch-architectures.md"
 SECONDS = 150  # for one architecture

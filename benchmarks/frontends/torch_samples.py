@@ -15,7 +15,7 @@ from aotc.complexes import Complex
 from aotc.errors import AotcError, InputError
 from aotc.importers.common.imported import Imported
 from aotc.importers.torch.exporting import decomposed, exported
-from aotc.importers.torch.importing import imported, unsupported
+from aotc.importers.torch.network import imported, unsupported
 from aotc.importers.torch.tensors import array_of, numpy_of
 from aotc.tracing.findings import Finding
 

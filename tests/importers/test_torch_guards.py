@@ -13,7 +13,7 @@ from aotc.importers import load
 from aotc.runtime.contract import Contract
 
 torch = pytest.importorskip("torch")
-imported = pytest.importorskip("aotc.importers.torch.importing").imported
+imported = pytest.importorskip("aotc.importers.torch.network").imported
 
 AUTO = torch.export.Dim.AUTO
 

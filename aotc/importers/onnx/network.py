@@ -17,7 +17,7 @@ from aotc.importers.onnx.inputs import identifiers, specs_of
 from aotc.importers.onnx.interpreter import Interpreter
 from aotc.importers.onnx.ops import TABLE
 from aotc.importers.onnx.original import of_file
-from aotc.importers.onnx.scan import unsupported
+from aotc.importers.onnx.unsupported import unsupported
 from aotc.importers.onnx.values import Value, as_array, tagged
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift

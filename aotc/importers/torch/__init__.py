@@ -3,7 +3,7 @@
     torch.export → decompositions → nodes → `OPS` → aotc's own functions, traced
 
 What `exporting.py` gets from torch is a graph of ATen ops without mutation; what it
-keeps whole is what `ops/` has a function for. `graphs.py` interprets it on aotc's
+keeps whole is what `ops/` has a function for. `interpreter.py` interprets it on aotc's
 arrays, so that what comes out is as if the network had been written with aotc.
 """
 
@@ -59,7 +59,7 @@ def from_torch(
     """
     _require_torch()
     from aotc.importers.torch.exporting import exported, training
-    from aotc.importers.torch.importing import imported
+    from aotc.importers.torch.network import imported
 
     with training(model, train):
         program = exported(model, args, kwargs, dynamic_shapes)
@@ -74,7 +74,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     """
     _require_torch()
     from aotc.importers.torch.exporting import read
-    from aotc.importers.torch.importing import imported
+    from aotc.importers.torch.network import imported
 
     if any(name != ENTRY for name in entries):
         raise InputError(

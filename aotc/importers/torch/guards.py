@@ -26,7 +26,7 @@ from aotc.complexes import Complex
 from aotc.dialects.types import Size
 from aotc.importers.common.guards import require_sizes
 from aotc.importers.torch.exporting import is_library
-from aotc.importers.torch.graphs import line_of
+from aotc.importers.torch.nodes import line_of
 from aotc.importers.torch.unbacked import asserted_test
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import Place, at_location, user_place

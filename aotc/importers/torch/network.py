@@ -25,10 +25,11 @@ from aotc.importers.common.padded import (
     data_dependent_sizes,
     is_data_dependent,
 )
-from aotc.importers.torch import graphs
+from aotc.importers.torch import nodes
 from aotc.importers.torch.dropping import REFUSED, drawing_from, drops
 from aotc.importers.torch.exporting import decomposed, decompositions
 from aotc.importers.torch.guards import SizeGuard, Unkept, size_guards
+from aotc.importers.torch.interpreter import evaluate
 from aotc.importers.torch.original import of_program
 from aotc.importers.torch.symbolic import named_dims, term_of
 from aotc.importers.torch.tensors import (
@@ -41,6 +42,8 @@ from aotc.importers.torch.tensors import (
 )
 from aotc.importers.torch.trees import leaves_of, tree_of
 from aotc.importers.torch.unbacked import symbols_of
+from aotc.importers.torch.unsupported import note_decompositions
+from aotc.importers.torch.unsupported import unsupported as unsupported_ops
 from aotc.pytree import flatten
 from aotc.tracing.conversion import lift
 from aotc.tracing.entry import Spec, State, Weights
@@ -64,7 +67,7 @@ def imported(program: Any, train: bool = False) -> Imported:
     """
     source, program = program, decomposed(program)
     if program is not source:
-        graphs.note_decompositions(source.graph_module, decompositions())
+        note_decompositions(source.graph_module, decompositions())
     guards = size_guards(program, _arguments(program))
     dropped = [] if train else grouped_findings(_dropping(program))
     unkept = grouped_findings(_unkept(guards))
@@ -108,7 +111,7 @@ def unsupported(program: Any) -> list[Finding]:
     """Everything in an exported program that stands in the way of importing it."""
     signature = program.graph_signature
     return [
-        *graphs.unsupported(program.graph_module),
+        *unsupported_ops(program.graph_module),
         *grouped_findings(_input_obstacles(signature.input_specs)),
         *grouped_findings(_stored_obstacles(program)),
         *grouped_findings(_output_obstacles(signature.output_specs)),
@@ -152,7 +155,7 @@ def _padded_outputs(program: Any) -> Iterator[tuple[str, str, str, str]]:
             yield (
                 "output",
                 f"a result of the module has shape {shape}, which depends on values",
-                graphs.shown_place(node),
+                nodes.shown_place(node),
                 "return it at a fixed size with the count beside it: "
                 "x.new_zeros(64, 3).index_copy(0, torch.arange(y.shape[0]), y), "
                 "y.shape[0]; or the mask and x themselves",
@@ -282,13 +285,13 @@ def _arguments(program: Any) -> list[tuple[str, Any]]:
 
 def _dropping(program: Any) -> Iterator[tuple[str, str, str, str]]:
     """What drops elements, which a network without a key cannot."""
-    for node in filter(drops, graphs.calls(program.graph_module)):
-        yield str(node.target), REFUSED[0], graphs.shown_place(node), REFUSED[1]
+    for node in filter(drops, nodes.calls(program.graph_module)):
+        yield str(node.target), REFUSED[0], nodes.shown_place(node), REFUSED[1]
 
 
 def _drops(program: Any) -> bool:
     """Whether a program drops elements at random."""
-    return any(map(drops, graphs.calls(program.graph_module)))
+    return any(map(drops, nodes.calls(program.graph_module)))
 
 
 _VARIES = object()  # what is no flag
@@ -347,7 +350,7 @@ class _Network:
         settled = {guard.node for guard in self.guards}
         key = None if self.key is None else lift(given[self.key])
         with drawing_from(key), data_dependent_sizes():
-            results = graphs.evaluate(self.program.graph_module, values, settled)
+            results = evaluate(self.program.graph_module, values, settled)
             return self._returned(state, results)
 
     def _leaves(self, given: Mapping[str, Any]) -> list[Any]:

@@ -1,0 +1,206 @@
+"""Graphs of torch.fx, interpreted on aotc's arrays.
+
+A value in a graph is an `Array`, a size (`int` or `Dim`), another Python constant, a
+list of these, or a function where the node is a subgraph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from aotc import numpy as np
+from aotc.complexes import Complex
+from aotc.errors import AotcError
+from aotc.importers.common.padded import is_involved
+from aotc.importers.torch.nodes import layer_of, line_of, title_of
+from aotc.importers.torch.ops import (
+    function_for,
+    padded_function_for,
+)
+from aotc.importers.torch.tensors import (
+    PARTS,
+    array_of,
+    is_complex,
+    name_of_dtype,
+)
+from aotc.importers.torch.unbacked import (
+    UnbackedSizes,
+    known_sizes,
+    require_agreement,
+)
+from aotc.importers.torch.writes import writes
+from aotc.tracing.source_locations import (
+    at_location,
+    fail,
+    scope,
+    user_place,
+)
+from aotc.tracing.survey import import_node
+
+# how a tensor lies in memory and where: aotc's own business
+_ABOUT_MEMORY = {
+    "layout",
+    "device",
+    "pin_memory",
+    "non_blocking",
+    "memory_format",
+    "generator",
+}
+
+
+def evaluate(
+    module: GraphModule, arguments: Sequence[Any], settled: Container[Node] = ()
+) -> Any:
+    """What a graph returns for these values of its placeholders.
+
+    Args:
+        module: the graph.
+        arguments: the values of its placeholders.
+        settled: assertions that are known to hold.
+    """
+    values: dict[Node, Any] = {}
+    sizes = UnbackedSizes.of(module.graph)
+    remaining = iter(arguments)
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(remaining)
+        elif node.op == "get_attr":
+            values[node] = _attribute(module, node.target)
+        elif node.op == "output":
+            return _value(node.args[0], values)
+        elif node in settled:
+            values[node] = None
+        else:
+            with _origin(node):
+                values[node] = import_node(
+                    node,
+                    title_of(node),
+                    partial(_result_of, node, values, sizes),
+                    partial(_placeholder, node, values),
+                )
+            if writes(node):
+                values[node.args[0]] = values[node]
+    raise AssertionError("a graph of torch.fx ends with its output")
+
+
+def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any:
+    """The result of a node: that of its function in `OPS`, or its rule in `PADDED`."""
+    args, named = _arguments(node)
+    given = _value(args, values)
+    options = {
+        name: _value(value, values)
+        for name, value in named.items()
+        if name not in _ABOUT_MEMORY
+    }
+    padded = is_involved([given, options])
+    function = (
+        padded_function_for(node.target)
+        if padded
+        else function_for(node.target, is_complex(node))
+    )
+    if function is None:
+        fail("unsupported-ops", f"aotc does not import {node.target}")
+    try:
+        with sizes.bounded(node, values):
+            result = function(*given, **options)
+            if padded:
+                require_agreement(node, result)
+            return sizes.as_size(node, result)
+    except AotcError as error:
+        if error.hint and "aotc.Dim(" in error.hint:
+            error.hint = _DIM_ADVICE
+        raise
+
+
+_DIM_ADVICE = (
+    "promise more of the size in dynamic_shapes: torch.export.Dim('n', min=2, max=64), "
+    "or 8 * torch.export.Dim('n') for multiples of 8"
+)
+
+
+def _arguments(node: Node) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a node; those have names that can only be given by name."""
+    args, named = list(node.args), dict(node.kwargs)
+    schema = getattr(node.target, "_schema", None)
+    rest = [] if schema is None else schema.arguments[len(args) :]
+    places = [n for n, each in enumerate(rest) if each.name in named]
+    last = max((n for n in places if not rest[n].kwarg_only), default=-1)
+    args += [named.pop(each.name, each.default_value) for each in rest[: last + 1]]
+    return args, named
+
+
+def _value(part: Any, values: dict[Node, Any]) -> Any:
+    """An argument of a node, with values in the place of nodes."""
+    if isinstance(part, Node):
+        return values[part]
+    if isinstance(part, (list, tuple)):
+        return [_value(each, values) for each in part]
+    if isinstance(part, dict):
+        return {key: _value(each, values) for key, each in part.items()}
+    if isinstance(part, slice):
+        return slice(*(_value(e, values) for e in (part.start, part.stop, part.step)))
+    if isinstance(part, torch.dtype):
+        return name_of_dtype(part)
+    return part
+
+
+def _attribute(module: GraphModule, target: str) -> Any:
+    """A constant, or a subgraph as a function of its arguments."""
+    found = module
+    for name in target.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, GraphModule):
+        return array_of(found)
+    subgraph = found
+
+    def body(*arguments: Any) -> Any:
+        return evaluate(subgraph, arguments)
+
+    body.__name__ = target
+    return body
+
+
+# ---- placeholders for what cannot be imported ---------------------------------------
+
+
+def _placeholder(node: Node, values: dict[Node, Any]) -> Any:
+    """Zeros of the types that torch gives the results of a node."""
+    made = node.meta.get("val")
+    if isinstance(made, (list, tuple)):
+        return [_zeros(each, values) for each in made]
+    return _zeros(made, values)
+
+
+def _zeros(made: Any, values: dict[Node, Any]) -> Any:
+    if not isinstance(made, torch.Tensor):
+        fail("unsupported", f"the result of the op is a {type(made).__name__}")
+    sizes = known_sizes(values)
+    shape = []
+    for size in made.shape:
+        symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+        if symbol is not None and symbol not in sizes:
+            fail("unsupported", f"the size {size} is none of an input")
+        shape.append(int(size) if symbol is None else sizes[symbol])
+    dtype = name_of_dtype(made.dtype)
+    if dtype not in PARTS:
+        return np.zeros(tuple(shape), dtype)
+    zeros = np.zeros(tuple(shape), PARTS[dtype])
+    return Complex(zeros, zeros)
+
+
+@contextmanager
+def _origin(node: Node) -> Iterator[None]:
+    """Within this block, everything happens at the node's line and in its layer."""
+    place, path = line_of(node), layer_of(node)
+    with at_location(place or user_place()):
+        if path:
+            with scope(path):
+                yield
+        else:
+            yield

@@ -1,0 +1,58 @@
+"""Nodes of torch.fx: which ones are calls, and what messages say of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from torch.fx import GraphModule, Node
+
+from aotc.importers.torch.exporting import is_library
+from aotc.importers.torch.ops import name_of
+from aotc.tracing.source_locations import Place, relative
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+)')
+
+
+def calls(module: GraphModule) -> Iterator[Node]:
+    """The calls of ops in a graph and in its subgraphs."""
+    for node in module.graph.nodes:
+        if node.op == "get_attr" and _is_graph(module, node):
+            yield from calls(module.get_submodule(node.target))
+        elif node.op == "call_function":
+            yield node
+
+
+def _is_graph(module: GraphModule, node: Node) -> bool:
+    return isinstance(getattr(module, node.target, None), GraphModule)
+
+
+def title_of(node: Node) -> str:
+    """What messages call the op of a node."""
+    if hasattr(node.target, "_schema") or hasattr(node.target, "namespace"):
+        return str(node.target)
+    return name_of(node.target).removeprefix("_")
+
+
+def line_of(node: Node) -> Place | None:
+    """The innermost line that made the node and is the user's, if there is one."""
+    lines = [
+        (file, int(number))
+        for file, number in _FRAME.findall(node.meta.get("stack_trace") or "")
+    ]
+    own = [e for e in lines if not (e[0].startswith("<") or is_library(e[0]))]
+    return own[-1] if own else None
+
+
+def layer_of(node: Node) -> str:
+    """`encoder/layers/0`: the innermost module that made the node."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values() if isinstance(path, str)]
+    return paths[-1].replace(".", "/") if paths else ""
+
+
+def shown_place(node: Node) -> str:
+    """`file:line (layer/path)` of a node, for messages."""
+    place, path = line_of(node), layer_of(node)
+    line = f"{relative(place[0])}:{place[1]}" if place else node.name
+    return f"{line} ({path})" if path else line

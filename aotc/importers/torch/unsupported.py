@@ -1,0 +1,106 @@
+"""What in a graph the importer cannot take, all of it before anything is traced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from aotc.importers.torch.nodes import calls, shown_place, title_of
+from aotc.importers.torch.ops import name_of, padded_function_for, reason_against
+from aotc.importers.torch.ops.refused import PADDED
+from aotc.importers.torch.ops.size_ops import ASSERTIONS
+from aotc.importers.torch.tensors import is_complex, is_known
+from aotc.importers.torch.unbacked import UnbackedSizes
+from aotc.tracing.findings import Finding, grouped_findings
+from aotc.tracing.survey import note
+
+
+def unsupported(module: GraphModule) -> list[Finding]:
+    """All ops of a graph and its subgraphs that stand in the way of importing it."""
+    return grouped_findings(_obstacles(module))
+
+
+def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
+    """(op, reason, place, help) of each node that cannot be interpreted."""
+    reasons: dict[Node, tuple[str, str]] = {}
+    roots: dict[Node, Node] = {}  # what computes with sizes that another node decides
+    for node, sizes in _calls_and_sizes(module):
+        padded = sizes.are_in(node)
+        against = reason_against(node.target, is_complex(node))
+        against = against or _against_arguments(node) or _against_result(node)
+        if padded and against is None and not _has_rule(node):
+            against = PADDED
+        root = next((roots[n] for n in node.all_input_nodes if n in roots), None)
+        if root is not None and padded:
+            roots[node] = root
+        elif against is not None:
+            reasons[node] = against
+            roots[node] = node
+    followers = Counter(_kind(roots[n], reasons) for n in roots if n not in reasons)
+    for node, (reason, advice) in reasons.items():
+        count = followers[_kind(node, reasons)]
+        more = f" ({count} more ops compute with that)" if count else ""
+        yield title_of(node), reason + more, shown_place(node), advice
+
+
+def _calls_and_sizes(module: GraphModule) -> Iterator[tuple[Node, UnbackedSizes]]:
+    """The calls of ops in a graph and its subgraphs, with the sizes values decide."""
+    found: dict[Graph, UnbackedSizes] = {}
+    for node in calls(module):
+        if node.graph not in found:
+            found[node.graph] = UnbackedSizes.of(node.graph)
+        yield node, found[node.graph]
+
+
+def _has_rule(node: Node) -> bool:
+    """Whether an op is imported for sizes that depend on values."""
+    return not is_complex(node) and padded_function_for(node.target) is not None
+
+
+def _kind(node: Node, reasons: dict[Node, tuple[str, str]]) -> tuple[str, ...]:
+    """What is told of nodes together."""
+    return (title_of(node), *reasons[node])
+
+
+def note_decompositions(module: GraphModule, table: Container[Any]) -> None:
+    """Note the ops of a graph that torch makes into others by `table`."""
+    for node in calls(module):
+        if node.target in table:
+            reason = "PyTorch's decomposition makes simpler ops of it"
+            note("decomposed", str(node.target), reason, shown_place(node))
+
+
+_BY_STEPS = ("aten.as_strided.default", "prims.as_strided_scatter.default")
+
+
+def _against_arguments(node: Node) -> tuple[str, str] | None:
+    """Why an argument is none that the op can be computed from: (reason, help)."""
+    if node.target is torch.ops.higher_order.with_effects:
+        name = name_of(node.args[1])
+        known = name in ASSERTIONS or name.rpartition(".")[0] in ASSERTIONS
+        return None if known else (f"it calls {name}, which has side effects", "")
+    if str(node.target) not in _BY_STEPS:
+        return None
+    tensor = node.all_input_nodes[0].meta["val"]
+    if tensor.is_contiguous() and tensor.storage_offset() == 0:
+        return None
+    return "it reads memory that is not laid out row by row", "index the tensor instead"
+
+
+def _against_result(node: Node) -> tuple[str, str] | None:
+    """Why no array can be what the node makes: (reason, help)."""
+    for tensor in _tensors_of(node):
+        if not is_known(tensor.dtype):
+            return f"its result has dtype {tensor.dtype}", "compute with real numbers"
+    return None
+
+
+def _tensors_of(node: Node) -> list[Any]:
+    """The tensors that a node makes, as torch knows them without values."""
+    made = node.meta.get("val")
+    results = made if isinstance(made, (list, tuple)) else [made]
+    return [each for each in results if isinstance(each, torch.Tensor)]
