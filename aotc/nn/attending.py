@@ -115,15 +115,15 @@ def multi_head_attention(
     """
     source = x if context is None else context
     q, k, v = (
-        _projected(part, kernel, term, 1)
+        _project(part, kernel, term, 1)
         for part, kernel, term in zip(
             (x, source, source), (query, key, value), biases[:3], strict=True
         )
     )
-    return _projected(attention(q, k, v, mask, bias, causal), output, biases[3], 2)
+    return _project(attention(q, k, v, mask, bias, causal), output, biases[3], 2)
 
 
-def _projected(
+def _project(
     x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None, axes: int
 ) -> Array:
     """The last `axes` of x times the first ones of the kernel, plus the bias."""

@@ -12,10 +12,10 @@ from aotc.nn.spatial import (
     Padding,
     Sides,
     Window,
-    apart,
-    around,
     each,
     fixed,
+    pad_for_op,
+    pad_spatial,
     sides_of,
     spatial_rank,
 )
@@ -104,8 +104,11 @@ def conv_general_dilated(
     sizes = [dilated_size(n, s - 1) for n, s in zip(x.shape[1:-1], spread, strict=True)]
     sides = sides_of(padding, sizes, _window(kernel), strides, dilation)
     if set(spread) != {1}:
-        x, sides = around(x, sides, interior=[s - 1 for s in spread]), (0,) * len(sides)
-    x, numbers = apart(x, sides)
+        x, sides = (
+            pad_spatial(x, sides, interior=[s - 1 for s in spread]),
+            (0,) * len(sides),
+        )
+    x, numbers = pad_for_op(x, sides)
     try:
         return emit(
             "conv_general",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aotc import numpy as np
-from aotc.nn.losses import reduced, same_shape
+from aotc.nn.losses import reduce_loss, same_shape
 from aotc.numpy.axes import one_axis
 from aotc.numpy.elementwise import root_of_squares
 from aotc.numpy.exponential import softplus
@@ -30,7 +30,7 @@ def hinge_loss(
 ) -> Array:
     """`max(0, 1 - score * target)`; targets are -1 or 1."""
     s, t = same_shape(scores, targets)
-    return reduced(_positive(np.subtract(1.0, np.multiply(s, t))), reduction)
+    return reduce_loss(_positive(np.subtract(1.0, np.multiply(s, t))), reduction)
 
 
 def soft_margin_loss(
@@ -38,7 +38,7 @@ def soft_margin_loss(
 ) -> Array:
     """`log(1 + e**(-score * target))`; targets are -1 or 1."""
     s, t = same_shape(scores, targets)
-    return reduced(softplus(np.negative(np.multiply(s, t))), reduction)
+    return reduce_loss(softplus(np.negative(np.multiply(s, t))), reduction)
 
 
 def margin_ranking_loss(
@@ -55,7 +55,7 @@ def margin_ranking_loss(
     x, y = same_shape(x1, x2)
     _, t = same_shape(x, targets)
     ahead = np.multiply(t, np.subtract(x, y))
-    return reduced(_positive(np.subtract(margin, ahead)), reduction)
+    return reduce_loss(_positive(np.subtract(margin, ahead)), reduction)
 
 
 def hinge_embedding_loss(
@@ -68,7 +68,7 @@ def hinge_embedding_loss(
     """The distance for a target of 1; `max(0, margin - distance)` for -1."""
     x, t = same_shape(distances, targets)
     loss = np.where(np.greater(t, 0), x, _positive(np.subtract(margin, x)))
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)
 
 
 # ---- distances ----------------------------------------------------------------------
@@ -115,7 +115,7 @@ def cosine_embedding_loss(
         )
     apart = _positive(np.subtract(cosine, margin))
     loss = np.where(np.greater(t, 0), np.subtract(1.0, cosine), apart)
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)
 
 
 def triplet_margin_loss(
@@ -136,4 +136,4 @@ def triplet_margin_loss(
     near = pairwise_distance(anchor, positive, epsilon=epsilon)
     far = pairwise_distance(anchor, negative, epsilon=epsilon)
     loss = _positive(np.add(np.subtract(near, far), margin))
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)

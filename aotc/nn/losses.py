@@ -25,7 +25,7 @@ from aotc.tracing.conversion import (
 from aotc.tracing.source_locations import fail
 
 
-def reduced(loss: Array, reduction: str, weights: Array | None = None) -> Array:
+def reduce_loss(loss: Array, reduction: str, weights: Array | None = None) -> Array:
     """The loss as `reduction` asks; `weights` are those of the mean."""
     if reduction == "none":
         return loss
@@ -93,8 +93,8 @@ def cross_entropy(
         shared = np.negative(np.mean(_weighted_classes(logs, weights), -1))
         if ignore_index is not None:
             shared = np.where(np.equal(labels, ignore_index), 0.0, shared)
-        loss = _mixed(loss, shared, label_smoothing)
-    return reduced(loss, reduction, counted)
+        loss = _blend(loss, shared, label_smoothing)
+    return reduce_loss(loss, reduction, counted)
 
 
 def _soft_cross_entropy(
@@ -111,15 +111,15 @@ def _soft_cross_entropy(
     logs, labels = same_shape(logs, labels)
     if smoothing:
         classes = fixed(logs.shape[-1], "number of classes")
-        labels = _mixed(labels, np.full_like(labels, 1 / max(classes, 1)), smoothing)
+        labels = _blend(labels, np.full_like(labels, 1 / max(classes, 1)), smoothing)
     # selected, not multiplied: a class of no probability may be at -infinity
     shares = np.multiply(labels, _weighted_classes(logs, weights))
     shares = np.where(np.equal(labels, 0), 0.0, shares)
-    return reduced(np.negative(np.sum(shares, -1)), reduction)
+    return reduce_loss(np.negative(np.sum(shares, -1)), reduction)
 
 
-def _mixed(x: Array, y: Array, share: float) -> Array:
-    """`x`, with a share of `y`."""
+def _blend(x: Array, y: Array, share: float) -> Array:
+    """`(1 - share) * x + share * y`."""
     return np.add(np.multiply(x, 1 - share), np.multiply(y, share))
 
 
@@ -134,7 +134,7 @@ def nll_loss(
     """Minus the logarithm of the labelled class; arguments as of `cross_entropy`."""
     logs = as_float(log_probabilities)
     loss, counted = _at_labels(logs, lift(labels), weights, ignore_index)
-    return reduced(loss, reduction, counted)
+    return reduce_loss(loss, reduction, counted)
 
 
 def _at_labels(
@@ -186,7 +186,7 @@ def binary_cross_entropy(
     p, t = same_shape(probabilities, targets)
     yes = np.multiply(t, _bounded_log(p))
     no = np.multiply(np.subtract(1.0, t), _bounded_log(np.subtract(1.0, p)))
-    return reduced(np.negative(np.add(yes, no)), reduction)
+    return reduce_loss(np.negative(np.add(yes, no)), reduction)
 
 
 def _bounded_log(p: Array) -> Array:
@@ -207,7 +207,7 @@ def binary_cross_entropy_with_logits(
     `positive_weight` is a factor of the loss where the target is 1.
     """
     x, t = same_shape(logits, targets)
-    return reduced(_logistic_loss(x, t, positive_weight), reduction)
+    return reduce_loss(_logistic_loss(x, t, positive_weight), reduction)
 
 
 def _logistic_loss(x: Array, t: Array, positive_weight: ArrayLike | None) -> Array:
@@ -245,7 +245,7 @@ def focal_loss(
     if alpha is not None:
         share = np.add(np.multiply(t, alpha), np.multiply(missed, 1 - alpha))
         loss = np.multiply(loss, share)
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)
 
 
 # ---- numbers ------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def mse_loss(
 ) -> Array:
     """`(prediction - target)**2` of each element, before the reduction."""
     x, t = same_shape(predictions, targets)
-    return reduced(np.square(np.subtract(x, t)), reduction)
+    return reduce_loss(np.square(np.subtract(x, t)), reduction)
 
 
 def l1_loss(
@@ -264,7 +264,7 @@ def l1_loss(
 ) -> Array:
     """`|prediction - target|` of each element, before the reduction."""
     x, t = same_shape(predictions, targets)
-    return reduced(np.absolute(np.subtract(x, t)), reduction)
+    return reduce_loss(np.absolute(np.subtract(x, t)), reduction)
 
 
 def huber_loss(
@@ -281,7 +281,7 @@ def huber_loss(
     size = np.absolute(np.subtract(x, t))
     near = np.minimum(size, delta)
     line = np.multiply(np.subtract(size, near), delta)
-    return reduced(np.add(np.multiply(np.square(near), 0.5), line), reduction)
+    return reduce_loss(np.add(np.multiply(np.square(near), 0.5), line), reduction)
 
 
 def smooth_l1_loss(
@@ -319,11 +319,11 @@ def kl_divergence(
     logs, t = same_shape(log_predictions, targets)
     if log_targets:
         loss = np.multiply(np.exp(t), np.subtract(t, logs))
-        return reduced(loss, reduction)
+        return reduce_loss(loss, reduction)
     some = np.greater(t, 0)
     entropy = np.log(np.where(some, t, 1.0))
     loss = np.multiply(t, np.subtract(entropy, logs))
-    return reduced(np.where(some, loss, 0.0), reduction)
+    return reduce_loss(np.where(some, loss, 0.0), reduction)
 
 
 def poisson_nll_loss(
@@ -345,9 +345,9 @@ def poisson_nll_loss(
     """
     x, t = same_shape(predictions, targets)
     if log_input:
-        return reduced(np.subtract(np.exp(x), np.multiply(t, x)), reduction)
+        return reduce_loss(np.subtract(np.exp(x), np.multiply(t, x)), reduction)
     logs = np.log(np.add(x, epsilon))
-    return reduced(np.subtract(x, np.multiply(t, logs)), reduction)
+    return reduce_loss(np.subtract(x, np.multiply(t, logs)), reduction)
 
 
 def gaussian_nll_loss(
@@ -375,4 +375,4 @@ def gaussian_nll_loss(
     loss = np.multiply(np.add(np.log(variance), distance), 0.5)
     if full:
         loss = np.add(loss, 0.5 * math.log(2 * math.pi))
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)

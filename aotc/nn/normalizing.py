@@ -98,7 +98,7 @@ def layer_norm(
     """
     x = as_float(x)
     numbers = rising_axes(x, axes)
-    return _scaled(_normal(x, numbers, epsilon), numbers, scale, bias)
+    return _scale_and_shift(_normal(x, numbers, epsilon), numbers, scale, bias)
 
 
 def rms_norm(
@@ -114,7 +114,9 @@ def rms_norm(
     """
     x = as_float(x)
     numbers = rising_axes(x, axes)
-    return _scaled(_normal(x, numbers, epsilon, centered=False), numbers, scale, None)
+    return _scale_and_shift(
+        _normal(x, numbers, epsilon, centered=False), numbers, scale, None
+    )
 
 
 def group_norm(
@@ -139,7 +141,7 @@ def group_norm(
     split = np.reshape(x, (*sizes, groups, channels // groups))
     axes = (*range(1, x.ndim - 1), x.ndim)
     y = np.reshape(_normal(split, axes, epsilon), x.shape)
-    return _scaled(y, (x.ndim - 1,), scale, bias)
+    return _scale_and_shift(y, (x.ndim - 1,), scale, bias)
 
 
 def instance_norm(
@@ -151,7 +153,7 @@ def instance_norm(
     """Normalised over the spatial axes of each image; the others have C elements."""
     x = _with_channels(x)
     y = _normal(x, tuple(range(1, x.ndim - 1)), epsilon)
-    return _scaled(y, (x.ndim - 1,), scale, bias)
+    return _scale_and_shift(y, (x.ndim - 1,), scale, bias)
 
 
 def batch_norm(
@@ -170,10 +172,10 @@ def batch_norm(
     """
     x = _with_channels(x)
     last = (x.ndim - 1,)
-    mean, variance = (_required(part, x, last) for part in (mean, variance))
+    mean, variance = (_broadcast_parameter(part, x, last) for part in (mean, variance))
     centered = np.subtract(np.astype(x, mean.dtype), mean)
     y = np.multiply(centered, np.rsqrt(np.add(variance, epsilon)))
-    return _scaled(np.astype(y, x.dtype), last, scale, bias)
+    return _scale_and_shift(np.astype(y, x.dtype), last, scale, bias)
 
 
 def batch_norm_training(
@@ -208,12 +210,12 @@ def batch_norm_training(
     y, *batch = _statistics(x, others, epsilon, centered=True)
     running = [
         np.add(
-            np.multiply(_required(known, x, last, new.dtype), momentum),
+            np.multiply(_broadcast_parameter(known, x, last, new.dtype), momentum),
             np.multiply(emit("stop_gradient", new), 1 - momentum),
         )
         for known, new in zip((mean, variance), batch, strict=True)
     ]
-    return _scaled(y, last, scale, bias), running[0], running[1]
+    return _scale_and_shift(y, last, scale, bias), running[0], running[1]
 
 
 def _statistics(
@@ -238,7 +240,7 @@ def _with_channels(x: ArrayLike) -> Array:
     return array
 
 
-def _scaled(
+def _scale_and_shift(
     y: Array,
     axes: tuple[int, ...],
     scale: ArrayLike | None,
@@ -246,11 +248,11 @@ def _scaled(
 ) -> Array:
     """`y * scale + bias`; both have the shape of `axes`."""
     if scale is not None:
-        y = np.multiply(y, _required(scale, y, axes))
-    return y if bias is None else np.add(y, _required(bias, y, axes))
+        y = np.multiply(y, _broadcast_parameter(scale, y, axes))
+    return y if bias is None else np.add(y, _broadcast_parameter(bias, y, axes))
 
 
-def _required(
+def _broadcast_parameter(
     part: ArrayLike, x: Array, axes: tuple[int, ...], dtype: str | None = None
 ) -> Array:
     """A parameter, which must have the shape of `axes`; shaped to broadcast with x."""

@@ -14,10 +14,10 @@ from aotc.nn.spatial import (
     Padding,
     Sides,
     Window,
-    apart,
-    around,
     each,
     fixed,
+    pad_for_op,
+    pad_spatial,
     sides_of,
     spatial_rank,
 )
@@ -48,7 +48,7 @@ def max_pool(
     """
     x = as_float(x)
     sides, attributes = windows_of(x, window, strides, padding, dilation, ceil_mode)
-    x, numbers = apart(x, sides, -math.inf)
+    x, numbers = pad_for_op(x, sides, -math.inf)
     return emit("max_pool", x, padding=numbers, **attributes)
 
 
@@ -64,7 +64,7 @@ def sum_pool(
     """The sum over each window; see `max_pool`."""
     x = as_float(x)
     sides, attributes = windows_of(x, window, strides, padding, dilation, ceil_mode)
-    x, numbers = apart(x, sides)
+    x, numbers = pad_for_op(x, sides)
     return emit("sum_pool", x, padding=numbers, **attributes)
 
 
@@ -95,8 +95,8 @@ def avg_pool(
     if all(isinstance(side, int) and side == 0 for side in rest):
         means = np.divide(sums, float(math.prod(attributes["window"])))
         return np.astype(means, x.dtype)
-    ones = around(np.full((1, *x.shape[1:-1], 1), 1.0, wide.dtype), counted, 1.0)
-    ones, numbers = apart(ones, rest)
+    ones = pad_spatial(np.full((1, *x.shape[1:-1], 1), 1.0, wide.dtype), counted, 1.0)
+    ones, numbers = pad_for_op(ones, rest)
     counts = emit("sum_pool", ones, padding=numbers, **attributes)
     return np.astype(np.divide(sums, counts), x.dtype)
 
@@ -210,7 +210,7 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Window) -> Array:
     Part i of n elements in m parts is from floor(i n / m) to ceil((i + 1) n / m).
     """
 
-    def averaged(x: Array, axis: int, starts: Any, ends: Any) -> Array:
+    def part_means(x: Array, axis: int, starts: Any, ends: Any) -> Array:
         places = numpy.arange(fixed(x.shape[axis], "image"))
         inside = (places >= starts[:, None]) & (places < ends[:, None])
         weights = inside / (ends - starts)[:, None]
@@ -218,23 +218,25 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Window) -> Array:
         return np.moveaxis(np.tensordot(x, weights, ((axis,), (1,))), -1, axis)
 
     x = as_float(x)
-    return np.astype(_adapted(to_accumulator(x), sizes, avg_pool, averaged), x.dtype)
+    return np.astype(
+        _adaptive_pool(to_accumulator(x), sizes, avg_pool, part_means), x.dtype
+    )
 
 
 def adaptive_max_pool(x: ArrayLike, sizes: Window) -> Array:
     """The largest elements of the parts that `adaptive_avg_pool` averages."""
 
-    def reduced(x: Array, axis: int, starts: Any, ends: Any) -> Array:
+    def part_maxima(x: Array, axis: int, starts: Any, ends: Any) -> Array:
         offsets = numpy.arange((ends - starts).max())
         places = numpy.minimum(starts[:, None] + offsets, ends[:, None] - 1)
         taken = np.take(x, places.ravel().astype("i4"), axis)
         shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
         return np.max(np.reshape(taken, shape), axis + 1)
 
-    return _adapted(as_float(x), sizes, max_pool, reduced)
+    return _adaptive_pool(as_float(x), sizes, max_pool, part_maxima)
 
 
-def _adapted(
+def _adaptive_pool(
     x: Array,
     sizes: Window,
     pool: Callable[[Array, Window], Array],

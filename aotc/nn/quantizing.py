@@ -18,9 +18,9 @@ from aotc.nn.convolving import require_kernel
 from aotc.nn.spatial import (
     Padding,
     Window,
-    around,
     each,
     fixed,
+    pad_spatial,
     sides_of,
     spatial_rank,
 )
@@ -292,7 +292,11 @@ def integer_conv(
     spread = each(dilation, spatial, "dilation")
     sides = sides_of(padding, image.shape[1:-1], window, steps, spread)
     rows = emit(
-        "windows", around(image, sides), window=window, strides=steps, dilation=spread
+        "windows",
+        pad_spatial(image, sides),
+        window=window,
+        strides=steps,
+        dilation=spread,
     )
     rows = np.reshape(rows, (*rows.shape[:-1], groups, channels))
     filters = np.reshape(filters, (*window, channels, groups, features // groups))

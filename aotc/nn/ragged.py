@@ -29,7 +29,7 @@ def ragged_dot(x: ArrayLike, kernels: ArrayLike, group_sizes: ArrayLike) -> Arra
         rows, outputs.
     """
     x, kernels, sizes = lift(x), lift(kernels), np.astype(group_sizes, "i32")
-    count = _checked(x, kernels, sizes)
+    count = _group_count(x, kernels, sizes)
     ends = np.cumsum(sizes, 0)
     starts = np.subtract(ends, sizes)
     blocks = np.floor_divide(np.add(sizes, _BLOCK - 1), _BLOCK)
@@ -51,8 +51,8 @@ def ragged_dot(x: ArrayLike, kernels: ArrayLike, group_sizes: ArrayLike) -> Arra
     return _rows(ys, starts, ends, first, x.shape[0])
 
 
-def _checked(x: Array, kernels: Array, sizes: Array) -> int:
-    """The number of groups."""
+def _group_count(x: Array, kernels: Array, sizes: Array) -> int:
+    """The number of groups; fails if the shapes do not fit."""
     if x.ndim != 2 or kernels.ndim != 3 or sizes.shape != kernels.shape[:1]:
         fail(
             "shape-mismatch",

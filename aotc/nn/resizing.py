@@ -65,7 +65,7 @@ def resize(
             image = _nearest(image, axis, new, factor, coordinates)
         elif new != image.shape[axis] or factor != 1:
             size = fixed(image.shape[axis], "image")
-            places = _places(size, fixed(new, "image"), factor, coordinates)
+            places = _source_positions(size, fixed(new, "image"), factor, coordinates)
             shrink = min(factor, 1.0) if antialias else 1.0
             image = interpolate_along(
                 image,
@@ -95,7 +95,7 @@ def _target(
         return values, [m / n for m, n in zip(wanted, numbers, strict=True)]
     if sizes is not None:
         return _each(sizes, spatial), values
-    return [_scaled(n, f) for n, f in zip(have, values, strict=True)], values
+    return [_scaled_size(n, f) for n, f in zip(have, values, strict=True)], values
 
 
 def _each(given: Any, spatial: int) -> list[Any]:
@@ -112,13 +112,13 @@ def _each(given: Any, spatial: int) -> list[Any]:
     return values
 
 
-def _scaled(size: Size, factor: float) -> Size:
+def _scaled_size(size: Size, factor: float) -> Size:
     if float(factor).is_integer():
         return size * int(factor)
     return math.floor(fixed(size, "image, for a scale that is not whole,") * factor)
 
 
-def _places(size: int, new: int, factor: float, coordinates: str) -> Any:
+def _source_positions(size: int, new: int, factor: float, coordinates: str) -> Any:
     """Where in x the pixels of the result are."""
     i = numpy.arange(new)
     if coordinates == "align_corners":
@@ -136,7 +136,7 @@ def _nearest(x: Array, axis: int, new: Size, factor: float, coordinates: str) ->
     if repeats and coordinates != "align_corners":
         return x if factor == 1 else np.repeat(x, int(factor), axis)
     size = fixed(x.shape[axis], "image")
-    places = _places(size, fixed(new, "image"), factor, coordinates)
+    places = _source_positions(size, fixed(new, "image"), factor, coordinates)
     half = 0.0 if coordinates == "asymmetric" else 0.5
     index = numpy.clip(numpy.floor(places + half), 0, max(size - 1, 0))
     return np.take(x, index.astype("i4"), axis)
@@ -226,15 +226,15 @@ def space_to_depth(x: ArrayLike, block: int) -> Array:
 
 def pixel_shuffle(x: ArrayLike, factor: int) -> Array:
     """`depth_to_space` with the channels in PyTorch's order, C before the blocks."""
-    return depth_to_space(_regrouped(x, factor, before=True), factor)
+    return depth_to_space(_regroup_channels(x, factor, before=True), factor)
 
 
 def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
     """The inverse of `pixel_shuffle`."""
-    return _regrouped(space_to_depth(x, factor), factor, before=False)
+    return _regroup_channels(space_to_depth(x, factor), factor, before=False)
 
 
-def _regrouped(x: ArrayLike, factor: int, before: bool) -> Array:
+def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
     """Channels C, blocks as blocks, C (`before`), or the other way."""
     x, b = _blocks(x, factor)
     *rest, c = x.shape

@@ -56,13 +56,13 @@ def mixture_of_experts(
         groups, tokens, features of the result; and the routing.
     """
     x, logits = lift(x), lift(logits)
-    count = _checked(x, logits, k, capacity)
+    count = _expert_count(x, logits, k, capacity)
     groups, tokens, features = x.shape
     probabilities = softmax(logits)
     weights, chosen = np.top_k(probabilities, k)
     if k > 1:
         weights = np.divide(weights, np.sum(weights, -1, keepdims=True))
-    fits, places = _places(chosen, count, capacity)
+    fits, places = _assign_places(chosen, count, capacity)
     rows = np.reshape(x, (groups * tokens, features))
     taken = _rows(rows, _sources(places, count * groups * capacity))
     ys = experts(np.reshape(taken, (count, groups * capacity, features)))
@@ -73,8 +73,8 @@ def mixture_of_experts(
     return y, _routing(probabilities, chosen, fits, count)
 
 
-def _checked(x: Array, logits: Array, k: int, capacity: int) -> int:
-    """The number of experts."""
+def _expert_count(x: Array, logits: Array, k: int, capacity: int) -> int:
+    """The number of experts; fails if the shapes or counts do not fit."""
     if x.ndim != 3 or logits.ndim != 3 or x.shape[:2] != logits.shape[:2]:
         fail(
             "shape-mismatch",
@@ -94,7 +94,7 @@ def _rows(x: Array, numbers: Array) -> Array:
     return np.take(x, numbers, 0, mode="fill", fill_value=0)
 
 
-def _places(chosen: Array, count: int, capacity: int) -> tuple[Array, Array]:
+def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Array]:
     """Whether choices [groups, tokens, k] find a place, and which of all places.
 
     Places are numbered as experts, groups, capacity. The number after the last one

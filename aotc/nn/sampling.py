@@ -32,7 +32,7 @@ def pixels_at(image: Array, places: Places) -> Array:
     return np.take(np.reshape(image, (n * math.prod(sizes), c)), index, 0, mode="clip")
 
 
-def seen(image: Array, places: Places) -> Array:
+def inside_mask(image: Array, places: Places) -> Array:
     """Where places are inside of the image; the last axis is that of the channels."""
     inside = [
         np.logical_and(np.greater_equal(place, 0), np.less(place, size))
@@ -66,9 +66,7 @@ def cubic(place: Array) -> tuple[Array, list[Array]]:
     return np.subtract(floor, 1.0), shares
 
 
-def interpolated(
-    places: Places, taps: Taps, pixels: Callable[[Places], Array]
-) -> Array:
+def interpolate(places: Places, taps: Taps, pixels: Callable[[Places], Array]) -> Array:
     """The sum of pixels around places, each with its share."""
     firsts, shares = zip(*map(taps, places), strict=True)
     terms = []
@@ -80,7 +78,7 @@ def interpolated(
     return reduce(np.add, terms)
 
 
-def in_pixels(place: Array, size: Size, align_corners: bool) -> Array:
+def to_pixels(place: Array, size: Size, align_corners: bool) -> Array:
     """From -1 … 1, the centers or the edges of the outer pixels, to pixels."""
     half = np.multiply(np.add(place, 1.0), 0.5)
     if align_corners:
@@ -88,7 +86,7 @@ def in_pixels(place: Array, size: Size, align_corners: bool) -> Array:
     return np.subtract(np.multiply(half, size), 0.5)
 
 
-def reflected(place: Array, size: Size, align_corners: bool) -> Array:
+def reflect(place: Array, size: Size, align_corners: bool) -> Array:
     """Places beyond the border as seen in mirrors at it."""
     low = 0.0 if align_corners else -0.5
     span = np.asarray(maximum(size - 1, 1) if align_corners else size, place.dtype)
@@ -143,7 +141,7 @@ def grid_sample(
             fail("bad-method", f"expected {what} {', '.join(known)}; got {value!r}")
     sizes = x.shape[1:-1]
     places = [
-        in_pixels(grid[..., spatial - 1 - axis], size, align_corners)
+        to_pixels(grid[..., spatial - 1 - axis], size, align_corners)
         for axis, size in enumerate(sizes)
     ]
 
@@ -151,18 +149,18 @@ def grid_sample(
         if padding != "reflection":
             return at
         pairs = zip(at, sizes, strict=True)
-        return [reflected(place, size, align_corners) for place, size in pairs]
+        return [reflect(place, size, align_corners) for place, size in pairs]
 
     def pixels(at: Places) -> Array:
         found = pixels_at(x, at)
-        return np.where(seen(x, at), found, 0.0) if padding == "zeros" else found
+        return np.where(inside_mask(x, at), found, 0.0) if padding == "zeros" else found
 
     if method == "cubic":
-        return interpolated(places, cubic, lambda at: pixels(inside(at)))
+        return interpolate(places, cubic, lambda at: pixels(inside(at)))
     places = list(inside(places))
     if padding != "zeros":
         pairs = zip(places, sizes, strict=True)
         places = [np.clip(place, 0, size - 1) for place, size in pairs]
     if method == "nearest":
         return pixels([np.round(place) for place in places])
-    return interpolated(places, linear, pixels)
+    return interpolate(places, linear, pixels)

@@ -106,7 +106,7 @@ def fail_padding(padding: Padding) -> NoReturn:
     )
 
 
-def around(
+def pad_spatial(
     x: Array, sides: Sides, value: float = 0.0, interior: Sequence[int] | None = None
 ) -> Array:
     """`x` with `sides` around its spatial axes; negative ones cut."""
@@ -121,9 +121,14 @@ def _is_some(size: Size) -> bool:
     return not (isinstance(size, int) and size == 0)
 
 
-def apart(x: Array, sides: Sides, value: float = 0.0) -> tuple[Array, tuple[int, ...]]:
-    """`x` and padding for an op, fixed and not negative; what is else is done here."""
+def pad_for_op(
+    x: Array, sides: Sides, value: float = 0.0
+) -> tuple[Array, tuple[int, ...]]:
+    """`x` and the padding left to an op, which takes fixed and no negative numbers.
+
+    Any other padding is done here, and none is left to the op.
+    """
     numbers = tuple(side for side in sides if isinstance(side, int) and side >= 0)
     if len(numbers) == len(sides):
         return x, numbers
-    return around(x, sides, value), (0,) * len(sides)
+    return pad_spatial(x, sides, value), (0,) * len(sides)

@@ -17,7 +17,7 @@ from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops.geometry import Geometry, Ints, Pooling, per_axis
 from aotc.importers.onnx.values import Known, integers
 from aotc.nn.pooling import windows_of
-from aotc.nn.spatial import around
+from aotc.nn.spatial import pad_spatial
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import emit
 
@@ -56,7 +56,7 @@ def max_pool(
 
     def windows(image: Array, outside: float) -> Array:
         """The elements of each window in a row: N, spatial…, elements, C."""
-        every = emit("windows", around(image, ends, outside), **attributes)
+        every = emit("windows", pad_spatial(image, ends, outside), **attributes)
         return np.reshape(every, (*every.shape[: x.ndim - 1], taps, every.shape[-1]))
 
     values = windows(image, -math.inf)

@@ -12,12 +12,12 @@ from aotc.nn.sampling import (
     Places,
     Taps,
     cubic,
-    in_pixels,
-    interpolated,
+    inside_mask,
+    interpolate,
     linear,
     pixels_at,
-    reflected,
-    seen,
+    reflect,
+    to_pixels,
 )
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
@@ -45,7 +45,7 @@ def grid_sample(
     sizes = image.shape[1:-1]
     rank = len(sizes)
     places = [
-        in_pixels(grid[..., rank - 1 - axis], sizes[axis], bool(align_corners))
+        to_pixels(grid[..., rank - 1 - axis], sizes[axis], bool(align_corners))
         for axis in range(rank)
     ]
 
@@ -53,13 +53,13 @@ def grid_sample(
         if padding_mode != "reflection":
             return at
         return [
-            reflected(place, size, bool(align_corners))
+            reflect(place, size, bool(align_corners))
             for place, size in zip(at, sizes, strict=True)
         ]
 
     def pixels(at: Places) -> Array:
         found = pixels_at(image, inside(at))
-        return np.where(seen(image, at), found, 0.0) if keeps_zeros else found
+        return np.where(inside_mask(image, at), found, 0.0) if keeps_zeros else found
 
     keeps_zeros = padding_mode == "zeros"
     if mode == "nearest":
@@ -69,7 +69,7 @@ def grid_sample(
     if padding_mode == "border" and _TAPS[mode] is linear:
         places = [np.clip(p, 0, n - 1) for p, n in zip(places, sizes, strict=True)]
     moved = inside(places) if _TAPS[mode] is linear else places
-    return channels_first(interpolated(moved, _TAPS[mode], pixels))
+    return channels_first(interpolate(moved, _TAPS[mode], pixels))
 
 
 # ---- RoiAlign -----------------------------------------------------------------------

@@ -14,10 +14,10 @@ from aotc.importers.onnx.ops.geometry import Geometry, Ints, per_axis
 from aotc.importers.onnx.values import Known, numbers
 from aotc.nn.sampling import (
     Places,
-    interpolated,
+    inside_mask,
+    interpolate,
     linear,
     pixels_at,
-    seen,
 )
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import emit
@@ -62,9 +62,9 @@ def deform_conv(
         places = [np.add(moves[:, part, :, :, a], base[a]) for a in (0, 1)]
 
         def pixels(at: Places, image: Array = image) -> Array:
-            return np.where(seen(image, at), pixels_at(image, at), 0.0)
+            return np.where(inside_mask(image, at), pixels_at(image, at), 0.0)
 
-        found = interpolated(places, linear, pixels)
+        found = interpolate(places, linear, pixels)
         if mask is not None:
             weights = np.reshape(mask, (n, offset_group, *window, *out))[:, part]
             found = np.multiply(found, np.expand_dims(weights, -1))
