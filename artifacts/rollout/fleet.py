@@ -182,8 +182,8 @@ class _Reader:
                 yield from self._rows(document, where)
             elif schema in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
                 profile = self._profiles.of_document(document, where)
-                name = _place(where) if self._by_line else _shown(self._file.stem)
-                yield Device(name, profile, where=_shown(where))
+                name = _place(where) if self._by_line else _printable(self._file.stem)
+                yield Device(name, profile, where=_printable(where))
             elif self._by_line:
                 yield self._device(document, where)
             else:
@@ -216,13 +216,15 @@ class _Reader:
         kind = _kind_of(row, where)
         name = row.get("name") or row.get("device")
         if name is None:
-            name = _shown(Path(row["file"]).stem) if kind == "file" else _place(where)
+            name = (
+                _printable(Path(row["file"]).stem) if kind == "file" else _place(where)
+            )
         return Device(
             name,
             self._profile(kind, row[kind], where),
             row.get("count", 1),
             row.get("labels", {}),
-            _shown(where),
+            _printable(where),
         )
 
     def _profile(self, kind: str, value: Any, where: str) -> Profile:
@@ -259,14 +261,14 @@ def _require_known(row: Mapping[str, Any]) -> None:
         )
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """The name of a file as text that every form can hold."""
     return re.sub(f"[{_UNFIT}]", "\ufffd", name)
 
 
 def _place(where: str) -> str:
     """`fleet.jsonl:17`: a place without its folder."""
-    return _shown(Path(where).name)
+    return _printable(Path(where).name)
 
 
 def _resolve(file: Path) -> Path:

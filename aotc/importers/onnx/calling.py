@@ -54,9 +54,9 @@ class Signature:
     def arguments(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments for these attributes and facts."""
         return {
-            **_chosen(named, self.keywords),
+            **_select(named, self.keywords),
             **{
-                key: group(**_chosen(named, _names(group)))
+                key: group(**_select(named, _names(group)))
                 for key, group in self.groups
             },
         }
@@ -66,7 +66,7 @@ def _names(group: Any) -> frozenset[str]:
     return frozenset(field.name for field in fields(group))
 
 
-def _chosen(named: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+def _select(named: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name in names}
 
 

@@ -96,13 +96,13 @@ def code_of(dtype: str) -> int:
 
 
 @cache
-def decoded(kind: Element) -> np.ndarray[Any, Any]:
+def value_table(kind: Element) -> np.ndarray[Any, Any]:
     """The values of a narrow float, by its bits as an unsigned integer."""
     patterns = np.arange(2**kind.bits, dtype=np.uint8)
     return patterns.view(kind.numpy).astype(dtypes.to_numpy(kind.dtype))
 
 
-def unpacked(data: np.ndarray[Any, Any], kind: Element, count: int) -> Any:
+def unpack(data: np.ndarray[Any, Any], kind: Element, count: int) -> Any:
     """`count` elements of 2 or 4 bits as bytes; the first is in the lowest bits."""
     shifts = np.arange(0, 8, kind.bits, dtype=np.uint8)
     parts = (data[:, None] >> shifts) & np.uint8(2**kind.bits - 1)

@@ -37,13 +37,13 @@ def body_of(
         version = _nearest(schema.context_dependent_function_opset_versions, opset)
         types = [_type_of(value).SerializeToString() for value in values]
         found = schema.get_context_dependent_function_with_opset_version(
-            version, _bound(node, attributes).SerializeToString(), types
+            version, _bind_attributes(node, attributes).SerializeToString(), types
         )
         return _read(found, version, schema)
     return None
 
 
-def _bound(node: Node, attributes: Mapping[str, Any]) -> Any:
+def _bind_attributes(node: Node, attributes: Mapping[str, Any]) -> Any:
     """The message of a node, with the values of attributes that a caller gives."""
     from onnx import NodeProto, helper
 

@@ -3,7 +3,7 @@
 On traced arrays this builds the graph of the model, on concrete ones it computes. While
 tracing, three things happen to a node, the first that applies:
 
-- its inputs are small and known: it is computed at once (`_folded`),
+- its inputs are small and known: it is computed at once (`_fold_constants`),
 - its inputs are symbolic sizes: they are computed with (`known_sizes.py`),
 - else its function is called.
 
@@ -22,7 +22,7 @@ from aotc import numpy as anp
 from aotc.importers.common.padded import Padded
 from aotc.importers.common.padded.values import refuse
 from aotc.importers.onnx.calling import Imports, call, signature
-from aotc.importers.onnx.elements import decoded, element
+from aotc.importers.onnx.elements import element, value_table
 from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.functions import body_of
 from aotc.importers.onnx.graph import Constant, Function, Graph, Model, Node, Reference
@@ -81,17 +81,17 @@ class Interpreter:
         within = replace(around, values=ChainMap(own, around.values))
         for node in graph.nodes:
             with at_location(node.place), scope(node.name):
-                results = self._taken(node, within)
+                results = self._import(node, within)
             for name, result in zip(node.outputs, results, strict=False):
                 own[name] = result
-        return [_found(within, name) for name in graph.outputs]
+        return [_lookup(within, name) for name in graph.outputs]
 
     def _constant(self, constant: Constant) -> Array:
         """A tensor of the file; narrow floats by their values."""
         kind = element(constant.code)
         array = self._weights.get(id(constant), Array(data=constant.array))
         if kind.is_narrow_float:
-            array = anp.take(decoded(kind), anp.astype(array, "i32"))
+            array = anp.take(value_table(kind), anp.astype(array, "i32"))
         traced = array._data is None
         known = constant.array if traced and not kind.is_narrow_float else None
         code = constant.code if kind.narrow else None
@@ -101,7 +101,7 @@ class Interpreter:
 
     # ---- one node -------------------------------------------------------------------
 
-    def _taken(self, node: Node, within: Scope) -> Sequence[Value | None]:
+    def _import(self, node: Node, within: Scope) -> Sequence[Value | None]:
         def run() -> Sequence[Value | None]:
             with attribute_to_file("bad-node", node.key):
                 return self._node(node, within)
@@ -115,16 +115,16 @@ class Interpreter:
         return import_node(node.place, node.key, run, zeros)
 
     def _node(self, node: Node, within: Scope) -> Sequence[Value]:
-        values = [_found(within, name) for name in node.inputs]
+        values = [_lookup(within, name) for name in node.inputs]
         attributes = {
-            name: self._bound(value, within)
+            name: self._attribute_value(value, within)
             for name, value in node.attributes.items()
             if not _is_left_out(value, within)
         }
         function = TABLE.get(node.key)
         local = self._model.functions.get(node.key)
         if local is None and function is not None:
-            results = self._called(function, node, values, attributes, within)
+            results = self._call(function, node, values, attributes, within)
             if results is not None:
                 return results
         version = within.opsets.get(node.domain, 1)
@@ -134,9 +134,9 @@ class Interpreter:
         if local is None:
             note_decomposition("it is expanded into the body by which ONNX defines it")
         in_file = within.in_file and local is not None
-        return self._expanded(body, node, values, attributes, in_file)
+        return self._inline(body, node, values, attributes, in_file)
 
-    def _called(
+    def _call(
         self,
         function: Imports,
         node: Node,
@@ -149,12 +149,12 @@ class Interpreter:
         facts = {"opset": opset, "wanted": wanted, "number": number}
         if current_trace() is None:
             return call(function, node, values, attributes, facts)
-        folded = _folded(function, node, values, attributes, facts)
+        folded = _fold_constants(function, node, values, attributes, facts)
         if folded is None:
             folded = computed_sizes(node, values, attributes)
-        return folded or _computed(function, node, values, attributes, facts)
+        return folded or _compute(function, node, values, attributes, facts)
 
-    def _expanded(
+    def _inline(
         self,
         body: Function,
         node: Node,
@@ -169,7 +169,7 @@ class Interpreter:
         outputs = tuple(own if wanted else "" for own, wanted in pairs)
         return self._graph(replace(body.body, outputs=outputs), given, inner)
 
-    def _bound(self, value: Any, within: Scope) -> Any:
+    def _attribute_value(self, value: Any, within: Scope) -> Any:
         """The value of an attribute for the function that is called."""
         if isinstance(value, Reference):
             value = within.attributes[value.name]
@@ -198,7 +198,7 @@ def _is_left_out(value: Any, within: Scope) -> bool:
     return isinstance(value, Reference) and value.name not in within.attributes
 
 
-def _found(within: Scope, name: str) -> Any:
+def _lookup(within: Scope, name: str) -> Any:
     """The value called `name`; None for "", which stands for none."""
     if not name:
         return None
@@ -210,7 +210,7 @@ def _found(within: Scope, name: str) -> Any:
 # ---- sizes that depend on values ----------------------------------------------------
 
 
-def _computed(
+def _compute(
     function: Imports,
     node: Node,
     values: Sequence[Value | None],
@@ -245,7 +245,7 @@ def _takes_sizes(function: Imports, values: Sequence[Value | None]) -> bool:
 # ---- what is known while tracing ----------------------------------------------------
 
 
-def _folded(
+def _fold_constants(
     function: Imports,
     node: Node,
     values: Sequence[Value | None],

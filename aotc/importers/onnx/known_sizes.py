@@ -30,7 +30,7 @@ from aotc.importers.common.known_sizes import (
 )
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Node
-from aotc.importers.onnx.values import Known, Sizes, Value, known_of, sized
+from aotc.importers.onnx.values import Known, Sizes, Value, known_of, size_tensor
 
 _LARGEST = 256  # elements of a tensor of sizes
 
@@ -59,7 +59,7 @@ def computed_sizes(
     except (_LeftToModel, InputError, TypeError):
         return None
     results = found if isinstance(found, list) else [found]
-    return [sized(result, dtype) for result in results]
+    return [size_tensor(result, dtype) for result in results]
 
 
 def _dtype(
@@ -81,7 +81,7 @@ def _of_sizes(function: Callable[..., Any], arity: int = 2) -> Callable[..., Kno
     return elementwise(lambda *sizes: function(*map(whole, sizes)), arity)
 
 
-def _combined(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
+def _variadic(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
     """Of any number of tensors, two at a time."""
     return lambda *xs: reduce(_of_sizes(function), xs)
 
@@ -158,17 +158,19 @@ def _split(x: Known, sizes: Any = None, *, axis: int = 0, **named: Any) -> list[
     return np.split(x, np.cumsum(parts)[:-1], axis)
 
 
-def _reduced(function: Callable[[Any], Any]) -> Callable[..., Known]:
+def _reduction(function: Callable[[Any], Any]) -> Callable[..., Known]:
     """A reduction of a vector of sizes."""
 
-    def reduced(x: Known, axes: Any = None, *, keepdims: int = 1, **_: Any) -> Known:
+    def reduce_sizes(
+        x: Known, axes: Any = None, *, keepdims: int = 1, **_: Any
+    ) -> Known:
         if x.ndim != 1:
             raise _LeftToModel
         found = np.empty((1,) if keepdims else (), object)
         found[...] = function(list(x))
         return found
 
-    return reduced
+    return reduce_sizes
 
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {
@@ -187,8 +189,8 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "Div": _of_sizes(divide),
     "Mod": _of_sizes(modulo),
     "Neg": _of_sizes(operator.neg, 1),
-    "Min": _combined(minimum),
-    "Max": _combined(maximum),
+    "Min": _variadic(minimum),
+    "Max": _variadic(maximum),
     "Identity": lambda x: x,
     "Floor": elementwise(rounding(math.floor), 1),
     "Ceil": elementwise(rounding(math.ceil), 1),
@@ -202,8 +204,8 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "Expand": _expand,
     "Where": select,
     "Split": _split,
-    "ReduceProd": _reduced(math.prod),
-    "ReduceSum": _reduced(sum),
-    "ReduceMax": _reduced(partial(reduce, maximum)),
-    "ReduceMin": _reduced(partial(reduce, minimum)),
+    "ReduceProd": _reduction(math.prod),
+    "ReduceSum": _reduction(sum),
+    "ReduceMax": _reduction(partial(reduce, maximum)),
+    "ReduceMin": _reduction(partial(reduce, minimum)),
 }

@@ -18,7 +18,7 @@ from aotc.importers.onnx.interpreter import Interpreter
 from aotc.importers.onnx.ops import TABLE
 from aotc.importers.onnx.original import of_file
 from aotc.importers.onnx.unsupported import unsupported
-from aotc.importers.onnx.values import Value, as_array, tagged
+from aotc.importers.onnx.values import Value, as_array, with_element
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import Dim
@@ -50,18 +50,18 @@ def network(
 
     def run(*arguments: Any) -> Any:
         with data_dependent_sizes():
-            results = computed(*arguments)
+            results = compute(*arguments)
         return (
             results[0] if len(results) == 1 else dict(zip(names, results, strict=True))
         )
 
-    def computed(*arguments: Any) -> list[Array]:
+    def compute(*arguments: Any) -> list[Array]:
         weights = dict(arguments[0]) if stored else {}
         arrays = {id(c): lift(weights[name]) for name, c in stored.items()}
         given = arguments[1:] if stored else arguments
         found = Interpreter(model, arrays).run(
             [
-                tagged(lift(x), element(code), code)
+                with_element(lift(x), element(code), code)
                 for x, code in zip(given, codes, strict=True)
             ]
         )

@@ -40,20 +40,20 @@ def skeleton(data: Any) -> bytes:
     Raises:
         InputError: this is no protobuf message.
     """
-    return b"".join(_copied(data, 0, len(data), "model"))
+    return b"".join(_copy_fields(data, 0, len(data), "model"))
 
 
-def _copied(data: Any, start: int, end: int, message: str) -> Iterator[bytes]:
+def _copy_fields(data: Any, start: int, end: int, message: str) -> Iterator[bytes]:
     position = start
     while position < end:
         before = position
-        tag, position = _varint(data, position, end)
+        tag, position = _decode_varint(data, position, end)
         field, kind = tag >> 3, tag & 7
         if kind != _LENGTH:
-            position = _after(data, position, end, kind)
+            position = _field_end(data, position, end, kind)
             yield bytes(data[before:position])
             continue
-        length, body = _varint(data, position, end)
+        length, body = _decode_varint(data, position, end)
         position = body + length
         if position > end:
             raise _corrupt(before)
@@ -63,21 +63,21 @@ def _copied(data: Any, start: int, end: int, message: str) -> Iterator[bytes]:
             yield _entry("offset", body) + _entry("length", length)
         elif (message, field) in _INSIDE:
             inside = _INSIDE[message, field]
-            yield _field(field, b"".join(_copied(data, body, position, inside)))
+            yield _field(field, b"".join(_copy_fields(data, body, position, inside)))
         else:
             yield bytes(data[before:position])
 
 
-def _after(data: Any, position: int, end: int, kind: int) -> int:
+def _field_end(data: Any, position: int, end: int, kind: int) -> int:
     """Where a field that has no length ends."""
     if kind == 0:
-        return _varint(data, position, end)[1]
+        return _decode_varint(data, position, end)[1]
     if kind not in _FIXED or position + _FIXED[kind] > end:
         raise _corrupt(position)
     return position + _FIXED[kind]
 
 
-def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
+def _decode_varint(data: Any, position: int, end: int) -> tuple[int, int]:
     """A number in groups of seven bits, and where it ends."""
     value = shift = 0
     while position < end and shift < 70:
@@ -104,10 +104,10 @@ def _entry(key: str, value: int) -> bytes:
 
 
 def _field(number: int, body: bytes) -> bytes:
-    return _encoded(number << 3 | _LENGTH) + _encoded(len(body)) + body
+    return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(body)) + body
 
 
-def _encoded(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     groups = []
     while value > 0x7F:
         groups.append(value & 0x7F | 0x80)

@@ -9,7 +9,7 @@ from typing import Any
 from aotc.errors import InputError, SetupError
 from aotc.importers.onnx.graph import Model, Reader
 from aotc.importers.onnx.protobuf import skeleton
-from aotc.importers.onnx.tensors import Files, mapped
+from aotc.importers.onnx.tensors import Files, map_file
 from aotc.system_errors import raise_system_error
 
 OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
@@ -41,7 +41,7 @@ def read(path: Path) -> Model:
     onnx = require_onnx()
     if not path.is_file():
         raise InputError("no-such-file", f"there is no file '{path}'")
-    data = mapped(path)
+    data = map_file(path)
     try:
         proto = onnx.ModelProto.FromString(skeleton(data))
     except InputError as error:

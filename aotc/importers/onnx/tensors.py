@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.importers.onnx.elements import Element, element, unpacked
+from aotc.importers.onnx.elements import Element, element, unpack
 from aotc.tracing.source_locations import fail
 
 DataArray = np.ndarray[Any, Any]
@@ -37,7 +37,7 @@ class Files:
             InputError: the location leads out of the model's folder, there is no such
                 file, or it is shorter.
         """
-        data = self._own if location is None else self._beside(location)
+        data = self._own if location is None else self._external_data(location)
         end = len(data) if length is None else offset + length
         if not 0 <= offset <= end <= len(data):
             fail(
@@ -46,12 +46,12 @@ class Files:
             )
         return np.frombuffer(data, np.uint8, end - offset, offset)
 
-    def _beside(self, location: str) -> Any:
+    def _external_data(self, location: str) -> Any:
         if location not in self._mapped:
-            self._mapped[location] = mapped(self._inside(location))
+            self._mapped[location] = map_file(self._external_path(location))
         return self._mapped[location]
 
-    def _inside(self, location: str) -> Path:
+    def _external_path(self, location: str) -> Path:
         """The file at `location`, which must not lead out of the model's folder."""
         if self._folder is None:
             fail("missing-data", f"the data in '{location}' needs the model's file")
@@ -73,7 +73,7 @@ class Files:
         return path
 
 
-def mapped(path: Path) -> Any:
+def map_file(path: Path) -> Any:
     """The content of a file, read as it is used."""
     with path.open("rb") as file:
         empty = not path.stat().st_size  # which cannot be mapped
@@ -87,9 +87,9 @@ def array_of(tensor: Any, files: Files) -> DataArray:
         InputError: of a type that aotc has no arrays of, or the data is not there.
     """
     kind, shape = element(tensor.data_type), tuple(tensor.dims)
-    data = _raw(tensor, files)
+    data = _raw_data(tensor, files)
     if data is None:
-        return _typed(tensor, kind).reshape(shape)
+        return _typed_data(tensor, kind).reshape(shape)
     count = math.prod(shape)
     expected = -(-count * kind.bits // 8)
     if data.size != expected:
@@ -99,12 +99,12 @@ def array_of(tensor: Any, files: Files) -> DataArray:
             f"got {data.size}",
         )
     if kind.bits < 8:
-        return np.asarray(unpacked(data, kind, count)).reshape(shape)
+        return np.asarray(unpack(data, kind, count)).reshape(shape)
     stored = np.dtype(np.uint8) if kind.narrow else dtypes.to_numpy(kind.dtype)
     return data.view(stored).reshape(shape)
 
 
-def _raw(tensor: Any, files: Files) -> DataArray | None:
+def _raw_data(tensor: Any, files: Files) -> DataArray | None:
     """The bytes of a tensor, if it does not hold numbers instead."""
     if tensor.data_location == _EXTERNAL or tensor.external_data:
         facts = {entry.key: entry.value for entry in tensor.external_data}
@@ -127,7 +127,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _typed(tensor: Any, kind: Element) -> DataArray:
+def _typed_data(tensor: Any, kind: Element) -> DataArray:
     """The numbers that a tensor holds in a field of their own."""
     from onnx import numpy_helper
 

@@ -73,7 +73,7 @@ def _as_scalar(size: Any, dtype: str) -> Array:
     return lift(np.array(size, dtypes.to_numpy(dtype)))
 
 
-def sized(data: Any, dtype: str = "i64") -> Value:
+def size_tensor(data: Any, dtype: str = "i64") -> Value:
     """A tensor of sizes: an array if all of them are numbers."""
     sizes = np.asarray(data, dtype=object)
     if any(isinstance(size, Dim) for size in sizes.reshape(-1)):
@@ -120,7 +120,7 @@ def element_of(value: Value) -> int:
     return code_of(value.dtype) if narrow is None else narrow
 
 
-def tagged(array: Array, kind: Element, code: int) -> Array:
+def with_element(array: Array, kind: Element, code: int) -> Array:
     """`array`, which remembers that it holds a narrow type."""
     return Operand(array, element=code) if kind.narrow else array
 

@@ -44,8 +44,8 @@ def attention(
         return NotImplemented
     together = q.ndim == 3
     if together:
-        q = _apart(q, q_num_heads)
-        k, v = _apart(k, kv_num_heads), _apart(v, kv_num_heads)
+        q = _split_heads(q, q_num_heads)
+        k, v = _split_heads(k, kv_num_heads), _split_heads(v, kv_num_heads)
     if past_key is not None and past_value is not None:
         k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
     if mask is not None and mask.shape[-1] not in (1, k.shape[2]):
@@ -68,7 +68,7 @@ def attention(
     return y, k, v
 
 
-def _apart(x: Array, heads: int) -> Array:
+def _split_heads(x: Array, heads: int) -> Array:
     """Batch, length, heads * depth → batch, heads, length, depth."""
     batch, length, features = x.shape
     split = np.reshape(x, (batch, length, heads, features // heads))

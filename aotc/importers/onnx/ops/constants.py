@@ -8,7 +8,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Shape, element_count
 from aotc.importers.common.padded.axes import filled_to
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.values import Known, Value, integers, sized
+from aotc.importers.onnx.values import Known, Value, integers, size_tensor
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
@@ -43,23 +43,23 @@ def identity(x: Array) -> Array:
 
 def shape(x: Array, *, start: int = 0, end: int | None = None) -> Value:
     """The sizes of x."""
-    return sized(list(x.shape[start:end]))
+    return size_tensor(list(x.shape[start:end]))
 
 
 def size(x: Array) -> Value:
     """The number of elements of x."""
-    return sized(element_count(x.shape))
+    return size_tensor(element_count(x.shape))
 
 
 def constant_of_shape(shape: Known, *, value: Array | None = None) -> Value:
     """One number in every element."""
 
-    def filled(sizes: Shape) -> Array:
+    def fill(sizes: Shape) -> Array:
         if value is None:
             return np.zeros(sizes, "f32")
         return np.broadcast_to(np.reshape(value, ()), sizes)
 
-    return filled_to(filled, integers(shape))
+    return filled_to(fill, integers(shape))
 
 
 TABLE: dict[str, Imports] = {

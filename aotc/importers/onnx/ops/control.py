@@ -50,7 +50,7 @@ def loop(
         return _in_python(body, limit, first, carried)
     stacked = len(body.graph.outputs) - 1 - len(carried)
     if _always_continues(body) and limit is not None and (first is None or first.all()):
-        return _counted(body, int(limit.reshape(-1)[0]), carried)
+        return _counted_loop(body, int(limit.reshape(-1)[0]), carried)
     if stacked:
         fail(
             "data-dependent-shape",
@@ -105,7 +105,7 @@ def _stacks(body: Any, carried: int, rows: list[list[Array]]) -> list[Array]:
     return []
 
 
-def _counted(body: Any, steps: int, carried: Sequence[Array]) -> list[Value]:
+def _counted_loop(body: Any, steps: int, carried: Sequence[Array]) -> list[Value]:
     def step(state: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
         _, *results = body(number, lift(True), *state)
         arrays = [as_array(result) for result in results]
@@ -156,24 +156,24 @@ def scan(
     axes = scan_input_axes or (0,) * num_scan_inputs
     backwards = scan_input_directions or (0,) * num_scan_inputs
     xs = [
-        _turned(np.moveaxis(x, axis, 0), back)
+        _flip_if(np.moveaxis(x, axis, 0), back)
         for x, axis, back in zip(values[count:], axes, backwards, strict=True)
     ]
-    carried, stacks = _scanned(body, list(values[:count]), xs)
+    carried, stacks = _run_scan(body, list(values[:count]), xs)
     out_axes = scan_output_axes or (0,) * len(stacks)
     out_back = scan_output_directions or (0,) * len(stacks)
     moved = [
-        np.moveaxis(_turned(y, back), 0, axis)
+        np.moveaxis(_flip_if(y, back), 0, axis)
         for y, axis, back in zip(stacks, out_axes, out_back, strict=True)
     ]
     return [*carried, *moved]
 
 
-def _turned(x: Array, backwards: int) -> Array:
+def _flip_if(x: Array, backwards: int) -> Array:
     return np.flip(x, 0) if backwards else x
 
 
-def _scanned(
+def _run_scan(
     body: Any, carried: list[Array], xs: list[Array]
 ) -> tuple[list[Array], list[Array]]:
     def step(state: list[Array], elements: list[Array]) -> Any:
@@ -193,8 +193,8 @@ def _scan_8(
     rows = []
     for image in range(values[0].shape[0].__index__()):
         parts = [value[image] for value in values]
-        xs = [_turned(x, b) for x, b in zip(parts[count:], back, strict=True)]
-        carried, stacks = _scanned(body, parts[:count], xs)
+        xs = [_flip_if(x, b) for x, b in zip(parts[count:], back, strict=True)]
+        carried, stacks = _run_scan(body, parts[:count], xs)
         rows.append([*carried, *stacks])
     return [np.stack(list(column)) for column in zip(*rows, strict=True)]
 

@@ -43,7 +43,7 @@ def conv_transpose(
     window = [n.__index__() for n in kernel.shape[2:]]
     spans = [d * (w - 1) + 1 for d, w in zip(steps["dilation"], window, strict=True)]
     wanted, auto_pad = output_shape[-spatial:], geometry.auto_pad
-    cut = _cut(x, spans, steps["strides"], more, wanted, auto_pad)
+    cut = _crops(x, spans, steps["strides"], more, wanted, auto_pad)
     steps["padding"] = geometry.sides(spatial) if cut is None else cut
     y = apply_channels_last(
         nn.conv_transpose,
@@ -56,7 +56,7 @@ def conv_transpose(
     return y if bias is None else np.add(y, over_channels(bias, y))
 
 
-def _cut(
+def _crops(
     x: Array,
     spans: Sequence[int],
     strides: Sequence[int],

@@ -14,10 +14,10 @@ from aotc.tracing.conversion import lift
 
 
 def _variadic(function: Callable[[Array, Array], Array]) -> Imports:
-    def applied(*xs: Array) -> Array:
+    def apply(*xs: Array) -> Array:
         return reduce(function, xs)
 
-    return applied
+    return apply
 
 
 def div(a: Array, b: Array) -> Array:

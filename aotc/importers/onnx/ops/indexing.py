@@ -73,7 +73,7 @@ def write_of(reduction: str) -> str:
     return _WRITES[reduction]
 
 
-def _written(x: Array, key: tuple[Any, ...], values: Array, reduction: str) -> Array:
+def _write(x: Array, key: tuple[Any, ...], values: Array, reduction: str) -> Array:
     write: Callable[[Array], Array] = getattr(x.at[key], write_of(reduction))
     return write(values)
 
@@ -87,7 +87,7 @@ def scatter_elements(
         places = [-1 if j == i else 1 for j in range(x.ndim)]
         along = np.reshape(np.astype(np.arange(n), indices.dtype), places)
         key.append(indices if i == axis % x.ndim else along)
-    return _written(x, tuple(key), updates, reduction)
+    return _write(x, tuple(key), updates, reduction)
 
 
 def scatter_nd(
@@ -95,7 +95,7 @@ def scatter_nd(
 ) -> Array:
     """`x` with updates at positions of several axes."""
     key = tuple(indices[..., i] for i in range(_depth(indices)))
-    return _written(x, key, updates, reduction)
+    return _write(x, key, updates, reduction)
 
 
 def tensor_scatter(

@@ -13,8 +13,8 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.elements import Element, decoded, element
-from aotc.importers.onnx.values import Known, element_of, tagged
+from aotc.importers.onnx.elements import Element, element, value_table
+from aotc.importers.onnx.values import Known, element_of, with_element
 from aotc.tracing.array import Array
 
 
@@ -22,14 +22,14 @@ def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Arr
     """`x` as values of ONNX's element type number `to`."""
     kind = element(to)
     if kind.is_narrow_float:
-        found = rounded(np.astype(x, "f32"), kind, bool(saturate), round_mode)
+        found = round_to_narrow(np.astype(x, "f32"), kind, bool(saturate), round_mode)
     elif kind.narrow is not None:
         found = _few_bits(x, kind)
     elif kind.dtype == "bool" or not dtypes.is_float(x.dtype):
         found = np.astype(x, kind.dtype)
     else:
         found = _from_float(x, kind.dtype)
-    return tagged(found, kind, to)
+    return with_element(found, kind, to)
 
 
 def cast_like(
@@ -54,11 +54,11 @@ def _few_bits(x: Array, kind: Element) -> Array:
     return np.astype(kept, kind.dtype)
 
 
-def rounded(x: Array, kind: Element, saturate: bool, mode: str = "up") -> Array:
+def round_to_narrow(x: Array, kind: Element, saturate: bool, mode: str = "up") -> Array:
     """An f32 rounded to the nearest value of a narrow float, ties to even."""
     if kind.name == "FLOAT8E8M0":
         return _power_of_two(x, saturate, mode)
-    values = decoded(kind)
+    values = value_table(kind)
     finite = numpy.sort(values[numpy.isfinite(values) & (values > 0)])
     smallest, largest = float(finite[0]), float(finite[-1])
     # the finest step of the type is its smallest number; each octave has as many steps
@@ -67,10 +67,10 @@ def rounded(x: Array, kind: Element, saturate: bool, mode: str = "up") -> Array:
     exponent = _log2(np.maximum(size, 2.0**-30))
     step = np.maximum(np.divide(_exp2(exponent), float(steps)), smallest)
     near = np.multiply(np.rint(np.divide(size, step)), step)
-    return _bounded(x, near, values, largest, saturate)
+    return _apply_sign_and_range(x, near, values, largest, saturate)
 
 
-def _bounded(
+def _apply_sign_and_range(
     x: Array, near: Array, values: Known, largest: float, saturate: bool
 ) -> Array:
     """The sizes `near` with the signs of x; what is beyond saturates or overflows."""

@@ -29,11 +29,11 @@ def batch_normalization(
 ) -> Array | tuple[Array, Array, Array]:
     """`x` normalised per channel by the mean and variance given, or by its own."""
     if not training_mode:
-        return _normalized(x, mean, variance, scale, bias, epsilon)
+        return _normalize(x, mean, variance, scale, bias, epsilon)
     axes = (0, *range(2, x.ndim))
     own_mean = np.mean(x, axes)
     own_variance = np.var(x, axes)
-    y = _normalized(x, own_mean, own_variance, scale, bias, epsilon)
+    y = _normalize(x, own_mean, own_variance, scale, bias, epsilon)
     old_share, new_share = momentum, 1 - momentum
     running = [
         np.add(np.multiply(old, old_share), np.multiply(new, new_share))
@@ -42,7 +42,7 @@ def batch_normalization(
     return y, running[0], running[1]
 
 
-def _normalized(
+def _normalize(
     x: Array, mean: Array, variance: Array, scale: Array, bias: Array, epsilon: float
 ) -> Array:
     inverse = np.multiply(scale, np.rsqrt(np.add(variance, epsilon)))

@@ -14,8 +14,8 @@ from aotc.importers.common.channels import (
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import code_of, element
 from aotc.importers.onnx.ops.geometry import Convolution
-from aotc.importers.onnx.ops.narrow import rounded
-from aotc.importers.onnx.values import element_of, tagged
+from aotc.importers.onnx.ops.narrow import round_to_narrow
+from aotc.importers.onnx.values import element_of, with_element
 from aotc.nn.quantizing import broadcast_along
 from aotc.nn.spatial import fixed
 from aotc.tracing.array import Array
@@ -40,17 +40,17 @@ def quantize_linear(
     kind = element(code)
     working = element(precision).dtype if precision else scale.dtype
     values, step = np.astype(x, working), np.astype(_scalar(scale), working)
-    places = _places(x, step, axis, block_size)
+    granularity = _granularity(x, step, axis, block_size)
     if kind.is_narrow_float:
-        ratio = np.divide(values, broadcast_along(step, x, **places))
-        return tagged(
-            rounded(np.astype(ratio, "f32"), kind, bool(saturate)), kind, code
+        ratio = np.divide(values, broadcast_along(step, x, **granularity))
+        return with_element(
+            round_to_narrow(np.astype(ratio, "f32"), kind, bool(saturate)), kind, code
         )
     offset = 0 if zero_point is None else _scalar(zero_point)
-    return _quantized(values, step, offset, code, **places)
+    return _quantize(values, step, offset, code, **granularity)
 
 
-def _places(x: Array, scale: Array, axis: int, block_size: int) -> dict[str, int]:
+def _granularity(x: Array, scale: Array, axis: int, block_size: int) -> dict[str, int]:
     """The axis and the block that each number of a scale is for."""
     if scale.ndim < 2:
         return {"axis": axis}
@@ -61,13 +61,15 @@ def _places(x: Array, scale: Array, axis: int, block_size: int) -> dict[str, int
     return {"axis": axis, "block": -(-length // max(fixed(count, "scale"), 1))}
 
 
-def _quantized(
-    x: Array, scale: ArrayLike, zero_point: ArrayLike, code: int, **places: int
+def _quantize(
+    x: Array, scale: ArrayLike, zero_point: ArrayLike, code: int, **granularity: int
 ) -> Array:
     """`x` as integers of ONNX's element type number `code`."""
     kind = element(code)
-    options: dict[str, Any] = {"bits": kind.bits, **places}
-    return tagged(nn.quantize(x, scale, zero_point, kind.dtype, **options), kind, code)
+    options: dict[str, Any] = {"bits": kind.bits, **granularity}
+    return with_element(
+        nn.quantize(x, scale, zero_point, kind.dtype, **options), kind, code
+    )
 
 
 def dequantize_linear(
@@ -84,7 +86,7 @@ def dequantize_linear(
         np.astype(_scalar(scale), "f32") if dtypes.is_float(x.dtype) else _scalar(scale)
     )
     offset = 0 if zero_point is None else _scalar(zero_point)
-    found = nn.dequantize(x, step, offset, **_places(x, step, axis, block_size))
+    found = nn.dequantize(x, step, offset, **_granularity(x, step, axis, block_size))
     return np.astype(
         found, element(output_dtype).dtype if output_dtype else scale.dtype
     )
@@ -129,7 +131,7 @@ def qlinear_matmul(
     total = matmul_integer(a, b, a_zero, b_zero)
     rows = np.expand_dims(a_scale, -1) if _is_vector(a_scale) else _scalar(a_scale)
     factor = np.divide(np.multiply(rows, _scalar(b_scale)), _scalar(y_scale))
-    return _requantized(total, factor, y_zero)
+    return _requantize(total, factor, y_zero)
 
 
 def _is_vector(x: Array) -> bool:
@@ -140,9 +142,9 @@ def _scalar(x: Array) -> Array:
     return np.reshape(x, ()) if x.shape == (1,) else x
 
 
-def _requantized(total: Array, factor: Array, zero_point: Array) -> Array:
+def _requantize(total: Array, factor: Array, zero_point: Array) -> Array:
     scaled = np.multiply(np.astype(total, "f32"), np.astype(factor, "f32"))
-    return _quantized(scaled, 1.0, _scalar(zero_point), element_of(zero_point))
+    return _quantize(scaled, 1.0, _scalar(zero_point), element_of(zero_point))
 
 
 def conv_integer(
@@ -184,7 +186,7 @@ def qlinear_conv(
         total = np.add(total, over_channels(bias, x))
     scale = np.divide(np.multiply(_scalar(x_scale), kernel_scale), _scalar(y_scale))
     factor = over_channels(scale, x) if _is_vector(scale) else _scalar(scale)
-    return _requantized(total, factor, y_zero)
+    return _requantize(total, factor, y_zero)
 
 
 TABLE: dict[str, Imports] = {

@@ -85,9 +85,9 @@ class Options:
         names = self.activations or usual * len(self.reverses())
         each = list(_activations(names, self.activation_alpha, self.activation_beta))
         starts = range(0, len(each), len(usual))
-        return [self._bounded(each[n : n + len(usual)]) for n in starts]
+        return [self._clip_gates(each[n : n + len(usual)]) for n in starts]
 
-    def _bounded(self, functions: list[Activation]) -> list[Activation]:
+    def _clip_gates(self, functions: list[Activation]) -> list[Activation]:
         """The activations of gates get what is within the bound; a cell has none."""
         clip = self.clip
         if clip is None:

@@ -19,7 +19,7 @@ Reduction = Callable[..., Array]
 def _reduces(function: Reduction) -> Imports:
     """The operator of a reduction `function(x, axes, keepdims=…)`."""
 
-    def reduced(
+    def reduction(
         x: Array,
         listed: Known | None = None,
         *,
@@ -32,7 +32,7 @@ def _reduces(function: Reduction) -> Imports:
             return function(np.expand_dims(x, 0), 0, keepdims=False)
         return function(x, tuple(given) if given else None, keepdims=bool(keepdims))
 
-    return reduced
+    return reduction
 
 
 def _sum(x: Array, axes: Any, *, keepdims: bool) -> Array:
@@ -48,18 +48,20 @@ def _mean(x: Array, axes: Any, *, keepdims: bool) -> Array:
 def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction:
     """The largest or smallest element; of none at all an infinity."""
 
-    def reduced(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    def extreme(x: Array, axes: Any, *, keepdims: bool) -> Array:
         if x.dtype == "bool":
             return as_bool(x, axes, keepdims=keepdims)
         if x.size == 0:
-            initial = empty if dtypes.is_float(x.dtype) else _bound(x.dtype, empty)
+            initial = (
+                empty if dtypes.is_float(x.dtype) else _dtype_limit(x.dtype, empty)
+            )
             return function(x, axes, keepdims=keepdims, initial=initial)
         return function(x, axes, keepdims=keepdims)
 
-    return reduced
+    return extreme
 
 
-def _bound(dtype: str, empty: float) -> int:
+def _dtype_limit(dtype: str, empty: float) -> int:
     bounds = np.iinfo(dtype)
     return int(bounds.max if empty > 0 else bounds.min)
 
@@ -87,7 +89,7 @@ def _log_sum_exp(x: Array, axes: Any, *, keepdims: bool) -> Array:
 
 
 def _positions(function: Callable[..., Array]) -> Imports:
-    def found(
+    def extreme_position(
         x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Array:
         if not select_last_index:
@@ -95,7 +97,7 @@ def _positions(function: Callable[..., Array]) -> Imports:
         back = function(np.flip(x, axis), axis, keepdims=bool(keepdims))
         return np.astype(np.subtract(x.shape[axis] - 1, back), "i64")
 
-    return found
+    return extreme_position
 
 
 def _cumulative(function: Callable[..., Array], neutral: int) -> Imports:

@@ -75,7 +75,7 @@ def resize(
     along = [a % x.ndim for a in (range(x.ndim) if axes is None else axes)]
     wanted, factors = _target(x, along, scales, sizes, keep_aspect_ratio_policy)
     regions = _regions(roi, len(along))
-    return _resized(x, along, wanted, factors, regions, sampling)
+    return _resize_axes(x, along, wanted, factors, regions, sampling)
 
 
 def upsample(
@@ -88,9 +88,9 @@ def upsample(
     """`x` with sizes that are multiplied; the operator before Resize."""
     given = [float(f) for f in (scales if factors is None else factors.reshape(-1))]
     sampling = Sampling(mode, "asymmetric", "floor", -0.75, False, False, 0.0)
-    wanted = [_scaled(n, f) for n, f in zip(x.shape, given, strict=True)]
+    wanted = [_scaled_size(n, f) for n, f in zip(x.shape, given, strict=True)]
     axes = list(range(x.ndim))
-    return _resized(x, axes, wanted, given, [(0.0, 1.0)] * x.ndim, sampling)
+    return _resize_axes(x, axes, wanted, given, [(0.0, 1.0)] * x.ndim, sampling)
 
 
 def _regions(roi: Known | None, count: int) -> list[tuple[float, float]]:
@@ -111,7 +111,7 @@ def _target(
     have = [x.shape[axis] for axis in axes]
     if scales is not None and scales.size:
         given = [float(f) for f in scales.reshape(-1)]
-        return [_scaled(n, f) for n, f in zip(have, given, strict=True)], given
+        return [_scaled_size(n, f) for n, f in zip(have, given, strict=True)], given
     if sizes is None:
         fail("bad-node", "expected scales or sizes")
     wanted = list(integers(sizes))
@@ -120,7 +120,7 @@ def _target(
         return wanted, ratios
     pick: Callable[..., float] = min if policy == "not_larger" else max
     ratio = pick(ratios)
-    kept: list[Size] = [math.floor(ratio * _fixed(n) + 0.5) for n in have]
+    kept: list[Size] = [math.floor(ratio * _static_size(n) + 0.5) for n in have]
     return kept, [ratio] * len(kept)
 
 
@@ -131,16 +131,16 @@ def _ratio(new: Size, old: Size) -> float:
         for factor in range(2, 17):
             if new == old * factor:
                 return float(factor)
-    return _fixed(new) / _fixed(old)
+    return _static_size(new) / _static_size(old)
 
 
-def _scaled(size: Size, factor: float) -> Size:
+def _scaled_size(size: Size, factor: float) -> Size:
     if float(factor).is_integer():
         return size * int(factor)
-    return math.floor(_fixed(size) * factor)
+    return math.floor(_static_size(size) * factor)
 
 
-def _fixed(size: Size) -> int:
+def _static_size(size: Size) -> int:
     if isinstance(size, Dim):
         fail(
             "symbolic-size",
@@ -151,7 +151,7 @@ def _fixed(size: Size) -> int:
     return size
 
 
-def _resized(
+def _resize_axes(
     x: Array,
     axes: Sequence[int],
     sizes: Sequence[Size],
@@ -167,9 +167,11 @@ def _resized(
         if how.mode == "nearest" and _repeats(factor, how):
             x = np.repeat(x, int(factor), axis)
             continue
-        places = _places(_fixed(size), _fixed(new), factor, region, how.places)
+        places = _source_positions(
+            _static_size(size), _static_size(new), factor, region, how.places
+        )
         if how.places == "tf_crop_and_resize":
-            outside[axis] = (places < 0) | (places > _fixed(size) - 1)
+            outside[axis] = (places < 0) | (places > _static_size(size) - 1)
         x = _along(x, axis, places, factor, how)
     for axis, beyond in outside.items():
         shape = [-1 if i == axis else 1 for i in range(x.ndim)]
@@ -184,12 +186,12 @@ def _repeats(factor: float, how: Sampling) -> bool:
     if how.places == "tf_crop_and_resize":
         return False
     count = 4 * int(factor)
-    places = _places(4, count, factor, (0.0, 1.0), how.places)
+    places = _source_positions(4, count, factor, (0.0, 1.0), how.places)
     found = numpy.clip(_nearest(places, how.nearest), 0, 3)
     return bool((found == numpy.arange(count) // int(factor)).all())
 
 
-def _places(
+def _source_positions(
     size: int, new: int, factor: float, region: tuple[float, float], mode: str
 ) -> Numbers:
     """Where in x the elements of the result are."""

@@ -19,11 +19,11 @@ from aotc.tracing.source_locations import fail
 # ---- reshaping ----------------------------------------------------------------------
 
 # What is written with these is also the rule for sizes that depend on values.
-_reshaped = by_padding(np.reshape, axes_of.reshaped)
-_squeezed = by_padding(np.squeeze, axes_of.squeezed)
-_unsqueezed = by_padding(np.expand_dims, axes_of.unsqueezed)
-_transposed = by_padding(np.transpose, axes_of.transposed)
-_concatenated = by_padding(np.concatenate, axes_of.concatenated)
+_reshape = by_padding(np.reshape, axes_of.reshaped)
+_squeeze = by_padding(np.squeeze, axes_of.squeezed)
+_unsqueeze = by_padding(np.expand_dims, axes_of.unsqueezed)
+_transpose = by_padding(np.transpose, axes_of.transposed)
+_concatenate = by_padding(np.concatenate, axes_of.concatenated)
 _cut_out = by_padding(np.getitem, cutting.cut_out)
 
 
@@ -41,14 +41,14 @@ def reshape(
             x.shape[i] if isinstance(n, int) and n == 0 else n
             for i, n in enumerate(wanted)
         )
-    return _reshaped(x, wanted)
+    return _reshape(x, wanted)
 
 
 def flatten(x: Value, *, axis: int = 1) -> Value:
     """`x` as a matrix, whose rows are the axes before `axis`."""
     cut = axis + len(x.shape) if axis < 0 else axis
     rows, columns = element_count(x.shape[:cut]), element_count(x.shape[cut:])
-    return _reshaped(x, (rows, columns))
+    return _reshape(x, (rows, columns))
 
 
 def squeeze(
@@ -56,19 +56,19 @@ def squeeze(
 ) -> Value:
     """`x` without axes of size 1."""
     given = axes if listed is None else numbers(listed)
-    return _squeezed(x, None if given is None else tuple(given))
+    return _squeeze(x, None if given is None else tuple(given))
 
 
 def unsqueeze(
     x: Value, listed: Known | None = None, *, axes: tuple[int, ...] = ()
 ) -> Value:
     """`x` with new axes of size 1, at their places in the result."""
-    return _unsqueezed(x, tuple(axes if listed is None else numbers(listed)))
+    return _unsqueeze(x, tuple(axes if listed is None else numbers(listed)))
 
 
 def transpose(x: Value, *, perm: tuple[int, ...] | None = None) -> Value:
     """The axes in another order."""
-    return _transposed(x, perm)
+    return _transpose(x, perm)
 
 
 # ---- repeating ----------------------------------------------------------------------
@@ -126,7 +126,7 @@ def trilu(x: Array, k: Known | None = None, *, upper: int = 1) -> Array:
 
 def concat(*xs: Value, axis: int = 1) -> Value:
     """The inputs one after the other."""
-    return _concatenated(xs, axis)
+    return _concatenate(xs, axis)
 
 
 def split(
@@ -154,12 +154,12 @@ def split(
         ends.append(at)
     starts = [0, *ends]
     return [
-        _cut(x, axis, first, last)
+        _slice_axis(x, axis, first, last)
         for first, last in zip(starts, [*ends, None], strict=True)
     ]
 
 
-def _cut(x: Array, axis: int, first: Any, last: Any) -> Array:
+def _slice_axis(x: Array, axis: int, first: Any, last: Any) -> Array:
     key: list[Any] = [slice(None)] * x.ndim
     key[axis] = slice(first, last)
     return x[tuple(key)]
@@ -218,7 +218,7 @@ def center_crop_pad(
             x = np.pad(x, sides)
         else:
             first = (have - minimum(size, have)) // 2
-            x = _cut(x, axis, first, first + size)
+            x = _slice_axis(x, axis, first, first + size)
     return x
 
 
@@ -248,8 +248,8 @@ def pad(
         x, pairs[axis] = _without_cut(x, axis, low, high)
     if mode == "constant":
         if constant is None or constant.shape == (0,):
-            return _filled(x, pairs, value)
-        return _filled(x, pairs, constant)
+            return _pad_with(x, pairs, value)
+        return _pad_with(x, pairs, constant)
     if mode not in _MODES:
         fail("bad-node", f"expected a mode of {', '.join(_MODES)}; got {mode!r}")
     return np.pad(x, pairs, mode)
@@ -260,15 +260,15 @@ def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
     first = -low if isinstance(low, int) and low < 0 else None
     last = high if isinstance(high, int) and high < 0 else None
     if first is not None or last is not None:
-        x = _cut(x, axis, first, last)
+        x = _slice_axis(x, axis, first, last)
     return x, (0 if first is not None else low, 0 if last is not None else high)
 
 
-def _filled(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -> Array:
+def _pad_with(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -> Array:
     """`x` with a number around it, which the model may compute."""
     if x.dtype == "bool":
         number = fill if isinstance(fill, float) else np.astype(fill, "u8")
-        return np.astype(_filled(np.astype(x, "u8"), pairs, number), "bool")
+        return np.astype(_pad_with(np.astype(x, "u8"), pairs, number), "bool")
     known = fill if isinstance(fill, float) else known_of(fill)
     if known is not None:
         return np.pad(x, pairs, constant_values=np.asarray(known).item())

@@ -36,7 +36,7 @@ def gemm(
     left = axes.transposed(a) if transA else a
     right = axes.transposed(b) if transB else b
     found = _times(products.multiplied(left, right), alpha)
-    return found if c is None else _added(found, _times(c, beta))
+    return found if c is None else _add(found, _times(c, beta))
 
 
 def einsum(*xs: Value, equation: str) -> Value:
@@ -48,7 +48,7 @@ def einsum(*xs: Value, equation: str) -> Value:
     return products.contracted(function, equation, xs)
 
 
-_added = elementwise(np.add)
+_add = elementwise(np.add)
 
 
 def _times(x: Value, factor: float) -> Value:

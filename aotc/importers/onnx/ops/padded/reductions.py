@@ -26,7 +26,7 @@ from aotc.tracing.array import Array
 
 
 def _reduces(rule: Callable[[Padded, Any, bool], Value]) -> Imports:
-    def reduced(
+    def reduction(
         x: Value,
         listed: Known | None = None,
         *,
@@ -39,7 +39,7 @@ def _reduces(rule: Callable[[Padded, Any, bool], Value]) -> Imports:
             refuse("a reduction over no axes", "leave it out")
         return rule(x, tuple(given) if given else None, bool(keepdims))
 
-    return reduced
+    return reduction
 
 
 def _over(
@@ -63,15 +63,15 @@ def _mean(x: Padded, along: Any, keepdims: bool) -> Value:
 def _extreme(function: Callable[..., Array], neutral: Callable[[str], Any]) -> Any:
     by_truth = np.any if function is np.max else np.all
 
-    def reduced(data: Array, along: Any, keepdims: bool) -> Array:
+    def extreme(data: Array, along: Any, keepdims: bool) -> Array:
         own = by_truth if data.dtype == "bool" else function
         return own(data, along, keepdims=keepdims)
 
-    return _over(reduced, neutral)
+    return _over(extreme, neutral)
 
 
 def _positions(function: Callable[..., Array], neutral: Callable[[str], Any]) -> Any:
-    def found(
+    def extreme_position(
         x: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Value:
         if not isinstance(x, Padded) or select_last_index:
@@ -85,7 +85,7 @@ def _positions(function: Callable[..., Array], neutral: Callable[[str], Any]) ->
             positions, x, axis, bool(keepdims), neutral(x.dtype)
         )
 
-    return found
+    return extreme_position
 
 
 def _running(key: str, neutral: int) -> Imports:
