@@ -83,7 +83,7 @@ class Divergence:
         return f"first differs after: {self.stage}, in {self.op}{at} ({error})"
 
 
-def diverging(
+def first_divergence(
     program: Program,
     graph: Any,
     entry: Entry,
@@ -106,7 +106,7 @@ def diverging(
     noisy = partial(_noisy, graph, entry, values)
 
     def is_wrong(module: Any) -> bool:
-        found = evaluated(module, entry, values)
+        found = reference_outputs(module, entry, values)
         return any(e is not None for e in rule.errors(found, expected, noisy))
 
     if is_wrong(graph):
@@ -127,7 +127,7 @@ def diverging(
         return first
 
 
-def located(
+def locate_divergence(
     program: Program,
     graph: Any,
     entry: Entry,
@@ -138,10 +138,11 @@ def located(
 ) -> tuple[str | None, str]:
     """The line where an entry begins to differ, and a sentence for a message.
 
-    Takes what `diverging` takes, and raises nothing: the failure itself is to be said.
+    Takes what `first_divergence` takes, and raises nothing: the failure itself is to
+    be said.
     """
     try:
-        first = diverging(program, graph, entry, target, values, expected, rule)
+        first = first_divergence(program, graph, entry, target, values, expected, rule)
     except AotcError as error:
         return None, f"where it begins was not found: {error.message}"
     return first.where, str(first)
@@ -156,7 +157,7 @@ def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any
     ]
 
 
-def evaluated(
+def reference_outputs(
     module: Any,
     entry: Entry,
     values: Sequence[Any],
@@ -169,7 +170,7 @@ def evaluated(
 
 
 def _noisy(module: Any, entry: Entry, values: Sequence[Any], noise: Noise) -> list[Any]:
-    return evaluated(module, entry, values, noise)
+    return reference_outputs(module, entry, values, noise)
 
 
 # ---- the import ---------------------------------------------------------------------
@@ -219,7 +220,7 @@ class _InCode:
 
     def first(self) -> Divergence:
         """The first op that is wrong, or by which the code dies."""
-        places = self._places()
+        places = self._result_places()
         low, high, error = 0, len(places), None
         dead: int | None = None  # by this place the code has died
         while low < high:
@@ -241,7 +242,7 @@ class _InCode:
             error, dead = errors[wrong], None
         return Divergence("compile") if error is None else self._at(places[high], error)
 
-    def _places(self) -> list[tuple[int, int]]:
+    def _result_places(self) -> list[tuple[int, int]]:
         """The results of all ops: the number of the op, and that of the result."""
         return [
             (number, index)
@@ -254,7 +255,9 @@ class _InCode:
         """For each result None if it is right, else its error; None if code dies."""
         values_at = partial(_values_at, self.module, self.entry, self.values, places)
         try:
-            found = _compiled(self.module, self.entry, self.target, self.values, places)
+            found = _compiled_values(
+                self.module, self.entry, self.target, self.values, places
+            )
         except CompileError as error:
             if error.code != DIED:
                 raise
@@ -304,7 +307,7 @@ def _values_at(
     return list(wanted.values())
 
 
-def _compiled(
+def _compiled_values(
     module: Any,
     entry: Entry,
     target: Target,

@@ -95,17 +95,19 @@ class _Trial:
     def is_right_with(self, late: Sequence[Pass]) -> bool:
         """Whether all results are right if these passes follow lowering."""
         try:
-            found = self._compiled(late)
+            found = self._compiled_results(late)
         except (CompileError, DidNotEnd):  # it needs the pass, or dies
             return False
-        errors = self.rule.errors(found, self._expected(), self._expected)
+        errors = self.rule.errors(
+            found, self._reference_results(), self._reference_results
+        )
         return all(error is None for error in errors)
 
-    def _expected(self, noise: Noise | None = None) -> Arrays:
+    def _reference_results(self, noise: Noise | None = None) -> Arrays:
         ((_, results),) = self.subject.reference_results(self.calls, noise)
         return results
 
-    def _compiled(self, late: Sequence[Pass]) -> Arrays:
+    def _compiled_results(self, late: Sequence[Pass]) -> Arrays:
         own = self.subject.program
         program = Program(copy_module(own.module), own.parameters)
         unit = Unit(program, self.target)

@@ -15,7 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aotc.checks.bisect import Divergence, arguments, diverging, evaluated
+from aotc.checks.bisect import (
+    Divergence,
+    arguments,
+    first_divergence,
+    reference_outputs,
+)
 from aotc.checks.compiled import Bundle
 from aotc.checks.differences import Difference, compare, worst_of
 from aotc.checks.inputs import Choice, Sample, samples_of
@@ -220,7 +225,7 @@ class _Comparison:
     ) -> list[Any]:
         """The outputs of the reference evaluator."""
         values = arguments(self.program, self.entry, sample.arrays)
-        return evaluated(self.graph, self.entry, values, noise)
+        return reference_outputs(self.graph, self.entry, values, noise)
 
     def compiled_outputs(self, process: CompiledProcess, sample: Sample) -> list[Any]:
         """The outputs of the compiled entry, in its first state."""
@@ -234,7 +239,7 @@ class _Comparison:
         self, target: Target, sample: Sample, expected: Sequence[Any]
     ) -> Divergence:
         """Where a call begins to differ."""
-        return diverging(
+        return first_divergence(
             self.program,
             self.graph,
             self.entry,

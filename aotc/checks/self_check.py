@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.checks.bisect import located
+from aotc.checks.bisect import locate_divergence
 from aotc.checks.compiled import Bundle
 from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
@@ -338,7 +338,7 @@ def _place(
 ) -> tuple[str | None, str]:
     """The line where a call begins to differ, and a sentence on it."""
     outputs = results[: len(subject.entry.ports("output"))]
-    return located(
+    return locate_divergence(
         subject.program,
         subject.graph,
         subject.entry,

@@ -109,7 +109,7 @@ class BuildReport:
             f"  {variant.seconds:6.1f} s"
             for variant in self.variants
         ]
-        lines += [str(each) for each in self._measured]
+        lines += [str(each) for each in self._measurements]
         if self.bundle:
             lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
         if self.channel == "unsigned":
@@ -120,7 +120,7 @@ class BuildReport:
         return "\n".join(lines)
 
     @property
-    def _measured(self) -> tuple[Any, ...]:
+    def _measurements(self) -> tuple[Any, ...]:
         return (*self.certificates, *self.fits, *self.parities, *self.self_checks)
 
     def _signed_by(self) -> str:

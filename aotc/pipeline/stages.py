@@ -97,13 +97,13 @@ class Compile(Stage):
     def run(self, build: Build) -> None:
         """Compile it, or find it in the cache."""
 
-        def finished(variant: Compiled) -> None:
+        def tell_variant(variant: Compiled) -> None:
             build.tell(str(variant.target), variant.reuse, variant.seconds)
 
         programs = {unit.target.id: unit.program for unit in build.units if unit.target}
         build.parameters = packager.merge_parameters(programs)
         build.report.variants = compile_units(
-            build.units, dump=build.dump, finished=finished, cache=build.cache
+            build.units, dump=build.dump, finished=tell_variant, cache=build.cache
         )
 
 
