@@ -193,7 +193,7 @@ def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
                 return
 
     with watch_nodes(look):
-        network.computed(inputs)
+        network.compute(inputs)
     return found[0] if found else Divergence("import")
 
 

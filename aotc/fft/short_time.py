@@ -52,7 +52,7 @@ def stft(
     if center:
         sides = [(0, 0)] * (signal.ndim - 1) + [(n_fft // 2, n_fft // 2)]
         signal = np.pad(signal, sides, mode=pad_mode)
-    frames = np.multiply(_framed(signal, n_fft, hop), weights)
+    frames = np.multiply(_split_frames(signal, n_fft, hop), weights)
     norm = "ortho" if normalized else "backward"
     transformed = rfft(frames, norm=norm) if onesided else fft(frames, norm=norm)
     return transformed.map(lambda part: np.swapaxes(part, -1, -2))
@@ -88,8 +88,8 @@ def istft(
     norm = "ortho" if normalized else "backward"
     frames = irfft(rows, n_fft, norm=norm) if onesided else ifft(rows, norm=norm).real
     power = np.broadcast_to(np.square(weights), frames.shape[-2:])
-    signal = _overlapped(np.multiply(frames, weights), hop)
-    total = _overlapped(power, hop)
+    signal = _overlap_add(np.multiply(frames, weights), hop)
+    total = _overlap_add(power, hop)
     covered = total > 1e-11  # what no window sees is unknown, and 0 here
     signal = np.where(covered, np.divide(signal, np.where(covered, total, 1.0)), 0.0)
     return _cut_ends(signal, n_fft // 2 if center else 0, length)
@@ -118,14 +118,14 @@ def _frame(
     return hop, np.pad(weights, (before, n_fft - size - before))
 
 
-def _framed(x: Array, size: int, hop: int) -> Array:
+def _split_frames(x: Array, size: int, hop: int) -> Array:
     """…, frames, size: every `hop`-th run of `size` elements."""
     image = np.reshape(x, (-1, x.shape[-1], 1))
     windows = emit("windows", image, window=(size,), strides=(hop,), dilation=(1,))
     return np.reshape(windows, (*x.shape[:-1], windows.shape[1], size))
 
 
-def _overlapped(frames: Array, hop: int) -> Array:
+def _overlap_add(frames: Array, hop: int) -> Array:
     """The sum of …, frames, size, each moved by `hop` from the one before it.
 
     Frames are cut into pieces of `hop` elements: piece i of frame t is added to piece

@@ -32,16 +32,16 @@ def fft(
     a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
     """The transform along an axis, cut or filled with zeros to `n` elements."""
-    z, axis, size = _prepared(a, n, axis)
-    return _scaled(_transform(z, axis, False), size, norm, False)
+    z, axis, size = _prepare(a, n, axis)
+    return _apply_norm(_transform(z, axis, False), size, norm, False)
 
 
 def ifft(
     a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
     """The inverse of `fft`."""
-    z, axis, size = _prepared(a, n, axis)
-    return _scaled(_transform(z, axis, True), size, norm, True)
+    z, axis, size = _prepare(a, n, axis)
+    return _apply_norm(_transform(z, axis, True), size, norm, True)
 
 
 def rfft(
@@ -49,12 +49,12 @@ def rfft(
 ) -> Complex:
     """Of real numbers: the n // 2 + 1 elements that say all."""
     _require_real(a)
-    z, axis, size = _prepared(a, n, axis)
+    z, axis, size = _prepare(a, n, axis)
     if size % 2:
-        half = _cut(_transform(z, axis, False), axis, size // 2 + 1)
+        half = _truncate(_transform(z, axis, False), axis, size // 2 + 1)
     else:
-        half = _packed(z.real, axis)
-    return _scaled(half, size, norm, False)
+        half = _transform_reals(z.real, axis)
+    return _apply_norm(half, size, norm, False)
 
 
 def irfft(
@@ -67,8 +67,8 @@ def irfft(
     count = 2 * (size - 1) if n is None else n
     if count < 1:
         fail("bad-shape", f"expected n of 1 or more; got {count}")
-    whole = _mirrored(_resized(z, number, count // 2 + 1), number, count)
-    return _scaled(_transform(whole, number, True), count, norm, True).real
+    whole = _full_spectrum(_resize(z, number, count // 2 + 1), number, count)
+    return _apply_norm(_transform(whole, number, True), count, norm, True).real
 
 
 def hfft(
@@ -94,7 +94,7 @@ def _transform(z: Complex, axis: int, inverse: bool) -> Complex:
     return Complex(*emit_all("fft", *z, axis=axis, inverse=inverse))
 
 
-def _scaled(z: Complex, count: int, norm: Norm, inverse: bool) -> Complex:
+def _apply_norm(z: Complex, count: int, norm: Norm, inverse: bool) -> Complex:
     """`z` over the number of elements, its root, or 1, as `norm` and direction say."""
     divided = {None: inverse, "backward": inverse, "forward": not inverse}
     if norm == "ortho":
@@ -104,7 +104,7 @@ def _scaled(z: Complex, count: int, norm: Norm, inverse: bool) -> Complex:
     return z.map(lambda x: x * (1 / count)) if divided[norm] else z
 
 
-def _packed(x: Array, axis: int) -> Complex:
+def _transform_reals(x: Array, axis: int) -> Complex:
     """The transform of an even number of reals as one of half as many complex ones."""
     parts = np.moveaxis(x, axis, -1)
     half = _size(x, axis) // 2
@@ -117,7 +117,7 @@ def _packed(x: Array, axis: int) -> Complex:
     return (even + odd * turn).map(lambda part: np.moveaxis(part, -1, axis))
 
 
-def _mirrored(half: Complex, axis: int, count: int) -> Complex:
+def _full_spectrum(half: Complex, axis: int, count: int) -> Complex:
     """All elements of a spectrum of reals from the first count // 2 + 1."""
     inner = (count - 1) // 2
     before = (slice(None),) * axis
@@ -138,12 +138,12 @@ def _constant(values: Any, dtype: str) -> Complex:
 # ---- operands -----------------------------------------------------------------------
 
 
-def _prepared(a: ComplexLike, n: int | None, axis: int) -> tuple[Complex, int, int]:
+def _prepare(a: ComplexLike, n: int | None, axis: int) -> tuple[Complex, int, int]:
     """The operand in a dtype that is transformed, the axis, and the size along it."""
     z = _floating(a)
     number = one_axis(z.real, axis)
     size = _size(z.real, number) if n is None else n
-    return _resized(z, number, size), number, size
+    return _resize(z, number, size), number, size
 
 
 def _floating(a: ComplexLike) -> Complex:
@@ -170,18 +170,18 @@ def _size(x: Array, axis: int) -> int:
     return size
 
 
-def _resized(z: Complex, axis: int, n: int) -> Complex:
+def _resize(z: Complex, axis: int, n: int) -> Complex:
     """Cut at the end, or filled with zeros."""
     if n < 1:
         fail("bad-shape", f"expected n of 1 or more; got {n}")
     size = _size(z.real, axis)
     if n <= size:
-        return z if n == size else _cut(z, axis, n)
+        return z if n == size else _truncate(z, axis, n)
     widths = [(0, n - size if i == axis else 0) for i in range(z.ndim)]
     return z.map(lambda x: np.pad(x, widths))
 
 
-def _cut(z: Complex, axis: int, n: int) -> Complex:
+def _truncate(z: Complex, axis: int, n: int) -> Complex:
     return z.map(lambda x: x[(*(slice(None),) * axis, slice(n))])
 
 
@@ -303,17 +303,17 @@ def _spacing(n: int, d: float) -> tuple[int, float]:
 
 def fftshift(x: ComplexLike, axes: Any = None) -> Any:
     """With frequency zero in the middle of each of the axes."""
-    return _rolled(x, axes, lambda size: size // 2)
+    return _roll(x, axes, lambda size: size // 2)
 
 
 def ifftshift(x: ComplexLike, axes: Any = None) -> Any:
     """The inverse of `fftshift`."""
-    return _rolled(x, axes, lambda size: -(size // 2))
+    return _roll(x, axes, lambda size: -(size // 2))
 
 
-def _rolled(x: ComplexLike, axes: Any, shift: Callable[[Any], Any]) -> Any:
+def _roll(x: ComplexLike, axes: Any, shift: Callable[[Any], Any]) -> Any:
     if isinstance(x, Complex):
-        return x.map(lambda part: _rolled(part, axes, shift))
+        return x.map(lambda part: _roll(part, axes, shift))
     x = lift(x)
     for axis in axis_list(x, range(x.ndim) if axes is None else axes):
         x = np.roll(x, shift(x.shape[axis]), axis)

@@ -9,7 +9,7 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Shape
-from aotc.nn.spatial import fixed
+from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
@@ -50,7 +50,7 @@ def attention(
                 f"expected q, k and v as batch, length, heads, depth; got {x.type}",
             )
     if scale is None:
-        scale = 1 / math.sqrt(max(fixed(q.shape[3], "depth"), 1))
+        scale = 1 / math.sqrt(max(static_size(q.shape[3], "depth"), 1))
     scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
     added = _bias(q, scores, mask, bias)
     return emit_all(
@@ -151,12 +151,12 @@ def rotary_embedding(
             and depth / 2 + i, as in most checkpoints.
     """
     x = lift(x)
-    if x.ndim != 4 or fixed(x.shape[3], "depth") % 2:
+    if x.ndim != 4 or static_size(x.shape[3], "depth") % 2:
         fail(
             "shape-mismatch",
             f"expected x as batch, length, heads, even depth; got {x.type}",
         )
-    half = fixed(x.shape[3], "depth") // 2
+    half = static_size(x.shape[3], "depth") // 2
     if not base > 0:
         fail("bad-argument", f"expected base to be above 0; got {base}")
     rates = (1 / base ** (numpy.arange(half) / max(half, 1))).astype("f4")

@@ -13,11 +13,11 @@ from aotc.nn.spatial import (
     Sides,
     Window,
     each,
-    fixed,
     pad_for_op,
     pad_spatial,
     sides_of,
     spatial_rank,
+    static_size,
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, one_dtype
@@ -173,7 +173,7 @@ def _fits(x: Shape, kernel: Shape, groups: int) -> bool:
 
 
 def _window(kernel: Array) -> list[int]:
-    return [fixed(n, "kernel") for n in kernel.shape[:-2]]
+    return [static_size(n, "kernel") for n in kernel.shape[:-2]]
 
 
 def _batch_groups(x: Array, kernel: Array, count: int, groups: int) -> Array:

@@ -12,7 +12,7 @@ from aotc import dtypes
 from aotc import numpy as np
 from aotc.nn.layers import is_class
 from aotc.nn.normalizing import log_softmax
-from aotc.nn.spatial import fixed
+from aotc.nn.spatial import static_size
 from aotc.numpy.exponential import softplus
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import (
@@ -110,7 +110,7 @@ def _soft_cross_entropy(
         fail("bad-index", "ignore_index needs integer labels")
     logs, labels = same_shape(logs, labels)
     if smoothing:
-        classes = fixed(logs.shape[-1], "number of classes")
+        classes = static_size(logs.shape[-1], "number of classes")
         labels = _blend(labels, np.full_like(labels, 1 / max(classes, 1)), smoothing)
     # selected, not multiplied: a class of no probability may be at -infinity
     shares = np.multiply(labels, _weighted_classes(logs, weights))
@@ -146,7 +146,7 @@ def _at_labels(
             "shape-mismatch",
             f"expected one label per row of logits {logs.type}; got {labels.type}",
         )
-    chosen = is_class(labels, fixed(logs.shape[-1], "number of classes"))
+    chosen = is_class(labels, static_size(logs.shape[-1], "number of classes"))
     weighted = _weighted_classes(logs, weights)
     # selected, not multiplied: the other classes may be at -infinity
     loss = np.negative(np.sum(np.where(chosen, weighted, 0.0), -1))

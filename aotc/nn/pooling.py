@@ -15,11 +15,11 @@ from aotc.nn.spatial import (
     Sides,
     Window,
     each,
-    fixed,
     pad_for_op,
     pad_spatial,
     sides_of,
     spatial_rank,
+    static_size,
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, to_accumulator
@@ -161,8 +161,8 @@ def _with_last_window(
     for axis, (w, s, d) in enumerate(zip(window, strides, dilation, strict=True)):
         if s == 1:
             continue
-        size = fixed(x.shape[1 + axis], "image, for ceil_mode with strides,")
-        low, high = (fixed(n, "padding") for n in sides[2 * axis : 2 * axis + 2])
+        size = static_size(x.shape[1 + axis], "image, for ceil_mode with strides,")
+        low, high = (static_size(n, "padding") for n in sides[2 * axis : 2 * axis + 2])
         left_over = (size + low + high - d * (w - 1) - 1) % s
         last = size + low + high - d * (w - 1) - 1 - left_over + s
         if left_over and last < size + low:
@@ -211,7 +211,7 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Window) -> Array:
     """
 
     def part_means(x: Array, axis: int, starts: Any, ends: Any) -> Array:
-        places = numpy.arange(fixed(x.shape[axis], "image"))
+        places = numpy.arange(static_size(x.shape[axis], "image"))
         inside = (places >= starts[:, None]) & (places < ends[:, None])
         weights = inside / (ends - starts)[:, None]
         weights = weights.astype(dtypes.to_numpy(x.dtype))
@@ -245,7 +245,7 @@ def _adaptive_pool(
     """By a usual pooling where the parts are equal, else along one axis at a time."""
     spatial = spatial_rank(x)
     wanted = each(sizes, spatial, "size")
-    have = [fixed(n, "image") for n in x.shape[1:-1]]
+    have = [static_size(n, "image") for n in x.shape[1:-1]]
     if all(n % m == 0 and n for n, m in zip(have, wanted, strict=True)):
         return pool(x, [n // m for n, m in zip(have, wanted, strict=True)])
     for axis, (n, m) in enumerate(zip(have, wanted, strict=True)):

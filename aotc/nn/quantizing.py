@@ -19,10 +19,10 @@ from aotc.nn.spatial import (
     Padding,
     Window,
     each,
-    fixed,
     pad_spatial,
     sides_of,
     spatial_rank,
+    static_size,
 )
 from aotc.numpy.axes import one_axis
 from aotc.numpy.products import dot_general
@@ -287,7 +287,7 @@ def integer_conv(
     image, filters = _offset(x, x_zero_point), _offset(kernel, kernel_zero_point, -1)
     spatial = spatial_rank(image)
     require_kernel(image, filters, groups)
-    *window, channels, features = (fixed(n, "kernel") for n in filters.shape)
+    *window, channels, features = (static_size(n, "kernel") for n in filters.shape)
     steps = each(strides, spatial, "stride")
     spread = each(dilation, spatial, "dilation")
     sides = sides_of(padding, image.shape[1:-1], window, steps, spread)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aotc import control
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.nn.spatial import fixed
+from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
@@ -59,7 +59,7 @@ def _group_count(x: Array, kernels: Array, sizes: Array) -> int:
             "expected x as rows, inputs, kernels as groups, inputs, outputs, and one "
             f"size for each group; got {x.type}, {kernels.type} and {sizes.type}",
         )
-    return fixed(sizes.shape[0], "list of group sizes")
+    return static_size(sizes.shape[0], "list of group sizes")
 
 
 def _block(x: Array, row: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.nn.spatial import fixed, spatial_rank
+from aotc.nn.spatial import spatial_rank, static_size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
@@ -64,8 +64,10 @@ def resize(
         if method == "nearest":
             image = _nearest(image, axis, new, factor, coordinates)
         elif new != image.shape[axis] or factor != 1:
-            size = fixed(image.shape[axis], "image")
-            places = _source_positions(size, fixed(new, "image"), factor, coordinates)
+            size = static_size(image.shape[axis], "image")
+            places = _source_positions(
+                size, static_size(new, "image"), factor, coordinates
+            )
             shrink = min(factor, 1.0) if antialias else 1.0
             image = interpolate_along(
                 image,
@@ -90,8 +92,8 @@ def _target(
     values = _each(given, spatial)
     have = x.shape[1:-1]
     if scale is None:
-        numbers = [fixed(n, "image, for given sizes,") for n in have]
-        wanted = [fixed(m, "image, without a scale,") for m in values]
+        numbers = [static_size(n, "image, for given sizes,") for n in have]
+        wanted = [static_size(m, "image, without a scale,") for m in values]
         return values, [m / n for m, n in zip(wanted, numbers, strict=True)]
     if sizes is not None:
         return _each(sizes, spatial), values
@@ -115,7 +117,9 @@ def _each(given: Any, spatial: int) -> list[Any]:
 def _scaled_size(size: Size, factor: float) -> Size:
     if float(factor).is_integer():
         return size * int(factor)
-    return math.floor(fixed(size, "image, for a scale that is not whole,") * factor)
+    return math.floor(
+        static_size(size, "image, for a scale that is not whole,") * factor
+    )
 
 
 def _source_positions(size: int, new: int, factor: float, coordinates: str) -> Any:
@@ -135,8 +139,8 @@ def _nearest(x: Array, axis: int, new: Size, factor: float, coordinates: str) ->
     repeats = float(factor).is_integer() and factor >= 1
     if repeats and coordinates != "align_corners":
         return x if factor == 1 else np.repeat(x, int(factor), axis)
-    size = fixed(x.shape[axis], "image")
-    places = _source_positions(size, fixed(new, "image"), factor, coordinates)
+    size = static_size(x.shape[axis], "image")
+    places = _source_positions(size, static_size(new, "image"), factor, coordinates)
     half = 0.0 if coordinates == "asymmetric" else 0.5
     index = numpy.clip(numpy.floor(places + half), 0, max(size - 1, 0))
     return np.take(x, index.astype("i4"), axis)
@@ -164,7 +168,7 @@ def interpolate_along(
         exclude_outside: whether what is beyond the border has no weight; else it is as
             the nearest element.
     """
-    size = fixed(x.shape[axis], "image")
+    size = static_size(x.shape[axis], "image")
     reach, kernel = (1, _linear) if method == "linear" else (2, _cubic(cubic))
     span = math.ceil(reach / shrink)
     taps = numpy.floor(places)[:, None] + numpy.arange(1 - span, span + 1)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from aotc import numpy as np
 from aotc.nn.layers import one_hot
 from aotc.nn.normalizing import softmax
-from aotc.nn.spatial import fixed
+from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
@@ -81,7 +81,7 @@ def _expert_count(x: Array, logits: Array, k: int, capacity: int) -> int:
             "expected x as groups, tokens, features and logits as groups, tokens, "
             f"experts; got {x.type} and {logits.type}",
         )
-    count = fixed(logits.shape[2], "row of logits")
+    count = static_size(logits.shape[2], "row of logits")
     if not 1 <= k <= count:
         fail("bad-count", f"expected k from 1 to {count}, the experts; got {k}")
     if capacity < 1:

@@ -36,7 +36,7 @@ def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
     return numbers
 
 
-def fixed(size: Size, what: str) -> int:
+def static_size(size: Size, what: str) -> int:
     """`size`, which must not be symbolic."""
     if not isinstance(size, int):
         fail("symbolic-size", f"expected a {what} of fixed size; got {size}")

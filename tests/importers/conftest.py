@@ -11,7 +11,7 @@ import pytest
 from aotc import numpy as anp
 from aotc.errors import InputError
 from aotc.importers import load
-from aotc.importers.common.padded.values import Padded, inside, padded_axes, wrapped
+from aotc.importers.common.padded.values import Padded, as_padded, inside, padded_axes
 
 
 class Model:
@@ -50,7 +50,7 @@ def bad_padding(monkeypatch):
 
     def spoil(*names):
         for module in [each for name in names for each in modules_of(name)]:
-            for origin in ("from_first", "settled", "wrapped"):
+            for origin in ("from_first", "mask_padding_gradient", "as_padded"):
                 if hasattr(module, origin):
                     monkeypatch.setattr(module, origin, spoiled)
 
@@ -67,7 +67,7 @@ def modules_of(name):
 def spoiled(data, shape):
     """An array as a padded value, with NaN, say, in its padding."""
     if not padded_axes(shape):
-        return wrapped(data, shape)
+        return as_padded(data, shape)
     bad = {"bool": True, "f32": np.nan}.get(data.dtype, -12345)
     mask = inside(tuple(shape))
     return Padded(anp.where(mask, data, anp.full((), bad, data.dtype)), tuple(shape))

@@ -10,7 +10,7 @@ from aotc.tracing.survey import watch_nodes
 
 def agree(network, inputs, updates=False):
     """Both compute the same results."""
-    found = network.computed(inputs)
+    found = network.compute(inputs)
     found = [np.asarray(x) for x in flatten(found[1] if updates else found)[0]]
     wanted = flatten(network.original.run(inputs))[0]
     for x, y in zip(found, wanted, strict=True):
@@ -29,7 +29,7 @@ def steps_agree(network, inputs):
             count += 1
 
     with watch_nodes(look):
-        network.computed(inputs)
+        network.compute(inputs)
     return count
 
 

@@ -30,7 +30,7 @@ def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> 
         InputError: the sizes of the current function break it; `shape-guard`.
     """
     used = {name: sizes[name] for name in condition.symbols}
-    holds = _decided(condition, used)
+    holds = _decide(condition, used)
     if holds:
         return
     shown = condition.substitute({name: str(size) for name, size in used.items()})
@@ -42,7 +42,7 @@ def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> 
     trace.root.guards.setdefault(shown.text, Guard(shown.text, why, user_line() or ""))
 
 
-def _decided(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
+def _decide(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
     """Whether the condition holds for all calls or for none; None for some of both."""
     try:
         return condition.holds(sizes, _compare)

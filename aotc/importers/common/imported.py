@@ -67,7 +67,7 @@ class Imported:
 
     def entry(self, name: str) -> EntryFunction:
         """The network as an entry."""
-        sources = {**self._stored(), **self.inputs}
+        sources = {**self._stored_arguments(), **self.inputs}
         parameters = [
             inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD)
             for key in sources
@@ -81,9 +81,9 @@ class Imported:
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return EntryFunction(run, sources, self.declared, self)
 
-    def computed(self, inputs: Mapping[str, Any]) -> Any:
+    def compute(self, inputs: Mapping[str, Any]) -> Any:
         """The result on NumPy arrays, op by op, without a trace."""
-        stored = [each.tree for each in self._stored().values()]
+        stored = [each.tree for each in self._stored_arguments().values()]
         return self.function(*stored, *(inputs[name] for name in self.inputs))
 
     def names(self, name: str) -> dict[int, str]:
@@ -91,7 +91,7 @@ class Imported:
         titles = ((self.weights, name), (self.state, f"{name}_state"))
         return {id(stored): title for stored, title in titles if stored is not None}
 
-    def _stored(self) -> dict[str, Stored]:
+    def _stored_arguments(self) -> dict[str, Stored]:
         """Weights and state under names that no input has."""
         found: dict[str, Stored] = {}
         for key, stored in (("weights", self.weights), ("state", self.state)):

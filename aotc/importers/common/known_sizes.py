@@ -18,7 +18,7 @@ from aotc.dialects.types import Dim, Size, bounds
 from aotc.errors import InputError
 
 
-def undecided(question: str) -> InputError:
+def undecided_error(question: str) -> InputError:
     """The error for a result that only a call decides."""
     return InputError("symbolic-size", f"'{question}' depends on the sizes")
 
@@ -47,7 +47,7 @@ def whole(number: Any) -> Size:
         size: Size = number
         return size
     if not number.is_integer():
-        raise undecided(str(number))
+        raise undecided_error(str(number))
     return int(number)
 
 
@@ -57,11 +57,11 @@ def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
     It leaves whole numbers as they are, and those that are not finite.
     """
 
-    def rounded(x: Any) -> Any:
+    def round_size(x: Any) -> Any:
         is_whole = isinstance(x, int | Dim) or not math.isfinite(x)
         return x if is_whole else function(x)
 
-    return rounded
+    return round_size
 
 
 def wrap(size: Size, bits: int) -> Size:
@@ -83,10 +83,10 @@ def divide(a: Size, b: Size) -> Size:
     """
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
-            raise undecided(f"{a} / {b}")
+            raise undecided_error(f"{a} / {b}")
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     if bounds(a)[0] < 0 or bounds(b)[0] < 1:
-        raise undecided(f"{a} / {b}")
+        raise undecided_error(f"{a} / {b}")
     return a // b
 
 
@@ -108,7 +108,7 @@ def modulo(a: Size, b: Size) -> Size:
         InputError: b is 0, or a symbol that may be less than 1.
     """
     if b == 0:
-        raise undecided(f"{a} % {b}")
+        raise undecided_error(f"{a} % {b}")
     return a % b
 
 
@@ -121,7 +121,7 @@ def sign(a: Size) -> int:
     low, high = bounds(a)
     if low > 0 or high < 0 or low == high == 0:
         return (low > 0) - (high < 0)
-    raise undecided(f"sign({a})")
+    raise undecided_error(f"sign({a})")
 
 
 def is_equal(a: Any, b: Any) -> bool:
@@ -137,7 +137,7 @@ def is_equal(a: Any, b: Any) -> bool:
         return True
     if low > 0 or high < 0:
         return False
-    raise undecided(f"{a} == {b}")
+    raise undecided_error(f"{a} == {b}")
 
 
 def is_different(a: Any, b: Any) -> bool:

@@ -19,7 +19,7 @@ import torch
 from torch.fx import Graph, Node
 
 from aotc.dialects.types import Size, minimum
-from aotc.importers.common.padded.sizes import promised
+from aotc.importers.common.padded.sizes import promise_bound
 from aotc.importers.common.padded.sources import prefix_size
 from aotc.importers.common.padded.values import Padded, refuse
 from aotc.tracing.array import Array
@@ -66,7 +66,7 @@ class UnbackedSizes:
         known = known_sizes(values)
         bounds = [_size(e, known) for symbol in born for e in self.bounds[symbol]]
         sizes = [size for size in bounds if size is not None]
-        with promised(reduce(minimum, sizes) if sizes else None):
+        with promise_bound(reduce(minimum, sizes) if sizes else None):
             yield
 
     def as_size(self, node: Node, result: Any) -> Any:

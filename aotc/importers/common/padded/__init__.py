@@ -17,10 +17,11 @@ What padding holds has no derivative, and no derivative of anything else depends
 - where padding begins, it is made a copy of the first element (`from_first`), so that
   what is computed of it is as finite as the value itself;
 - the derivative of a result with respect to its padding is taken to be zero, not
-  multiplied by it, wherever it could reach something that is not padded (`settled`);
+  multiplied by it, wherever it could reach something that is not padded
+  (`mask_padding_gradient`);
 - an operand without a padded axis of the result is broadcast along it first, so that
   the sum that is its derivative takes elements only; where a function itself sums, or
-  its derivative does, padding is first made what is harmless there (`filled`).
+  its derivative does, padding is first made what is harmless there (`fill_padding`).
 """
 
 from __future__ import annotations

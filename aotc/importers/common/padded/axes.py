@@ -21,62 +21,62 @@ from aotc.importers.common.padded.sizes import (
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
+    as_padded,
     data_of,
+    mask_padding_gradient,
     refuse,
     require_whole,
-    settled,
-    wrapped,
 )
 from aotc.tracing.array import Array
 
 # ---- the order of axes --------------------------------------------------------------
 
 
-def transposed(x: Value, axes: Sequence[int] | None = None) -> Value:
+def transpose(x: Value, axes: Sequence[int] | None = None) -> Value:
     """The axes in another order; in reverse order if none is given."""
     rank = len(x.shape)
     order = range(rank)[::-1] if axes is None else [axis % rank for axis in axes]
     data = np.transpose(data_of(x), tuple(order))
-    return wrapped(data, [x.shape[axis] for axis in order])
+    return as_padded(data, [x.shape[axis] for axis in order])
 
 
-def swapped(x: Value, one: int, other: int) -> Value:
+def swap_axes(x: Value, one: int, other: int) -> Value:
     """Two axes in each other's place."""
     rank = len(x.shape)
     order = list(range(rank))
     a, b = one % rank, other % rank
     order[a], order[b] = b, a
-    return transposed(x, order)
+    return transpose(x, order)
 
 
-def unsqueezed(x: Value, axes: int | Sequence[int]) -> Value:
+def unsqueeze(x: Value, axes: int | Sequence[int]) -> Value:
     """New axes of size 1, at these places of the result."""
     listed = [axes] if isinstance(axes, int) else list(axes)
     rank = len(x.shape) + len(listed)
     new = {axis % rank for axis in listed}
     sizes = iter(x.shape)
-    return reshaped(x, [1 if axis in new else next(sizes) for axis in range(rank)])
+    return reshape(x, [1 if axis in new else next(sizes) for axis in range(rank)])
 
 
-def squeezed(x: Value, axes: int | Sequence[int] | None = None) -> Value:
+def squeeze(x: Value, axes: int | Sequence[int] | None = None) -> Value:
     """Without axes of size 1: all, or those among the given ones."""
     rank = len(x.shape)
     listed = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
     gone = {axis % rank for axis in listed}
     kept = [n for n, size in enumerate(x.shape) if n not in gone or size != 1]
-    return reshaped(x, [x.shape[n] for n in kept])
+    return reshape(x, [x.shape[n] for n in kept])
 
 
 # ---- other shapes -------------------------------------------------------------------
 
 
-def reshaped(x: Value, sizes: Sequence[Size]) -> Value:
+def reshape(x: Value, sizes: Sequence[Size]) -> Value:
     """`x` in another shape, in which -1 is what remains.
 
     Axes may join and part as long as the one that is padded is the first of them: then
     the elements of the value still come before the padding.
     """
-    shape = _completed(x.shape, sizes)
+    shape = _resolved_shape(x.shape, sizes)
     if not has_data_dependent((*x.shape, *shape)):
         return np.reshape(data_of(x), shape)
     for before, after in _groups(x.shape, shape):
@@ -86,10 +86,10 @@ def reshaped(x: Value, sizes: Sequence[Size]) -> Value:
                 "sizes depend on values, axes join with those after them only",
                 "move the axis to the front first",
             )
-    return wrapped(np.reshape(data_of(x), bounds_of(shape)), shape)
+    return as_padded(np.reshape(data_of(x), bounds_of(shape)), shape)
 
 
-def _completed(shape: Shape, sizes: Sequence[Size]) -> Shape:
+def _resolved_shape(shape: Shape, sizes: Sequence[Size]) -> Shape:
     """The sizes with what remains in the place of -1."""
     if -1 not in sizes:
         return tuple(sizes)
@@ -140,7 +140,7 @@ def _is_padded_first(sizes: Sequence[Size]) -> bool:
     return not has_data_dependent(sizes[1:])
 
 
-def expanded(x: Value, sizes: Sequence[Size]) -> Value:
+def expand(x: Value, sizes: Sequence[Size]) -> Value:
     """`x` repeated to a shape, in which -1 keeps a size."""
     new = len(sizes) - len(x.shape)
     shape = tuple(
@@ -152,12 +152,12 @@ def expanded(x: Value, sizes: Sequence[Size]) -> Value:
                 f"{shown_shape(x.shape)} does not broadcast to {shown_shape(shape)}",
                 "give equal sizes",
             )
-    return settled(np.broadcast_to(data_of(x), bounds_of(shape)), shape)
+    return mask_padding_gradient(np.broadcast_to(data_of(x), bounds_of(shape)), shape)
 
 
 def filled_to(function: Callable[[Shape], Array], sizes: Sequence[Size]) -> Value:
     """What a function of a shape makes, for a shape that depends on values."""
-    return wrapped(function(bounds_of(tuple(sizes))), sizes)
+    return as_padded(function(bounds_of(tuple(sizes))), sizes)
 
 
 # ---- along other axes ---------------------------------------------------------------
@@ -178,8 +178,8 @@ def along_others(
         require_whole(x, axes(x, *args, **named))
         found = function(x.data, *args, **named)
         if isinstance(found, (list, tuple)):
-            return [wrapped(y, _kept_sizes(x, y)) for y in found]
-        return wrapped(found, _kept_sizes(x, found))
+            return [as_padded(y, _kept_sizes(x, y)) for y in found]
+        return as_padded(found, _kept_sizes(x, found))
 
     return rule
 
@@ -191,7 +191,7 @@ def _kept_sizes(x: Padded, y: Array) -> list[Size]:
 # ---- joining ------------------------------------------------------------------------
 
 
-def concatenated(parts: Sequence[Value], axis: int) -> Value:
+def concatenate(parts: Sequence[Value], axis: int) -> Value:
     """The values one after the other."""
     rank = len(parts[0].shape)
     axis %= rank
@@ -201,9 +201,9 @@ def concatenated(parts: Sequence[Value], axis: int) -> Value:
     shape = list(_padded_of(parts))
     shape[axis] = sum(lengths[1:], start=lengths[0])
     if not has_data_dependent(lengths[:-1]):
-        return wrapped(data, shape)
+        return as_padded(data, shape)
     data = np.take(data, _closed_up(lengths, data.shape[axis]), axis)
-    return settled(data, shape)
+    return mask_padding_gradient(data, shape)
 
 
 def _padded_of(parts: Sequence[Value]) -> Shape:
@@ -239,7 +239,7 @@ def _closed_up(lengths: Sequence[Size], bound: Size) -> Array:
     return np.minimum(np.add(places, gaps), np.subtract(count_of(bound, "i32"), 1))
 
 
-def stacked(parts: Sequence[Value], axis: int) -> Value:
+def stack(parts: Sequence[Value], axis: int) -> Value:
     """The values along a new axis."""
     rank = len(parts[0].shape) + 1
-    return concatenated([unsqueezed(part, axis % rank) for part in parts], axis % rank)
+    return concatenate([unsqueeze(part, axis % rank) for part in parts], axis % rank)

@@ -14,18 +14,18 @@ from aotc.importers.common.padded.sizes import (
     has_data_dependent,
     is_at_most,
     is_data_dependent,
+    remaining_size,
     shown_size,
     smaller,
-    without,
 )
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
+    as_padded,
     data_of,
     from_first,
     padded_axes,
     refuse,
-    wrapped,
 )
 from aotc.tracing.array import Array
 
@@ -34,7 +34,7 @@ def _along(x: Value, axis: int, key: Any) -> tuple[Any, ...]:
     return (*[slice(None)] * (axis % len(x.shape)), key)
 
 
-def sliced(
+def slice_axis(
     x: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
     """The positions `start, start + step, …` below `end` of an axis."""
@@ -44,7 +44,7 @@ def sliced(
     if not has_data_dependent([e for e in (size, start, end) if e is not None]):
         data = np.getitem(data_of(x), _along(x, axis, slice(start, end, step)))
         shape[axis] = data.shape[axis]
-        return wrapped(data, shape)
+        return as_padded(data, shape)
     if step != 1:
         refuse(
             f"a slice with step {step} of an axis whose size depends on values",
@@ -56,18 +56,18 @@ def sliced(
     return _part(x, axis, first, shape)
 
 
-def cut_out(x: Value, key: Sequence[slice]) -> Value:
+def slice_axes(x: Value, key: Sequence[slice]) -> Value:
     """A slice of each axis."""
     for axis, part in enumerate(key):
         if part != slice(None):
-            x = sliced(x, axis, part.start, part.stop, part.step)
+            x = slice_axis(x, axis, part.start, part.stop, part.step)
     return x
 
 
 def _position(end: Any, size: Size) -> Size:
     """Where a slice begins or ends: within the axis, from its end where negative."""
     if isinstance(end, int) and end < 0:
-        return without(size, -end)
+        return remaining_size(size, -end)
     if isinstance(end, int) or not is_data_dependent(end):
         return smaller(end, size)
     if not is_at_most(end, size):
@@ -81,7 +81,7 @@ def length_between(first: Size, last: Size) -> Size:
     difference = last - first
     if not is_data_dependent(difference) and bounds(difference)[0] >= 0:
         return difference
-    return without(last, first)
+    return remaining_size(last, first)
 
 
 def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
@@ -90,19 +90,19 @@ def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
     if first == 0 and data.shape[axis] == length:
         return from_first(data, shape)
     if length == 0:
-        return wrapped(np.getitem(data, _along(x, axis, slice(0, 0))), shape)
+        return as_padded(np.getitem(data, _along(x, axis, slice(0, 0))), shape)
     places = np.add(np.arange(length, dtype="i32"), count_of(first, "i32"))
     return from_first(np.take(data, places, axis, mode="clip"), shape)
 
 
-def selected(x: Value, axis: int, index: Any) -> Value:
+def select(x: Value, axis: int, index: Any) -> Value:
     """One position of an axis, which goes away; the call fails if there is none."""
     axis %= len(x.shape)
     size = x.shape[axis]
     shape = [each for n, each in enumerate(x.shape) if n != axis]
     data = data_of(x)
     if not has_data_dependent((size, index)) and not isinstance(index, Array):
-        return wrapped(np.getitem(data, _along(x, axis, index)), shape)
+        return as_padded(np.getitem(data, _along(x, axis, index)), shape)
     place = index if isinstance(index, Array) else count_of(_whole(index), "i32")
     if isinstance(index, int) and index < 0:
         place = np.add(count_of(size, "i32"), index)
@@ -110,19 +110,19 @@ def selected(x: Value, axis: int, index: Any) -> Value:
     there = np.logical_and(
         np.greater_equal(place, 0), np.less(place, count_of(size, "i32"))
     )
-    debug.check(there, f"position {_shown(index)} of {shown_size(size)} elements")
-    return wrapped(np.take(data, place, axis, mode="clip"), shape)
+    debug.check(there, f"position {_index_text(index)} of {shown_size(size)} elements")
+    return as_padded(np.take(data, place, axis, mode="clip"), shape)
 
 
 def _whole(index: Size) -> Size:
     return max(index, 0) if isinstance(index, int) else index
 
 
-def _shown(index: Any) -> str:
+def _index_text(index: Any) -> str:
     return "an index" if isinstance(index, Array) else shown_size(index)
 
 
-def unstacked(x: Padded, axis: int = 0) -> list[Value]:
+def unstack(x: Padded, axis: int = 0) -> list[Value]:
     """Each position of an axis whose size is known."""
     axis %= x.ndim
     size = x.shape[axis]
@@ -132,4 +132,4 @@ def unstacked(x: Padded, axis: int = 0) -> list[Value]:
             "values",
             "compute with the whole axis at once",
         )
-    return [selected(x, axis, number) for number in range(size)]
+    return [select(x, axis, number) for number in range(size)]

@@ -12,16 +12,16 @@ from aotc.dialects.types import Size
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
+    as_padded,
     common_sizes,
     data_of,
     inside,
     is_trained,
     leaves_of,
+    mask_padding_gradient,
     padded_axes,
     refuse,
     require_whole,
-    settled,
-    wrapped,
 )
 from aotc.tracing.array import Array
 
@@ -50,7 +50,7 @@ def _result(data: Array, sizes: Sequence[Size | None]) -> Any:
         size if own is None else own
         for size, own in zip(data.shape, sizes, strict=True)
     ]
-    return wrapped(data, shape)
+    return as_padded(data, shape)
 
 
 def _broadcast(value: Any, sizes: Sequence[Size | None], operands: list[Value]) -> Any:
@@ -98,7 +98,7 @@ def row_by_row(
         data = function(_with_rows(x), *args, **named)
         if isinstance(data, (list, tuple)):
             refuse(f"more than the main result for {x}", "compute the others apart")
-        return settled(data, x.shape)
+        return mask_padding_gradient(data, x.shape)
 
     return rule
 

@@ -21,12 +21,12 @@ from aotc.importers.common.padded.sources import true_positions
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
+    as_padded,
     common_sizes,
     data_of,
     inside,
+    mask_padding_gradient,
     refuse,
-    settled,
-    wrapped,
 )
 from aotc.tracing.array import Array
 
@@ -61,7 +61,7 @@ def _from_front(key: Value, size: Size) -> Value:
         )
         debug.check(inside_axis, f"indices within {shown_size(size)} elements")
     nearest = np.maximum(np.minimum(places, np.subtract(count, 1)), 0)
-    return wrapped(nearest, key.shape)
+    return as_padded(nearest, key.shape)
 
 
 def _indexed_shape(x: Value, keys: Sequence[Value | None]) -> tuple[Shape, Shape, int]:
@@ -80,31 +80,31 @@ def _indexed_shape(x: Value, keys: Sequence[Value | None]) -> tuple[Shape, Shape
     return (*others[:place], *own, *others[place:]), own, place
 
 
-def indexed(x: Value, keys: Keys) -> Value:
+def getitem(x: Value, keys: Keys) -> Value:
     """`x[keys]`, with None for an axis that is taken whole."""
     positions = _positions(x, keys)
     key = tuple(slice(None) if k is None else data_of(k) for k in positions)
     shape, _, _ = _indexed_shape(x, positions)
-    return settled(np.getitem(data_of(x), key), shape)
+    return mask_padding_gradient(np.getitem(data_of(x), key), shape)
 
 
-def taken(x: Value, axis: int, indices: Value) -> Value:
+def take(x: Value, axis: int, indices: Value) -> Value:
     """`x` at indices along an axis, whose axes take its place."""
     axis %= len(x.shape)
-    return indexed(x, [*[None] * axis, indices])
+    return getitem(x, [*[None] * axis, indices])
 
 
 # ---- writing ------------------------------------------------------------------------
 
 
-def written(
+def write_at(
     x: Value, keys: Keys, values: Any, write: str, *, counts_alike: bool = False
 ) -> Value:
     """`x` with values at positions set, or combined with what is there.
 
     Args:
         x: the value.
-        keys: as of `indexed`.
+        keys: as of `getitem`.
         values: what broadcasts to `x[keys]`.
         write: a method of `x.at[key]`: `set`, `add`, `multiply`, `min` or `max`.
         counts_alike: each call is held to as many values as there are positions, where
@@ -113,19 +113,19 @@ def written(
     positions = _positions(x, keys)
     shape, own, _ = _indexed_shape(x, positions)
     if isinstance(values, Padded):
-        values = _fitted(values, shape, counts_alike)
+        values = _align_to_positions(values, shape, counts_alike)
     key: list[Any] = [slice(None) if k is None else data_of(k) for k in positions]
     mode = None
     if has_data_dependent(own):
         axis = next(n for n, k in enumerate(positions) if k is not None)
-        key[axis] = _dropped(key[axis], own, data_of(x).shape[axis])
+        key[axis] = _padding_out_of_bounds(key[axis], own, data_of(x).shape[axis])
         mode = "drop"
     place = data_of(x).at[tuple(key)]
     found = getattr(place, write)(data_of(values), mode=mode)
-    return settled(found, x.shape)
+    return mask_padding_gradient(found, x.shape)
 
 
-def _fitted(values: Padded, shape: Shape, counts_alike: bool) -> Padded:
+def _align_to_positions(values: Padded, shape: Shape, counts_alike: bool) -> Padded:
     """Values whose padding is where that of the positions is."""
     if counts_alike:
         for own, wanted in zip(values.shape[::-1], shape[::-1], strict=False):
@@ -143,7 +143,7 @@ def _fitted(values: Padded, shape: Shape, counts_alike: bool) -> Padded:
     return values
 
 
-def _dropped(key: Array, own: Shape, size: Size) -> Array:
+def _padding_out_of_bounds(key: Array, own: Shape, size: Size) -> Array:
     """Positions, out of bounds where they are padding: nothing is written there."""
     whole = np.broadcast_to(key, bounds_of(own))
     wide = np.astype(whole, "i64")
@@ -153,17 +153,17 @@ def _dropped(key: Array, own: Shape, size: Size) -> Array:
 # ---- one index per element ----------------------------------------------------------
 
 
-def gathered(
+def gather(
     function: Callable[[Array, Array], Array], x: Value, axis: int, indices: Value
 ) -> Value:
     """For each index the element at it along an axis, at its place on the others."""
     axis %= len(x.shape)
     _require_same_places(x, axis, indices)
     places = _from_front(indices, x.shape[axis])
-    return settled(function(data_of(x), data_of(places)), indices.shape)
+    return mask_padding_gradient(function(data_of(x), data_of(places)), indices.shape)
 
 
-def scattered(
+def scatter(
     function: Callable[[Array, Array, Any], Array],
     x: Value,
     axis: int,
@@ -188,7 +188,7 @@ def scattered(
         size = count_of(data_of(x).shape[axis], "i64")
         wide = np.astype(places, "i64")
         places = np.where(inside(indices.shape), wide, size)
-    return settled(function(data_of(x), places, data_of(values)), x.shape)
+    return mask_padding_gradient(function(data_of(x), places, data_of(values)), x.shape)
 
 
 def _require_same_places(x: Value, axis: int, indices: Value) -> None:

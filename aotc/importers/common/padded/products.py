@@ -16,31 +16,31 @@ from aotc.importers.common.padded.values import (
     Padded,
     Value,
     common_sizes,
-    filled,
+    fill_padding,
+    mask_padding_gradient,
     refuse,
     require_whole,
-    settled,
 )
 
 
-def multiplied(a: Value, b: Value) -> Value:
+def matmul(a: Value, b: Value) -> Value:
     """The product of matrices, or of batches of them, as `matmul` takes them."""
     inner = len(b.shape) - 2 if len(b.shape) > 1 else 0
     return _product(np.matmul, a, b, len(a.shape) - 1, inner)
 
 
-def transformed(
+def apply_linear(
     function: Callable[..., Any], x: Value, weight: Value, *rest: Any
 ) -> Value:
     """A function of the last axis of `x` and a weight, which is not padded."""
     require_whole(x, (-1,))
     if any(isinstance(part, Padded) for part in (weight, *rest)):
         refuse("the weights of a layer have sizes that depend on values", "fix them")
-    data = function(filled(x, 0), weight, *rest)
-    return settled(data, (*x.shape[:-1], data.shape[-1]))
+    data = function(fill_padding(x, 0), weight, *rest)
+    return mask_padding_gradient(data, (*x.shape[:-1], data.shape[-1]))
 
 
-def contracted(
+def einsum(
     function: Callable[..., Any], equation: str, operands: Sequence[Value]
 ) -> Value:
     """Einstein's sum convention: `function` computes it of arrays.
@@ -60,8 +60,8 @@ def contracted(
             own = sizes.setdefault(label, size)
             if has_data_dependent((own, size)) and not is_equal(own, size):
                 refuse(f"'{label}' of '{equation}' has two sizes", _SAME)
-    data = function(*(filled(x, 0) for x in operands))
-    return settled(data, [sizes[label] for label in output])
+    data = function(*(fill_padding(x, 0) for x in operands))
+    return mask_padding_gradient(data, [sizes[label] for label in output])
 
 
 _SAME = "take both from the same positions"
@@ -78,8 +78,8 @@ def _product(
             "to be equal",
             _SAME,
         )
-    data = function(filled(a, 0), filled(b, 0))
-    return settled(data, _product_shape(a.shape, b.shape))
+    data = function(fill_padding(a, 0), fill_padding(b, 0))
+    return mask_padding_gradient(data, _product_shape(a.shape, b.shape))
 
 
 def _product_shape(a: Shape, b: Shape) -> Shape:

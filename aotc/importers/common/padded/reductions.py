@@ -13,12 +13,12 @@ from aotc.importers.common.padded.sizes import count_of
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
-    filled,
+    as_padded,
+    fill_padding,
     from_first,
     in_dtype,
+    mask_padding_gradient,
     refuse,
-    settled,
-    wrapped,
 )
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
@@ -43,16 +43,16 @@ def reduced_shape(x: Value, axes: Sequence[int], keepdims: bool) -> Shape:
     return tuple(size for n, size in enumerate(x.shape) if n not in axes)
 
 
-def reduced(
+def reduce(
     function: Reduction, x: Padded, axes: Axes, keepdims: bool, neutral: Any
 ) -> Any:
     """`function(array, axes, keepdims=…)` over the elements that are no padding."""
     along = listed_axes(x, axes)
-    found = function(filled(x, neutral, along), along, keepdims=keepdims)
+    found = function(fill_padding(x, neutral, along), along, keepdims=keepdims)
     shape = reduced_shape(x, along, keepdims)
     if isinstance(found, (list, tuple)):
-        return [wrapped(y, shape) for y in found]
-    return wrapped(found, shape)
+        return [as_padded(y, shape) for y in found]
+    return as_padded(found, shape)
 
 
 def lowest(dtype: str) -> Any:
@@ -92,7 +92,7 @@ def element_counts(x: Padded, axes: Axes, dtype: str) -> Array:
 def mean(x: Padded, axes: Axes, keepdims: bool) -> Value:
     """The mean; NaN of no element."""
     wide = Padded(to_accumulator(x.data), x.shape)
-    total = reduced(np.sum, wide, axes, keepdims, 0)
+    total = reduce(np.sum, wide, axes, keepdims, 0)
     count = element_counts(x, axes, wide.dtype)
     found = elementwise(np.divide)(total, count)
     return in_dtype(found, x.dtype)
@@ -105,7 +105,7 @@ def variance(x: Padded, axes: Axes, keepdims: bool, ddof: float = 0) -> Value:
     center = mean(wide, along, True)
     apart = elementwise(np.subtract)(wide, center)
     square = elementwise(np.square)(apart)
-    total = reduced(np.sum, square, along, keepdims, 0)
+    total = reduce(np.sum, square, along, keepdims, 0)
     count = element_counts(x, along, wide.dtype)
     freedom = np.maximum(np.subtract(count, float(ddof)), 0.0)
     return in_dtype(elementwise(np.divide)(total, freedom), x.dtype)
@@ -119,20 +119,24 @@ def deviation(x: Padded, axes: Axes, keepdims: bool, ddof: float = 0) -> Value:
 # ---- along an axis ------------------------------------------------------------------
 
 
-def scanned(function: Callable[..., Any], x: Padded, axis: int, neutral: Any) -> Value:
+def running_reduction(
+    function: Callable[..., Any], x: Padded, axis: int, neutral: Any
+) -> Value:
     """A running sum, say: what changes nothing takes the place of padding."""
-    data = function(filled(x, neutral, (axis % x.ndim,)), axis)
-    return settled(data, x.shape)
+    data = function(fill_padding(x, neutral, (axis % x.ndim,)), axis)
+    return mask_padding_gradient(data, x.shape)
 
 
 def shared_out(function: Callable[..., Array], x: Padded, axis: int) -> Value:
     """A softmax along an axis, in which padding has no part."""
     axis %= x.ndim
     if axis not in x.axes:
-        return wrapped(function(x.data, axis), x.shape)
+        return as_padded(function(x.data, axis), x.shape)
     if not dtypes.is_float(x.dtype):
         refuse(f"a softmax of {x}, integers along padding", "convert it to floats")
-    return from_first(function(filled(x, lowest(x.dtype), (axis,)), axis), x.shape)
+    return from_first(
+        function(fill_padding(x, lowest(x.dtype), (axis,)), axis), x.shape
+    )
 
 
 def in_order(
@@ -147,8 +151,8 @@ def in_order(
         descending: whether the largest elements come first.
     """
     last = lowest(x.dtype) if descending else _beyond(x.dtype)
-    values, places = function(filled(x, last, (axis % x.ndim,)))
-    return [settled(values, x.shape), wrapped(places, x.shape)]
+    values, places = function(fill_padding(x, last, (axis % x.ndim,)))
+    return [mask_padding_gradient(values, x.shape), as_padded(places, x.shape)]
 
 
 def _beyond(dtype: str) -> Any:
@@ -169,6 +173,6 @@ def most_extreme(
         enough = np.greater_equal(count_of(x.shape[axis], "i32"), count)
         debug.check(enough, f"at least {count} elements, of which as many are taken")
     last = lowest(x.dtype) if largest else _beyond(x.dtype)
-    found = function(filled(x, last, (axis,)))
+    found = function(fill_padding(x, last, (axis,)))
     shape = [count if n == axis else size for n, size in enumerate(x.shape)]
-    return [wrapped(part, shape) for part in found]
+    return [as_padded(part, shape) for part in found]

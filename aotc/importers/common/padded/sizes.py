@@ -75,7 +75,7 @@ def _symbols() -> _Symbols:
 
 
 @contextmanager
-def promised(bound: Size | None) -> Iterator[None]:
+def promise_bound(bound: Size | None) -> Iterator[None]:
     """Within this block the model promises that a new size is at most `bound`."""
     symbols = _symbols()
     before, symbols.promise = symbols.promise, bound
@@ -158,7 +158,7 @@ def _bound(expr: Any) -> Size:
     if not is_data_dependent(Dim(expr)):
         return size_of(expr)
     if isinstance(expr, ir.AffineSymbolExpr):
-        return _known(expr.position).bound
+        return _symbol_of(expr.position).bound
     if isinstance(expr, ir.AffineAddExpr):
         return _bound(expr.lhs) + _bound(expr.rhs)
     if isinstance(expr, ir.AffineMulExpr):
@@ -184,7 +184,7 @@ def _count(expr: Any) -> Array:
     if not is_data_dependent(Dim(expr)):
         return count_of(size_of(expr))
     if isinstance(expr, ir.AffineSymbolExpr):
-        return np.astype(_known(expr.position).count, "i64")
+        return np.astype(_symbol_of(expr.position).count, "i64")
     for kind, function in (
         (ir.AffineAddExpr, np.add),
         (ir.AffineMulExpr, np.multiply),
@@ -205,7 +205,7 @@ def _refuse_expression(expr: Any) -> NoReturn:
     )
 
 
-def _known(number: int) -> _Symbol:
+def _symbol_of(number: int) -> _Symbol:
     return _symbols().known[number - _FIRST]
 
 
@@ -229,17 +229,17 @@ def canonical(size: Size) -> Size:
     """The size in the first symbols of all those that are equal."""
     if not isinstance(size, Dim) or not _symbols().equal:
         return size
-    return size_of(_renamed(size.expr, _symbols().equal))
+    return size_of(_substitute(size.expr, _symbols().equal))
 
 
-def _renamed(expr: Any, names: dict[int, int]) -> Any:
+def _substitute(expr: Any, names: dict[int, int]) -> Any:
     expr = expr.maybe_downcast()
     if isinstance(expr, ir.AffineSymbolExpr):
         number = int(expr.position)
         return ir.AffineSymbolExpr.get(names.get(number, number))
     if not isinstance(expr, ir.AffineBinaryExpr):
         return expr
-    left, right = _renamed(expr.lhs, names), _renamed(expr.rhs, names)
+    left, right = _substitute(expr.lhs, names), _substitute(expr.rhs, names)
     kinds = {
         ir.AffineAddExpr: ir.AffineAddExpr.get,
         ir.AffineMulExpr: ir.AffineMulExpr.get,
@@ -304,7 +304,7 @@ def smaller(a: Size, b: Size) -> Size:
         return a
     if is_at_most(b, a):
         return b
-    return _made(
+    return _derived_size(
         ("smaller", canonical(a), canonical(b)),
         lambda: np.minimum(count_of(a), count_of(b)),
         minimum(bound_of(a), bound_of(b)),
@@ -315,7 +315,7 @@ def _least(size: Size) -> Size:
     return 0 if is_data_dependent(size) else size
 
 
-def without(size: Size, taken: Size) -> Size:
+def remaining_size(size: Size, taken: Size) -> Size:
     """What is left of a size without another one, at least 0."""
     if not has_data_dependent((size, taken)):
         return maximum(size - taken, 0)
@@ -323,8 +323,8 @@ def without(size: Size, taken: Size) -> Size:
         return size
     if is_equal(size, taken):
         return 0
-    return _made(
-        ("without", canonical(size), canonical(taken)),
+    return _derived_size(
+        ("remaining", canonical(size), canonical(taken)),
         lambda: np.maximum(np.subtract(count_of(size), count_of(taken)), 0),
         maximum(bound_of(size) - _least(taken), 0),
     )
@@ -337,7 +337,7 @@ def is_at_most(a: Size, b: Size) -> bool:
     return bounds(_least(b) - bound_of(a))[0] >= 0
 
 
-def _made(key: Hashable, count: Callable[[], Array], bound: Size) -> Dim:
+def _derived_size(key: Hashable, count: Callable[[], Array], bound: Size) -> Dim:
     def make() -> Dim:
         return _symbol(np.astype(count(), "i32"), bound)
 

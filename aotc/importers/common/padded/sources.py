@@ -17,12 +17,12 @@ from aotc.importers.common.padded.sizes import bound_of, made_once, new_size
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
+    as_padded,
     data_of,
     from_first,
     inside,
+    mask_padding_gradient,
     repeating_first,
-    settled,
-    wrapped,
 )
 from aotc.mlir import ir
 from aotc.tracing.array import Array
@@ -39,7 +39,7 @@ def chosen_size(count: Array, natural: Size | None) -> Size:
     return size
 
 
-def held(mask: Value) -> Array:
+def where_true(mask: Value) -> Array:
     """Where a mask holds; padding never does."""
     data = np.astype(data_of(mask), "bool")
     return (
@@ -59,7 +59,7 @@ def true_positions(x: Value) -> list[Value]:
 
 
 def _true_positions(x: Value) -> list[Value]:
-    mask = held(x)
+    mask = where_true(x)
     size = chosen_size(np.sum(np.astype(mask, "i32")), mask.size)
     places = np.nonzero(mask, size=bound_of(size))
     return [from_first(np.astype(place, "i64"), (size,)) for place in places]
@@ -107,12 +107,12 @@ def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Val
     size = chosen_size(np.sum(np.astype(starts, "i32")), flat.shape[0])
     (first,) = np.nonzero(starts, size=bound_of(size))
     values = from_first(np.take(ordered, first, 0), (size,))
-    places = settled(np.astype(np.take(order, first, 0), "i64"), (size,))
+    places = mask_padding_gradient(np.astype(np.take(order, first, 0), "i64"), (size,))
     inverse = np.take(group, np.argsort(order), 0)
     counts = np.zeros((bound_of(size),), "i64")
     counts = counts.at[inverse].add(np.astype(own, "i64"), mode="drop")
     numbers = np.reshape(np.astype(inverse, "i64"), data_of(x).shape)
-    return values, places, wrapped(numbers, x.shape), wrapped(counts, (size,))
+    return values, places, as_padded(numbers, x.shape), as_padded(counts, (size,))
 
 
 def _known_distinct(data: Any, equal_nan: bool) -> tuple[Value, Value, Value, Value]:

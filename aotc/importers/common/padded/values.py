@@ -106,14 +106,14 @@ def by_padding(
     return call
 
 
-def wrapped(data: Array, shape: Sequence[Size]) -> Value:
+def as_padded(data: Array, shape: Sequence[Size]) -> Value:
     """An array as a value of a shape: itself where no size depends on values."""
     return Padded(data, tuple(shape)) if has_data_dependent(shape) else data
 
 
 def in_dtype(x: Value, dtype: str | None) -> Value:
     """The value in another dtype, if one is given."""
-    return x if dtype is None else wrapped(np.astype(data_of(x), dtype), x.shape)
+    return x if dtype is None else as_padded(np.astype(data_of(x), dtype), x.shape)
 
 
 def data_of(value: Any) -> Any:
@@ -156,7 +156,7 @@ def inside(shape: Shape, axes: Sequence[int] | None = None) -> Array:
     return found
 
 
-def filled(x: Value, neutral: Any, axes: Sequence[int] | None = None) -> Array:
+def fill_padding(x: Value, neutral: Any, axes: Sequence[int] | None = None) -> Array:
     """The array with a number in the place of padding along some axes."""
     if isinstance(x, Array):
         return x
@@ -167,7 +167,7 @@ def filled(x: Value, neutral: Any, axes: Sequence[int] | None = None) -> Array:
     return np.where(inside(x.shape, along), x.data, number)
 
 
-def settled(data: Array, shape: Sequence[Size]) -> Value:
+def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
     """An array as a value of a shape, with no derivative by its padding."""
     if not has_data_dependent(shape):
         return data
@@ -179,7 +179,7 @@ def settled(data: Array, shape: Sequence[Size]) -> Value:
 
 def from_first(data: Array, shape: Sequence[Size]) -> Value:
     """An array as a value of a shape, whose padding becomes a copy of the first."""
-    return wrapped(repeating_first(data, shape), shape)
+    return as_padded(repeating_first(data, shape), shape)
 
 
 def repeating_first(data: Array, shape: Sequence[Size]) -> Array:

@@ -17,7 +17,7 @@ from aotc.importers.onnx.ops.geometry import Convolution
 from aotc.importers.onnx.ops.narrow import round_to_narrow
 from aotc.importers.onnx.values import element_of, with_element
 from aotc.nn.quantizing import broadcast_along
-from aotc.nn.spatial import fixed
+from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
 
@@ -57,8 +57,8 @@ def _granularity(x: Array, scale: Array, axis: int, block_size: int) -> dict[str
     size, count = x.shape[axis], scale.shape[axis]
     if block_size or size == count:
         return {"axis": axis, "block": block_size or 1}
-    length = fixed(size, "quantised axis, for blocks without a block_size,")
-    return {"axis": axis, "block": -(-length // max(fixed(count, "scale"), 1))}
+    length = static_size(size, "quantised axis, for blocks without a block_size,")
+    return {"axis": axis, "block": -(-length // max(static_size(count, "scale"), 1))}
 
 
 def _quantize(

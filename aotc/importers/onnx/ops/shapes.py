@@ -19,12 +19,12 @@ from aotc.tracing.source_locations import fail
 # ---- reshaping ----------------------------------------------------------------------
 
 # What is written with these is also the rule for sizes that depend on values.
-_reshape = by_padding(np.reshape, axes_of.reshaped)
-_squeeze = by_padding(np.squeeze, axes_of.squeezed)
-_unsqueeze = by_padding(np.expand_dims, axes_of.unsqueezed)
-_transpose = by_padding(np.transpose, axes_of.transposed)
-_concatenate = by_padding(np.concatenate, axes_of.concatenated)
-_cut_out = by_padding(np.getitem, cutting.cut_out)
+_reshape = by_padding(np.reshape, axes_of.reshape)
+_squeeze = by_padding(np.squeeze, axes_of.squeeze)
+_unsqueeze = by_padding(np.expand_dims, axes_of.unsqueeze)
+_transpose = by_padding(np.transpose, axes_of.transpose)
+_concatenate = by_padding(np.concatenate, axes_of.concatenate)
+_cut_out = by_padding(np.getitem, cutting.slice_axes)
 
 
 def reshape(

@@ -26,7 +26,7 @@ def index(x: Array, indices: Sequence[Array | None]) -> Value:
     It is padded where a mask says how many elements are taken.
     """
     if any(i is not None and i.dtype == "bool" and i._data is None for i in indices):
-        return padded.indexed(x, indices)
+        return padded.getitem(x, indices)
     return np.getitem(x, _key(indices))
 
 

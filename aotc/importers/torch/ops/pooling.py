@@ -12,7 +12,7 @@ from aotc import dtypes, nn
 from aotc import numpy as np
 from aotc.importers.common.channels import apply_channels_last
 from aotc.importers.torch.ops.geometry import Numbers, batched, each, sides
-from aotc.nn.spatial import fixed
+from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 
@@ -83,7 +83,7 @@ def _adaptive_max(spatial: int) -> Callable[[Array, Sequence[int]], list[Array]]
     """The maximum of each part of an image, and its place in the row of all pixels."""
 
     def call(x: Array, sizes: Sequence[int]) -> list[Array]:
-        have = [fixed(size, "image") for size in x.shape[-spatial:]]
+        have = [static_size(size, "image") for size in x.shape[-spatial:]]
         kept = x.shape[:-spatial]
         inside, places = _parts(have, sizes)
         parts = np.take(np.reshape(x, (*kept, math.prod(have))), places, -1)

@@ -11,7 +11,7 @@ from aotc import nn
 from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.importers.common.channels import apply_channels_last
-from aotc.nn.spatial import fixed
+from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 
 # the new sizes, and for each spatial axis the factor that places are scaled by, if one
@@ -32,7 +32,7 @@ def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[Any]) -> Tar
 def _scaled(size: Size, factor: float) -> Size:
     if float(factor).is_integer():
         return size * int(factor)
-    return int(fixed(size, "image, for a scale that is not whole,") * factor)
+    return int(static_size(size, "image, for a scale that is not whole,") * factor)
 
 
 def _ratio(size: Size, of: Size) -> float | None:
@@ -66,7 +66,7 @@ def _nearest_along(
     repeats = _ratio(new, size)
     if repeats is not None and factor in (None, repeats):
         return x if repeats == 1 else np.repeat(x, int(repeats), axis)
-    size, new = fixed(size, "image"), fixed(new, "image")
+    size, new = static_size(size, "image"), static_size(new, "image")
     # in the precision of PyTorch, which decides between neighbours
     single = numpy.float32
     step = single(1 / factor) if factor else single(size) / single(new)
@@ -105,12 +105,12 @@ def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]
 
 
 def _quotient(new: Size, size: Size) -> float:
-    return fixed(new, "image") / fixed(size, "image")
+    return static_size(new, "image") / static_size(size, "image")
 
 
 def _end_to_end(size: Size, new: Size) -> float:
     """The ratio of the distances between the first and the last pixel."""
-    size, new = fixed(size, "image"), fixed(new, "image")
+    size, new = static_size(size, "image"), static_size(new, "image")
     return (new - 1) / (size - 1) if new > 1 and size > 1 else 1.0
 
 

@@ -33,9 +33,9 @@ def gemm(
     transB: int = 0,  # noqa: N803
 ) -> Value:
     """`alpha a b + beta c` of matrices that may be transposed first."""
-    left = axes.transposed(a) if transA else a
-    right = axes.transposed(b) if transB else b
-    found = _times(products.multiplied(left, right), alpha)
+    left = axes.transpose(a) if transA else a
+    right = axes.transpose(b) if transB else b
+    found = _times(products.matmul(left, right), alpha)
     return found if c is None else _add(found, _times(c, beta))
 
 
@@ -45,7 +45,7 @@ def einsum(*xs: Value, equation: str) -> Value:
     def function(*arrays: Array) -> Array:
         return np.einsum(equation.replace(" ", ""), *arrays)
 
-    return products.contracted(function, equation, xs)
+    return products.einsum(function, equation, xs)
 
 
 _add = elementwise(np.add)
@@ -88,7 +88,7 @@ PADDED: dict[str, Imports] = {
     "Identity": elementwise(constants.identity),
     "Cast": cast,
     "Einsum": einsum,
-    "MatMul": products.multiplied,
+    "MatMul": products.matmul,
     "Gemm": gemm,
     "LayerNormalization": row_by_row(
         normalization.layer_normalization, _normalized_axes

@@ -16,15 +16,15 @@ from aotc.tracing.array import Array
 
 def nonzero(x: Value) -> Value:
     """The positions of the elements that are not 0: a row for each axis."""
-    return axes.stacked(sources.true_positions(x), 0)
+    return axes.stack(sources.true_positions(x), 0)
 
 
 def compress(x: Value, condition: Value, *, axis: int | None = None) -> Value:
     """The elements, or slices, for which the condition holds."""
     (places,) = sources.true_positions(condition)
     if axis is None:
-        x, axis = axes.reshaped(x, (-1,)), 0
-    return indexing.taken(x, axis, places)
+        x, axis = axes.reshape(x, (-1,)), 0
+    return indexing.take(x, axis, places)
 
 
 def unique(
@@ -38,12 +38,12 @@ def unique(
             "take the distinct elements of all in rising order",
         )
     values, first, inverse, counts = sources.distinct(x)
-    return values, first, axes.reshaped(inverse, (-1,)), counts
+    return values, first, axes.reshape(inverse, (-1,)), counts
 
 
 def gather(x: Value, indices: Value, *, axis: int = 0) -> Value:
     """`x` at positions of one axis."""
-    return indexing.taken(x, axis, indices)
+    return indexing.take(x, axis, indices)
 
 
 def gather_elements(x: Value, indices: Value, *, axis: int = 0) -> Value:
@@ -52,21 +52,21 @@ def gather_elements(x: Value, indices: Value, *, axis: int = 0) -> Value:
     def function(data: Array, places: Array) -> Array:
         return plain.gather_elements(data, places, axis=axis)
 
-    return indexing.gathered(function, x, axis, indices)
+    return indexing.gather(function, x, axis, indices)
 
 
 def gather_nd(x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     """`x` at positions of several axes; the last axis of the indices lists them."""
     if batch_dims:
         refuse("positions within each element of a batch", "number them through")
-    return indexing.indexed(x, _columns(indices))
+    return indexing.getitem(x, _columns(indices))
 
 
 def _columns(indices: Value) -> list[Value]:
     depth = indices.shape[-1]
     if not isinstance(depth, int):
         refuse("positions of as many axes as values decide", "list the axes")
-    return [cutting.selected(indices, -1, number) for number in range(depth)]
+    return [cutting.select(indices, -1, number) for number in range(depth)]
 
 
 def scatter_elements(
@@ -79,7 +79,7 @@ def scatter_elements(
             data, places, values, axis=axis, reduction=reduction
         )
 
-    return indexing.scattered(function, x, axis, indices, updates)
+    return indexing.scatter(function, x, axis, indices, updates)
 
 
 def scatter_nd(
@@ -87,7 +87,7 @@ def scatter_nd(
 ) -> Value:
     """`x` with updates at positions of several axes."""
     write = plain.write_of(reduction)
-    return indexing.written(x, _columns(indices), updates, write)
+    return indexing.write_at(x, _columns(indices), updates, write)
 
 
 TABLE: dict[str, Imports] = {

@@ -46,7 +46,7 @@ def _over(
     function: Callable[..., Any], neutral: Callable[[str], Any]
 ) -> Callable[[Padded, Any, bool], Value]:
     def rule(x: Padded, along: Any, keepdims: bool) -> Value:
-        found = reductions.reduced(function, x, along, keepdims, neutral(x.dtype))
+        found = reductions.reduce(function, x, along, keepdims, neutral(x.dtype))
         assert isinstance(found, (Array, Padded)), "a reduction has one result"
         return found
 
@@ -81,7 +81,7 @@ def _positions(function: Callable[..., Array], neutral: Callable[[str], Any]) ->
         def positions(data: Array, along: Any, keepdims: bool) -> Array:
             return np.astype(function(data, axis, keepdims=keepdims), "i64")
 
-        return reductions.reduced(  # type: ignore[no-any-return]
+        return reductions.reduce(  # type: ignore[no-any-return]
             positions, x, axis, bool(keepdims), neutral(x.dtype)
         )
 
@@ -101,7 +101,7 @@ def _running(key: str, neutral: int) -> Imports:
             return found
 
         assert isinstance(x, Padded), "the axis is known"
-        return reductions.scanned(function, x, along, neutral)
+        return reductions.running_reduction(function, x, along, neutral)
 
     return running
 

@@ -25,7 +25,7 @@ def expand(x: Value, shape: Known) -> Value:
     own = (*[1] * (rank - len(x.shape)), *x.shape)
     other = (*[1] * (rank - len(wanted)), *wanted)
     pairs = zip(own, other, strict=True)
-    return axes.expanded(x, [a if b == 1 else b for a, b in pairs])
+    return axes.expand(x, [a if b == 1 else b for a, b in pairs])
 
 
 def range_(start: Known, limit: Known, delta: Known) -> Value:

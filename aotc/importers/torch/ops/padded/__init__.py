@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc.importers.common.padded.axes import expanded
+from aotc.importers.common.padded.axes import expand
 from aotc.importers.common.padded.elementwise import elementwise
 from aotc.importers.common.padded.values import Value, in_dtype
 from aotc.importers.torch.ops import activations, composites, creation
@@ -83,6 +83,6 @@ def written_into_first(rule: Rule) -> Rule:
 
     def call(x: Value, *rest: Any, **named: Any) -> Value:
         found = in_dtype(rule(x, *rest, **named), x.dtype)
-        return found if found.shape == x.shape else expanded(found, x.shape)
+        return found if found.shape == x.shape else expand(found, x.shape)
 
     return call

@@ -19,19 +19,19 @@ Rule = Callable[..., Any]
 
 def _linear(x: Value, weight: Value, bias: Any = None) -> Value:
     given = [weight] if bias is None else [weight, bias]
-    return products.transformed(linear, x, *given)
+    return products.apply_linear(linear, x, *given)
 
 
 def _einsum(equation: str, operands: Sequence[Value], path: Any = None) -> Value:
     def function(*arrays: Array) -> Array:
         return np.einsum(equation, *arrays)
 
-    return products.contracted(function, equation, operands)
+    return products.einsum(function, equation, operands)
 
 
 def _added(x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
     """`beta * x + alpha * a @ b`."""
-    y = products.multiplied(a, b)
+    y = products.matmul(a, b)
     if alpha != 1:
         y = elementwise(np.multiply)(y, alpha)
     if beta != 1:
@@ -51,7 +51,7 @@ RULES: dict[str, Rule] = {
     "aten.linear": _linear,
     **dict.fromkeys(
         ("aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.matmul"),
-        products.multiplied,
+        products.matmul,
     ),
     "aten.einsum": _einsum,
     "aten.addmm": _added,

@@ -11,10 +11,10 @@ from aotc.importers.common.padded.elementwise import elementwise
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
+    as_padded,
     data_of,
     in_dtype,
     refuse,
-    wrapped,
 )
 from aotc.importers.torch.ops import indexing as plain
 from aotc.importers.torch.ops import shapes
@@ -29,30 +29,30 @@ def _index_put(
 ) -> Value:
     new = in_dtype(values, x.dtype)
     write = "add" if accumulate else "set"
-    return indexing.written(x, indices, new, write, counts_alike=True)
+    return indexing.write_at(x, indices, new, write, counts_alike=True)
 
 
 def _row(x: Value, dim: int, indices: Value) -> list[Any]:
-    flat = axes.reshaped(indices, (1,)) if not indices.shape else indices
+    flat = axes.reshape(indices, (1,)) if not indices.shape else indices
     return [*[None] * (dim % len(x.shape)), flat]
 
 
 def _index_add(x: Value, dim: int, indices: Value, src: Value, alpha: Any = 1) -> Value:
     new = src if alpha == 1 else elementwise(np.multiply)(src, alpha)
-    return indexing.written(x, _row(x, dim, indices), new, "add")
+    return indexing.write_at(x, _row(x, dim, indices), new, "add")
 
 
 def _index_copy(x: Value, dim: int, indices: Value, src: Value) -> Value:
-    return indexing.written(x, _row(x, dim, indices), src, "set")
+    return indexing.write_at(x, _row(x, dim, indices), src, "set")
 
 
 def _index_fill(x: Value, dim: int, indices: Value, value: Any) -> Value:
     new = as_dtype(value, x.dtype)
-    return indexing.written(x, _row(x, dim, indices), new, "set")
+    return indexing.write_at(x, _row(x, dim, indices), new, "set")
 
 
 def _gather(x: Value, dim: int, indices: Value, sparse_grad: bool = False) -> Value:
-    return indexing.gathered(lambda a, i: plain.gather(a, dim, i), x, dim, indices)
+    return indexing.gather(lambda a, i: plain.gather(a, dim, i), x, dim, indices)
 
 
 def _scatter(*options: Any) -> Rule:
@@ -67,7 +67,7 @@ def _scatter(*options: Any) -> Rule:
                 return plain.scatter_reduce(data, dim, places, values, *given, **named)
             return plain.scatter(data, dim, places, values)
 
-        return indexing.scattered(function, x, dim, indices, src)
+        return indexing.scatter(function, x, dim, indices, src)
 
     return rule
 
@@ -75,19 +75,19 @@ def _scatter(*options: Any) -> Rule:
 def _masked_scatter(x: Value, mask: Value, source: Value) -> Value:
     if isinstance(x, Padded) or isinstance(mask, Padded):
         refuse("a mask whose size depends on values is written through", "use an index")
-    flat = axes.reshaped(source, (-1,))
+    flat = axes.reshape(source, (-1,))
     return plain.masked_scatter(x, mask, data_of(flat))
 
 
 def masked_select(x: Value, mask: Value) -> Value:
     """The elements where a mask holds; the two broadcast."""
     shape = np.broadcast_shapes(x.shape, mask.shape)
-    return indexing.indexed(axes.expanded(x, shape), [axes.expanded(mask, shape)])
+    return indexing.getitem(axes.expand(x, shape), [axes.expand(mask, shape)])
 
 
 def nonzero(x: Value) -> Value:
     """The positions of the elements that are not 0, as rows."""
-    return axes.stacked(sources.true_positions(x), 1)
+    return axes.stack(sources.true_positions(x), 1)
 
 
 def positions(x: Value) -> list[Value]:
@@ -100,15 +100,15 @@ def repeat_interleave(
 ) -> Value:
     """Each element of an axis as often as an array says."""
     if dim is None:
-        x, dim = axes.reshaped(x, (-1,)), 0
-    times = axes.reshaped(repeats, (-1,))
+        x, dim = axes.reshape(x, (-1,)), 0
+    times = axes.reshape(repeats, (-1,))
     if times.shape == (1,):
-        times = axes.expanded(times, (x.shape[dim],))
+        times = axes.expand(times, (x.shape[dim],))
     if output_size is not None and not isinstance(times, Padded):
         places: Value = shapes.repeated_places(data_of(times), output_size=output_size)
     else:
         places = sources.repeated_positions(times)
-    return indexing.taken(x, dim, places)
+    return indexing.take(x, dim, places)
 
 
 def repeated_places(repeats: Value, *, output_size: Any = None) -> Value:
@@ -141,18 +141,18 @@ def _searched(function: Rule, number: int) -> Rule:
         if any(isinstance(x, Padded) for n, x in enumerate(args) if n != number):
             refuse("a table whose size depends on values is searched", "sort a mask")
         found = function(*map(data_of, args), **named)
-        return wrapped(found, args[number].shape)
+        return as_padded(found, args[number].shape)
 
     return rule
 
 
 RULES: dict[str, Rule] = {
-    "aten.index.Tensor": indexing.indexed,
-    "aten._unsafe_index.Tensor": indexing.indexed,
+    "aten.index.Tensor": indexing.getitem,
+    "aten._unsafe_index.Tensor": indexing.getitem,
     "aten.index_put": _index_put,
     "aten._unsafe_index_put": _index_put,
-    "aten.embedding": lambda table, indices, *_: indexing.taken(table, 0, indices),
-    "aten.index_select": indexing.taken,
+    "aten.embedding": lambda table, indices, *_: indexing.take(table, 0, indices),
+    "aten.index_select": indexing.take,
     "aten.gather": _gather,
     "aten.scatter": _scatter(),
     "aten.scatter_add": _scatter("sum"),
@@ -161,7 +161,7 @@ RULES: dict[str, Rule] = {
     "aten.index_copy": _index_copy,
     "aten.index_fill": _index_fill,
     "aten.masked_scatter": _masked_scatter,
-    "aten.take": lambda x, i: indexing.taken(axes.reshaped(x, (-1,)), 0, i),
+    "aten.take": lambda x, i: indexing.take(axes.reshape(x, (-1,)), 0, i),
     "aten.searchsorted": _searched(plain.search_sorted, 1),
     "aten.bucketize": _searched(plain.bucketize, 0),
 }

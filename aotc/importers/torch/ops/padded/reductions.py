@@ -12,7 +12,7 @@ from aotc.importers.common.padded.values import (
     Padded,
     Value,
     data_of,
-    filled,
+    fill_padding,
     in_dtype,
     refuse,
 )
@@ -32,7 +32,7 @@ def _summed(function: Rule, neutral: Any) -> Rule:
         x: Padded, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
     ) -> Value:
         y = Padded(summable(x.data, dtype), x.shape)
-        return reductions.reduced(function, y, dim, keepdim, neutral)  # type: ignore[no-any-return]
+        return reductions.reduce(function, y, dim, keepdim, neutral)  # type: ignore[no-any-return]
 
     return rule
 
@@ -49,7 +49,7 @@ def _extreme(function: Rule, neutral: Callable[[str], Any]) -> Rule:
 
     def rule(x: Padded, dim: Axes = None, keepdim: bool = False) -> Any:
         reductions.require_elements(x, dim)
-        return reductions.reduced(function, x, dim, keepdim, neutral(x.dtype))
+        return reductions.reduce(function, x, dim, keepdim, neutral(x.dtype))
 
     return rule
 
@@ -59,17 +59,17 @@ def _position(function: Rule, neutral: Callable[[str], Any]) -> Rule:
 
     def rule(x: Padded, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
-            flat = axes.reshaped(x, (-1,))
+            flat = axes.reshape(x, (-1,))
             assert isinstance(flat, Padded), "its size depends on the same values"
             found = rule(flat, 0, False)
             return np.reshape(found, (1,) * x.ndim) if keepdim else found
         reductions.require_elements(x, dim)
-        y = Padded(filled(x, neutral(x.dtype)), x.shape)
+        y = Padded(fill_padding(x, neutral(x.dtype)), x.shape)
 
         def positions(data: Array, along: Any, keepdims: bool) -> Array:
             return np.astype(function(data, dim, keepdims=keepdims), "i64")
 
-        return reductions.reduced(positions, y, dim, keepdim, neutral(x.dtype))
+        return reductions.reduce(positions, y, dim, keepdim, neutral(x.dtype))
 
     return rule
 
@@ -84,7 +84,7 @@ def _with_position(values: Rule, positions: Rule) -> Rule:
 def _truth(function: Rule, neutral: bool) -> Rule:
     def rule(x: Padded, dim: Axes = None, keepdim: bool = False) -> Any:
         y = Padded(np.astype(x.data, "bool"), x.shape)
-        return reductions.reduced(function, y, dim, keepdim, neutral)
+        return reductions.reduce(function, y, dim, keepdim, neutral)
 
     return rule
 
@@ -96,18 +96,18 @@ _deviation = variance_rule(reductions.deviation)
 def _log_sum_exp(x: Padded, dim: Axes, keepdim: bool = False) -> Any:
     y = Padded(as_float(x.data), x.shape)
     function = nn.logsumexp
-    return reductions.reduced(function, y, dim, keepdim, -float("inf"))
+    return reductions.reduce(function, y, dim, keepdim, -float("inf"))
 
 
 def _count_nonzero(x: Padded, dim: Axes = None) -> Any:
     y = Padded(np.astype(np.not_equal(x.data, 0), "i64"), x.shape)
-    return reductions.reduced(np.sum, y, dim, False, 0)
+    return reductions.reduce(np.sum, y, dim, False, 0)
 
 
 def _running(function: Rule, neutral: Any) -> Rule:
     def rule(x: Padded, dim: int, *, dtype: str | None = None) -> Value:
         y = Padded(summable(x.data, dtype), x.shape)
-        return reductions.scanned(function, y, dim, neutral)
+        return reductions.running_reduction(function, y, dim, neutral)
 
     return rule
 

@@ -13,12 +13,12 @@ from aotc.importers.common.padded.sizes import bound_of, count_of, has_data_depe
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
+    as_padded,
     data_of,
     from_first,
     in_dtype,
     refuse,
     require_whole,
-    wrapped,
 )
 from aotc.importers.torch.ops import composites, creation, shapes
 from aotc.importers.torch.promotion import as_dtype, result_dtype
@@ -29,25 +29,25 @@ Rule = Callable[..., Any]
 def _view(x: Value, shape: Any) -> Value:
     if isinstance(shape, str):
         return elementwise(shapes.view)(x, shape)  # type: ignore[no-any-return]
-    return axes.reshaped(x, shape)
+    return axes.reshape(x, shape)
 
 
 def _flatten(x: Value, first: int = 0, last: int = -1) -> Value:
     rank = len(x.shape)
     first, last = first % rank, last % rank
     size = element_count(x.shape[first : last + 1])
-    return axes.reshaped(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
+    return axes.reshape(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
 
 
 def _sliced(
     x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
     whole = isinstance(end, int) and end >= shapes._END
-    return cutting.sliced(x, dim, start, None if whole else end, step)
+    return cutting.slice_axis(x, dim, start, None if whole else end, step)
 
 
 def _narrow(x: Value, dim: int, start: Any, length: Size) -> Value:
-    return cutting.sliced(x, dim, start, start + length)
+    return cutting.slice_axis(x, dim, start, start + length)
 
 
 def _select_scatter(x: Value, src: Value, dim: int, index: int) -> Value:
@@ -58,7 +58,7 @@ def _select_scatter(x: Value, src: Value, dim: int, index: int) -> Value:
     place = index if index >= 0 else size + index
     ones = (1,) * (len(x.shape) - axis - 1)
     chosen = np.reshape(np.equal(np.arange(size), place), (size, *ones))
-    new = axes.unsqueezed(in_dtype(src, x.dtype), axis)
+    new = axes.unsqueeze(in_dtype(src, x.dtype), axis)
     return elementwise(np.where)(chosen, new, x)  # type: ignore[no-any-return]
 
 
@@ -68,7 +68,9 @@ def _joined(join: Callable[[Sequence[Value], int], Value]) -> Rule:
     def rule(tensors: Sequence[Value], dim: int = 0) -> Value:
         parts = [x for x in tensors if x.shape != (0,)]
         dtype = result_dtype(*map(data_of, parts))
-        return join([wrapped(as_dtype(data_of(x), dtype), x.shape) for x in parts], dim)
+        return join(
+            [as_padded(as_dtype(data_of(x), dtype), x.shape) for x in parts], dim
+        )
 
     return rule
 
@@ -81,7 +83,7 @@ def _tiled_axes(x: Padded, repeats: Sequence[int]) -> list[int]:
 def _repeat(x: Value, repeats: Sequence[int]) -> Value:
     if has_data_dependent(repeats):
         refuse("copies whose number depends on values", "use expand, or an index")
-    first = axes.reshaped(x, (*[1] * (len(repeats) - len(x.shape)), *x.shape))
+    first = axes.reshape(x, (*[1] * (len(repeats) - len(x.shape)), *x.shape))
     return axes.along_others(shapes.repeat, _tiled_axes)(first, repeats)  # type: ignore[no-any-return]
 
 
@@ -94,22 +96,22 @@ SHAPES: dict[str, Rule] = {
     "aten._unsafe_view": _view,
     "aten.reshape": _view,
     "aten.flatten.using_ints": _flatten,
-    "aten.expand": lambda x, shape, implicit=False: axes.expanded(x, shape),
-    "aten.permute": axes.transposed,
-    "aten.transpose.int": axes.swapped,
-    "aten.t": axes.transposed,
-    "aten.unsqueeze": axes.unsqueezed,
-    "aten.squeeze": axes.squeezed,
-    "aten.cat": _joined(axes.concatenated),
-    "aten.stack": _joined(axes.stacked),
-    "aten.select.int": cutting.selected,
+    "aten.expand": lambda x, shape, implicit=False: axes.expand(x, shape),
+    "aten.permute": axes.transpose,
+    "aten.transpose.int": axes.swap_axes,
+    "aten.t": axes.transpose,
+    "aten.unsqueeze": axes.unsqueeze,
+    "aten.squeeze": axes.squeeze,
+    "aten.cat": _joined(axes.concatenate),
+    "aten.stack": _joined(axes.stack),
+    "aten.select.int": cutting.select,
     "aten.select_scatter": _select_scatter,
     "aten.slice.Tensor": _sliced,
     "aten.narrow": _narrow,
     "aten.split_with_sizes": shapes.splitting(_narrow),
     "aten.split.Tensor": axes.along_others(shapes.split, lambda x, size, dim=0: (dim,)),
     "aten.chunk": axes.along_others(composites.chunk, lambda x, n, dim=0: (dim,)),
-    "aten.unbind.int": cutting.unstacked,
+    "aten.unbind.int": cutting.unstack,
     "aten.repeat": _repeat,
     "aten.flip": axes.along_others(shapes.flip, lambda x, dims: dims),
     "aten.roll": axes.along_others(
