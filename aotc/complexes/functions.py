@@ -95,7 +95,8 @@ def power(z: Complex, w: Any) -> Complex:
         z: the base.
         w: the exponent: a Complex, an array, or a number of Python's.
     """
-    if isinstance(w, int | float) and w == int(w) and abs(w) <= _MOST_FACTORS:
+    # the size first: an infinity or a NaN has no int
+    if isinstance(w, int | float) and abs(w) <= _MOST_FACTORS and w == int(w):
         return _product_of(z, int(w)) if w >= 0 else 1.0 / _product_of(z, int(-w))
     exponent = as_complex(w, z.dtype)
     zero, none = _is_zero(z), _is_zero(exponent)

@@ -83,6 +83,16 @@ def test_powers_and_roots_are_those_of_numpy():
     np.testing.assert_allclose(array(complexes.rsqrt(few)) ** 2, 1 / FEW)
 
 
+@pytest.mark.parametrize("exponent", [np.inf, -np.inf, np.nan])
+def test_a_power_with_an_exponent_that_is_not_finite_is_computed_as_one_of_an_array(
+    exponent,
+):
+    z = pair(np.append(FEW, 0))
+    ours = array(complexes.power(z, exponent))
+    np.testing.assert_array_equal(ours, array(complexes.power(z, np.array(exponent))))
+    assert np.isnan(ours[:-1]).all()
+
+
 def test_the_logistic_function_does_not_overflow():
     z = np.array([-200 + 1j, -1 + 3j, 0, 2 - 0.5j, 200 + 1j])
     ours = array(complexes.expit(pair(z, "f4")))
