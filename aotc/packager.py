@@ -7,7 +7,7 @@ and in the build report: two builds of one source give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -97,6 +97,7 @@ def manifest(
         "states": [_state(state) for state in program.states],
         "weights": _weights(parameters, variants),
         "variants": [_variant(variant) for variant in variants],
+        # of the archive, which is for all variants: one of them may take less
         "memory_plan": {
             "parameter_bytes": sum(array.nbytes for array in parameters.values())
         },
@@ -233,12 +234,29 @@ def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
             target.
     """
     merged: Arrays = {}
+    stored: dict[str, list[str]] = {}  # under which names the arrays of one name are
+    taken = {name for program in programs.values() for name in program.parameters}
     for target, program in programs.items():
         for name, array in list(program.parameters.items()):
-            if name in merged and not _is_same(merged[name], array):
-                program.rename_parameter(name, f"{name}@{target}")
-        merged |= program.parameters
+            known = stored.setdefault(name, [])
+            like = (each for each in known if _is_same(merged[each], array))
+            stored_name = next(like, None)
+            if stored_name is None:
+                stored_name = _free_name(name, target, taken) if known else name
+                merged[stored_name] = array
+                known.append(stored_name)
+                taken.add(stored_name)
+            if stored_name != name:
+                program.rename_parameter(name, stored_name)
     return merged
+
+
+def _free_name(name: str, target: str, taken: Collection[str]) -> str:
+    """`name@target`, with more signs between where a parameter is called that."""
+    signs = "@"
+    while (free := f"{name}{signs}{target}") in taken:
+        signs += "@"
+    return free
 
 
 def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:

@@ -13,6 +13,8 @@ import aotc
 from aotc import pipeline
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.packager import merge_parameters
+from aotc.passes.base import Unit
 from aotc.passes.update_in_place import UpdateInPlace
 from aotc.pipeline import IR_STAGES, build
 from aotc.program_files import read_archive
@@ -356,6 +358,28 @@ def test_what_a_pass_makes_of_parameters_for_a_target_is_that_targets_own(
         np.testing.assert_array_equal(again.parameters["w"], w)
     archive = read_archive(bundle / "weights.irpa")
     assert sorted(archive) == ["c", "s", "w", "w@vmvx"]
+
+
+def test_targets_that_replace_a_parameter_by_the_same_array_share_one(source):
+    source.write_text(
+        "import aotc, numpy\n"
+        "w = aotc.Weights({'a': numpy.ones(3, 'f4'), 'a@vmvx': numpy.zeros(3, 'f4')})\n"
+        "@aotc.entry(x=aotc.Spec((3,)))\n"
+        "def f(w, x):\n    return x * w['a'] + w['a@vmvx']\n"
+    )
+    targets = [Target.parse(name) for name in ("cpu", "vmvx", "cuda", "vulkan")]
+    units = {each.id: Unit(load(source)).fork(each) for each in targets}
+    for unit in list(units.values())[1:]:
+        unit.program.parameters["w.a"] = np.arange(3, dtype="f4")
+    programs = {target: unit.program for target, unit in units.items()}
+    merged = merge_parameters(programs)
+    assert list(merged) == ["w.a", "w.a@vmvx", "w.a@@vmvx"]
+    for target, program in programs.items():
+        assert merged.keys() >= program.parameters.keys()
+        (w, other, _) = program.entry("f").arguments
+        assert other.name == "w.a@vmvx"
+        values = [1, 1, 1] if target == targets[0].id else [0, 1, 2]
+        assert merged[w.name].tolist() == values
 
 
 @pytest.mark.parametrize("content", [b"", b"IRPA\0\0\0\0", b"x" * 300])
