@@ -20,8 +20,8 @@ import torch
 import transformers as hf
 from torch.export import Dim
 
-from aotc.importers.torch.exporting import exported
-from aotc.importers.torch.network import imported
+from aotc.importers.torch.exporting import export_program
+from aotc.importers.torch.network import network_of
 
 BATCH = Dim("batch", max=64)
 
@@ -47,9 +47,9 @@ MODELS = (bert, resnet)
 def times(module, inputs, shapes) -> tuple[float, float]:
     """Seconds of torch's export and of aotc's import."""
     start = time.perf_counter()
-    program = exported(module, (), inputs, shapes)
+    program = export_program(module, (), inputs, shapes)
     between = time.perf_counter()
-    imported(program).program("main")
+    network_of(program).program("main")
     return between - start, time.perf_counter() - between
 
 

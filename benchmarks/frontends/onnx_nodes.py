@@ -29,7 +29,7 @@ from onnx.backend.test.case.node import collect_testcases
 from aotc.errors import AotcError
 from aotc.importers.common.imported import Imported
 from aotc.importers.onnx.elements import ELEMENTS
-from aotc.importers.onnx.network import network
+from aotc.importers.onnx.network import network_of
 from aotc.importers.onnx.reading import model_of
 from aotc.importers.onnx.tensors import Files
 from aotc.importers.onnx.unsupported import unsupported
@@ -118,7 +118,7 @@ def evaluate(case: Any, outcome: Outcome) -> Case | None:
     """Import one test and run it on the reference evaluator."""
     try:
         model = model_of(case.model, case.name, Files(None, b""))
-        built = network(model, {})
+        built = network_of(model, {})
         codes = [model.graph.types[n].tensor_type.elem_type for n in model.graph.inputs]
         inputs = [held(a, c) for a, c in zip(case.data_sets[0][0], codes, strict=True)]
         wanted = _wanted(case, case.data_sets[0])

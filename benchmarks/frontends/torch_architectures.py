@@ -29,8 +29,8 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 from aotc import reference
 from aotc.errors import AotcError, InputError
-from aotc.importers.torch.exporting import exported
-from aotc.importers.torch.network import imported
+from aotc.importers.torch.exporting import export_program
+from aotc.importers.torch.network import network_of
 
 TABLE = Path(__file__).parents[2] / "docs" / "torch-architectures.md"
 SECONDS = 150  # for one architecture
@@ -54,11 +54,11 @@ def outcome(kind: str) -> Outcome:
         return Outcome("not made", str(found))
     shapes = {name: dict.fromkeys(varying, Dim.AUTO) for name, varying in axes.items()}
     try:
-        program = exported(module, (), inputs(*SIZES[0]), shapes)
+        program = export_program(module, (), inputs(*SIZES[0]), shapes)
     except InputError as found:
         return Outcome("not exportable", str(found))
     try:
-        program = imported(program).program("main")
+        program = network_of(program).program("main")
         return compared(module, inputs, program)
     except AotcError as found:
         return Outcome("unsupported", found.message)

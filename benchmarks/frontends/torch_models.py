@@ -30,7 +30,7 @@ import aotc
 from aotc import pipeline, reference
 from aotc.errors import AotcError
 from aotc.importers import load
-from aotc.importers.torch.exporting import exported
+from aotc.importers.torch.exporting import export_program
 
 TABLE = Path(__file__).parents[2] / "docs" / "torch-models.md"
 TOLERANCE = 1e-4  # of the largest value of each output
@@ -86,7 +86,7 @@ def save(row: Row, module, example, axes, file: Path) -> None:
         for name, varying in axes.items()
     }
     start = time.perf_counter()
-    program = exported(module, (), example, shapes)
+    program = export_program(module, (), example, shapes)
     row.export = time.perf_counter() - start
     row.ops = sum(node.op == "call_function" for node in program.graph.nodes)
     torch.export.save(program, file)

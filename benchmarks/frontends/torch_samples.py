@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 from aotc.complexes import Complex
 from aotc.errors import AotcError, InputError
 from aotc.importers.common.imported import Imported
-from aotc.importers.torch.exporting import decomposed, exported
-from aotc.importers.torch.network import imported, unsupported
+from aotc.importers.torch.exporting import decompose, export_program
+from aotc.importers.torch.network import network_of, unsupported
 from aotc.importers.torch.tensors import array_of, numpy_of
 from aotc.tracing.findings import Finding
 
@@ -181,18 +181,18 @@ def outcome(info: Any, sample: Any) -> Outcome:
 def _outcome(info: Any, sample: Any, call: Call) -> Outcome:
     inputs = [tensor.clone() for tensor in call.inputs]
     try:
-        program = exported(call, tuple(inputs), None, None)
+        program = export_program(call, tuple(inputs), None, None)
     except InputError as error:
         return Outcome("not exportable", reason=short(error))
     ops = called(program)
     try:
-        program = decomposed(program)
+        program = decompose(program)
         ops |= called(program)
         found = unsupported(program)
         if found:
             numbers = written(found)
             return Outcome("unsupported", found[0].op, found[0].reason, written=numbers)
-        network = imported(program)
+        network = network_of(program)
         result = network(*stored_in(network), *map(array_of, call.inputs))
     except AotcError as error:
         return Outcome("unsupported", "", short(error))

@@ -13,7 +13,7 @@ from aotc.importers import load
 from aotc.runtime.contract import Contract
 
 torch = pytest.importorskip("torch")
-imported = pytest.importorskip("aotc.importers.torch.network").imported
+network_of = pytest.importorskip("aotc.importers.torch.network").network_of
 
 AUTO = torch.export.Dim.AUTO
 
@@ -67,7 +67,7 @@ def branching(**options):
 @pytest.mark.parametrize("deferred", [False, True])
 def test_a_branch_on_sizes_is_a_guard_of_the_entry_with_its_line(deferred):
     program = branching(prefer_deferred_runtime_asserts_over_guards=deferred)
-    (entry,) = imported(program).program().entries
+    (entry,) = network_of(program).program().entries
     (guard,) = entry.guards
     assert guard.condition == "rows != columns"
     assert guard.where.startswith("test_torch_guards.py:")
@@ -76,13 +76,13 @@ def test_a_branch_on_sizes_is_a_guard_of_the_entry_with_its_line(deferred):
 def test_inputs_that_are_spelled_alike_keep_sizes_of_their_own():
     shapes = {"x": [{0: torch.export.Dim("n")}], "x_0": {0: torch.export.Dim("m")}}
     program = exported(Alike(), ([torch.ones(3)], torch.ones(4)), shapes)
-    (entry,) = imported(program).program().entries
+    (entry,) = network_of(program).program().entries
     (guard,) = entry.guards
     assert guard.condition in ("n != m", "m != n")
 
 
 def test_the_reference_refuses_sizes_of_the_other_branch():
-    program = imported(branching()).program()
+    program = network_of(branching()).program()
     (found,) = reference.evaluate(program.module, "main", [np.ones((2, 3), "f4")])
     np.testing.assert_array_equal(found, np.full((2, 3), 2))
     with pytest.raises(InputError, match="columns = 3, rows = 3") as caught:
@@ -111,7 +111,7 @@ def test_guards_on_nested_arguments_find_their_sizes():
     args = {"x": torch.ones(3)}, torch.ones(4)
     shapes = {"parts": {"x": {0: AUTO}}, "more": ({0: AUTO},), "scale": {0: AUTO}}
     program = exported(Promising(), args, shapes, {"scale": torch.ones(5)})
-    (entry,) = imported(program).program().entries
+    (entry,) = network_of(program).program().entries
     (guard,) = entry.guards
     sizes = {"parts_x_0": 3, "more_0_0": 5, "scale_0": 3}
     assert guard.holds(sizes)
@@ -143,7 +143,7 @@ def test_an_entry_that_calls_a_network_is_held_to_its_guards(model):
 
 
 def test_sizes_to_compare_on_are_those_that_the_guards_allow():
-    program = imported(branching()).program()
+    program = network_of(branching()).program()
     (entry,) = program.entries
     found = samples_of(program.module, entry, Choice(samples=4), None)
     assert all(x.sizes["rows"] != x.sizes["columns"] for x in found)
@@ -152,13 +152,13 @@ def test_sizes_to_compare_on_are_those_that_the_guards_allow():
 def test_conditions_on_memory_layout_are_no_guards():
     module = torch.nn.Flatten(0)
     program = exported(module, (torch.ones(3, 4),), {"input": {0: AUTO, 1: AUTO}})
-    (entry,) = imported(program).program().entries
+    (entry,) = network_of(program).program().entries
     assert entry.guards == ()
 
 
 def test_assertions_about_values_are_checked_by_each_call():
     program = exported(Asserting(), (torch.ones(2), torch.tensor(3)), None)
-    graph = imported(program).program().module
+    graph = network_of(program).program().module
     x = np.ones(2, "f4")
     (found,) = reference.evaluate(graph, "main", [x, np.array(3)])
     np.testing.assert_array_equal(found, 3 * x)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
-from aotc.importers.onnx.network import network
+from aotc.importers.onnx.network import network_of
 from aotc.importers.onnx.reading import read
 from aotc.program import Program
 from aotc.tracing.dims import Dim
@@ -41,7 +41,7 @@ def from_onnx(
             operators that aotc does not import, or refers to data that is not there.
         SetupError: the package `onnx` is not installed.
     """
-    return network(read(Path(path)), dims or {}, Path(path))
+    return network_of(read(Path(path)), dims or {}, Path(path))
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:

@@ -29,7 +29,7 @@ from aotc.tracing.survey import require_importable
 _LARGE = 1 << 12  # bytes of a constant that is stored, not part of the code
 
 
-def network(
+def network_of(
     model: Model, dims: Mapping[str, int | Dim], path: Path | None = None
 ) -> Imported:
     """The model as an entry of its weights and inputs.

@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
-from aotc.importers.stablehlo.network import Module, imported, value_of
+from aotc.importers.stablehlo.network import Module, network_of, value_of
 from aotc.importers.stablehlo.original import of_export
 from aotc.importers.stablehlo.reading import BYTECODE
 from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
@@ -70,7 +70,7 @@ def from_exported(exported: Any, name: str = "exported") -> Imported:
         results = module.call(operands, constants)
         return jax.tree.unflatten(exported.out_tree, results)
 
-    return imported(module, function, inputs, original=of_export(exported, len(args)))
+    return network_of(module, function, inputs, original=of_export(exported, len(args)))
 
 
 def _exported_specs(exported: Any, module: Module) -> list[Spec]:

@@ -11,7 +11,7 @@ from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo.contracts import global_constants
 from aotc.importers.stablehlo.interpreter import functions_of
-from aotc.importers.stablehlo.network import Module, imported, value_of
+from aotc.importers.stablehlo.network import Module, network_of, value_of
 from aotc.importers.stablehlo.original import of_function
 from aotc.importers.stablehlo.symbolic import (
     PLATFORM,
@@ -155,7 +155,7 @@ class _Called:
             named = dict(zip([*order, *inputs], values, strict=True))
             return self._call(module, named, constants)
 
-        return imported(
+        return network_of(
             module,
             function,
             inputs,

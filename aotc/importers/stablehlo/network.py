@@ -145,7 +145,7 @@ def from_module(
         results = module.call([value_of(x) for x in operands], constants)
         return results[0] if len(results) == 1 else tuple(results)
 
-    return imported(
+    return network_of(
         module, function, specs, donated=donated, original=of_module(module.text)
     )
 
@@ -205,7 +205,7 @@ def value_of(leaf: Any) -> Value:
     return lift(leaf)
 
 
-def imported(
+def network_of(
     module: Module,
     function: Callable[[Sequence[Any], Mapping[str, Any]], Any],
     inputs: Mapping[str, Any],

@@ -58,12 +58,12 @@ def from_torch(
         SetupError: torch is not installed.
     """
     _require_torch()
-    from aotc.importers.torch.exporting import exported, training
-    from aotc.importers.torch.network import imported
+    from aotc.importers.torch.exporting import export_program, training
+    from aotc.importers.torch.network import network_of
 
     with training(model, train):
-        program = exported(model, args, kwargs, dynamic_shapes)
-    return imported(program, train)
+        program = export_program(model, args, kwargs, dynamic_shapes)
+    return network_of(program, train)
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
@@ -74,7 +74,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     """
     _require_torch()
     from aotc.importers.torch.exporting import read
-    from aotc.importers.torch.network import imported
+    from aotc.importers.torch.network import network_of
 
     if any(name != ENTRY for name in entries):
         raise InputError(
@@ -82,7 +82,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
             f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
         )
     with at_location((str(path), 1)):  # no line of a model runs
-        program = imported(read(path)).program(ENTRY)
+        program = network_of(read(path)).program(ENTRY)
     program.source = source_of(path, "torch")
     return program
 

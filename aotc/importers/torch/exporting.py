@@ -32,7 +32,7 @@ _PYTHON = Path(logging.__file__).parents[1]
 _OWN = Path(__file__).parent
 
 
-def exported(
+def export_program(
     model: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
@@ -159,7 +159,7 @@ def decompositions() -> dict[Any, Any]:
     return {op: rule for op, rule in table.items() if not stays_whole(op)}
 
 
-def decomposed(program: Any) -> Any:
+def decompose(program: Any) -> Any:
     """The program without mutation, in ops of `ops/` as far as torch can say it so.
 
     An op that `ops/` lists stays whole. Every other one becomes simpler ones by torch's

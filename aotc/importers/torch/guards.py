@@ -93,13 +93,13 @@ def size_guards(program: Any, arguments: Sequence[tuple[str, Any]]) -> list[Guar
         arguments: the name and the form of each argument of `forward`.
     """
     paths = list(_paths(arguments))
-    places = _places(program)
+    places = _guard_frames(program)
     found: list[Guard] = [
         _of_code(code, paths, places.get(code))
         for code in program._guards_code
         if not _BY_LAYOUT.search(code) and not _is_about_layout(places.get(code))
     ]
-    return [*found, *_asserted(program, paths)]
+    return [*found, *_assertion_guards(program, paths)]
 
 
 def _paths(arguments: Sequence[tuple[str, Any]]) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _plain(text: str) -> str:
     return ast.unparse(_Plain().visit(ast.parse(text, mode="eval")))
 
 
-def _places(program: Any) -> dict[str, Any]:
+def _guard_frames(program: Any) -> dict[str, Any]:
     """The frame that each guard comes from, by its code; a file keeps none."""
     env = _shape_env(program)
     if env is None:
@@ -230,7 +230,7 @@ def _is_about_layout(frame: Any) -> bool:
 # ---- assertions of the graph --------------------------------------------------------
 
 
-def _asserted(program: Any, paths: Sequence[str]) -> Iterator[Guard]:
+def _assertion_guards(program: Any, paths: Sequence[str]) -> Iterator[Guard]:
     """The assertions in the graph that are about sizes of the inputs only."""
     terms, sizes = _terms(program, paths)
     for node in program.graph.nodes:

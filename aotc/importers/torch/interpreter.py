@@ -77,7 +77,7 @@ def evaluate(
         elif node in settled:
             values[node] = None
         else:
-            with _origin(node):
+            with _at_node(node):
                 values[node] = import_node(
                     node,
                     title_of(node),
@@ -107,7 +107,7 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
     if function is None:
         fail("unsupported-ops", f"aotc does not import {node.target}")
     try:
-        with sizes.bounded(node, values):
+        with sizes.bound_new_sizes(node, values):
             result = function(*given, **options)
             if padded:
                 require_agreement(node, result)
@@ -195,7 +195,7 @@ def _zeros(made: Any, values: dict[Node, Any]) -> Any:
 
 
 @contextmanager
-def _origin(node: Node) -> Iterator[None]:
+def _at_node(node: Node) -> Iterator[None]:
     """Within this block, everything happens at the node's line and in its layer."""
     place, path = line_of(node), layer_of(node)
     with at_location(place or user_place()):

@@ -27,7 +27,7 @@ from aotc.importers.common.padded import (
 )
 from aotc.importers.torch import nodes
 from aotc.importers.torch.dropping import REFUSED, drawing_from, drops
-from aotc.importers.torch.exporting import decomposed, decompositions
+from aotc.importers.torch.exporting import decompose, decompositions
 from aotc.importers.torch.guards import SizeGuard, Unkept, size_guards
 from aotc.importers.torch.interpreter import evaluate
 from aotc.importers.torch.original import of_program
@@ -55,7 +55,7 @@ from aotc.tracing.survey import require_importable
 _LARGEST_CONSTANT = 64 << 10
 
 
-def imported(program: Any, train: bool = False) -> Imported:
+def network_of(program: Any, train: bool = False) -> Imported:
     """The network of an exported program.
 
     Args:
@@ -65,7 +65,7 @@ def imported(program: Any, train: bool = False) -> Imported:
     Raises:
         InputError: something in it cannot be imported; all of it is named.
     """
-    source, program = program, decomposed(program)
+    source, program = program, decompose(program)
     if program is not source:
         note_decompositions(source.graph_module, decompositions())
     guards = size_guards(program, _arguments(program))
@@ -342,16 +342,14 @@ class _Network:
             guard.require(leaves)
         sources = {"weight": weights, "state": state, "input": leaves}
         values = [
-            slot.value
-            if slot.kind == "fixed"
-            else _lifted(sources[slot.kind][slot.key])
+            slot.value if slot.kind == "fixed" else _lift(sources[slot.kind][slot.key])
             for slot in self.slots
         ]
         settled = {guard.node for guard in self.guards}
         key = None if self.key is None else lift(given[self.key])
         with drawing_from(key), data_dependent_sizes():
             results = evaluate(self.program.graph_module, values, settled)
-            return self._returned(state, results)
+            return self._pack_results(state, results)
 
     def _leaves(self, given: Mapping[str, Any]) -> list[Any]:
         """The arguments in a row; flags must be those of the export."""
@@ -371,7 +369,7 @@ class _Network:
                 leaves.append(leaf)
         return leaves
 
-    def _returned(self, state: Any, results: Sequence[Any]) -> Any:
+    def _pack_results(self, state: Any, results: Sequence[Any]) -> Any:
         """The result in its containers; after the new state, if there is one."""
         new, leaves = dict(state), []
         specs = self.program.graph_signature.output_specs
@@ -384,7 +382,7 @@ class _Network:
         return (new, result) if self.has_state else result
 
 
-def _lifted(value: Any) -> Any:
+def _lift(value: Any) -> Any:
     """An array, or the two of complex numbers, as what is computed with."""
     return value.map(lift) if isinstance(value, Complex) else lift(value)
 

@@ -24,7 +24,7 @@ def _category(dtype: str) -> int:
     return 2 if dtypes.is_float(dtype) else 1
 
 
-def joined(one: str, other: str) -> str:
+def common_dtype(one: str, other: str) -> str:
     """The least dtype that holds both, as PyTorch has them."""
     if _category(one) != _category(other):
         return max(one, other, key=_category)
@@ -62,7 +62,7 @@ def result_dtype(*operands: Any) -> str:
 def _joined_all(names: Iterable[str]) -> str | None:
     result: str | None = None
     for name in names:
-        result = name if result is None else joined(result, name)
+        result = name if result is None else common_dtype(result, name)
     return result
 
 
@@ -73,7 +73,7 @@ def as_dtype(x: Any, dtype: str) -> Array:
     return astype(lift(x, dtype), dtype)
 
 
-def promoted(*operands: Any) -> list[Array]:
+def promote(*operands: Any) -> list[Array]:
     """The operands in the dtype of their result."""
     dtype = result_dtype(*operands)
     return [as_dtype(x, dtype) for x in operands]
@@ -90,7 +90,7 @@ def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of arrays of one dtype, for arrays and numbers of several."""
 
     def call(*operands: Any) -> Any:
-        return function(*promoted(*operands))
+        return function(*promote(*operands))
 
     return call
 

@@ -55,7 +55,7 @@ class UnbackedSizes:
         return any(symbols_of(n.meta.get("val")) & self.symbols for n in around)
 
     @contextmanager
-    def bounded(self, node: Node, values: Mapping[Node, Any]) -> Iterator[None]:
+    def bound_new_sizes(self, node: Node, values: Mapping[Node, Any]) -> Iterator[None]:
         """Within this block a new size is at most what the module promises of it."""
         born = symbols_of(node.meta.get("val")) & self.bounds.keys()
         for before in node.all_input_nodes:
@@ -156,10 +156,13 @@ def require_agreement(node: Node, result: Any) -> None:
     """Refuse a result that is padded along other axes than torch says."""
     results = result if isinstance(result, (list, tuple)) else [result]
     for tensor, own in zip(_all_made(node), results, strict=False):
-        if isinstance(tensor, torch.Tensor) and _padded(own) != _unbacked_axes(tensor):
+        if isinstance(tensor, torch.Tensor) and _padded_axes(own) != _unbacked_axes(
+            tensor
+        ):
             shape = ", ".join(map(str, tensor.shape))
             refuse(
-                f"the result has shape [{shape}] in PyTorch, and is {_shown(own)} here",
+                f"the result has shape [{shape}] in PyTorch, and is {_type_text(own)} "
+                "here",
                 "promise what decides it with torch._check",
             )
 
@@ -169,7 +172,7 @@ def _all_made(node: Node) -> Iterable[Any]:
     return made if isinstance(made, (list, tuple)) else [made]
 
 
-def _padded(value: Any) -> tuple[int, ...]:
+def _padded_axes(value: Any) -> tuple[int, ...]:
     return value.axes if isinstance(value, Padded) else ()
 
 
@@ -177,5 +180,5 @@ def _unbacked_axes(tensor: Any) -> tuple[int, ...]:
     return tuple(n for n, size in enumerate(tensor.shape) if symbols_of(size))
 
 
-def _shown(value: Any) -> str:
+def _type_text(value: Any) -> str:
     return str(value.type if isinstance(value, Array) else value)

@@ -57,7 +57,7 @@ def are_private(graph: Graph) -> bool:
     for node in filter(writes, graph.nodes):
         if not _is_in_place(node):
             return False
-        last[_written(node)] = order[node]
+        last[_mutated_tensor(node)] = order[node]
     return all(
         root.op == "call_function"
         and _makes_memory(root)
@@ -66,7 +66,7 @@ def are_private(graph: Graph) -> bool:
     )
 
 
-def _written(node: Node) -> Node:
+def _mutated_tensor(node: Node) -> Node:
     """The tensor that a node writes to, as the node that made it."""
     while writes(node):
         target = node.args[0]

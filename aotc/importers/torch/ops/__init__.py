@@ -95,7 +95,7 @@ def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | 
     found: Callable[..., Any] | None = _entry(table, name)
     if found is None and not is_complex and (pure := _without_writing(name)):
         found = _entry(OPS, pure)
-        return found and _written(found)
+        return found and _in_place(found)
     return found
 
 
@@ -117,9 +117,9 @@ def _without_writing(name: str) -> str | None:
     return ".".join(["aten", parts[1].removesuffix("_"), *parts[2:]])
 
 
-def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """The result of a function in the shape and dtype of its first argument."""
-    return lambda x, *rest, **named: elementwise.copied(x, function(x, *rest, **named))
+    return lambda x, *rest, **named: elementwise.copy(x, function(x, *rest, **named))
 
 
 def is_listed(target: Any, is_complex: bool = False) -> bool:

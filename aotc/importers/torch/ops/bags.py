@@ -49,7 +49,7 @@ def embedding_bag(
     return [y, None, None, None]
 
 
-def renormalized(table: Array, indices: Array, limit: float, order: float) -> Array:
+def renormalize(table: Array, indices: Array, limit: float, order: float) -> Array:
     """The table, whose rows at indices are scaled down to a norm of `limit`."""
     size = np.absolute(table)
     norm = np.power(np.sum(np.power(size, order), 1, keepdims=True), 1 / order)
@@ -64,5 +64,5 @@ def renormalized(table: Array, indices: Array, limit: float, order: float) -> Ar
 OPS: dict[str, Callable[..., Any]] = {
     "aten._embedding_bag": embedding_bag,
     "aten._embedding_bag_forward_only": embedding_bag,
-    "aten.embedding_renorm": renormalized,
+    "aten.embedding_renorm": renormalize,
 }

@@ -66,7 +66,7 @@ def full_like(z: Any, value: Any, *, dtype: str | None = None) -> Complex:
     return full(z.shape, value, dtype=dtype or _name_of(z))
 
 
-def copied(into: Complex, x: Any, *_: Any) -> Complex:
+def copy(into: Complex, x: Any, *_: Any) -> Complex:
     """`x` in the shape and dtype of `into`."""
     z = cast(x, _name_of(into))
     return Complex(*(np.broadcast_to(part, into.shape) for part in z))
@@ -81,7 +81,7 @@ def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
     return call
 
 
-def _filled(value: int) -> Callable[..., Complex]:
+def _full_of(value: int) -> Callable[..., Complex]:
     return lambda size, dtype=None: full(size, value, dtype=dtype)
 
 
@@ -96,7 +96,7 @@ def _name_of(z: Complex) -> str:
 # ---- arithmetic ---------------------------------------------------------------------
 
 
-def _promoted(*operands: Any) -> list[Complex]:
+def _promote(*operands: Any) -> list[Complex]:
     """All as complex numbers, whose parts have the dtype of the result."""
     wide = result_dtype(*(_part("real", x) for x in operands))
     dtype = "f64" if wide == "f64" else "f32"
@@ -106,12 +106,12 @@ def _promoted(*operands: Any) -> list[Complex]:
 
 def _promoting(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of complex arrays of one dtype, for arrays and numbers of several."""
-    return lambda *operands: function(*_promoted(*operands))
+    return lambda *operands: function(*_promote(*operands))
 
 
 def add(x: Any, y: Any, alpha: Any = 1) -> Complex:
     """`x + alpha * y`."""
-    x, y = _promoted(x, y)
+    x, y = _promote(x, y)
     total: Complex = x + (y if alpha == 1 else y * alpha)
     return total
 
@@ -119,8 +119,8 @@ def add(x: Any, y: Any, alpha: Any = 1) -> Complex:
 def power(z: Any, w: Any) -> Complex:
     """`z ** w`; an exponent that is a number stays one."""
     if isinstance(w, (Array, Complex)):
-        return complexes.power(*_promoted(z, w))
-    return complexes.power(_promoted(z)[0], w)
+        return complexes.power(*_promote(z, w))
+    return complexes.power(_promote(z)[0], w)
 
 
 def float_power(z: Any, w: Any) -> Complex:
@@ -134,7 +134,7 @@ def linear(x: Complex, weight: Complex, bias: Complex | None = None) -> Complex:
     return found if bias is None else found + bias
 
 
-def _added(function: Callable[..., Complex]) -> Callable[..., Complex]:
+def _scaled_sum(function: Callable[..., Complex]) -> Callable[..., Complex]:
     """`beta * x + alpha * function(a, b)`."""
 
     def call(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Complex:
@@ -151,7 +151,7 @@ def subtract(x: Any, y: Any, alpha: Any = 1) -> Complex:
 
 def where(condition: Array, x: Any, y: Any) -> Complex:
     """`x` where the condition holds, else `y`."""
-    x, y = _promoted(x, y)
+    x, y = _promote(x, y)
     return Complex(*(np.where(condition, a, b) for a, b in zip(x, y, strict=True)))
 
 
@@ -209,7 +209,7 @@ def _part(of: str, value: Any) -> Any:
     if isinstance(value, (Complex, complex)):
         return getattr(value, of)
     if isinstance(value, list) and any(isinstance(each, Complex) for each in value):
-        return [getattr(z, of) for z in _promoted(*value)]  # what is joined
+        return [getattr(z, of) for z in _promote(*value)]  # what is joined
     return PARTS.get(value, value) if isinstance(value, str) else value
 
 
@@ -315,17 +315,17 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.to.dtype": cast,
     "prims.convert_element_type": cast,
     "aten.full": full,
-    "aten.zeros": _filled(0),
-    "aten.ones": _filled(1),
+    "aten.zeros": _full_of(0),
+    "aten.ones": _full_of(1),
     "aten.zeros_like": _filled_like(0),
     "aten.ones_like": _filled_like(1),
-    "aten.empty.memory_format": _filled(0),
+    "aten.empty.memory_format": _full_of(0),
     "aten.empty_like": _filled_like(0),
     "aten.full_like": full_like,
     "aten.empty_strided": lambda size, _, dtype=None: full(size, 0, dtype=dtype),
     "aten.empty_permuted": lambda size, _, dtype=None: full(size, 0, dtype=dtype),
     "aten.fill": full_like,
-    "aten.copy": copied,
+    "aten.copy": copy,
     "aten.scalar_tensor": lambda value, dtype=None: full((), value, dtype=dtype),
     "aten.eye": _from_real(creation.eye),
     "aten._conj": complexes.conj,
@@ -342,10 +342,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.linear": linear,
     "aten.dot": _product,
     "aten.vdot": lambda x, y: complexes.conj(x) @ y,
-    "aten.addmm": _added(_product),
-    "aten.addmv": _added(_product),
-    "aten.baddbmm": _added(_product),
-    "aten.addbmm": _added(lambda a, b: (a @ b).sum(0)),
+    "aten.addmm": _scaled_sum(_product),
+    "aten.addmv": _scaled_sum(_product),
+    "aten.baddbmm": _scaled_sum(_product),
+    "aten.addbmm": _scaled_sum(lambda a, b: (a @ b).sum(0)),
     "aten.mm": _product,
     "aten.bmm": _product,
     "aten.matmul": _product,

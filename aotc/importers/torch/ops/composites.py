@@ -17,7 +17,7 @@ from aotc.importers.common.channels import apply_channels_last
 from aotc.importers.torch.dropping import next_key
 from aotc.importers.torch.ops.convolution import convolution
 from aotc.importers.torch.ops.creation import full
-from aotc.importers.torch.ops.geometry import Numbers, batched
+from aotc.importers.torch.ops.geometry import Numbers, allow_unbatched
 from aotc.importers.torch.ops.pooling import adaptive_avg_pool_2d
 from aotc.importers.torch.ops.shapes import constant_pad, padding, split
 from aotc.importers.torch.promotion import as_dtype, promoting
@@ -36,7 +36,7 @@ def cast(x: Array, *_: Any, dtype: str | None = None) -> Array:
     return x if dtype is None else np.astype(x, dtype)
 
 
-def moved(x: Array, device: Any, dtype: str, *_: Any) -> Array:
+def to_device(x: Array, device: Any, dtype: str, *_: Any) -> Array:
     """`x` on a device, in another dtype."""
     return np.astype(x, dtype)
 
@@ -117,7 +117,7 @@ def _convolution(spatial: int) -> Callable[..., Array]:
     ) -> Array:
         return convolution(x, weight, bias, stride, padding, dilation, False, 0, groups)
 
-    return batched(call, spatial)
+    return allow_unbatched(call, spatial)
 
 
 def _adjoint(spatial: int) -> Callable[..., Array]:
@@ -135,12 +135,12 @@ def _adjoint(spatial: int) -> Callable[..., Array]:
             x, weight, bias, stride, padding, dilation, True, output_padding, groups
         )
 
-    return batched(call, spatial)
+    return allow_unbatched(call, spatial)
 
 
 OPS: dict[str, Callable[..., Any]] = {
     "aten.dropout": dropout,
-    "aten.to.device": moved,
+    "aten.to.device": to_device,
     "aten.to.dtype_layout": cast,
     "aten.to.other": cast_like,
     "aten.type_as": cast_like,

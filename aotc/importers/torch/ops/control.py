@@ -54,23 +54,21 @@ def scan(
     """The carried values after all steps, then the stacked results."""
     count = len(initial)
 
-    def combined(carried: Sequence[Array], x: Sequence[Array]) -> Any:
+    def body(carried: Sequence[Array], x: Sequence[Array]) -> Any:
         found = list(step(*carried, *x, *extra))
         return found[:count], found[count:]
 
-    last, stacked = control.scan(combined, list(map(lift, initial)), list(xs))
+    last, stacked = control.scan(body, list(map(lift, initial)), list(xs))
     return [*last, *stacked]
 
 
-def mapped(
-    function: Graph, xs: Sequence[Any], extra: Sequence[Any] = ()
-) -> list[Array]:
+def map_(function: Graph, xs: Sequence[Any], extra: Sequence[Any] = ()) -> list[Array]:
     """The results for each element along the first axes, stacked."""
     found: list[Array] = control.map(lambda x: list(function(*x, *extra)), list(xs))
     return found
 
 
-def inlined(*args: Any) -> Any:
+def call_graph(*args: Any) -> Any:
     """A graph that is called as it is: the first argument that is one."""
     place = next(n for n, part in enumerate(args) if callable(part))
     return args[place](*args[place + 1 :])
@@ -80,7 +78,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "higher_order.cond": cond,
     "higher_order.while_loop": while_loop,
     "higher_order.scan": scan,
-    "higher_order.map_impl": mapped,
-    "higher_order.wrap_with_set_grad_enabled": inlined,
-    "higher_order.wrap_with_autocast": inlined,
+    "higher_order.map_impl": map_,
+    "higher_order.wrap_with_set_grad_enabled": call_graph,
+    "higher_order.wrap_with_autocast": call_graph,
 }

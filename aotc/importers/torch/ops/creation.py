@@ -22,7 +22,7 @@ def full_like(x: Array, value: Any, *, dtype: str | None = None) -> Array:
     return full(x.shape, value, dtype=dtype or x.dtype)
 
 
-def _filled(value: int) -> Callable[..., Array]:
+def _full_of(value: int) -> Callable[..., Array]:
     def call(size: Sequence[Size], *, dtype: str | None = None) -> Array:
         return full(size, value, dtype=dtype or "f32")
 
@@ -36,7 +36,7 @@ def _filled_like(value: int) -> Callable[..., Array]:
     return call
 
 
-zeros = _filled(0)
+zeros = _full_of(0)
 
 
 def empty_strided(size: Sequence[Size], _: Any, *, dtype: str | None = None) -> Array:
@@ -44,7 +44,7 @@ def empty_strided(size: Sequence[Size], _: Any, *, dtype: str | None = None) -> 
     return zeros(size, dtype=dtype)
 
 
-def filled(x: Array, value: Any) -> Array:
+def fill(x: Array, value: Any) -> Array:
     """One value in the shape and dtype of `x`."""
     return full_like(x, value)
 
@@ -85,15 +85,15 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.full": full,
     "aten.full_like": full_like,
     "aten.zeros": zeros,
-    "aten.ones": _filled(1),
+    "aten.ones": _full_of(1),
     "aten.zeros_like": _filled_like(0),
     "aten.ones_like": _filled_like(1),
     "aten.empty.memory_format": zeros,
     "aten.empty_like": _filled_like(0),
     "aten.empty_strided": empty_strided,
     "aten.empty_permuted": empty_strided,
-    "aten.fill.Scalar": filled,
-    "aten.fill.Tensor": filled,
+    "aten.fill.Scalar": fill,
+    "aten.fill.Tensor": fill,
     "aten.scalar_tensor": scalar_tensor,
     "aten.arange": arange,
     "aten.linspace": linspace,

@@ -10,7 +10,7 @@ from aotc import dtypes, nn, special
 from aotc import numpy as np
 from aotc.importers.torch.promotion import (
     as_dtype,
-    promoted,
+    promote,
     promoted_floats,
     promoting,
     promoting_floats,
@@ -22,22 +22,22 @@ from aotc.tracing.conversion import as_float, lift
 
 def add(x: Any, y: Any, alpha: Any = 1) -> Array:
     """`x + alpha * y`."""
-    x, y = promoted(x, y)
+    x, y = promote(x, y)
     return np.add(x, y if alpha == 1 else np.multiply(y, alpha))
 
 
 def subtract(x: Any, y: Any, alpha: Any = 1) -> Array:
     """`x - alpha * y`."""
-    x, y = promoted(x, y)
+    x, y = promote(x, y)
     return np.subtract(x, y if alpha == 1 else np.multiply(y, alpha))
 
 
 def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Array:
     """`x / y`, rounded in the given way; a float if it is not rounded."""
     if rounding_mode == "floor":
-        return np.floor_divide(*promoted(x, y))
+        return np.floor_divide(*promote(x, y))
     if rounding_mode == "trunc":
-        return _truncated_quotient(*promoted(x, y))
+        return _truncated_quotient(*promote(x, y))
     return np.divide(*promoted_floats(x, y))
 
 
@@ -77,7 +77,7 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Array:
 
 def where(condition: Array, x: Any = None, y: Any = None) -> Array:
     """`x` where the condition holds, else `y`."""
-    return np.where(np.astype(condition, "bool"), *promoted(x, y))
+    return np.where(np.astype(condition, "bool"), *promote(x, y))
 
 
 def cast(x: Array, dtype: str | None = None, *_: Any, **__: Any) -> Array:
@@ -85,7 +85,7 @@ def cast(x: Array, dtype: str | None = None, *_: Any, **__: Any) -> Array:
     return x if dtype is None else np.astype(x, dtype)
 
 
-def copied(into: Array, x: Array, *_: Any) -> Array:
+def copy(into: Array, x: Array, *_: Any) -> Array:
     """`x` in the shape and dtype of `into`."""
     return np.broadcast_to(np.astype(x, into.dtype), into.shape)
 
@@ -95,7 +95,7 @@ def same(x: Array, *_: Any, **__: Any) -> Array:
     return x
 
 
-def rounded(x: Array, decimals: int = 0) -> Array:
+def round_decimals(x: Array, decimals: int = 0) -> Array:
     """`x` to whole numbers, or to so many decimals; ties to even."""
     return np.round(x, decimals)
 
@@ -167,7 +167,7 @@ OPS: dict[str, Callable[..., Any]] = {
     # rounding
     "aten.ceil": np.ceil,
     "aten.floor": np.floor,
-    "aten.round": rounded,
+    "aten.round": round_decimals,
     "aten.trunc": np.trunc,
     "aten.fix": np.trunc,
     # exponentials and logarithms
@@ -255,7 +255,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten._to_copy": cast,
     "aten.to.dtype": cast,
     "prims.convert_element_type": cast,
-    "aten.copy": copied,
+    "aten.copy": copy,
     "aten.clone": same,
     "aten.alias": same,
     "aten.contiguous": same,

@@ -22,7 +22,7 @@ def sides(padding: Numbers, spatial: int) -> list[tuple[int, int]]:
     return [(n, n) for n in each(padding, spatial)]
 
 
-def batched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
+def allow_unbatched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
     """A function of N, C, spatial… for single images as well."""
 
     def call(x: Array, *args: Any, **options: Any) -> Any:

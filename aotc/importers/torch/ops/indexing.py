@@ -109,13 +109,13 @@ _SCATTERS = {
 }
 
 
-def _scattered(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Array:
+def _scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Array:
     """`src` at indices along an axis, each at its place on the others."""
     if not x.ndim:
         whole = (np.reshape(lift(part), (1,)) for part in (x, indices))
         new = np.reshape(lift(src), (1,)) if isinstance(src, Array) else src
         y, places = whole
-        return np.reshape(_scattered(y, 0, places, new, reduce), ())
+        return np.reshape(_scatter(y, 0, places, new, reduce), ())
     if indices.ndim != x.ndim:  # there are none
         return x
     axis = dim % x.ndim
@@ -134,12 +134,12 @@ def _scattered(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Arr
 
 def scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str = "set") -> Array:
     """`x` with `src` written to indices along an axis, or combined with what is."""
-    return _scattered(x, dim, indices, src, reduce)
+    return _scatter(x, dim, indices, src, reduce)
 
 
 def scatter_add(x: Array, dim: int, indices: Array, src: Array) -> Array:
     """`x` with `src` added at indices along an axis."""
-    return _scattered(x, dim, indices, src, "sum")
+    return _scatter(x, dim, indices, src, "sum")
 
 
 def scatter_reduce(
@@ -154,12 +154,12 @@ def scatter_reduce(
     start = x
     if not include_self:
         neutral = _neutral(reduce, x.dtype)
-        start = _scattered(x, dim, indices, neutral, "set")
-    y = _scattered(start, dim, indices, src, reduce)
+        start = _scatter(x, dim, indices, neutral, "set")
+    y = _scatter(start, dim, indices, src, reduce)
     if reduce != "mean":
         return y
     ones = np.full(x.shape, 1 if include_self else 0, x.dtype)
-    counts = np.maximum(_scattered(ones, dim, indices, 1, "sum"), 1)
+    counts = np.maximum(_scatter(ones, dim, indices, 1, "sum"), 1)
     whole = np.floor_divide if x.dtype.startswith(("i", "u")) else np.divide
     return whole(y, counts)
 

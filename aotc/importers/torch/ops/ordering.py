@@ -8,7 +8,7 @@ from typing import Any
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Dim, Size
-from aotc.importers.torch.ops.shapes import sliced
+from aotc.importers.torch.ops.shapes import slice_axis
 from aotc.tracing.array import Array
 
 
@@ -34,7 +34,7 @@ def top_k(
     if not x.ndim:
         return [x, np.zeros((), "i64")]
     if isinstance(k, Dim):
-        return [sliced(part, dim, 0, k) for part in sort(x, dim, largest)]
+        return [slice_axis(part, dim, 0, k) for part in sort(x, dim, largest)]
     values, positions = np.top_k(x, k, dim, largest=largest)
     return [values, np.astype(positions, "i64")]
 
@@ -75,7 +75,7 @@ def _median(ignore_nan: bool) -> Callable[..., Any]:
 
 def _middle(x: Array, axis: int, keepdim: bool, ignore_nan: bool) -> list[Array]:
     values, positions = sort(x, axis)  # NaN comes last
-    last = np.subtract(_known(x, axis, ignore_nan), 1)
+    last = np.subtract(_valid_count(x, axis, ignore_nan), 1)
     place = np.floor_divide(np.maximum(last, 0), 2)
     if dtypes.is_float(x.dtype) and not ignore_nan:
         nan = np.any(np.isnan(values), axis, keepdims=True)
@@ -85,7 +85,7 @@ def _middle(x: Array, axis: int, keepdim: bool, ignore_nan: bool) -> list[Array]
     return [part if keepdim else np.squeeze(part, axis) for part in taken]
 
 
-def _known(x: Array, axis: int, ignore_nan: bool) -> Array:
+def _valid_count(x: Array, axis: int, ignore_nan: bool) -> Array:
     """How many elements count along an axis."""
     mask = np.ones(x.shape, "i32")
     if dtypes.is_float(x.dtype) and ignore_nan:

@@ -11,7 +11,7 @@ import numpy
 from aotc import dtypes, nn
 from aotc import numpy as np
 from aotc.importers.common.channels import apply_channels_last
-from aotc.importers.torch.ops.geometry import Numbers, batched, each, sides
+from aotc.importers.torch.ops.geometry import Numbers, allow_unbatched, each, sides
 from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
@@ -36,7 +36,7 @@ def _max_pool(spatial: int) -> Callable[..., Array]:
             ceil_mode=ceil_mode,
         )
 
-    return batched(call, spatial)
+    return allow_unbatched(call, spatial)
 
 
 def _avg_pool(spatial: int) -> Callable[..., Array]:
@@ -64,7 +64,7 @@ def _avg_pool(spatial: int) -> Callable[..., Array]:
             nn.avg_pool, x, **windows, count_include_pad=count_include_pad
         )
 
-    return batched(call, spatial)
+    return allow_unbatched(call, spatial)
 
 
 def _adaptive(
@@ -76,7 +76,7 @@ def _adaptive(
             return reduce(x, tuple(range(2, x.ndim)), keepdims=True)
         return apply_channels_last(pool, x, list(sizes))
 
-    return batched(call, spatial)
+    return allow_unbatched(call, spatial)
 
 
 def _adaptive_max(spatial: int) -> Callable[[Array, Sequence[int]], list[Array]]:
@@ -93,7 +93,7 @@ def _adaptive_max(spatial: int) -> Callable[[Array, Sequence[int]], list[Array]]
         found = np.take_along_axis(parts, at, -1), np.astype(where, "i64")
         return [np.reshape(part, (*kept, *sizes)) for part in found]
 
-    return batched(call, spatial)
+    return allow_unbatched(call, spatial)
 
 
 def _parts(have: Sequence[int], sizes: Sequence[int]) -> tuple[Any, Any]:

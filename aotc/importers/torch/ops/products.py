@@ -17,7 +17,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     return y if bias is None else np.add(y, bias)
 
 
-def _added(product: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+def _scaled_sum(product: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     """`beta * x + alpha * (a product)`."""
 
     def call(x: Array, a: Array, b: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
@@ -105,10 +105,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.dot": np.matmul,
     "aten.vdot": np.matmul,
     "aten.matmul": np.matmul,
-    "aten.addmm": _added(np.matmul),
-    "aten.addmv": _added(np.matmul),
-    "aten.baddbmm": _added(np.matmul),
-    "aten.addbmm": _added(_summed_product),
+    "aten.addmm": _scaled_sum(np.matmul),
+    "aten.addmv": _scaled_sum(np.matmul),
+    "aten.baddbmm": _scaled_sum(np.matmul),
+    "aten.addbmm": _scaled_sum(_summed_product),
     "aten._grouped_mm": grouped_product,
     "transformers.grouped_mm_fallback": grouped_product,
     "aten.einsum": einsum,

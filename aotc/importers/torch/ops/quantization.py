@@ -12,12 +12,12 @@ from aotc.nn.quantizing import broadcast_along
 from aotc.tracing.array import Array
 
 
-def _spread(x: Array, part: Any, axis: int | None) -> Array:
+def _broadcast_parameter(x: Array, part: Any, axis: int | None) -> Array:
     """A scale or a zero in the dtype of `x`, to broadcast with it."""
     return broadcast_along(as_dtype(part, x.dtype), x, axis)
 
 
-def _unbounded(x: Array, scale: Array, zero: Array) -> Array:
+def _nearest_level(x: Array, scale: Array, zero: Array) -> Array:
     """The level nearest to each element, as a float; PyTorch divides by multiplying."""
     return np.add(np.round(np.multiply(x, np.divide(1.0, scale))), zero)
 
@@ -33,7 +33,9 @@ def quantize(
     axis: int | None = None,
 ) -> Array:
     """The level nearest to each element."""
-    found = _unbounded(x, _spread(x, scale, axis), _spread(x, zero, axis))
+    found = _nearest_level(
+        x, _broadcast_parameter(x, scale, axis), _broadcast_parameter(x, zero, axis)
+    )
     return np.astype(np.clip(found, low, high), dtype)
 
 
@@ -68,8 +70,11 @@ def simulate(
     x: Array, scale: Any, zero: Any, low: int, high: int, *, axis: int | None = None
 ) -> list[Array]:
     """Each element rounded to its level, and where none was cut off."""
-    step, origin = _spread(x, scale, axis), _spread(x, zero, axis)
-    free = _unbounded(x, step, origin)
+    step, origin = (
+        _broadcast_parameter(x, scale, axis),
+        _broadcast_parameter(x, zero, axis),
+    )
+    free = _nearest_level(x, step, origin)
     levels = np.clip(free, low, high)
     return [np.multiply(np.subtract(levels, origin), step), np.equal(free, levels)]
 

@@ -26,10 +26,10 @@ def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[Any]) -> Tar
     factors += [None] * (len(have) - len(factors))
     if sizes is not None:
         return list(sizes), factors
-    return [_scaled(n, f) for n, f in zip(have, factors, strict=True)], factors
+    return [_scaled_size(n, f) for n, f in zip(have, factors, strict=True)], factors
 
 
-def _scaled(size: Size, factor: float) -> Size:
+def _scaled_size(size: Size, factor: float) -> Size:
     if float(factor).is_integer():
         return size * int(factor)
     return int(static_size(size, "image, for a scale that is not whole,") * factor)

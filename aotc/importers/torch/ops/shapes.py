@@ -9,7 +9,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.importers.torch.promotion import promoted
+from aotc.importers.torch.promotion import promote
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 
@@ -55,12 +55,12 @@ def transpose_2d(x: Array) -> Array:
 def concatenate(tensors: Sequence[Array], dim: int = 0) -> Array:
     """The tensors one after the other; those of shape [0] do not count."""
     parts = [x for x in tensors if x.shape != (0,)] or tensors[:1]
-    return np.concatenate(promoted(*parts), dim)
+    return np.concatenate(promote(*parts), dim)
 
 
 def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     """The tensors along a new axis."""
-    return np.stack(promoted(*tensors), dim)
+    return np.stack(promote(*tensors), dim)
 
 
 # ---- parts --------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def select(x: Array, dim: int, index: Any) -> Array:
     return np.getitem(x, along(x, dim, index))
 
 
-def sliced(
+def slice_axis(
     x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Array:
     """The positions `start, start + step, …` below `end` of an axis."""
@@ -91,7 +91,7 @@ def _slice(start: Any, end: Any, step: int) -> slice:
 
 def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
     """`length` positions of an axis from `start`."""
-    return sliced(x, dim, start, start + length)
+    return slice_axis(x, dim, start, start + length)
 
 
 def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -115,7 +115,7 @@ def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
         fail("symbolic-size", f"cannot split {x.type} into parts of {size}")
     if not size:
         return [x]
-    return [sliced(x, dim, at, at + size) for at in range(0, max(total, 1), size)]
+    return [slice_axis(x, dim, at, at + size) for at in range(0, max(total, 1), size)]
 
 
 def unbind(x: Array, dim: int = 0) -> list[Array]:
@@ -264,7 +264,7 @@ def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
     return call
 
 
-_reflected, _replicated = padding("reflect"), padding("edge")
+_pad_reflect, _pad_edge = padding("reflect"), padding("edge")
 
 OPS: dict[str, Callable[..., Any]] = {
     "aten.view": view,
@@ -280,7 +280,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.cat": concatenate,
     "aten.stack": stack,
     "aten.select.int": select,
-    "aten.slice.Tensor": sliced,
+    "aten.slice.Tensor": slice_axis,
     "aten.narrow": narrow,
     "aten.split_with_sizes": splitting(narrow),
     "aten.split.Tensor": split,
@@ -301,10 +301,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.tril": np.tril,
     "aten.triu": np.triu,
     "aten.constant_pad_nd": constant_pad,
-    "aten.reflection_pad1d": _reflected,
-    "aten.reflection_pad2d": _reflected,
-    "aten.reflection_pad3d": _reflected,
-    "aten.replication_pad1d": _replicated,
-    "aten.replication_pad2d": _replicated,
-    "aten.replication_pad3d": _replicated,
+    "aten.reflection_pad1d": _pad_reflect,
+    "aten.reflection_pad2d": _pad_reflect,
+    "aten.reflection_pad3d": _pad_reflect,
+    "aten.replication_pad1d": _pad_edge,
+    "aten.replication_pad2d": _pad_edge,
+    "aten.replication_pad3d": _pad_edge,
 }

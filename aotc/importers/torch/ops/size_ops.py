@@ -46,7 +46,7 @@ def number(x: Any) -> Any:
     return as_dtype(x, "f32") if isinstance(x, Dim) else float(x)
 
 
-def _compared(
+def _comparison(
     known: Callable[[Any, Any], bool], computed: Callable[..., Array]
 ) -> Callable[[Any, Any], Any]:
     """A comparison: decided by the contracts, else when the model runs."""
@@ -71,7 +71,7 @@ def nothing(*_: Any, **__: Any) -> None:
     """An assertion of dtypes and layouts, which are fixed when a model is traced."""
 
 
-def asserted(
+def assert_condition(
     condition: Any, message: str = "an assertion of the model", *_: Any
 ) -> None:
     """Refuse a call unless a condition holds.
@@ -97,9 +97,13 @@ def in_range(size: Any, min: int | None = None, max: int | None = None) -> None:
         InputError: it never is.
     """
     if min is not None:
-        asserted(_compared(operator.ge, np.greater_equal)(size, min), f"at least {min}")
+        assert_condition(
+            _comparison(operator.ge, np.greater_equal)(size, min), f"at least {min}"
+        )
     if max is not None:
-        asserted(_compared(operator.le, np.less_equal)(size, max), f"at most {max}")
+        assert_condition(
+            _comparison(operator.le, np.less_equal)(size, max), f"at most {max}"
+        )
 
 
 def item(x: Array) -> Array:
@@ -117,7 +121,7 @@ ASSERTIONS: dict[str, Callable[..., Any]] = {
             "aten._functional_assert_scalar",
             "aten._functional_assert_async",
         ),
-        asserted,
+        assert_condition,
     ),
     **dict.fromkeys(
         (
@@ -131,7 +135,7 @@ ASSERTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def ordered(token: Any, op: Any, *args: Any, **named: Any) -> list[Any]:
+def assert_in_order(token: Any, op: Any, *args: Any, **named: Any) -> list[Any]:
     """An assertion in the order of those that have effects."""
     name = str(op)
     assertion = ASSERTIONS.get(name) or ASSERTIONS[name.rpartition(".")[0]]
@@ -141,7 +145,7 @@ def ordered(token: Any, op: Any, *args: Any, **named: Any) -> list[Any]:
 
 OPS: dict[str, Callable[..., Any]] = {
     **ASSERTIONS,
-    "higher_order.with_effects": ordered,
+    "higher_order.with_effects": assert_in_order,
     "aten.sym_size": size,
     "aten.sym_numel": lambda x: element_count(x.shape),
     "aten.sym_stride": stride,
@@ -157,12 +161,12 @@ OPS: dict[str, Callable[..., Any]] = {
     "_operator.truediv": quotient,
     "_operator.pow": power,
     "_operator.getitem": operator.getitem,
-    "_operator.eq": _compared(is_equal, np.equal),
-    "_operator.ne": _compared(is_different, np.not_equal),
-    "_operator.lt": _compared(operator.lt, np.less),
-    "_operator.le": _compared(operator.le, np.less_equal),
-    "_operator.gt": _compared(operator.gt, np.greater),
-    "_operator.ge": _compared(operator.ge, np.greater_equal),
+    "_operator.eq": _comparison(is_equal, np.equal),
+    "_operator.ne": _comparison(is_different, np.not_equal),
+    "_operator.lt": _comparison(operator.lt, np.less),
+    "_operator.le": _comparison(operator.le, np.less_equal),
+    "_operator.gt": _comparison(operator.gt, np.greater),
+    "_operator.ge": _comparison(operator.ge, np.greater_equal),
     "_operator.and_": np.logical_and,
     "_operator.or_": np.logical_or,
     "math.ceil": rounding(math.ceil),

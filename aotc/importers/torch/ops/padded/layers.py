@@ -29,7 +29,9 @@ def _einsum(equation: str, operands: Sequence[Value], path: Any = None) -> Value
     return products.einsum(function, equation, operands)
 
 
-def _added(x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+def _scaled_sum(
+    x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1
+) -> Value:
     """`beta * x + alpha * a @ b`."""
     y = products.matmul(a, b)
     if alpha != 1:
@@ -54,9 +56,9 @@ RULES: dict[str, Rule] = {
         products.matmul,
     ),
     "aten.einsum": _einsum,
-    "aten.addmm": _added,
-    "aten.addmv": _added,
-    "aten.baddbmm": _added,
+    "aten.addmm": _scaled_sum,
+    "aten.addmv": _scaled_sum,
+    "aten.baddbmm": _scaled_sum,
     "aten.layer_norm": row_by_row(normalization.layer_norm, _normalized_axes),
     "aten.rms_norm": row_by_row(normalization.rms_norm, _normalized_axes),
     "aten.group_norm": row_by_row(

@@ -134,7 +134,7 @@ def unique(
     ]
 
 
-def _searched(function: Rule, number: int) -> Rule:
+def _search(function: Rule, number: int) -> Rule:
     """A search for values, argument `number`, in a table that is not padded."""
 
     def rule(*args: Any, **named: Any) -> Any:
@@ -162,8 +162,8 @@ RULES: dict[str, Rule] = {
     "aten.index_fill": _index_fill,
     "aten.masked_scatter": _masked_scatter,
     "aten.take": lambda x, i: indexing.take(axes.reshape(x, (-1,)), 0, i),
-    "aten.searchsorted": _searched(plain.search_sorted, 1),
-    "aten.bucketize": _searched(plain.bucketize, 0),
+    "aten.searchsorted": _search(plain.search_sorted, 1),
+    "aten.bucketize": _search(plain.bucketize, 0),
 }
 
 # what makes sizes that depend on values, also of arguments that have none

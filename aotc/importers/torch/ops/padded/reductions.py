@@ -25,7 +25,7 @@ Rule = Callable[..., Any]
 Axes = int | Sequence[int] | None
 
 
-def _summed(function: Rule, neutral: Any) -> Rule:
+def _sum_rule(function: Rule, neutral: Any) -> Rule:
     """A reduction that gives i64 for integers and truth values."""
 
     def rule(
@@ -153,8 +153,8 @@ _argmax = _position(np.argmax, reductions.lowest)
 _argmin = _position(np.argmin, reductions.highest)
 
 RULES: dict[str, Rule] = {
-    "aten.sum": _summed(np.sum, 0),
-    "aten.prod": _summed(np.prod, 1),
+    "aten.sum": _sum_rule(np.sum, 0),
+    "aten.prod": _sum_rule(np.prod, 1),
     "aten.mean": _mean,
     "aten.amax": _largest,
     "aten.amin": _smallest,

@@ -39,7 +39,7 @@ def _flatten(x: Value, first: int = 0, last: int = -1) -> Value:
     return axes.reshape(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
 
 
-def _sliced(
+def _slice_axis(
     x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
     whole = isinstance(end, int) and end >= shapes._END
@@ -62,7 +62,7 @@ def _select_scatter(x: Value, src: Value, dim: int, index: int) -> Value:
     return elementwise(np.where)(chosen, new, x)  # type: ignore[no-any-return]
 
 
-def _joined(join: Callable[[Sequence[Value], int], Value]) -> Rule:
+def _join_rule(join: Callable[[Sequence[Value], int], Value]) -> Rule:
     """The values in the dtype of their result, joined."""
 
     def rule(tensors: Sequence[Value], dim: int = 0) -> Value:
@@ -102,11 +102,11 @@ SHAPES: dict[str, Rule] = {
     "aten.t": axes.transpose,
     "aten.unsqueeze": axes.unsqueeze,
     "aten.squeeze": axes.squeeze,
-    "aten.cat": _joined(axes.concatenate),
-    "aten.stack": _joined(axes.stack),
+    "aten.cat": _join_rule(axes.concatenate),
+    "aten.stack": _join_rule(axes.stack),
     "aten.select.int": cutting.select,
     "aten.select_scatter": _select_scatter,
-    "aten.slice.Tensor": _sliced,
+    "aten.slice.Tensor": _slice_axis,
     "aten.narrow": _narrow,
     "aten.split_with_sizes": shapes.splitting(_narrow),
     "aten.split.Tensor": axes.along_others(shapes.split, lambda x, size, dim=0: (dim,)),
@@ -124,7 +124,7 @@ SHAPES: dict[str, Rule] = {
 # ---- creation ----------------------------------------------------------------------
 
 
-def _made(function: Rule) -> Rule:
+def _creation_rule(function: Rule) -> Rule:
     """What makes an array of a size."""
 
     def rule(size: Sequence[Size], *args: Any, **named: Any) -> Value:
@@ -155,10 +155,10 @@ def _arange(*bounds: Any, dtype: str | None = None) -> Value:
 
 
 CREATION: dict[str, Rule] = {
-    "aten.full": _made(creation.full),
-    "aten.zeros": _made(creation.zeros),
-    "aten.ones": _made(creation.OPS["aten.ones"]),
-    "aten.empty.memory_format": _made(creation.zeros),
+    "aten.full": _creation_rule(creation.full),
+    "aten.zeros": _creation_rule(creation.zeros),
+    "aten.ones": _creation_rule(creation.OPS["aten.ones"]),
+    "aten.empty.memory_format": _creation_rule(creation.zeros),
     "aten.new_zeros": _made_like(composites.OPS["aten.new_zeros"]),
     "aten.new_ones": _made_like(composites.OPS["aten.new_ones"]),
     "aten.new_full": _made_like(composites.new_full),

@@ -26,7 +26,7 @@ from aotc.tracing.array import Array
 Rule = Callable[..., Any]
 
 
-def _compared(known: Callable[[Size, Size], bool], computed: Rule) -> Rule:
+def _comparison(known: Callable[[Size, Size], bool], computed: Rule) -> Rule:
     """A comparison: decided by what sizes are at most, else when the model runs."""
 
     def rule(a: Any, b: Any) -> Any:
@@ -52,10 +52,10 @@ def _equality(a: Any, b: Any) -> Any:
     return is_equal(a, b) or Equality(a, b)
 
 
-def asserted(condition: Any, message: str = "an assertion", *rest: Any) -> None:
+def assert_condition(condition: Any, message: str = "an assertion", *rest: Any) -> None:
     """Refuse a call unless a condition holds."""
     if not isinstance(condition, Equality):
-        size_ops.asserted(condition, message, *rest)
+        size_ops.assert_condition(condition, message, *rest)
         return
     one, other = condition.left, condition.right
     both = is_data_dependent(one) and is_data_dependent(other)
@@ -68,9 +68,11 @@ def asserted(condition: Any, message: str = "an assertion", *rest: Any) -> None:
 def in_range(size: Size, min: int | None = None, max: int | None = None) -> None:
     """Refuse a call unless a size is between two numbers."""
     if min is not None:
-        asserted(_compared(lambda a, b: is_at_most(b, a), np.greater_equal)(size, min))
+        assert_condition(
+            _comparison(lambda a, b: is_at_most(b, a), np.greater_equal)(size, min)
+        )
     if max is not None:
-        asserted(_compared(is_at_most, np.less_equal)(size, max))
+        assert_condition(_comparison(is_at_most, np.less_equal)(size, max))
 
 
 def _on_truths(function: Callable[..., Array]) -> Rule:
@@ -91,9 +93,9 @@ def _truth_of(condition: Any) -> Any:
 RULES: dict[str, Rule] = {
     **size_ops.ASSERTIONS,
     **{
-        name: asserted
+        name: assert_condition
         for name, rule in size_ops.ASSERTIONS.items()
-        if rule is size_ops.asserted
+        if rule is size_ops.assert_condition
     },
     **{
         name: in_range
@@ -112,11 +114,11 @@ RULES: dict[str, Rule] = {
     "_operator.truediv": elementwise(size_ops.quotient),
     "_operator.getitem": operator.getitem,
     "_operator.eq": _equality,
-    "_operator.ne": _compared(lambda a, b: False, np.not_equal),
-    "_operator.lt": _compared(_is_less, np.less),
-    "_operator.le": _compared(is_at_most, np.less_equal),
-    "_operator.gt": _compared(lambda a, b: _is_less(b, a), np.greater),
-    "_operator.ge": _compared(lambda a, b: is_at_most(b, a), np.greater_equal),
+    "_operator.ne": _comparison(lambda a, b: False, np.not_equal),
+    "_operator.lt": _comparison(_is_less, np.less),
+    "_operator.le": _comparison(is_at_most, np.less_equal),
+    "_operator.gt": _comparison(lambda a, b: _is_less(b, a), np.greater),
+    "_operator.ge": _comparison(lambda a, b: is_at_most(b, a), np.greater_equal),
     "_operator.and_": _on_truths(np.logical_and),
     "_operator.or_": _on_truths(np.logical_or),
     "torch.sym_not": _on_truths(np.logical_not),
