@@ -20,7 +20,7 @@ from aotc.importers.stablehlo.interpreter import functions_of
 from aotc.importers.stablehlo.known_sizes import computed_sizes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import make_constant
-from aotc.importers.stablehlo.values import Known, Token, Value, known, number
+from aotc.importers.stablehlo.values import Known, Token, Value, as_known, number
 from aotc.mlir import ir
 from aotc.tracing.dims import Dim, DimTerm
 
@@ -39,10 +39,13 @@ class _Facts:
         """Open size number `number`, in symbols."""
         term = self.terms.get(number, self.dims[number])
         return term.value(
-            {dim.name: Symbol.symbol(i) * dim.multiple_of for i, dim in self.numbered()}
+            {
+                dim.name: Symbol.symbol(i) * dim.multiple_of
+                for i, dim in self.numbered_dims()
+            }
         )
 
-    def numbered(self) -> list[tuple[int, Dim]]:
+    def numbered_dims(self) -> list[tuple[int, Dim]]:
         """The Dims with the numbers of their symbols."""
         return list(enumerate(self.dims))
 
@@ -71,7 +74,7 @@ def open_sizes(module: Any, main: str) -> dict[tuple[int, int], DimTerm]:
     renamed = [replace(d, name=facts.names.get(d.name, d.name)) for d in facts.dims]
     by_name = {old.name: new for old, new in zip(facts.dims, renamed, strict=True)}
     return {
-        place: _renamed(facts.terms.get(n, facts.dims[n]), by_name)
+        place: _substitute(facts.terms.get(n, facts.dims[n]), by_name)
         for n, place in enumerate(places)
     }
 
@@ -85,7 +88,7 @@ def _is_check(operation: Any) -> bool:
     return custom and Op(operation).text("call_target_name") == "shape_assertion"
 
 
-def _renamed(term: DimTerm, dims: dict[str, Dim]) -> DimTerm:
+def _substitute(term: DimTerm, dims: dict[str, Dim]) -> DimTerm:
     """The term with other Dims in the place of its own."""
     if isinstance(term, Dim):
         return dims[term.name]
@@ -112,7 +115,7 @@ class _Reader:
             values: dict[Any, Value] = {}
             for each in block.operations:
                 operation = each.operation
-                if _is_check(operation) and self._taught(operation, values):
+                if _is_check(operation) and self._learn_check(operation, values):
                     return True
                 self._step(operation, values, block)
         return False
@@ -127,7 +130,7 @@ class _Reader:
         elif op.name == "stablehlo.get_dimension_size":
             found = [self._read_size(op, block)]
         elif op.name == "func.call":
-            found = self._called(op.text("callee"), operands)
+            found = self._call(op.text("callee"), operands)
         elif len(op.op.results) == 1:
             found = [computed_sizes(op, operands)]
         for result, value in zip(operation.results, found, strict=False):
@@ -141,10 +144,10 @@ class _Reader:
             return None
         place = (arguments.index(operand), axis)
         if place not in self.places:
-            return known(operand.type.get_dim_size(axis), op.kind.dtype)
-        return known(self.facts.size(self.places.index(place)), op.kind.dtype)
+            return as_known(operand.type.get_dim_size(axis), op.kind.dtype)
+        return as_known(self.facts.size(self.places.index(place)), op.kind.dtype)
 
-    def _called(self, name: str, operands: Sequence[Value]) -> list[Value]:
+    def _call(self, name: str, operands: Sequence[Value]) -> list[Value]:
         """What a function gives, if it is one that computes with sizes only."""
         self._learn_names(name, operands)
         if _UNKNOWN in operands:
@@ -162,14 +165,14 @@ class _Reader:
             global_constants(self.functions[name]), operands, strict=True
         ):
             size = number(value)
-            for position, dim in self.facts.numbered():
+            for position, dim in self.facts.numbered_dims():
                 whole = Symbol.symbol(position) * dim.multiple_of
                 if title and title.isidentifier() and size == whole:
                     self.facts.names.setdefault(dim.name, title)
 
     # ---- learning from a check ------------------------------------------------------
 
-    def _taught(self, check: Any, values: dict[Any, Value]) -> bool:
+    def _learn_check(self, check: Any, values: dict[Any, Value]) -> bool:
         """Whether a check told something new about a size."""
         condition = check.operands[0]
         if condition in values or isinstance(condition.owner, ir.Block):
@@ -227,7 +230,9 @@ class _Reader:
         if isinstance(term, int):
             return False
         for number_, other in list(self.facts.terms.items()):
-            self.facts.terms[number_] = _renamed(other, {**_same(self), dim.name: term})
+            self.facts.terms[number_] = _substitute(
+                other, {**_same(self), dim.name: term}
+            )
         self.facts.terms[position] = term
         return True
 

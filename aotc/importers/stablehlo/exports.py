@@ -11,7 +11,7 @@ from aotc.importers.stablehlo.network import Module, network_of, value_of
 from aotc.importers.stablehlo.original import of_export
 from aotc.importers.stablehlo.reading import BYTECODE
 from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
-from aotc.importers.stablehlo.values import Value, known
+from aotc.importers.stablehlo.values import Value, as_known
 from aotc.system_errors import raise_system_error
 from aotc.tracing.entry import Spec
 
@@ -66,7 +66,7 @@ def from_exported(exported: Any, name: str = "exported") -> Imported:
         ]
         operands: list[Value] = [leaves[n] for n in exported.module_kept_var_idx]
         if len(exported.platforms) > 1:
-            operands.insert(0, known(exported.platforms.index(PLATFORM), "i32"))
+            operands.insert(0, as_known(exported.platforms.index(PLATFORM), "i32"))
         results = module.call(operands, constants)
         return jax.tree.unflatten(exported.out_tree, results)
 

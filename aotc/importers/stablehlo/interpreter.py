@@ -63,12 +63,12 @@ class Interpreter:
         node = Op(op, regions, self.call, values)
 
         def run() -> list[Value]:
-            return _called(node, operands)
+            return _call(node, operands)
 
         def zeros() -> list[Value]:
             return [zeros_of(result.type) for result in op.results]
 
-        with located(node):
+        with at_op(node):
             # objects for operations do not last, those for values do
             key = op.results[0] if len(op.results) else node.place
             return import_node(key, op.name, run, zeros)
@@ -77,7 +77,7 @@ class Interpreter:
         return lambda *operands: self._run(region.blocks[0], operands, values)
 
 
-def _called(node: Op, operands: list[Value]) -> list[Value]:
+def _call(node: Op, operands: list[Value]) -> list[Value]:
     """The results of an op: sizes where they are known, else those of its function."""
     found: Any = computed_sizes(node, operands) if len(node.op.results) == 1 else None
     if found is None and node.name not in OPS:
@@ -98,17 +98,17 @@ def functions_of(module: Any) -> dict[str, Any]:
     return functions
 
 
-def within(operation: Any) -> Iterator[Any]:
+def nested_operations(operation: Any) -> Iterator[Any]:
     """All operations inside of one."""
     for region in operation.regions:
         for block in region.blocks:
             for each in block.operations:
                 yield each.operation
-                yield from within(each.operation)
+                yield from nested_operations(each.operation)
 
 
 @contextmanager
-def located(op: Op) -> Iterator[None]:
+def at_op(op: Op) -> Iterator[None]:
     """Within this block everything happens where the op does; errors name the op."""
     place, path = op.place
     try:

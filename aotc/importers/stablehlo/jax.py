@@ -20,7 +20,7 @@ from aotc.importers.stablehlo.symbolic import (
     leaves_of,
     require_jax,
 )
-from aotc.importers.stablehlo.values import Known, Value, known
+from aotc.importers.stablehlo.values import Known, Value, as_known
 from aotc.mlir import ir
 from aotc.system_errors import raise_system_error
 from aotc.tracing.entry import State, Weights
@@ -47,7 +47,7 @@ def from_jax(function: Any, specs: Any) -> Imported:
         SetupError: jax is not installed.
     """
     jax = require_jax()
-    arguments = _named(function, specs)
+    arguments = _named_arguments(function, specs)
     sizes = SymbolicSizes(arguments.values())
     abstract = {name: sizes.abstract(value) for name, value in arguments.items()}
     by_place = not isinstance(specs, Mapping)
@@ -62,9 +62,11 @@ def from_jax(function: Any, specs: Any) -> Imported:
     text = lowered.compiler_ir("stablehlo").operation.get_asm(
         print_generic_op_form=True, enable_debug_info=True
     )
-    called = _Called(jax, function, arguments, by_place, lowered.out_tree, sizes)
-    return called.imported(
-        Module(text, _title(function)), _donated(function, args, kwargs)
+    called = _CallingConvention(
+        jax, function, arguments, by_place, lowered.out_tree, sizes
+    )
+    return called.network(
+        Module(text, _title(function)), _donation_flags(function, args, kwargs)
     )
 
 
@@ -88,7 +90,7 @@ def _title(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _named(function: Any, specs: Any) -> dict[str, Any]:
+def _named_arguments(function: Any, specs: Any) -> dict[str, Any]:
     """The arguments by their names."""
     if isinstance(specs, Mapping):
         return dict(specs)
@@ -114,7 +116,7 @@ def _parameter_names(function: Any, count: int) -> list[str]:
     return names
 
 
-def _donated(function: Any, args: Any, kwargs: Any) -> list[bool]:
+def _donation_flags(function: Any, args: Any, kwargs: Any) -> list[bool]:
     """Which arguments `jax.jit` was told to give away, leaf by leaf."""
     if not hasattr(function, "trace"):
         return []
@@ -122,7 +124,7 @@ def _donated(function: Any, args: Any, kwargs: Any) -> list[bool]:
     return [bool(getattr(info, "donated", False)) for info in infos]
 
 
-class _Called:
+class _CallingConvention:
     """How a network calls a module that has arguments and results in pytrees of JAX."""
 
     def __init__(
@@ -141,7 +143,7 @@ class _Called:
         self.out_tree = out_tree
         self.sizes = sizes
 
-    def imported(self, module: Module, donated: Sequence[bool]) -> Imported:
+    def network(self, module: Module, donated: Sequence[bool]) -> Imported:
         """The network."""
         stored = {k: self._only(k) for k in (Weights, State)}
         order = [name for name in stored.values() if name is not None]
@@ -159,8 +161,8 @@ class _Called:
             module,
             function,
             inputs,
-            weights=self._stored(stored[Weights]),
-            state=self._stored(stored[State]),
+            weights=self._argument(stored[Weights]),
+            state=self._argument(stored[State]),
             donated=self._names(donated),
             original=of_function(self.function, self.arguments, self.by_place),
         )
@@ -176,7 +178,7 @@ class _Called:
             )
         return found[0] if found else None
 
-    def _stored(self, name: str | None) -> Any:
+    def _argument(self, name: str | None) -> Any:
         return None if name is None else self.arguments[name]
 
     def _names(self, donated: Sequence[bool]) -> list[str]:
@@ -211,5 +213,5 @@ def _variable(name: str, argument: Any, sizes: Mapping[str, Any]) -> Known:
     """A size that JAX passes to the function as a number."""
     wide = str(ir.RankedTensorType(argument.type).element_type)
     if name == "_platform_index":
-        return known(0, wide)
-    return known(sizes[name], wide)
+        return as_known(0, wide)
+    return as_known(sizes[name], wide)

@@ -44,7 +44,9 @@ def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
         data = _ON_SIZES[op.name](op, *known)
     except InputError:
         return None
-    return Known(_wrapped(data, op.kind.dtype).reshape(op.kind.shape), op.kind.dtype)
+    return Known(
+        _wrap_to_dtype(data, op.kind.dtype).reshape(op.kind.shape), op.kind.dtype
+    )
 
 
 def _is_short(op: Op) -> bool:
@@ -57,7 +59,7 @@ def _is_short(op: Op) -> bool:
     return len(kind.shape) <= most and count <= LARGEST_KNOWN
 
 
-def _wrapped(data: Any, dtype: str) -> Any:
+def _wrap_to_dtype(data: Any, dtype: str) -> Any:
     """Numbers as the dtype holds them; sizes fit by assumption."""
     if dtype == "bool":
         return elementwise(bool, 1)(data)
@@ -155,7 +157,7 @@ def _or(one: Value, other: Value) -> Value | None:
     return other if truths[0] is False else one if truths[1] is False else None
 
 
-def _chosen(which: Value, one: Value, other: Value) -> Value | None:
+def _select(which: Value, one: Value, other: Value) -> Value | None:
     truth = _truth(which)
     return None if truth is None else one if truth else other
 
@@ -163,5 +165,5 @@ def _chosen(which: Value, one: Value, other: Value) -> Value | None:
 _SHORTCUTS: dict[str, Callable[..., Value | None]] = {
     "stablehlo.and": _and,
     "stablehlo.or": _or,
-    "stablehlo.select": _chosen,
+    "stablehlo.select": _select,
 }

@@ -12,13 +12,17 @@ from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.original import Original
 from aotc.importers.stablehlo.contracts import open_sizes
-from aotc.importers.stablehlo.interpreter import Interpreter, functions_of, within
+from aotc.importers.stablehlo.interpreter import (
+    Interpreter,
+    functions_of,
+    nested_operations,
+)
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import literal
 from aotc.importers.stablehlo.original import of_module
 from aotc.importers.stablehlo.reading import main_function, parse
 from aotc.importers.stablehlo.unsupported import unsupported
-from aotc.importers.stablehlo.values import Token, Value, kind_of, settled
+from aotc.importers.stablehlo.values import Token, Value, kind_of, materialize
 from aotc.mlir import ir
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import DimTerm
@@ -88,7 +92,7 @@ class Module:
             for name, array in weights.items()
         }
         results = Interpreter(self.mlir, known).call(self.main, operands)
-        return [settled(r) for r in results if not isinstance(r, Token)]
+        return [materialize(r) for r in results if not isinstance(r, Token)]
 
     def flags(self, *names: str) -> list[bool]:
         """Which arguments have one of these attributes."""
@@ -108,7 +112,7 @@ def _large_literals(module: Any) -> dict[str, Op]:
     """The constants that become weights."""
     found: dict[str, Op] = {}
     for function in functions_of(module).values():
-        for operation in within(function):
+        for operation in nested_operations(function):
             if operation.name == "stablehlo.constant" and _is_large(Op(operation)):
                 found[f"constant_{len(found)}"] = Op(operation)
     return found
@@ -138,7 +142,7 @@ def from_module(
     names = _argument_names(module.arguments)
     specs = dict(zip(names, module.specs(), strict=True))
     for key, spec in (given or {}).items():
-        specs[key] = _refined(key, specs.get(key), spec)
+        specs[key] = _refine_spec(key, specs.get(key), spec)
     donated = [n for n, given in zip(names, module.donated, strict=True) if given]
 
     def function(operands: Sequence[Any], constants: Mapping[str, Any]) -> Any:
@@ -167,7 +171,7 @@ def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm])
     return Complex(spec, spec) if kind.is_complex else spec  # type: ignore[arg-type]
 
 
-def _refined(name: str, known: Any, given: Spec) -> Spec:
+def _refine_spec(name: str, known: Any, given: Spec) -> Spec:
     """The Spec that is given, if it is one of what the module takes."""
     fits = (
         isinstance(known, Spec)
@@ -228,7 +232,7 @@ def network_of(
         original: how JAX computes it.
     """
     constants = module.weights
-    stored = _beside(weights, constants)
+    stored = _with_constants(weights, constants)
 
     def run(*values: Any) -> Any:
         if not constants:
@@ -250,7 +254,9 @@ def network_of(
     )
 
 
-def _beside(weights: Weights | None, constants: Mapping[str, Any]) -> Weights | None:
+def _with_constants(
+    weights: Weights | None, constants: Mapping[str, Any]
+) -> Weights | None:
     """Weights and literals in one tree."""
     if not constants:
         return weights

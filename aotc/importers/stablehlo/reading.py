@@ -76,7 +76,7 @@ def _require_survival(data: bytes) -> None:
 
 def _read(data: bytes, name: str) -> Any:
     """The module, found well-formed in all that is read of it later."""
-    module = _parsed(data, name)
+    module = _parse(data, name)
     module.operation.verify()
     text = module.operation.get_asm(
         print_generic_op_form=True, enable_debug_info=True, large_elements_limit=16
@@ -88,7 +88,7 @@ def _read(data: bytes, name: str) -> Any:
     return module
 
 
-def _parsed(data: bytes, name: str) -> Any:
+def _parse(data: bytes, name: str) -> Any:
     portable = _PORTABLE.match(data)
     with _context() as context, ir.Location.unknown():
         if portable is not None:

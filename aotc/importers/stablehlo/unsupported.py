@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.importers.stablehlo.interpreter import RETURNS, functions_of, within
+from aotc.importers.stablehlo.interpreter import (
+    RETURNS,
+    functions_of,
+    nested_operations,
+)
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops import OPS
 from aotc.importers.stablehlo.ops.calls import reason_against
@@ -55,11 +59,11 @@ def _uses(module: Any, entry: str) -> Iterator[Use]:
     def visit(
         name: str, callers: tuple[str, ...]
     ) -> Iterator[tuple[str, str, str, str]]:
-        for operation in within(functions[name]):
+        for operation in nested_operations(functions[name]):
             op = Op(operation)
             if found := _objection(op):
                 yield found[0], found[1], op.where, found[2]
-            for called in _called(op):
+            for called in _callees(op):
                 if called not in functions:
                     yield op.name, f"@{called} has no body", op.where, ""
                 elif called in callers:
@@ -72,7 +76,7 @@ def _uses(module: Any, entry: str) -> Iterator[Use]:
     return visit(entry, (entry,))
 
 
-def _called(op: Op) -> list[str]:
+def _callees(op: Op) -> list[str]:
     """The functions that an op runs."""
     if op.name in _CALLS:
         return [op.text("callee")]

@@ -85,7 +85,7 @@ def zeros_of(mlir_type: Any) -> Value:
     return Complex(zeros, zeros) if kind.is_complex else zeros
 
 
-def known(items: Any, dtype: str) -> Known:
+def as_known(items: Any, dtype: str) -> Known:
     """A Known of (nested lists of) sizes."""
     return Known(numpy.array(items, object), dtype)
 
@@ -122,7 +122,7 @@ def constant(data: Any) -> Value:
     """A NumPy array as a value: short tensors of integers may be about sizes."""
     dtype = dtypes.canonical(data.dtype)
     if dtype in SIZE_DTYPES and data.ndim < 2 and data.size <= LARGEST_KNOWN:
-        return known(data.tolist(), dtype)
+        return as_known(data.tolist(), dtype)
     return lift(data)
 
 
@@ -133,7 +133,7 @@ def array(value: Value) -> Array:
     return value.array() if isinstance(value, Known) else value
 
 
-def settled(value: Value) -> Value:
+def materialize(value: Value) -> Value:
     """The value as what loops carry and functions return: no Known."""
     return value.array() if isinstance(value, Known) else value
 
@@ -190,7 +190,7 @@ def as_pair(value: Value) -> Complex:
     return Complex(real, np.zeros_like(real))
 
 
-def stacked(values: Sequence[Value], dtype: str | None = None) -> Array:
+def stack_scalars(values: Sequence[Value], dtype: str | None = None) -> Array:
     """Integer scalars as one vector."""
     if not values:
         return lift(numpy.zeros(0, numpy.int32))

@@ -9,7 +9,14 @@ from aotc import debug
 from aotc.errors import InputError
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops import elementwise, lapack, sorting, windows
-from aotc.importers.stablehlo.values import Token, Value, array, number, settled, sizes
+from aotc.importers.stablehlo.values import (
+    Token,
+    Value,
+    array,
+    materialize,
+    number,
+    sizes,
+)
 from aotc.mlir import ir
 from aotc.numpy.ordering import taken_along
 from aotc.tracing.conversion import lift
@@ -30,13 +37,13 @@ def shape_assertion(op: Op, condition: Value, *shown: Value) -> tuple[()]:
     holds = number(condition)
     message = op.text("error_message")
     if holds is False:
-        raise InputError("shape-mismatch", _filled(message, shown))
+        raise InputError("shape-mismatch", _format_message(message, shown))
     if holds is None:
         debug.check(array(condition), message)
     return ()
 
 
-def _filled(message: str, shown: tuple[Value, ...]) -> str:
+def _format_message(message: str, shown: tuple[Value, ...]) -> str:
     """The message with the sizes that it mentions as {0}, {1}, …."""
     for place, value in enumerate(shown):
         message = message.replace(f"{{{place}}}", str(number(value)))
@@ -139,7 +146,7 @@ def composite(op: Op, *operands: Value) -> Any:
 
 def barrier(op: Op, *operands: Value) -> tuple[Value, ...]:
     """The operands, kept apart from equal values."""
-    kept = [settled(x) for x in operands if not isinstance(x, Token)]
+    kept = [materialize(x) for x in operands if not isinstance(x, Token)]
     held = iter(debug.barrier(kept))
     return tuple(x if isinstance(x, Token) else next(held) for x in operands)
 

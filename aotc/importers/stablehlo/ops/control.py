@@ -12,7 +12,7 @@ from aotc.dialects.types import Dim, Size, ceil_divide, maximum
 from aotc.importers.stablehlo.operation import Op, Region
 from aotc.importers.stablehlo.ops.reductions import require_elementwise
 from aotc.importers.stablehlo.ops.shapes import make_constant
-from aotc.importers.stablehlo.values import Token, Value, array, number, settled
+from aotc.importers.stablehlo.values import Token, Value, array, materialize, number
 from aotc.mlir import ir
 from aotc.tracing.array import Array
 
@@ -25,7 +25,7 @@ def case(op: Op, index: Value) -> Any:
         return op.regions[chosen if 0 <= chosen <= last else last]()
     position = array(index)
     outside = np.logical_or(position < 0, position > last)
-    return _switched(op.regions, np.where(outside, last, position))
+    return _switch(op.regions, np.where(outside, last, position))
 
 
 def if_(op: Op, condition: Value) -> Any:
@@ -33,16 +33,16 @@ def if_(op: Op, condition: Value) -> Any:
     holds = number(condition)
     if isinstance(holds, bool):
         return op.regions[0 if holds else 1]()
-    return _switched(op.regions[::-1], np.astype(array(condition), "i32"))
+    return _switch(op.regions[::-1], np.astype(array(condition), "i32"))
 
 
-def _switched(regions: Sequence[Region], index: Array) -> Any:
+def _switch(regions: Sequence[Region], index: Array) -> Any:
     """`regions[index]()`, decided when the model runs."""
     return control.switch(index, [_settling(region) for region in regions])
 
 
 def _settling(region: Region) -> Region:
-    return lambda *operands: [settled(value) for value in region(*operands)]
+    return lambda *operands: [materialize(value) for value in region(*operands)]
 
 
 # ---- loops --------------------------------------------------------------------------
@@ -56,7 +56,7 @@ class _Loop:
     initial: Sequence[Value]
 
     @property
-    def changed(self) -> list[int]:
+    def carried_positions(self) -> list[int]:
         """The positions of the values that the body gives anew."""
         block = self.op.op.regions[1].blocks[0]
         returned = list(block.operations)[-1].operation.operands
@@ -66,24 +66,24 @@ class _Loop:
             if returned[n] != argument and not isinstance(self.initial[n], Token)
         ]
 
-    def completed(self, values: Sequence[Value]) -> list[Value]:
+    def all_values(self, values: Sequence[Value]) -> list[Value]:
         """All values that the regions take."""
         full: list[Value] = list(self.initial)
-        for position, value in zip(self.changed, values, strict=True):
+        for position, value in zip(self.carried_positions, values, strict=True):
             full[position] = value
         return full
 
-    def picked(self, values: Sequence[Value]) -> list[Value]:
+    def carried_values(self, values: Sequence[Value]) -> list[Value]:
         """Those that are carried."""
-        return [settled(values[position]) for position in self.changed]
+        return [materialize(values[position]) for position in self.carried_positions]
 
     def condition(self, values: Sequence[Value]) -> Array:
         """The condition."""
-        return array(self.op.regions[0](*self.completed(values))[0])
+        return array(self.op.regions[0](*self.all_values(values))[0])
 
     def step(self, values: Sequence[Value]) -> list[Value]:
         """The body."""
-        return self.picked(self.op.regions[1](*self.completed(values)))
+        return self.carried_values(self.op.regions[1](*self.all_values(values)))
 
 
 def while_(op: Op, *initial: Value) -> Any:
@@ -92,7 +92,7 @@ def while_(op: Op, *initial: Value) -> Any:
     With a number of steps that is known beforehand it has derivatives of both modes.
     """
     loop = _Loop(op, initial)
-    start = loop.picked(initial)
+    start = loop.carried_values(initial)
     count = _step_count(op, initial)
     if count == 0:
         return list(initial)
@@ -100,7 +100,7 @@ def while_(op: Op, *initial: Value) -> Any:
         found = control.while_loop(loop.condition, loop.step, start)
     else:
         found = control.fori_loop(0, count, lambda _, xs: loop.step(xs), start)
-    return loop.completed(found)
+    return loop.all_values(found)
 
 
 def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:

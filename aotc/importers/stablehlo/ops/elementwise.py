@@ -185,13 +185,13 @@ def reduce_precision(op: Op, x: Value) -> Array:
         return np.astype(wide, source.dtype)
     exponent, mantissa = op.integer("exponent_bits"), op.integer("mantissa_bits")
     most, digits = _FORMATS[source.dtype]
-    value = _rounded(source, digits - mantissa) if mantissa < digits else source
+    value = _round_mantissa(source, digits - mantissa) if mantissa < digits else source
     if exponent < most:
-        value = _narrowed(value, exponent, mantissa)
+        value = _limit_exponent(value, exponent, mantissa)
     return np.where(np.isnan(source), source, value)
 
 
-def _rounded(x: Array, dropped: int) -> Array:
+def _round_mantissa(x: Array, dropped: int) -> Array:
     """X without the last `dropped` bits of its mantissa."""
     unsigned = f"u{dtypes.bits(x.dtype)}"
     bits = np.bitcast(x, unsigned)
@@ -201,7 +201,7 @@ def _rounded(x: Array, dropped: int) -> Array:
     return np.bitcast(kept, x.dtype)
 
 
-def _narrowed(x: Array, exponent: int, mantissa: int) -> Array:
+def _limit_exponent(x: Array, exponent: int, mantissa: int) -> Array:
     """Infinite beyond the range of an exponent, and zero below it."""
     bias = (1 << (exponent - 1)) - 1
     largest = 2.0**bias * (2.0 - 2.0**-mantissa)

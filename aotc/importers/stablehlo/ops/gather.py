@@ -14,8 +14,8 @@ from aotc.importers.stablehlo.values import (
     Known,
     Value,
     array,
+    as_known,
     each_part,
-    known,
     shape_of,
     sizes,
 )
@@ -26,15 +26,15 @@ from aotc.tracing.tracing import emit
 
 def gather(op: Op, x: Value, indices: Value) -> Value:
     """Windows of x, moved to fit, for each vector of start positions."""
-    return _gathered(op, x, indices, op.ints("slice_sizes"))
+    return _gather_windows(op, x, indices, op.ints("slice_sizes"))
 
 
 def dynamic_gather(op: Op, x: Value, indices: Value, slice_sizes: Value) -> Value:
     """The same for windows of a computed size."""
-    return _gathered(op, x, indices, sizes(slice_sizes))
+    return _gather_windows(op, x, indices, sizes(slice_sizes))
 
 
-def _gathered(op: Op, x: Value, indices: Value, window: Shape) -> Value:
+def _gather_windows(op: Op, x: Value, indices: Value, window: Shape) -> Value:
     numbers = stablehlo().GatherDimensionNumbers(op.attribute("dimension_numbers"))
     at = Windows(
         shape=shape_of(x),
@@ -57,13 +57,13 @@ def _read(x: Array, at: Windows, indices: Array) -> Array:
         return _nothing(x, at, indices)
     places = places_of(at, indices, clamp=True)
     if not places.axes:
-        return _repeated(x, at, indices)
+        return _broadcast_windows(x, at, indices)
     return emit("gather", x, *places.indices, **places.attributes("clip"))
 
 
 def _read_one(x: Value, at: Windows, vector: Value) -> Value:
     """A single window, which is a slice."""
-    starts: list[Value] = [known(0, "i32")] * len(at.shape)
+    starts: list[Value] = [as_known(0, "i32")] * len(at.shape)
     for number, axis in enumerate(at.indexed):
         starts[axis] = _element(vector, number)
     part = dynamic_part(x, at.sizes, starts)
@@ -73,7 +73,7 @@ def _read_one(x: Value, at: Windows, vector: Value) -> Value:
 def _element(vector: Value, number: int) -> Value:
     """One element of a vector, or a scalar."""
     if isinstance(vector, Known):
-        return known(vector.data.ravel()[number], vector.dtype)
+        return as_known(vector.data.ravel()[number], vector.dtype)
     return np.ravel(array(vector))[number]
 
 
@@ -86,21 +86,21 @@ def _cut_unindexed(x: Array, at: Windows) -> tuple[Array, Windows]:
         x = emit("slice", x, start=zeros, sizes=limit, strides=ones)
     gone = [axis for axis in free if axis in at.dropped]
     if not gone:
-        return x, _replaced(at, x.shape, at.sizes, {})
+        return x, _renumber_axes(at, x.shape, at.sizes, {})
     left = [axis for axis in range(x.ndim) if axis not in gone]
     number = {axis: place for place, axis in enumerate(left)}
     shape = tuple(x.shape[axis] for axis in left)
-    return np.reshape(x, shape), _replaced(
+    return np.reshape(x, shape), _renumber_axes(
         at, shape, tuple(at.sizes[axis] for axis in left), number
     )
 
 
-def _replaced(
+def _renumber_axes(
     at: Windows, shape: Shape, window: Shape, number: dict[int, int]
 ) -> Windows:
     """The same windows of an array with its axes renumbered."""
 
-    def renumbered(axes: Sequence[int]) -> tuple[int, ...]:
+    def renumber(axes: Sequence[int]) -> tuple[int, ...]:
         if not number:
             return tuple(axes)
         return tuple(number[axis] for axis in axes if axis in number)
@@ -109,10 +109,10 @@ def _replaced(
         tuple(shape),
         window,
         at.window_axes,
-        renumbered(at.dropped),
-        renumbered(at.batch),
+        renumber(at.dropped),
+        renumber(at.batch),
         at.index_batch,
-        renumbered(at.indexed),
+        renumber(at.indexed),
         at.vector_axis,
     )
 
@@ -121,7 +121,7 @@ def _nothing(x: Array, at: Windows, indices: Array) -> Array:
     return np.zeros(read_shape(at, indices), x.dtype)
 
 
-def _repeated(x: Array, at: Windows, indices: Array) -> Array:
+def _broadcast_windows(x: Array, at: Windows, indices: Array) -> Array:
     """Windows that are all of x."""
     shape = read_shape(at, indices)
     return emit("broadcast", x, shape=shape, axes=at.window_axes)

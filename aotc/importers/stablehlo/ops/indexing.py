@@ -109,7 +109,7 @@ def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
     columns = {axis: starts[..., n] for n, axis in enumerate(at.indexed)}
     wide = [axis for axis in at.indexed if at.sizes[axis] != 1]
     if clamp:
-        columns |= {axis: _clamped(at, axis, columns[axis]) for axis in wide}
+        columns |= {axis: _clamp_starts(at, axis, columns[axis]) for axis in wide}
     elif wide:
         columns = _valid_or_outside(at, columns)
     for axis, place in zip(at.batch, at.index_batch, strict=True):
@@ -120,7 +120,7 @@ def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
     return columns
 
 
-def _clamped(at: Windows, axis: int, starts: Array) -> Array:
+def _clamp_starts(at: Windows, axis: int, starts: Array) -> Array:
     """Starts from which windows fit."""
     last = at.shape[axis] - at.sizes[axis]
     return np.clip(starts, 0, last)

@@ -12,7 +12,7 @@ from aotc.mlir import ir
 from aotc.tracing.array import Array
 
 
-def _beside(op: Op, x: Array, *parts: Value) -> list[Array]:
+def _broadcast_features(op: Op, x: Array, *parts: Value) -> list[Array]:
     """Vectors of the features, as they go with x."""
     axis = op.integer("feature_index")
     shape = tuple(n if a == axis else 1 for a, n in enumerate(x.shape))
@@ -28,7 +28,7 @@ def batch_norm_inference(
 ) -> Array:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
     source = array(x)
-    s, o, m, v = _beside(op, source, scale, offset, mean, variance)
+    s, o, m, v = _broadcast_features(op, source, scale, offset, mean, variance)
     return (source - m) / np.sqrt(v + _epsilon(op)) * s + o
 
 
@@ -48,7 +48,7 @@ def batch_norm_grad(
     """Cotangents of x, scale and offset of `batch_norm_training`."""
     source, gradient = array(x), array(dy)
     axes = tuple(a for a in range(source.ndim) if a != op.integer("feature_index"))
-    s, m, v = _beside(op, source, scale, mean, variance)
+    s, m, v = _broadcast_features(op, source, scale, mean, variance)
     inverse = 1.0 / np.sqrt(v + _epsilon(op))
     normal = (source - m) * inverse
     d_scale, d_offset = np.sum(gradient * normal, axes), np.sum(gradient, axes)

@@ -14,8 +14,8 @@ from aotc.importers.stablehlo.ops.shapes import pad_with
 from aotc.importers.stablehlo.values import (
     Value,
     array,
+    as_known,
     as_pair,
-    known,
     sizes,
 )
 from aotc.mlir import stablehlo
@@ -144,7 +144,7 @@ def _sliding(x: Array, kernel: Array, window: _Window) -> Array:
         x, groups = _batches_as_features(x, window.batch_groups), window.batch_groups
     low, high = window.padding[::2], window.padding[1::2]
     if any(window.gaps) or any(isinstance(n, int) and n < 0 for n in window.padding):
-        zero, none = known(0, "i32"), (0,)
+        zero, none = as_known(0, "i32"), (0,)
         x = pad_with(x, zero, (0, *low, 0), (0, *high, 0), none + window.gaps + none)
         low = high = (0,) * len(low)
     if _is_plain(x, kernel, low + high):
@@ -157,7 +157,7 @@ def _sliding(x: Array, kernel: Array, window: _Window) -> Array:
             dilation=window.dilation,
             groups=groups,
         )
-    x = pad_with(x, known(0, "i32"), (0, *low, 0), (0, *high, 0), (0,) * x.ndim)
+    x = pad_with(x, as_known(0, "i32"), (0, *low, 0), (0, *high, 0), (0,) * x.ndim)
     return _by_windows(x, kernel, window, groups)
 
 

@@ -51,7 +51,7 @@ def _whole(low: Array, high: Array) -> Array:
     return np.bitwise_or(np.astype(low, "u64"), upper)
 
 
-def _counted(shape: Shape) -> Array:
+def _counters(shape: Shape) -> Array:
     """0, 1, … in row-major order."""
     numbers = emit("iota", shape=(math.prod(shape),), axis=0, dtype="u64")
     return np.reshape(numbers, shape)
@@ -65,7 +65,7 @@ def _threefry(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
     key, counter = state[0], state[1]
     axis = _split_axis(shape)
     halves = [-(-n // 2) if i == axis and not wide else n for i, n in enumerate(shape)]
-    counters = _counted(tuple(halves)) + counter
+    counters = _counters(tuple(halves)) + counter
     one, other = threefry(_words(key), *_words(counters))
     after = np.stack([key, counter + max(math.prod(halves), 1)])
     if wide:
@@ -95,15 +95,15 @@ def _philox(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
     blocks = -(-count * (2 if wide else 1) // 4)
     whole = state.shape[0] == 3
     key, counter = state[0], (state[1], state[2 if whole else 0])
-    low, high = _advanced(counter, _counted((blocks,)))
+    low, high = _add_to_counter(counter, _counters((blocks,)))
     words = _philox_words([*_words(low), *_words(high)], _words(key))
     parts = [_whole(*words[:2]), _whole(*words[2:])] if wide else words
-    after = _advanced(counter, np.full((), blocks, "u64"))[: 2 if whole else 1]
+    after = _add_to_counter(counter, np.full((), blocks, "u64"))[: 2 if whole else 1]
     bits = np.reshape(np.ravel(np.stack(parts, -1))[:count], shape)
     return np.stack([key, *after]), bits
 
 
-def _advanced(counter: tuple[Array, Array], steps: Array) -> tuple[Array, Array]:
+def _add_to_counter(counter: tuple[Array, Array], steps: Array) -> tuple[Array, Array]:
     """A counter of 128 bits, later by `steps`."""
     low, high = counter
     later = low + steps

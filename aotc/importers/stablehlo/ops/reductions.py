@@ -21,8 +21,8 @@ from aotc.importers.stablehlo.values import (
     Value,
     array,
     each_part,
+    materialize,
     number,
-    settled,
     shape_of,
 )
 from aotc.numpy.ordering import taken_along
@@ -95,7 +95,7 @@ def reduced_by_name(
     if isinstance(x, Complex):
         if name != "stablehlo.add":
             return None
-        return each_part(lambda p, f: _reduced(name, p, f, axes), x, first)
+        return each_part(lambda p, f: _reduce_named(name, p, f, axes), x, first)
     source = array(x)
     if source.dtype == "bool":
         if name not in _BOOLS:
@@ -104,10 +104,10 @@ def reduced_by_name(
         combine = np.logical_and if neutral else np.logical_or
         whole = function(source, tuple(axes)) if axes else source
         return whole if number(first) is neutral else combine(whole, array(first))
-    return _reduced(name, source, array(first), axes) if name in NAMED else None
+    return _reduce_named(name, source, array(first), axes) if name in NAMED else None
 
 
-def _reduced(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
+def _reduce_named(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
     reduction, neutral = NAMED[name]
     whole = emit(reduction, x, axes=tuple(sorted(axes))) if axes else x
     if number(first) == neutral(x.dtype):
@@ -161,12 +161,12 @@ def reduced_by_region(
             "reduce by +, *, max, min, and, or, argmax or argmin, or fix the sizes",
         )
     total = math.prod(sizes)
-    flat = [_flattened(x, (*kept, *axes), len(kept), total) for x in xs]
+    flat = [_flatten_axes(x, (*kept, *axes), len(kept), total) for x in xs]
     if total == 0:
         return _initial(firsts, [shape[axis] for axis in kept])
 
     def combine(earlier: Any, later: Any) -> Any:
-        return [settled(value) for value in op.regions[0](*earlier, *later)]
+        return [materialize(value) for value in op.regions[0](*earlier, *later)]
 
     found = control.reduce(combine, flat, len(kept))
     starts = _initial(firsts, shape_of(found[0]))
@@ -175,12 +175,12 @@ def reduced_by_region(
 
 def _initial(firsts: Sequence[Value], shape: Sequence[Any]) -> tuple[Value, ...]:
     return tuple(
-        each_part(lambda part: np.broadcast_to(part, tuple(shape)), settled(first))
+        each_part(lambda part: np.broadcast_to(part, tuple(shape)), materialize(first))
         for first in firsts
     )
 
 
-def _flattened(x: Value, order: Sequence[int], kept: int, total: int) -> Value:
+def _flatten_axes(x: Value, order: Sequence[int], kept: int, total: int) -> Value:
     """The kept axes, then all others as one."""
 
     def flatten(part: Array) -> Array:

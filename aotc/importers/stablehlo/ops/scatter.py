@@ -13,7 +13,13 @@ from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.indexing import Windows, places_of, read_shape
 from aotc.importers.stablehlo.ops.reductions import require_elementwise
 from aotc.importers.stablehlo.regions import returns_argument, single_op
-from aotc.importers.stablehlo.values import Value, array, each_part, settled, shape_of
+from aotc.importers.stablehlo.values import (
+    Value,
+    array,
+    each_part,
+    materialize,
+    shape_of,
+)
 from aotc.mlir import stablehlo
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
@@ -40,11 +46,13 @@ def scatter(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
         name = _scatter_name(op, xs[0])
         if name is not None:
             return each_part(
-                lambda x, u: _written(name, x, u, positions, at[0]), xs[0], updates[0]
+                lambda x, u: _emit_scatter(name, x, u, positions, at[0]),
+                xs[0],
+                updates[0],
             )
     require_elementwise(op)
     if op.flag("unique_indices"):
-        return _combined(op, xs, updates, positions, at)
+        return _combine_disjoint(op, xs, updates, positions, at)
     return _one_by_one(op, xs, updates, positions, at)
 
 
@@ -102,11 +110,13 @@ def _with_all_indexed(at: Windows, indices: Array) -> tuple[Windows, Array]:
     return Windows(**fields), vectors
 
 
-def _written(name: str, x: Array, update: Array, indices: Array, at: Windows) -> Array:
+def _emit_scatter(
+    name: str, x: Array, update: Array, indices: Array, at: Windows
+) -> Array:
     at, indices = _with_all_indexed(at, indices)
     if x.dtype == "bool" and name != "scatter":
         numbers, new = np.astype(x, "u8"), np.astype(update, "u8")
-        return np.not_equal(_written(name, numbers, new, indices, at), 0)
+        return np.not_equal(_emit_scatter(name, numbers, new, indices, at), 0)
     places = places_of(at, indices, clamp=False)
     if not places.axes:
         return _whole(name, x, update, at)
@@ -134,7 +144,7 @@ _WHOLE: dict[str, tuple[Callable[..., Array], str]] = {
 }
 
 
-def _combined(
+def _combine_disjoint(
     op: Op,
     xs: Sequence[Value],
     updates: Sequence[Value],
@@ -146,9 +156,9 @@ def _combined(
         each_part(lambda part, w=w: _read_for_update(part, w, indices), x)
         for x, w in zip(xs, at, strict=True)
     ]
-    after = [settled(value) for value in op.regions[0](*before, *updates)]
+    after = [materialize(value) for value in op.regions[0](*before, *updates)]
     return tuple(
-        each_part(lambda p, u, w=w: _written("scatter", p, u, indices, w), x, new)
+        each_part(lambda p, u, w=w: _emit_scatter("scatter", p, u, indices, w), x, new)
         for x, new, w in zip(xs, after, at, strict=True)
     )
 
@@ -192,9 +202,9 @@ def _one_by_one(
 
     def step(carried: Any, row: Any) -> Any:
         where, *new = row
-        return list(_combined(op, carried, new, where, single)), None
+        return list(_combine_disjoint(op, carried, new, where, single)), None
 
-    start = [settled(x) for x in xs]
+    start = [materialize(x) for x in xs]
     return tuple(control.scan(step, start, [rows, *parts])[0])
 
 

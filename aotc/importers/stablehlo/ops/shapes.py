@@ -16,13 +16,13 @@ from aotc.importers.stablehlo.values import (
     Known,
     Value,
     array,
+    as_known,
     constant,
     each_part,
-    known,
     number,
     shape_of,
     sizes,
-    stacked,
+    stack_scalars,
 )
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -106,10 +106,10 @@ def reshape_to(x: Value, shape: Shape) -> Value:
 
 def reshape(op: Op, x: Value) -> Value:
     """The same elements in the shape of the result."""
-    return reshape_to(x, _completed(static_shape(op), x))
+    return reshape_to(x, _resolved_shape(static_shape(op), x))
 
 
-def _completed(shape: Shape, x: Value) -> Shape:
+def _resolved_shape(shape: Shape, x: Value) -> Shape:
     """A size that the module leaves open follows from the others."""
     return shape_of(x) if shape.count(-1) > 1 else shape
 
@@ -158,13 +158,13 @@ def concatenate(op: Op, *xs: Value) -> Value:
 
 def get_dimension_size(op: Op, x: Value) -> Known:
     """A size, as an integer."""
-    return known(shape_of(x)[op.integer("dimension")], op.kind.dtype)
+    return as_known(shape_of(x)[op.integer("dimension")], op.kind.dtype)
 
 
 # ---- cutting ------------------------------------------------------------------------
 
 
-def cut(x: Value, start: Shape, limit: Shape, steps: Sequence[int]) -> Value:
+def strided_slice(x: Value, start: Shape, limit: Shape, steps: Sequence[int]) -> Value:
     """The elements from `start` to `limit`."""
     counts = tuple(
         ceil_divide(last - first, step)
@@ -178,7 +178,7 @@ def cut(x: Value, start: Shape, limit: Shape, steps: Sequence[int]) -> Value:
 def slice_(op: Op, x: Value) -> Value:
     """A part of x in fixed steps."""
     limit = op.ints("limit_indices")
-    return cut(x, op.ints("start_indices"), limit, op.ints("strides"))
+    return strided_slice(x, op.ints("start_indices"), limit, op.ints("strides"))
 
 
 def real_dynamic_slice(
@@ -193,7 +193,9 @@ def real_dynamic_slice(
     if counts is not None and not isinstance(start, Known):
         at = np.astype(array(start), "i64")
         return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
-    return cut(x, sizes(start), sizes(limit), tuple(int(n) for n in sizes(steps)))
+    return strided_slice(
+        x, sizes(start), sizes(limit), tuple(int(n) for n in sizes(steps))
+    )
 
 
 def _added_to_start(op: Op) -> Shape | None:
@@ -219,7 +221,7 @@ def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
     fixed = _fixed_starts(shape_of(x), counts, starts)
     if fixed is not None:
         ends = tuple(first + n for first, n in zip(fixed, counts, strict=True))
-        return cut(x, fixed, ends, (1,) * len(counts))
+        return strided_slice(x, fixed, ends, (1,) * len(counts))
     at = _start_vector(starts)
     return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
 
@@ -241,7 +243,7 @@ def _fixed_starts(
 def _start_vector(starts: Sequence[Value]) -> Array:
     """The positions as one vector of i64 if any is, else i32."""
     wide = any(array(start).dtype in ("i64", "u32", "u64") for start in starts)
-    return stacked(starts, "i64" if wide else "i32")
+    return stack_scalars(starts, "i64" if wide else "i32")
 
 
 def dynamic_update_slice(op: Op, x: Value, update: Value, *starts: Value) -> Value:

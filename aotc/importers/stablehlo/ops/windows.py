@@ -25,8 +25,8 @@ from aotc.importers.stablehlo.regions import called_op, single_op, window_choice
 from aotc.importers.stablehlo.values import (
     Value,
     array,
+    as_known,
     each_part,
-    known,
     number,
     shape_of,
     sizes,
@@ -169,9 +169,9 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
     filling = lowest if choice == "max" else highest
     outside = np.full((), filling(operand.dtype), operand.dtype)
     seen = array(windows(op, operand, outside))
-    where = array(windows(op, places, known(-1, "i32")))
+    where = array(windows(op, places, as_known(-1, "i32")))
     find = np.argmax if choice == "max" else np.argmin
-    chosen = _chosen(find, seen, where)
+    chosen = _chosen_positions(find, seen, where)
     flat = np.broadcast_to(array(first), (_count(operand),))
     summed = emit(
         "scatter_add",
@@ -186,7 +186,7 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
     return np.reshape(summed, operand.shape)
 
 
-def _chosen(find: Callable[..., Array], seen: Array, where: Array) -> Array:
+def _chosen_positions(find: Callable[..., Array], seen: Array, where: Array) -> Array:
     """The positions in x of what each window keeps; -1 in windows of padding only."""
     place = np.expand_dims(find(seen, -1), -1)
     return np.squeeze(taken_along(where, place, where.ndim - 1), -1)
