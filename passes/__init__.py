@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from aotc.dialects import control
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import Module, bytecode, ir
 from aotc.passes.base import Pass, PassRecord, Unit
+from aotc.passes.pass_options import parse_options, require_parsable
 from aotc.program import Program
 from aotc.system_errors import system_error
 from aotc.writing import make_folder, write_text
@@ -62,39 +62,20 @@ def load(spelled: str) -> Pass:
             hint=f"passes: {', '.join(PASSES)}",
         )
     made = class_of(name)
-    return made(**_options(made, (found and found["options"]) or ""))
+    return made(**parse_options(made, (found and found["options"]) or ""))
 
 
 def class_of(name: str) -> type[Pass]:
     """The class of a pass that there is."""
     module, _, kind = PASSES[name].partition(":")
     found: type[Pass] = getattr(import_module(module), kind)
+    require_parsable(found)
     return found
 
 
 def split_names(text: str) -> list[str]:
     """The passes in a text with commas between, each with its options."""
     return [each.strip() for each in _BETWEEN.split(text) if each.strip()]
-
-
-def _options(made: type[Pass], text: str) -> dict[str, Any]:
-    """The options of a pass, from `name=value,…`."""
-    known = {each.name: each.type for each in fields(made)}
-    expected = f"{made.name}{{{','.join(f'{name}=…' for name in known)}}}"
-    given: dict[str, Any] = {}
-    for each in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = each.partition("=")
-        is_number = known.get(name) in (int, "int")
-        if name not in known or (is_number and not value.isdecimal()):
-            raise InputError(
-                "bad-pass-option", f"expected '{expected}'; got option '{each}'"
-            )
-        given[name] = int(value) if is_number else value
-    if missing := [name for name in known if name not in given]:
-        raise InputError(
-            "bad-pass-option", f"expected '{expected}'; {', '.join(missing)} is missing"
-        )
-    return given
 
 
 def run_passes(
