@@ -19,9 +19,15 @@ from functools import partial
 from typing import Any
 
 from aotc import reference
-from aotc.backend import compile_targets
+from aotc.backend import Compiled, compile_units
 from aotc.checks.judging import Rule
-from aotc.checks.late_passes import LOWERING, SECONDS, graph_passes, wrong_pass
+from aotc.checks.late_passes import (
+    LOWERING,
+    SECONDS,
+    graph_passes,
+    late_passes,
+    wrong_pass,
+)
 from aotc.checks.process import (
     DIED,
     CompiledProcess,
@@ -42,9 +48,9 @@ from aotc.dialects.graph import GraphOp, where_of
 from aotc.errors import AotcError, CompileError
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
-from aotc.passes.stages import passes_between
+from aotc.passes.base import Unit
+from aotc.passes.rematerialize import Rematerialize
 from aotc.program import Program
-from aotc.target import Target
 from aotc.tracing.survey import watch_nodes
 
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
@@ -87,7 +93,7 @@ def first_divergence(
     program: Program,
     graph: Any,
     entry: Entry,
-    target: Target,
+    variant: Compiled,
     values: Sequence[Any],
     expected: Sequence[Any],
     rule: Rule,
@@ -98,7 +104,7 @@ def first_divergence(
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
         entry: of it.
-        target: that it was compiled for.
+        variant: that is compared.
         values: all its arguments.
         expected: the outputs of the framework.
         rule: that says what is wrong.
@@ -116,13 +122,13 @@ def first_divergence(
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
         module = copy_module(graph)
-        for each in graph_passes(program):
-            (record,) = run_passes(module, (each,))
+        for each in graph_passes(variant):
+            (record,) = run_passes(module, (each,), silently=True)
             if record.changed and is_wrong(module):
                 return Divergence(str(each))
-        first = _InCode(module, entry, target, values, rule).first()
+        first = _InCode(module, entry, variant, values, rule).first()
         if first.op is None:
-            blamed = wrong_pass(program, graph, entry, target, values, rule)
+            blamed = wrong_pass(program, graph, entry, variant, values, rule)
             return first if blamed is None else Divergence(str(blamed))
         return first
 
@@ -131,7 +137,7 @@ def locate_divergence(
     program: Program,
     graph: Any,
     entry: Entry,
-    target: Target,
+    variant: Compiled,
     values: Sequence[Any],
     expected: Sequence[Any],
     rule: Rule,
@@ -142,7 +148,7 @@ def locate_divergence(
     be said.
     """
     try:
-        first = first_divergence(program, graph, entry, target, values, expected, rule)
+        first = first_divergence(program, graph, entry, variant, values, expected, rule)
     except AotcError as error:
         return None, f"where it begins was not found: {error.message}"
     return first.where, str(first)
@@ -214,7 +220,7 @@ class _InCode:
 
     module: Any
     entry: Entry
-    target: Target
+    variant: Compiled
     values: Sequence[Any]
     rule: Rule
 
@@ -256,7 +262,7 @@ class _InCode:
         values_at = partial(_values_at, self.module, self.entry, self.values, places)
         try:
             found = _compiled_values(
-                self.module, self.entry, self.target, self.values, places
+                self.module, self.entry, self.variant, self.values, places
             )
         except CompileError as error:
             if error.code != DIED:
@@ -310,7 +316,7 @@ def _values_at(
 def _compiled_values(
     module: Any,
     entry: Entry,
-    target: Target,
+    variant: Compiled,
     values: Sequence[Any],
     places: Sequence[tuple[int, int]],
 ) -> list[Any]:
@@ -323,11 +329,15 @@ def _compiled_values(
     inputs, outputs = signature(function)
     symbols = reference.bind_symbols(inputs, values)
     flat = Entry.flat(entry.name, inputs, outputs)
-    program = Program.of_functions(module, [flat])
-    late = passes_between(LOWERING, None, program.level)
-    run_passes(module, (LOWERING, *late))
-    (variant,) = compile_targets(program, [target])
-    code = code_of(variant, [export_at(entry.name, inputs, outputs, symbols)])
+    unit = Unit(Program.of_functions(module, [flat]), variant.target)
+    late = [  # a budget is that of the entry with its own results
+        each
+        for each in late_passes(variant, entry)
+        if not isinstance(each, Rematerialize)
+    ]
+    run_passes(unit, (LOWERING, *late), silently=True)
+    (compiled,) = compile_units([unit])
+    code = code_of(compiled, [export_at(entry.name, inputs, outputs, symbols)])
     with CompiledProcess(code, SECONDS) as process:
         return process.call(entry.name, values)[0]
 

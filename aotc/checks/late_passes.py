@@ -3,6 +3,7 @@
 The search for an op (`bisect`) compiles values of an entry by themselves, without the
 states that it updates. What a pass does to updates shows only where the whole entry
 runs: so it is compiled with its states, and once more without each of those passes.
+Which these are, the variant that is wrong has on record.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 from aotc import packager
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.backend import compile_units
+from aotc.backend import Compiled, compile_units
+from aotc.checks.budget import FitMemory
 from aotc.checks.compiled import Bundle
 from aotc.checks.judging import Rule
 from aotc.checks.process import CompiledProcess, DidNotEnd
@@ -22,10 +24,10 @@ from aotc.checks.samples import Calls
 from aotc.checks.subject import Arrays, Subject
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import copy_module
-from aotc.errors import CompileError
+from aotc.errors import CompileError, InputError
 from aotc.passes import load, run_passes
 from aotc.passes.base import Pass, Unit
-from aotc.passes.stages import passes_between
+from aotc.passes.rematerialize import Rematerialize
 from aotc.program import Program
 from aotc.target import Target
 
@@ -33,17 +35,36 @@ LOWERING = "lower-to-linalg"  # the passes before it are on graphs
 SECONDS = 300  # for one compiled call
 
 
-def graph_passes(program: Program) -> list[Pass]:
-    """The passes that a program went through as a graph, in order."""
-    names = program.passes
+def graph_passes(variant: Compiled) -> list[Pass]:
+    """The passes that a variant went through as a graph, in order."""
+    names = variant.passes
     return [load(each) for each in names[: names.index(LOWERING)]]
+
+
+def late_passes(variant: Compiled, entry: Entry) -> list[Pass]:
+    """The passes after lowering that an entry of a variant went through, in order.
+
+    What `fit-memory` ran is on record beside it, so it is left out itself.
+    """
+    names = variant.passes[variant.passes.index(LOWERING) + 1 :]
+    loaded = [load(each) for each in names if _name(each) != FitMemory.name]
+    return [
+        each
+        for each in loaded
+        if not isinstance(each, Rematerialize) or each.entry == entry.name
+    ]
+
+
+def _name(spelled: str) -> str:
+    """The name of a pass, without its options."""
+    return spelled.partition("{")[0]
 
 
 def wrong_pass(
     program: Program,
     graph: Any,
     entry: Entry,
-    target: Target,
+    variant: Compiled,
     values: Sequence[Any],
     rule: Rule,
 ) -> Pass | None:
@@ -53,7 +74,7 @@ def wrong_pass(
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
         entry: of it.
-        target: that it was compiled for.
+        variant: that is wrong.
         values: all its arguments.
         rule: that says what is wrong beside the reference evaluator.
     """
@@ -64,8 +85,8 @@ def wrong_pass(
     inputs = [array for port, array in ports if port.kind == "input"]
     subject = Subject(alone, graph, alone.entry(entry.name))
     calls = Calls({}, (inputs,), {**alone.parameters, **stored})
-    trial = _Trial(subject, calls, target, rule, graph_passes(program))
-    late = passes_between(LOWERING, None, program.level)
+    trial = _Trial(subject, calls, variant.target, rule, graph_passes(variant))
+    late = late_passes(variant, entry)
     if trial.is_right_with(late):  # it is wrong only beside the other entries
         return None
     for number, each in enumerate(late):
@@ -96,7 +117,7 @@ class _Trial:
         """Whether all results are right if these passes follow lowering."""
         try:
             found = self._compiled_results(late)
-        except (CompileError, DidNotEnd):  # it needs the pass, or dies
+        except (CompileError, InputError, DidNotEnd):  # it needs the pass, or dies
             return False
         errors = self.rule.errors(
             found, self._reference_results(), self._reference_results
@@ -111,7 +132,7 @@ class _Trial:
         own = self.subject.program
         program = Program(copy_module(own.module), own.parameters)
         unit = Unit(program, self.target)
-        run_passes(unit, (*self.early, LOWERING, *late))
+        run_passes(unit, (*self.early, LOWERING, *late), silently=True)
         with temporary_folder() as folder:
             bundle = packager.pack(
                 program,

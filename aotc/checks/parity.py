@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from aotc.backend import Compiled
 from aotc.checks.bisect import (
     Divergence,
     arguments,
@@ -35,7 +36,6 @@ from aotc.mlir import ir
 from aotc.program import Program
 from aotc.pytree import flatten
 from aotc.system_errors import raise_system_error
-from aotc.target import Target
 
 __all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
 
@@ -140,16 +140,16 @@ def measure(
     program: Program,
     graph: Any,
     bundle: Path,
-    targets: Sequence[Target],
+    variants: Sequence[Compiled],
     plan: Plan,
 ) -> list[Parity]:
-    """Compare every entry of a program on every target that it was compiled for.
+    """Compare every entry of a program in every variant of it.
 
     Args:
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
         bundle: with the compiled code; it may be unsigned.
-        targets: those that it has variants for; all must run on this machine.
+        variants: those in the bundle; all must run on this machine.
         plan: what to compare.
 
     Raises:
@@ -159,10 +159,9 @@ def measure(
         CompileError: `compiled-code-died`: an entry ends the process that it runs in.
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
-        running = {
-            target: stack.enter_context(CompiledProcess(Bundle(str(bundle), target.id)))
-            for target in targets
-        }
+        codes = [Bundle(str(bundle), variant.target.id) for variant in variants]
+        processes = [stack.enter_context(CompiledProcess(code)) for code in codes]
+        running = list(zip(variants, processes, strict=True))
         return [
             parity
             for entry in program.entries
@@ -236,14 +235,14 @@ class _Comparison:
         return process.call(self.entry.name, sample.arrays, first)[0]
 
     def divergence(
-        self, target: Target, sample: Sample, expected: Sequence[Any]
+        self, variant: Compiled, sample: Sample, expected: Sequence[Any]
     ) -> Divergence:
         """Where a call begins to differ."""
         return first_divergence(
             self.program,
             self.graph,
             self.entry,
-            target,
+            variant,
             arguments(self.program, self.entry, sample.arrays),
             expected,
             RoundingRule()
@@ -252,13 +251,17 @@ class _Comparison:
         )
 
     def located_error(
-        self, error: AotcError, target: Target, sample: Sample, expected: Sequence[Any]
+        self,
+        error: AotcError,
+        variant: Compiled,
+        sample: Sample,
+        expected: Sequence[Any],
     ) -> CompileError:
         """The error of code that dies, with the place where it does."""
-        first = self.divergence(target, sample, expected)
+        first = self.divergence(variant, sample, expected)
         return CompileError(
             error.code,
-            f"entry '{self.entry.name}', compiled for '{target}', fails"
+            f"entry '{self.entry.name}', compiled for '{variant.target}', fails"
             f"{_sizes_text(sample)}: {error.message}\n  {first}",
             where=first.where,
             hint=error.hint,
@@ -266,17 +269,17 @@ class _Comparison:
 
 
 def _of_entry(
-    compared: _Comparison, running: Mapping[Target, CompiledProcess]
+    compared: _Comparison, running: Sequence[tuple[Compiled, CompiledProcess]]
 ) -> Iterator[Parity]:
     entry, plan, original = compared.entry, compared.plan, compared.original
     example = original.example if original else None
     samples = list(samples_of(compared.graph, entry, plan.choice, example))
     wanted = [compared.expected_outputs(sample) for sample in samples]
-    for target, process in running.items():
-        rows = list(_rows(compared, target, process, samples, wanted))
+    for variant, process in running:
+        rows = list(_rows(compared, variant, process, samples, wanted))
         found = Parity(
             entry.name,
-            str(target),
+            str(variant.target),
             original.framework if original else "aotc's reference evaluator",
             plan.choice.seed,
             tuple(sample.sizes for sample in samples),
@@ -286,14 +289,14 @@ def _of_entry(
             first = next(
                 i for i, row in enumerate(rows) if not all(d.passed for d in row)
             )
-            divergence = compared.divergence(target, samples[first], wanted[first])
+            divergence = compared.divergence(variant, samples[first], wanted[first])
             found = replace(found, divergence=divergence)
         yield found
 
 
 def _rows(
     compared: _Comparison,
-    target: Target,
+    variant: Compiled,
     process: CompiledProcess,
     samples: Sequence[Sample],
     wanted: Sequence[Sequence[Any]],
@@ -309,7 +312,7 @@ def _rows(
         except CompileError as error:
             if error.code != DIED:
                 raise
-            raise compared.located_error(error, target, sample, expected) from error
+            raise compared.located_error(error, variant, sample, expected) from error
         yield compared.differences(sample, found, expected)
 
 

@@ -9,7 +9,7 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.backend import Compiled
 from aotc.checks.bisect import locate_divergence
 from aotc.checks.compiled import Bundle
 from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
@@ -53,7 +54,7 @@ def check_entries(
     program: Program,
     graph: Any,
     bundle: Path,
-    targets: Sequence[Target],
+    variants: Sequence[Compiled],
     *,
     full: bool = False,
 ) -> list[SelfCheck]:
@@ -63,7 +64,7 @@ def check_entries(
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
         bundle: with the compiled code; it may be unsigned.
-        targets: those that it has variants for.
+        variants: those in the bundle.
         full: compare at all sizes, however long the reference evaluator takes.
 
     Raises:
@@ -72,7 +73,7 @@ def check_entries(
             `not-loadable`: a target runs here, and its code cannot be loaded.
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
-        running, found = _start(stack, bundle, targets, full)
+        running, found = _start(stack, bundle, variants, full)
         rows = [
             SelfCheck(entry.name, str(target)).skip(
                 {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
@@ -104,7 +105,7 @@ def skipped_checks(
 
 def _check(
     jobs: Sequence[tuple[Subject, Item]],
-    running: Mapping[Target, CompiledProcess],
+    running: Sequence[tuple[Compiled, CompiledProcess]],
     work: Work,
 ) -> list[SelfCheck]:
     """What is found of each entry, for each target.
@@ -113,9 +114,11 @@ def _check(
     No item may take more than twice its share of the work that is left.
     """
     rows = {
-        (subject.entry.name, target): SelfCheck(subject.entry.name, str(target))
+        (subject.entry.name, variant.target): SelfCheck(
+            subject.entry.name, str(variant.target)
+        )
         for subject, _ in jobs
-        for target in running
+        for variant, _ in running
     }
     ordered = sorted(jobs, key=lambda job: (job[1].is_extra, job[1].number))
     for done, (subject, item) in enumerate(ordered):
@@ -125,23 +128,24 @@ def _check(
         try:
             trial = _trial(subject, item, work.part(limit))
         except NothingToCompare as reason:
-            for target in running:
-                key = subject.entry.name, target
+            for variant, _ in running:
+                key = subject.entry.name, variant.target
                 rows[key] = _skip(rows[key], item, reason)
             continue
-        for target, process in running.items():
-            key = subject.entry.name, target
-            rows[key] = _extend(rows[key], trial, target, process)
+        for variant, process in running:
+            key = subject.entry.name, variant.target
+            rows[key] = _extend(rows[key], trial, variant, process)
     return list(rows.values())
 
 
 def _start(
-    stack: ExitStack, bundle: Path, targets: Sequence[Target], full: bool
-) -> tuple[dict[Target, CompiledProcess], dict[Target, str]]:
-    """The targets that run here, and the code of the error why others do not."""
-    running: dict[Target, CompiledProcess] = {}
+    stack: ExitStack, bundle: Path, variants: Sequence[Compiled], full: bool
+) -> tuple[list[tuple[Compiled, CompiledProcess]], dict[Target, str]]:
+    """The variants that run here, and the code of the error why others do not."""
+    running: list[tuple[Compiled, CompiledProcess]] = []
     refused: dict[Target, str] = {}
-    for target in targets:
+    for variant in variants:
+        target = variant.target
         try:
             code = Bundle(str(bundle), target.id)
             process = CompiledProcess(code, None if full else _SECONDS)
@@ -150,7 +154,7 @@ def _start(
                 raise _load_error(target, error) from error
             refused[target] = error.code
         else:
-            running[target] = stack.enter_context(process)
+            running.append((variant, stack.enter_context(process)))
     return running, refused
 
 
@@ -207,12 +211,12 @@ def _trial(subject: Subject, item: Item, work: Work) -> _Trial:
 
 
 def _extend(
-    row: SelfCheck, trial: _Trial, target: Target, process: CompiledProcess
+    row: SelfCheck, trial: _Trial, variant: Compiled, process: CompiledProcess
 ) -> SelfCheck:
     """What was found of an entry, with one more item."""
     sizes = trial.item.sizes
     try:
-        results = _verdicts(trial, target, process)
+        results = _verdicts(trial, variant, process)
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, trial.item, reason)
     except SetupError:  # `_guard` lets no other through
@@ -239,7 +243,9 @@ def _says_nothing(results: Sequence[Any]) -> bool:
     return bool(floats) and not any(np.isfinite(x).any() for x in floats)
 
 
-def _verdicts(trial: _Trial, target: Target, process: CompiledProcess) -> list[Verdict]:
+def _verdicts(
+    trial: _Trial, variant: Compiled, process: CompiledProcess
+) -> list[Verdict]:
     """The verdict on each result over the calls.
 
     Raises:
@@ -248,7 +254,7 @@ def _verdicts(trial: _Trial, target: Target, process: CompiledProcess) -> list[V
     """
     names = trial.subject.names
     results = trial.subject.compiled_results(trial.calls, process)
-    found = list(_guard(trial, target, results))
+    found = list(_guard(trial, variant, results))
     try:
         verdicts = judge(
             names * len(found),
@@ -270,12 +276,12 @@ def _verdicts(trial: _Trial, target: Target, process: CompiledProcess) -> list[V
     ]
     for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
         if any(not each.passed for each in row):
-            raise _failure(trial, target, row, arguments, expected)
+            raise _failure(trial, variant, row, arguments, expected)
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
 def _guard(
-    trial: _Trial, target: Target, results: Iterator[Arrays]
+    trial: _Trial, variant: Compiled, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
     """Pass results on; errors of the compiled entry are those of the build.
 
@@ -293,12 +299,12 @@ def _guard(
             raise
         where, begins = error.where, ""
         if error.code == DIED:
-            where, text = _place(trial.subject, target, *trial.expected[done])
+            where, text = _place(trial.subject, variant, *trial.expected[done])
             begins = f"\n  {text}"
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",
-            f"entry '{trial.subject.entry.name}', compiled for '{target}', fails"
-            f"{sizes_text([trial.item.sizes])} where the reference evaluator does "
+            f"entry '{trial.subject.entry.name}', compiled for '{variant.target}', "
+            f"fails{sizes_text([trial.item.sizes])} where the reference evaluator does "
             f"not: {error.message}{begins}",
             where=where,
             hint=_HINT,
@@ -315,26 +321,26 @@ _HINT = (
 
 def _failure(
     trial: _Trial,
-    target: Target,
+    variant: Compiled,
     row: Sequence[Verdict],
     arguments: Arrays,
     results: Arrays,
 ) -> CompileError:
     """What differs, and where it begins."""
-    where, begins = _place(trial.subject, target, arguments, results)
+    where, begins = _place(trial.subject, variant, arguments, results)
     lines = [f"  FAIL {each}" for each in row if not each.passed]
     wrong = "\n".join([*lines, f"  {begins}"])
     return CompileError(
         "self-check",
-        f"entry '{trial.subject.entry.name}', compiled for '{target}', does not "
-        f"compute what its graph says{sizes_text([trial.item.sizes])}:\n{wrong}",
+        f"entry '{trial.subject.entry.name}', compiled for '{variant.target}', does "
+        f"not compute what its graph says{sizes_text([trial.item.sizes])}:\n{wrong}",
         where=where,
         hint=_HINT,
     )
 
 
 def _place(
-    subject: Subject, target: Target, arguments: Arrays, results: Arrays
+    subject: Subject, variant: Compiled, arguments: Arrays, results: Arrays
 ) -> tuple[str | None, str]:
     """The line where a call begins to differ, and a sentence on it."""
     outputs = results[: len(subject.entry.ports("output"))]
@@ -342,7 +348,7 @@ def _place(
         subject.program,
         subject.graph,
         subject.entry,
-        target,
+        variant,
         arguments,
         outputs,
         RoundingRule(),

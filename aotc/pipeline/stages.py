@@ -124,7 +124,7 @@ class CompareWithSource(Stage):
                 build.program,
                 build.reference,
                 bundle(),
-                build.targets,
+                build.report.variants,
                 build.request.parity,
             )
         require(build.report.parities)
@@ -149,7 +149,7 @@ class CheckItself(Stage):
         with build.trial_bundle() as bundle:
 
             def check() -> list[SelfCheck]:
-                given = build.program, build.reference, bundle(), build.targets
+                given = build.program, build.reference, bundle(), report.variants
                 return check_entries(*given, full=full)
 
             if build.cache is None:

@@ -19,6 +19,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, SetupError
 from aotc.mlir import arith, ir, linalg
+from aotc.passes.rematerialize import Rematerialize
 from aotc.passes.update_in_place import UpdateInPlace
 from aotc.target import Target
 from aotc.tracing.assembly import trace
@@ -184,10 +185,10 @@ def test_a_wrong_state_fails_the_build(model, monkeypatch):
     assert "graph.cos" in error.message
 
 
-def test_a_pass_that_spoils_an_update_is_named(model, monkeypatch):
-    right = UpdateInPlace.run
+def keep_old_states(right):
+    """A pass that in addition returns every state as it was."""
 
-    def keep_old_states(self, unit):
+    def run(self, unit):
         right(self, unit)
         functions = functions_of(unit.module)
         for entry in unit.program.entries:
@@ -202,10 +203,67 @@ def test_a_pass_that_spoils_an_update_is_named(model, monkeypatch):
                     returned[number] = old[port.name]
         return True
 
-    monkeypatch.setattr(UpdateInPlace, "run", keep_old_states)
+    return run
+
+
+def test_a_pass_that_spoils_an_update_is_named(model, monkeypatch):
+    monkeypatch.setattr(UpdateInPlace, "run", keep_old_states(UpdateInPlace.run))
     error = refusal(model)
     assert "train_step" in error.message
     assert "first differs after: update-in-place" in error.message
+
+
+DEEP = """
+import aotc
+import aotc.numpy as np
+import numpy
+
+kernels = [numpy.full((16, 16), 0.05 * i, "f4") for i in range(8)]
+state = aotc.State({"w": kernels})
+
+
+def loss(kernels, x):
+    for kernel in kernels:
+        x = np.tanh(x @ kernel) * 1.5
+    return np.square(x - 1.0).mean()
+
+
+@aotc.entry(x=aotc.Spec((512, 16), "f32"))
+def train_step(state, x):
+    value, grads = aotc.value_and_grad(loss)(state["w"], x)
+    return {"w": [w - 0.1 * g for w, g in zip(state["w"], grads)]}, value
+
+
+@aotc.entry(x=aotc.Spec((2,), "f32"))
+def other(x):
+    return np.tanh(x)
+"""
+
+
+def test_a_pass_that_a_budget_of_memory_asked_for_is_named(model, monkeypatch):
+    model.write_text(DEEP)
+    (variant,) = build(model, self_check="off", force=True).variants
+    most = variant.memory["train_step"].peak_bytes * 3 // 4
+    monkeypatch.setattr(Rematerialize, "run", keep_old_states(Rematerialize.run))
+    with pytest.raises(CompileError) as caught:
+        build(model, peak_memory=most, force=True)
+    assert "first differs after: rematerialize{entry=train_step" in caught.value.message
+
+
+def test_passes_for_a_target_know_it_where_the_op_at_fault_is_sought(
+    model, monkeypatch
+):
+    right, targets = UpdateInPlace.run, []
+
+    def note_target(self, unit):
+        targets.append(unit.target)
+        return right(self, unit)
+
+    monkeypatch.setattr(UpdateInPlace, "run", note_target)
+    monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
+    refusal(model)
+    assert len(targets) > 1
+    assert set(targets) == set(Target.default())
 
 
 def test_off_says_nothing_and_checks_nothing(model, monkeypatch):

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.backend import compile_targets
+from aotc.backend import compile_units
 from aotc.checks.certificate.blame import wrong_op
 from aotc.checks.certificate.check import DIFFERENCE, Arrays, Check, Run
 from aotc.checks.certificate.modules import (
@@ -40,6 +40,7 @@ from aotc.dialects.transform import Widened, derive
 from aotc.errors import AotcError, CompileError
 from aotc.mlir import ir
 from aotc.passes import run_passes
+from aotc.passes.base import Unit
 from aotc.passes.stages import passes_between
 from aotc.program import Program
 from aotc.target import Target
@@ -145,10 +146,11 @@ def _certificates(
     checks = [check for pair in pairs for check in pair if check is not None]
     keep_only(module, [check.name for check in checks])
     program = Program.of_functions(module, [check.entry() for check in checks])
-    run_passes(module, ("autodiff",))
+    unit = Unit(program, Target.parse("cpu"))
+    run_passes(unit, ("autodiff",))
     graph = copy_module(module)
-    run_passes(module, passes_between("autodiff", None, program.level))
-    (variant,) = compile_targets(program, [Target.parse("cpu")])
+    run_passes(unit, passes_between("autodiff", None, program.level))
+    (variant,) = compile_units([unit])
     code = code_of(variant, [_export(check) for check in checks])
     with CompiledProcess(code) as process:
         for (check, plain), point in zip(pairs, points, strict=True):
