@@ -9,6 +9,8 @@ from aotc import numpy as anp
 from aotc.checks.certificate import certify
 from aotc.dialects import OPS
 from aotc.errors import CompileError
+from aotc.passes.update_in_place import UpdateInPlace
+from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 W = np.random.default_rng(0).normal(size=(4, 4)).astype("f4")
@@ -69,6 +71,18 @@ def test_the_figures_of_right_rules_are_rounding():
 def layer(params, x):
     """The loss of one layer, whose size the arguments need not say."""
     return (anp.tanh(x @ params["w"] + params["b"]) ** 2).sum()
+
+
+def test_passes_for_a_target_know_what_a_certificate_is_compiled_for(monkeypatch):
+    right, targets = UpdateInPlace.run, []
+
+    def note_target(self, unit):
+        targets.append(unit.target)
+        return right(self, unit)
+
+    monkeypatch.setattr(UpdateInPlace, "run", note_target)
+    certify(program(layer))
+    assert targets == [Target.parse("cpu")]
 
 
 gradient = aotc.value_and_grad(layer)
