@@ -86,11 +86,11 @@ def explain(
     printed_pass()  # a wrong setting is no fault of the model
     with survey_imports(tolerant=True) as survey:
         program = _import_program(path, tuple(entries), survey)
+        count = _op_count(program) if program is not None else 0
         if program is not None and program.entries:
             _run_passes(program, targets, survey)
-    made = program.source["coverage"]["graph_ops"] if program else 0
     findings = sorted(survey.findings, key=lambda each: KINDS.index(each.kind))
-    return Explanation(path.name, targets, tuple(findings), survey.coverage(made))
+    return Explanation(path.name, targets, tuple(findings), survey.coverage(count))
 
 
 def _import_program(
@@ -104,6 +104,13 @@ def _import_program(
     except AotcError as error:
         survey.refuse(path.name, error)
         return None
+
+
+def _op_count(program: Program) -> int:
+    """How many graph ops were imported; edited IR need not say."""
+    coverage = program.source.get("coverage", {})
+    count: int = coverage.get("graph_ops", len(graph_ops(program.module)))
+    return count
 
 
 def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> None:

@@ -95,6 +95,23 @@ def test_a_file_that_cannot_be_read_is_a_finding_and_no_file_is_an_error(explain
     assert main(["explain", "missing.py"]) == 2
 
 
+def test_ir_that_does_not_say_what_was_imported_is_explained(explained):
+    ir = """
+module attributes {graph.stage = "graph",
+    graph.source = {kind = "python", file = "model.py", sha256 = "0"}} {
+  func.func @f(%x: tensor<4xf32> {graph.kind = "input", graph.name = "x"})
+      -> (tensor<4xf32> {graph.kind = "output", graph.name = "output"})
+      attributes {graph.symbols = [], graph.entry = {reads = [], updates = [],
+                  inputs = {dict = [["x", "*"]]}, outputs = "*"}} {
+    %y = "graph.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}"""
+    code, text = explained("model.mlir", ir, "--format", "json")
+    assert code == 0
+    assert json.loads(text)["coverage"]["graph_ops"] == 1
+
+
 def test_sarif_has_a_result_for_each_place_with_file_and_line(explained):
     code, text = explained("model.py", MODEL, "--format", "sarif")
     log = json.loads(text)
