@@ -189,10 +189,25 @@ def test_no_modules_import_each_other():
 
 def test_no_layer_is_there_for_tests_alone():
     """What they share with the benchmarks lies below tests/, and is not installed."""
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for _, file in _modules()]
-    used = {_layer(name) for tree in trees for name in _imported(tree)}
+    used = {
+        _layer(name)
+        for module, names in _imports().items()
+        for name in names
+        if _layer(name) != _layer(module)
+    }
     for_users = {"aotc", "cli", "collectives", "solvers"}
     assert {_layer(module) for module in MODULES} - used <= for_users
+
+
+def test_no_import_is_relative():
+    """The tests here read which modules are imported from the statements alone."""
+    relative = [
+        f"{module}, line {node.lineno}"
+        for module, file in _modules()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert relative == []
 
 
 def test_the_bindings_are_imported_in_one_place():
