@@ -86,13 +86,17 @@ def rules_of(function: Function) -> Rules | None:
 
 
 def calls_in(function: Function) -> list[func.CallOp]:
-    """The calls among the ops of a function."""
-    return [
-        op
-        for block in function.regions[0].blocks
-        for op in block.operations
-        if isinstance(op, func.CallOp)
-    ]
+    """The calls among the ops of a function, in the regions of lowered ops too."""
+    found: list[func.CallOp] = []
+    rest = [*function.regions]
+    while rest:
+        for block in rest.pop().blocks:
+            for op in block.operations:
+                if isinstance(op, func.CallOp):
+                    found.append(op)
+                else:
+                    rest.extend(op.regions)
+    return found
 
 
 def callees(function: Function) -> list[str]:

@@ -395,6 +395,28 @@ def test_an_archive_that_is_none_is_refused(source, tmp_path, content):
     assert caught.value.code == "bad-parameters"
 
 
+def test_a_function_that_calls_itself_in_a_loop_of_lowered_ir_is_refused():
+    text = """
+func.func @f(%n: index) {
+  %zero = arith.constant 0 : index
+  scf.for %i = %zero to %n step %n {
+    %less = arith.cmpi slt, %i, %n : index
+    scf.if %less {
+      func.call @g(%i) : (index) -> ()
+    }
+  }
+  return
+}
+func.func private @g(%n: index) { CALL return }"""
+    own = "func.call @f(%n) : (index) -> ()"
+    with pytest.raises(InputError, match="calls itself") as caught:
+        pipeline.optimize(text.replace("CALL", own), "inline")
+    assert caught.value.code == "bad-ir"
+    flat = pipeline.optimize(text.replace("CALL", ""), "inline")
+    assert "scf.if" in flat
+    assert "@g" not in flat
+
+
 def test_a_function_that_calls_itself_is_refused():
     text = "func.func @f() { func.call @g() : () -> () return }"
     text += "func.func @g() { func.call @f() : () -> () return }"
