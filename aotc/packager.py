@@ -102,7 +102,7 @@ def manifest(
             "parameter_bytes": sum(array.nbytes for array in parameters.values())
         },
     }
-    created = {"created": made} if (made := _created()) else {}
+    created = {"created": made} if (made := _creation_time()) else {}
     return {**head, **(findings or {}), **created}
 
 
@@ -111,7 +111,7 @@ def _has_guards(program: Program) -> bool:
     return any(entry.guards for entry in program.entries)
 
 
-def _created() -> str | None:
+def _creation_time() -> str | None:
     """The time of the sources, where the build is told one (SOURCE_DATE_EPOCH)."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch is None:

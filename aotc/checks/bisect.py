@@ -230,7 +230,7 @@ class _InCode:
         low, high, error = 0, len(places), None
         dead: int | None = None  # by this place the code has died
         while low < high:
-            tried = _spread_out(low, high)
+            tried = _probe_points(low, high)
             errors = self._errors([places[i] for i in tried])
             if errors is None:
                 dead = high
@@ -277,7 +277,7 @@ class _InCode:
         return Divergence("compile", _title(op), where_of(op), error)
 
 
-def _spread_out(low: int, high: int) -> list[int]:
+def _probe_points(low: int, high: int) -> list[int]:
     """Some numbers from `low` on, the last one before `high` among them."""
     step = max(1, (high - low) // _AT_ONCE)
     return sorted({*range(low, high, step), high - 1})

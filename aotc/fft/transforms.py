@@ -227,7 +227,7 @@ def ifftn(
     return transformed
 
 
-def _last_apart(plan: Plan) -> tuple[Plan, tuple[int | None, int]]:
+def _split_last(plan: Plan) -> tuple[Plan, tuple[int | None, int]]:
     """The last transform, which is the real one, and those before it."""
     if not plan:
         fail("bad-axis", "expected axes to name one or more; got none")
@@ -240,7 +240,7 @@ def rfftn(
     """`rfft` along the last of several axes, `fft` along the others."""
     _require_real(a)
     z = _floating(a)
-    others, (n, axis) = _last_apart(_plan(z, s, axes))
+    others, (n, axis) = _split_last(_plan(z, s, axes))
     transformed: Complex = _along(fft, rfft(z.real, n, axis, norm), others, norm)
     return transformed
 
@@ -250,7 +250,7 @@ def irfftn(
 ) -> Array:
     """The inverse of `rfftn`."""
     z = _floating(a)
-    others, (n, axis) = _last_apart(_plan(z, s, axes))
+    others, (n, axis) = _split_last(_plan(z, s, axes))
     return irfft(_along(ifft, z, others, norm), n, axis, norm)
 
 

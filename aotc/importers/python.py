@@ -33,7 +33,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     # The model may change the working directory: what is relative is the caller's.
     with source_root(path.parent), _importable(folder), chdir(Path.cwd()):
         module = run_file(path)
-        selected = _selected(path, _declared(module), entries)
+        selected = _select_entries(path, _declared_entries(module), entries)
         program = trace(selected, names_in(module))
         whole = {entry.name for entry in program.entries}  # others a survey has noted
         traced = [each for each in selected if each.name in whole]
@@ -78,7 +78,7 @@ def _importable(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _declared(module: ModuleType) -> dict[str, EntryFunction]:
+def _declared_entries(module: ModuleType) -> dict[str, EntryFunction]:
     """The entries in the module's namespace, by name.
 
     A network is one, unless its name begins with an underscore.
@@ -122,7 +122,7 @@ def _line(place: Place) -> str:
     return f"{relative(place[0])}:{place[1]}"
 
 
-def _selected(
+def _select_entries(
     path: Path, declared: dict[str, EntryFunction], wanted: Sequence[str]
 ) -> list[EntryFunction]:
     if not declared:

@@ -164,7 +164,7 @@ def test_the_time_of_the_sources_is_one_that_there_can_be(
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "9" * 20)
     with pytest.raises(InputError, match="SOURCE_DATE_EPOCH"):
-        packager._created()
+        packager._creation_time()
 
 
 def test_a_build_does_not_need_the_folder_that_tmpdir_names(

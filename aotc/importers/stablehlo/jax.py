@@ -62,10 +62,10 @@ def from_jax(function: Any, specs: Any) -> Imported:
     text = lowered.compiler_ir("stablehlo").operation.get_asm(
         print_generic_op_form=True, enable_debug_info=True
     )
-    called = _CallingConvention(
+    convention = _CallingConvention(
         jax, function, arguments, by_place, lowered.out_tree, sizes
     )
-    return called.network(
+    return convention.network(
         Module(text, _title(function)), _donation_flags(function, args, kwargs)
     )
 

@@ -52,14 +52,14 @@ def result_dtype(*operands: Any) -> str:
     )
     result: str | None = None
     for level in levels:
-        found = _joined_all(level)
+        found = _common_dtype_of_all(level)
         if result is None or (found and _category(found) > _category(result)):
             result = found
     assert result is not None, "an operation has operands"
     return result
 
 
-def _joined_all(names: Iterable[str]) -> str | None:
+def _common_dtype_of_all(names: Iterable[str]) -> str | None:
     result: str | None = None
     for name in names:
         result = name if result is None else common_dtype(result, name)
@@ -79,7 +79,7 @@ def promote(*operands: Any) -> list[Array]:
     return [as_dtype(x, dtype) for x in operands]
 
 
-def promoted_floats(*operands: Any) -> list[Array]:
+def promote_floats(*operands: Any) -> list[Array]:
     """The same for functions that have float results only; integers become f32."""
     dtype = result_dtype(*operands)
     dtype = dtype if dtypes.is_float(dtype) else "f32"
@@ -99,6 +99,6 @@ def promoting_floats(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same for a function that has float results only."""
 
     def call(*operands: Any) -> Any:
-        return function(*promoted_floats(*operands))
+        return function(*promote_floats(*operands))
 
     return call

@@ -155,7 +155,7 @@ def expand(x: Value, sizes: Sequence[Size]) -> Value:
     return mask_padding_gradient(np.broadcast_to(data_of(x), bounds_of(shape)), shape)
 
 
-def filled_to(function: Callable[[Shape], Array], sizes: Sequence[Size]) -> Value:
+def create_padded(function: Callable[[Shape], Array], sizes: Sequence[Size]) -> Value:
     """What a function of a shape makes, for a shape that depends on values."""
     return as_padded(function(bounds_of(tuple(sizes))), sizes)
 
@@ -198,15 +198,15 @@ def concatenate(parts: Sequence[Value], axis: int) -> Value:
     _require_alike(parts, axis)
     data = np.concatenate([data_of(part) for part in parts], axis)
     lengths = [part.shape[axis] for part in parts]
-    shape = list(_padded_of(parts))
+    shape = list(_merged_shape(parts))
     shape[axis] = sum(lengths[1:], start=lengths[0])
     if not has_data_dependent(lengths[:-1]):
         return as_padded(data, shape)
-    data = np.take(data, _closed_up(lengths, data.shape[axis]), axis)
+    data = np.take(data, _packed_positions(lengths, data.shape[axis]), axis)
     return mask_padding_gradient(data, shape)
 
 
-def _padded_of(parts: Sequence[Value]) -> Shape:
+def _merged_shape(parts: Sequence[Value]) -> Shape:
     """The shape of the first part, with each size that any of them has padded."""
     return tuple(
         next(filter(is_data_dependent, sizes), sizes[0])
@@ -217,7 +217,7 @@ def _padded_of(parts: Sequence[Value]) -> Shape:
 def _require_alike(parts: Sequence[Value], axis: int) -> None:
     for part in parts:
         for n, (own, size) in enumerate(
-            zip(part.shape, _padded_of(parts), strict=True)
+            zip(part.shape, _merged_shape(parts), strict=True)
         ):
             if n != axis and not is_equal(own, size):
                 shown = " and ".join(shown_shape(each.shape) for each in parts)
@@ -227,7 +227,7 @@ def _require_alike(parts: Sequence[Value], axis: int) -> None:
                 )
 
 
-def _closed_up(lengths: Sequence[Size], bound: Size) -> Array:
+def _packed_positions(lengths: Sequence[Size], bound: Size) -> Array:
     """Where each element of parts with padding between them lies."""
     places = np.arange(bound, dtype="i32")
     gaps, end = np.zeros((), "i32"), np.zeros((), "i32")

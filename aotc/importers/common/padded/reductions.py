@@ -127,7 +127,7 @@ def running_reduction(
     return mask_padding_gradient(data, x.shape)
 
 
-def shared_out(function: Callable[..., Array], x: Padded, axis: int) -> Value:
+def softmax(function: Callable[..., Array], x: Padded, axis: int) -> Value:
     """A softmax along an axis, in which padding has no part."""
     axis %= x.ndim
     if axis not in x.axes:

@@ -106,15 +106,15 @@ def new_size(count: Array, natural: Size | None) -> Dim:
         )
     count = np.astype(count, "i32")
     if natural is None or (promise is not None and bounds(promise - natural)[0] < 0):
-        bound = promise if natural is None else minimum(natural, _given(promise))
+        bound = promise if natural is None else minimum(natural, _not_none(promise))
         text = f"at most {promise} elements, as the model promises"
         debug.check(np.less_equal(count, lift(bound, "i32")), text)
     else:
         bound = natural
-    return _symbol(count, _given(bound))
+    return _symbol(count, _not_none(bound))
 
 
-def _given(size: Size | None) -> Size:
+def _not_none(size: Size | None) -> Size:
     assert size is not None
     return size
 

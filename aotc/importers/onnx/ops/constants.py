@@ -6,7 +6,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape, element_count
-from aotc.importers.common.padded.axes import filled_to
+from aotc.importers.common.padded.axes import create_padded
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, Value, integers, size_tensor
 from aotc.tracing.array import Array
@@ -59,7 +59,7 @@ def constant_of_shape(shape: Known, *, value: Array | None = None) -> Value:
             return np.zeros(sizes, "f32")
         return np.broadcast_to(np.reshape(value, ()), sizes)
 
-    return filled_to(fill, integers(shape))
+    return create_padded(fill, integers(shape))
 
 
 TABLE: dict[str, Imports] = {

@@ -14,7 +14,7 @@ from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.matrices import (
     cholesky_factor,
     real_matrix,
-    solved_triangle,
+    solve_triangle,
 )
 from aotc.importers.stablehlo.values import Value, array
 from aotc.mlir import ir
@@ -44,7 +44,7 @@ def _potrf(op: Op, a: Value) -> tuple[Array, Array]:
 
 
 def _trsm(op: Op, a: Value, b: Value) -> Array:
-    return solved_triangle(
+    return solve_triangle(
         real_matrix(op, a),
         real_matrix(op, b),
         left=_letter(op, "side") == "L",

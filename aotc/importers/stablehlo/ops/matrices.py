@@ -35,7 +35,7 @@ def cholesky_factor(a: Array, lower: bool) -> Array:
 
 def triangular_solve(op: Op, a: Value, b: Value) -> Array:
     """X with a x = b or x a = b, for a triangle a that may be transposed."""
-    return solved_triangle(
+    return solve_triangle(
         real_matrix(op, a),
         real_matrix(op, b),
         left=op.flag("left_side"),
@@ -45,11 +45,11 @@ def triangular_solve(op: Op, a: Value, b: Value) -> Array:
     )
 
 
-def solved_triangle(
+def solve_triangle(
     a: Array, b: Array, *, left: bool, lower: bool, transpose: bool, unit_diagonal: bool
 ) -> Array:
     if a.dtype in ("f16", "bf16"):
-        solved = solved_triangle(
+        solved = solve_triangle(
             np.astype(a, "f32"),
             np.astype(b, "f32"),
             left=left,

@@ -78,24 +78,24 @@ def reduce(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
     xs, firsts = operands[:count], operands[count:]
     axes = op.ints("dimensions")
     if count == 1:
-        found = reduced_by_name(single_op(op), xs[0], firsts[0], axes)
+        found = reduce_by_name(single_op(op), xs[0], firsts[0], axes)
         if found is not None:
             return found
     if count == 2 and len(axes) == 1:
-        pair = _arg_reduced(op, xs, firsts, axes[0])
+        pair = _arg_reduce(op, xs, firsts, axes[0])
         if pair is not None:
             return pair
-    return reduced_by_region(op, xs, firsts, axes)
+    return reduce_by_region(op, xs, firsts, axes)
 
 
-def reduced_by_name(
+def reduce_by_name(
     name: str | None, x: Value, first: Value, axes: Sequence[int]
 ) -> Value | None:
     """The reduction that there is an op for."""
     if isinstance(x, Complex):
         if name != "stablehlo.add":
             return None
-        return each_part(lambda p, f: _reduce_named(name, p, f, axes), x, first)
+        return each_part(lambda p, f: _emit_reduction(name, p, f, axes), x, first)
     source = array(x)
     if source.dtype == "bool":
         if name not in _BOOLS:
@@ -104,10 +104,10 @@ def reduced_by_name(
         combine = np.logical_and if neutral else np.logical_or
         whole = function(source, tuple(axes)) if axes else source
         return whole if number(first) is neutral else combine(whole, array(first))
-    return _reduce_named(name, source, array(first), axes) if name in NAMED else None
+    return _emit_reduction(name, source, array(first), axes) if name in NAMED else None
 
 
-def _reduce_named(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
+def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
     reduction, neutral = NAMED[name]
     whole = emit(reduction, x, axes=tuple(sorted(axes))) if axes else x
     if number(first) == neutral(x.dtype):
@@ -115,7 +115,7 @@ def _reduce_named(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Arr
     return _COMBINE[name](whole, first)
 
 
-def _arg_reduced(
+def _arg_reduce(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axis: int
 ) -> tuple[Value, ...] | None:
     """Argmax or argmin, where the positions count along the axis."""
@@ -145,7 +145,7 @@ def _counts(op: Op, operand: int, axis: int) -> bool:
     return Op(maker).integer("iota_dimension") == axis
 
 
-def reduced_by_region(
+def reduce_by_region(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axes: Sequence[int]
 ) -> tuple[Value, ...]:
     """Halves combined with each other, on whole arrays, until one element is left."""

@@ -189,7 +189,7 @@ def real_dynamic_slice(
     Positions that depend on data are those of a part of a known size: JAX writes a
     dynamic slice of symbolic sizes as one from `start` to `start + sizes`.
     """
-    counts = _added_to_start(op)
+    counts = _offset_from_start(op)
     if counts is not None and not isinstance(start, Known):
         at = np.astype(array(start), "i64")
         return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
@@ -198,7 +198,7 @@ def real_dynamic_slice(
     )
 
 
-def _added_to_start(op: Op) -> Shape | None:
+def _offset_from_start(op: Op) -> Shape | None:
     """What was added to the start of a part for its limit, where that is known."""
     _, start, limit, _ = op.op.operands
     maker = getattr(limit.owner, "operation", None)
@@ -218,7 +218,7 @@ def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
     """`counts` elements of x from positions that are moved to fit."""
     if not counts:
         return x
-    fixed = _fixed_starts(shape_of(x), counts, starts)
+    fixed = _clamped_starts(shape_of(x), counts, starts)
     if fixed is not None:
         ends = tuple(first + n for first, n in zip(fixed, counts, strict=True))
         return strided_slice(x, fixed, ends, (1,) * len(counts))
@@ -226,7 +226,7 @@ def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
     return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
 
 
-def _fixed_starts(
+def _clamped_starts(
     shape: Shape, counts: Shape, starts: Sequence[Value]
 ) -> tuple[Size, ...] | None:
     """The positions moved to fit, where all are known."""

@@ -17,8 +17,8 @@ from aotc.importers.stablehlo.ops.reductions import (
     NAMED,
     highest,
     lowest,
-    reduced_by_name,
-    reduced_by_region,
+    reduce_by_name,
+    reduce_by_region,
 )
 from aotc.importers.stablehlo.ops.shapes import pad_with
 from aotc.importers.stablehlo.regions import called_op, single_op, window_choice
@@ -49,10 +49,10 @@ def reduce_window(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
     views = [windows(op, x, first) for x, first in zip(xs, firsts, strict=True)]
     rank = len(op.kind.shape)
     if count == 1:
-        found = reduced_by_name(name, views[0], firsts[0], (rank,))
+        found = reduce_by_name(name, views[0], firsts[0], (rank,))
         if found is not None:
             return found
-    return reduced_by_region(op, views, firsts, (rank,))
+    return reduce_by_region(op, views, firsts, (rank,))
 
 
 def windows(op: Op, x: Value, filling: Value) -> Value:

@@ -85,7 +85,7 @@ def _full_of(value: int) -> Callable[..., Complex]:
     return lambda size, dtype=None: full(size, value, dtype=dtype)
 
 
-def _filled_like(value: int) -> Callable[..., Complex]:
+def _full_like(value: int) -> Callable[..., Complex]:
     return lambda z, dtype=None: full_like(z, value, dtype=dtype)
 
 
@@ -317,10 +317,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.full": full,
     "aten.zeros": _full_of(0),
     "aten.ones": _full_of(1),
-    "aten.zeros_like": _filled_like(0),
-    "aten.ones_like": _filled_like(1),
+    "aten.zeros_like": _full_like(0),
+    "aten.ones_like": _full_like(1),
     "aten.empty.memory_format": _full_of(0),
-    "aten.empty_like": _filled_like(0),
+    "aten.empty_like": _full_like(0),
     "aten.full_like": full_like,
     "aten.empty_strided": lambda size, _, dtype=None: full(size, 0, dtype=dtype),
     "aten.empty_permuted": lambda size, _, dtype=None: full(size, 0, dtype=dtype),

@@ -29,7 +29,7 @@ def _full_of(value: int) -> Callable[..., Array]:
     return call
 
 
-def _filled_like(value: int) -> Callable[..., Array]:
+def _full_like(value: int) -> Callable[..., Array]:
     def call(x: Array, *, dtype: str | None = None) -> Array:
         return full_like(x, value, dtype=dtype)
 
@@ -86,10 +86,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.full_like": full_like,
     "aten.zeros": zeros,
     "aten.ones": _full_of(1),
-    "aten.zeros_like": _filled_like(0),
-    "aten.ones_like": _filled_like(1),
+    "aten.zeros_like": _full_like(0),
+    "aten.ones_like": _full_like(1),
     "aten.empty.memory_format": zeros,
-    "aten.empty_like": _filled_like(0),
+    "aten.empty_like": _full_like(0),
     "aten.empty_strided": empty_strided,
     "aten.empty_permuted": empty_strided,
     "aten.fill.Scalar": fill,

@@ -11,7 +11,7 @@ from aotc import numpy as np
 from aotc.importers.torch.promotion import (
     as_dtype,
     promote,
-    promoted_floats,
+    promote_floats,
     promoting,
     promoting_floats,
     result_dtype,
@@ -38,7 +38,7 @@ def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Array:
         return np.floor_divide(*promote(x, y))
     if rounding_mode == "trunc":
         return _truncated_quotient(*promote(x, y))
-    return np.divide(*promoted_floats(x, y))
+    return np.divide(*promote_floats(x, y))
 
 
 def _truncated_quotient(x: Array, y: Array) -> Array:

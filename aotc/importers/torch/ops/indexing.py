@@ -270,13 +270,13 @@ def search_sorted(
     chosen = side or ("right" if right else "left")
     values = as_dtype(values, table.dtype)
     if table.ndim > 1:
-        found = _searched_rows(table, values, chosen)
+        found = _search_rows(table, values, chosen)
     else:
         found = np.searchsorted(table, values, chosen)
     return np.astype(found, "i32" if out_int32 else "i64")
 
 
-def _searched_rows(table: Array, values: Array, side: str) -> Array:
+def _search_rows(table: Array, values: Array, side: str) -> Array:
     """The same in each row: how many elements come before a value."""
     row, value = np.expand_dims(table, -2), np.expand_dims(values, -1)
     before = np.less(row, value) if side == "left" else np.less_equal(row, value)

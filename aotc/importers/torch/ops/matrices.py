@@ -86,7 +86,7 @@ def cholesky(a: Array, upper: bool = False) -> Array:
     return linalg.cholesky(a, upper=upper)
 
 
-def checked_cholesky(a: Array, *, upper: bool = False, **_: Any) -> list[Array]:
+def cholesky_with_info(a: Array, *, upper: bool = False, **_: Any) -> list[Array]:
     """The factor, and how it went."""
     return [cholesky(a, upper), _info(a)]
 
@@ -172,7 +172,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.triangular_solve": triangular_solve,
     "aten.cholesky": cholesky,
     "aten.linalg_cholesky": lambda a, *, upper=False: cholesky(a, upper),
-    "aten.linalg_cholesky_ex": checked_cholesky,
+    "aten.linalg_cholesky_ex": cholesky_with_info,
     "aten.cholesky_solve": cholesky_solve,
     "aten.cholesky_inverse": cholesky_inverse,
     "aten._linalg_eigh": eigen,

@@ -213,7 +213,7 @@ def repeat_interleave(
     return np.repeat(x, repeats, dim)
 
 
-def repeated_places(repeats: Array, *, output_size: Size | None = None) -> Array:
+def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Array:
     """Each position as often as an array says."""
     if output_size is None:
         fail("symbolic-size", "the sum of repeats depends on values; give output_size")
@@ -295,7 +295,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "prims.as_strided_scatter": as_strided_scatter,
     "aten.repeat": repeat,
     "aten.repeat_interleave.self_int": repeat_interleave,
-    "aten.repeat_interleave.Tensor": repeated_places,
+    "aten.repeat_interleave.Tensor": repeated_positions,
     "aten.roll": roll,
     "aten.flip": flip,
     "aten.tril": np.tril,

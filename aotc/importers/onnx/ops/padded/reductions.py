@@ -107,14 +107,14 @@ def _running(key: str, neutral: int) -> Imports:
 
 
 def _softmax(function: Callable[..., Array]) -> Imports:
-    def shared_out(x: Value, *, axis: int | None = None, opset: int) -> Value:
+    def softmax(x: Value, *, axis: int | None = None, opset: int) -> Value:
         if opset < 13 or not isinstance(x, Padded):
             refuse(
                 "a softmax over several axes at once", "export with opset 13 or more"
             )
-        return reductions.shared_out(function, x, -1 if axis is None else axis)
+        return reductions.softmax(function, x, -1 if axis is None else axis)
 
-    return shared_out
+    return softmax
 
 
 def top_k(

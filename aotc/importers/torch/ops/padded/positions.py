@@ -105,16 +105,18 @@ def repeat_interleave(
     if times.shape == (1,):
         times = axes.expand(times, (x.shape[dim],))
     if output_size is not None and not isinstance(times, Padded):
-        places: Value = shapes.repeated_places(data_of(times), output_size=output_size)
+        places: Value = shapes.repeated_positions(
+            data_of(times), output_size=output_size
+        )
     else:
         places = sources.repeated_positions(times)
     return indexing.take(x, dim, places)
 
 
-def repeated_places(repeats: Value, *, output_size: Any = None) -> Value:
+def _repeated_positions(repeats: Value, *, output_size: Any = None) -> Value:
     """Each position as often as an array says."""
     if output_size is not None and not isinstance(repeats, Padded):
-        return shapes.repeated_places(repeats, output_size=output_size)
+        return shapes.repeated_positions(repeats, output_size=output_size)
     return sources.repeated_positions(repeats)
 
 
@@ -174,6 +176,6 @@ SOURCES: dict[str, Rule] = {
     "aten.where.default": positions,
     "aten.masked_select": masked_select,
     "aten.repeat_interleave.self_Tensor": repeat_interleave,
-    "aten.repeat_interleave.Tensor": repeated_places,
+    "aten.repeat_interleave.Tensor": _repeated_positions,
     "aten._unique2": unique,
 }

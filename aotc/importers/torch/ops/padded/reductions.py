@@ -117,7 +117,7 @@ def _softmax(function: Rule) -> Rule:
         # the flag of `_softmax` says whether half precision becomes f32
         wanted = ("f32" if dtype else None) if isinstance(dtype, bool) else dtype
         y = Padded(as_float(data_of(in_dtype(x, wanted))), x.shape)
-        return reductions.shared_out(function, y, dim)
+        return reductions.softmax(function, y, dim)
 
     return rule
 

@@ -129,7 +129,7 @@ def _creation_rule(function: Rule) -> Rule:
 
     def rule(size: Sequence[Size], *args: Any, **named: Any) -> Value:
         given = data_of(args)
-        return axes.filled_to(lambda shape: function(shape, *given, **named), size)
+        return axes.create_padded(lambda shape: function(shape, *given, **named), size)
 
     return rule
 
@@ -139,7 +139,7 @@ def _made_like(function: Rule) -> Rule:
 
     def rule(x: Value, size: Sequence[Size], *args: Any, **named: Any) -> Value:
         like, given = data_of(x), data_of(args)
-        return axes.filled_to(lambda s: function(like, s, *given, **named), size)
+        return axes.create_padded(lambda s: function(like, s, *given, **named), size)
 
     return rule
 
