@@ -156,21 +156,33 @@ def _text(written: bytes, context: ir.Context) -> str:
 def _failure(
     failed: Pass, earlier: list[str], before: Callable[[], str], error: Exception
 ) -> AotcError:
-    """One message for a failed pass; a reproducer is left beside it."""
+    """One message for a failed pass; beside it a reproducer, if the hint names it.
+
+    What the user is to mend is not of the pass that found it.
+    """
+    if isinstance(error, InputError):
+        return error
     what = f"pass '{failed}'" + (f" after {', '.join(earlier)}" if earlier else "")
     if (refused := system_error(error)) is not None:
         refused.message = f"{what}: {refused.message}"
         return refused
-    repro = _write_reproducer(failed, before)
     if isinstance(error, AotcError):
         error.message = f"{what}: {error.message}"
-        error.hint = error.hint or f"reproduce with: {repro}"
+        error.hint = error.hint or _how_to_reproduce(failed, before)
         return error
+    advice = _how_to_reproduce(failed, before) or "please report it"
     return CompileError(
         "pass-failed",
         f"{what} failed: {error}",
-        hint=f"this is a bug in aotc; reproduce with: {repro}",
+        hint=f"this is a bug in aotc; {advice}",
     )
+
+
+def _how_to_reproduce(failed: Pass, before: Callable[[], str]) -> str | None:
+    """A hint, with a file that it names; None for a pass that only a build can run."""
+    if failed.name not in PASSES:
+        return None
+    return f"reproduce with: {_write_reproducer(failed, before)}"
 
 
 def _write_reproducer(failed: Pass, before: Callable[[], str]) -> str:

@@ -7,10 +7,11 @@ works with a model of memory, so its budget is corrected by what comes of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aotc.backend import plan_memory
+from aotc.backend import Memory, plan_memory
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import copy_module, functions_of
 from aotc.errors import InputError
@@ -82,7 +83,8 @@ class FitMemory(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether an entry took more."""
         entries = unit.program.entries
-        before = [(entry, _peak(_copy(unit), entry)) for entry in entries]
+        plans = _plans(_copy(unit))
+        before = [(entry, _peak(plans, entry)) for entry in entries]
         fits = [
             _fit(unit, entry, self.bytes, peak)
             for entry, peak in before
@@ -96,11 +98,16 @@ def _copy(unit: Unit) -> Unit:
     return Unit(Program(copy_module(unit.module)), unit.target)
 
 
-def _peak(trial: Unit, entry: Entry) -> int:
-    """Bytes that a call takes, after the passes that are to come."""
+def _plans(trial: Unit) -> dict[str, Memory]:
+    """What calls take after the passes that are to come, of entries with a plan."""
     late = passes_between("advance-updates", None, trial.program.level)
-    run_passes(trial, (Cse(), *late))
-    plan = plan_memory(trial).get(entry.name)
+    run_passes(trial, late, silently=True)
+    return plan_memory(trial)
+
+
+def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
+    """Bytes that a call of an entry takes."""
+    plan = plans.get(entry.name)
     if plan is not None:
         return plan.peak_bytes
     unlimited = [c.name for c in entry.symbols if c.max is None]
@@ -133,7 +140,8 @@ def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
             recomputed = rematerialize(functions_of(trial.module)[entry.name], budget)
         except OutOfBudget:
             break
-        peak = _peak(trial, entry)
+        run_passes(trial, (Cse(),), silently=True)
+        peak = _peak(_plans(trial), entry)
         if peak <= most:
             run_passes(unit, (Rematerialize(entry.name, budget), Cse()))
             return Fit(entry.name, str(unit.target), before, peak, recomputed)

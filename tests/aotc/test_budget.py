@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from aotc import backend, options
+from aotc.checks import budget
 from aotc.errors import InputError
 from aotc.pipeline import build
 
@@ -100,6 +102,35 @@ def test_what_fits_stays_as_it_is(source):
     assert not built(source, "large", peak_memory=10**9).fits
 
 
+def test_what_fits_is_measured_once_as_it_is_compiled(
+    source, monkeypatch, tmp_path, capsys
+):
+    planned = []
+
+    def plan_memory(unit):
+        planned.append([record.name for record in unit.records])
+        return backend.plan_memory(unit)
+
+    monkeypatch.setattr(budget, "plan_memory", plan_memory)
+    with (
+        options.override("AOTC_DUMP", str(tmp_path)),
+        options.override("AOTC_PRINT_AFTER", "all"),
+    ):
+        report = build(
+            source,
+            entries=("step", "of_any_size"),
+            level=0,
+            peak_memory=10**10,
+            stop_after="variant",
+        )
+    ((first, *rest),) = report.variant_passes.values()
+    assert first.name.startswith("fit-memory")
+    assert planned == [[record.name for record in rest]]
+    printed = capsys.readouterr().err.count("// IR after ")
+    assert printed == len(report.passes) + 1 + len(rest)
+    assert not list(tmp_path.glob("[0-9]*.mlir"))
+
+
 @pytest.mark.parametrize(
     ("entry", "most", "code"),
     [
@@ -113,3 +144,4 @@ def test_a_budget_that_cannot_be_met_is_refused(source, entry, most, code):
         build(source, entries=(entry,), output=source.parent, peak_memory=most)
     assert refusal.value.code == code
     assert entry in refusal.value.message
+    assert "fit-memory" not in refusal.value.message

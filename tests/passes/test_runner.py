@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -92,6 +93,41 @@ def test_a_diagnosed_failure_keeps_its_code_and_line(small, register):
         run_passes(small.module, ["refuse"])
     assert (failure.value.code, failure.value.where) == ("too-bad", "model.py:3")
     assert "reproduce with" in failure.value.hint
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (InputError("too-much", "no"), "no"),
+        (CompileError("too-bad", "no", hint="wait"), "pass 'refuse': no"),
+    ],
+    ids=["of-the-user", "with-advice"],
+)
+def test_no_reproducer_is_left_where_the_message_has_none(
+    small, register, monkeypatch, tmp_path, error, message
+):
+    def refuse(module):
+        raise error
+
+    register("refuse", refuse)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(type(error)) as failure:
+        run_passes(small.module, ["refuse"])
+    assert failure.value.message == message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_crash_of_a_pass_that_no_text_names_is_to_be_reported(small):
+    class Unnamed(Pass):
+        name = "only-in-builds"
+
+        def run(self, unit):
+            raise KeyError("missing")
+
+    with pytest.raises(CompileError, match="'only-in-builds' failed") as failure:
+        run_passes(small.module, [Unnamed()])
+    assert "please report it" in failure.value.hint
+    assert "aotc opt" not in failure.value.hint
 
 
 def test_dumps_the_ir_after_every_pass(small, tmp_path):
