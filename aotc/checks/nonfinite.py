@@ -22,7 +22,6 @@ from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
-from aotc.passes.stages import PASS_STAGES
 from aotc.program import source_of
 from aotc.program_files import holds_program, read_program
 
@@ -82,11 +81,12 @@ def require_source(path: Path, source: Mapping[str, Any]) -> None:
     """Refuse another model than a bundle's: it would have other ops and lines.
 
     Args:
-        path: the model, or IR of its graph that a build has dumped.
+        path: the model, or IR of its graph that a build has dumped, before autodiff.
         source: what the bundle's manifest says of its model.
 
     Raises:
-        InputError: `no-such-file`; `no-graph`: it is lowered IR; `other-source`.
+        InputError: `no-such-file`; `no-graph`: it is IR of a later stage;
+            `other-source`.
     """
     if not path.is_file():
         raise InputError("no-such-file", "there is no model", where=str(path))
@@ -104,20 +104,23 @@ def require_source(path: Path, source: Mapping[str, Any]) -> None:
 
 def _source_of_ir(path: Path) -> dict[str, Any]:
     program = read_program(path)
-    if program.stage not in _GRAPH_STAGES:
+    is_differentiated = _AUTODIFF in program.passes
+    if program.stage != "graph" or is_differentiated:
+        what = f"IR of the stage '{program.stage}'"
+        after = f" after {_AUTODIFF}" if is_differentiated else ""
         raise InputError(
             "no-graph",
-            f"expected the model, or IR of its graph; got IR of the stage "
-            f"'{program.stage}', whose ops are not the model's",
+            f"expected the model, or IR of its graph as it was imported; got {what}"
+            f"{after}, which does not say which ops are the model's and which of a "
+            "derivative",
             where=str(path),
-            hint=f"give {program.source['file']}, or IR of the stage "
-            f"{' or '.join(_GRAPH_STAGES)}",
+            hint=f"give {program.source['file']}, or the graph.mlir that a build with "
+            "--dump writes",
         )
     return program.source
 
 
-# whose ops the reference evaluator knows
-_GRAPH_STAGES = ("graph", PASS_STAGES[0].name)
+_AUTODIFF = "autodiff"
 
 
 def find(path: Path, entry: str, values: Mapping[str, Any]) -> Makers:
@@ -137,7 +140,7 @@ def find(path: Path, entry: str, values: Mapping[str, Any]) -> Makers:
     ports = program.entry(entry).arguments
     with context(), ir.Location.unknown():
         watch = _Watch(_ops_of_model(program.module))
-        run_passes(program.module, ("autodiff", "inline"))
+        run_passes(program.module, (_AUTODIFF, "inline"))
         arguments = [known[port.name] for port in ports]
         reference.evaluate(program.module, entry, arguments, watch)
     return Makers(tuple(watch.first.values()))

@@ -81,12 +81,12 @@ def test_the_op_that_makes_the_first_is_named_with_its_line(
     ("stage", "model", "code", "said"),
     [
         ("graph", MODEL, "made-not-finite", "log(0) = -inf at [1]"),
-        ("optimized", MODEL, "made-not-finite", "log(0) = -inf at [1]"),
+        ("optimized", MODEL, "no-graph", "IR of the stage 'optimized' after autodiff"),
         ("linalg", MODEL, "no-graph", "IR of the stage 'linalg'"),
         ("graph", None, "other-source", "nan_model.py that the bundle was built from"),
     ],
 )
-def test_ir_of_the_model_stands_for_it_as_long_as_it_is_a_graph(
+def test_ir_of_the_model_stands_for_it_before_its_derivatives_are_written_out(
     call: Any, tmp_path: Path, stage: str, model: Path | None, code: str, said: str
 ) -> None:
     from aotc.pipeline import build
@@ -100,6 +100,23 @@ def test_ir_of_the_model_stands_for_it_as_long_as_it_is_a_graph(
     assert said in found["message"]
     if code == "made-not-finite":
         assert found["where"] == line("np.log")
+
+
+def test_ir_of_the_graph_says_which_ops_are_of_a_derivative(
+    call: Any, tmp_path: Path
+) -> None:
+    from aotc.pipeline import build, optimize
+
+    build(MODEL, dump=tmp_path, stop_after="graph")
+    ir, derived = tmp_path / "graph.mlir", tmp_path / "derived.mlir"
+    inputs = ("--entry", "root", "-i", "x=[1, 0, 4]", "--find-nan")
+    _, found = call(*inputs, str(ir))
+    assert "in the derivative of that line: divide(0.5, 0)" in found["message"]
+    derived.write_text(optimize(ir.read_text(), "autodiff"))
+    code, found = call(*inputs, str(derived))
+    assert (code, found["code"]) == (2, "no-graph")
+    assert "stage 'graph' after autodiff" in found["message"]
+    assert "graph.mlir" in found["hint"]
 
 
 def test_the_first_nan_is_told_beside_the_infinity_that_it_comes_from(
