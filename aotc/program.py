@@ -28,9 +28,11 @@ from aotc.dialects.parameters import (
 )
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.types import Tensor
+from aotc.errors import InputError
 from aotc.pytree import Structure
 
 LEVELS = (0, 1, 2)  # of optimisation; the last one is what a build takes by default
+GRAPH_STAGES = ("graph", "optimized")  # whose ops are those of the graph dialect alone
 
 STAGE = "graph.stage"
 LEVEL = "graph.level"
@@ -142,7 +144,7 @@ class Program:
 
     @source.setter
     def source(self, source: dict[str, Any]) -> None:
-        self._state(_SOURCE, source)
+        self._write_attribute(_SOURCE, source)
 
     @property
     def title(self) -> Title:
@@ -152,7 +154,7 @@ class Program:
     @title.setter
     def title(self, title: Title) -> None:
         facts = {"name": title.name, "version": title.version}
-        self._state(_TITLE, {k: v for k, v in facts.items() if v is not None})
+        self._write_attribute(_TITLE, {k: v for k, v in facts.items() if v is not None})
 
     @property
     def stage(self) -> str:
@@ -161,17 +163,28 @@ class Program:
 
     @stage.setter
     def stage(self, name: str) -> None:
-        self._state(STAGE, name)
+        self._write_attribute(STAGE, name)
 
     @property
     def level(self) -> int:
-        """The level of optimisation that the passes to come are taken from."""
+        """The level of optimisation that the passes to come are taken from.
+
+        Raises:
+            InputError: `bad-ir`: the module names one that there is not.
+        """
         level: int = self._attribute(LEVEL, LEVELS[-1])
+        if level not in LEVELS:
+            known = ", ".join(map(str, LEVELS))
+            raise InputError("bad-ir", f"graph.level is none of {known}; got {level!r}")
         return level
 
     @level.setter
     def level(self, level: int) -> None:
-        self._state(LEVEL, level)
+        attributes = self.module.operation.attributes
+        if level != LEVELS[-1]:
+            self._write_attribute(LEVEL, level)
+        elif LEVEL in attributes:
+            del attributes[LEVEL]
 
     @property
     def passes(self) -> list[str]:
@@ -180,7 +193,7 @@ class Program:
 
     def note_passes(self, names: Iterable[str]) -> None:
         """State that the module went through some passes."""
-        self._state(_PASSES, [*self.passes, *names])
+        self._write_attribute(_PASSES, [*self.passes, *names])
 
     @property
     def target(self) -> str | None:
@@ -190,7 +203,7 @@ class Program:
 
     @target.setter
     def target(self, target: str) -> None:
-        self._state(_TARGET, target)
+        self._write_attribute(_TARGET, target)
 
     def entry(self, name: str) -> Entry:
         """The entry called `name`."""
@@ -213,7 +226,7 @@ class Program:
     def add_state(self, name: str, leaves: Sequence[str], tree: Structure) -> None:
         """Say that some parameters are the leaves of one State."""
         row = {"name": name, "leaves": list(leaves), "tree": plain_tree(tree)}
-        self._state(_STATES, [*self._attribute(_STATES, []), row])
+        self._write_attribute(_STATES, [*self._attribute(_STATES, []), row])
 
     def rename_parameter(self, old: str, new: str) -> None:
         """Give a parameter another name, which must be free, wherever it stands."""
@@ -224,7 +237,7 @@ class Program:
         for row in rows:
             row["leaves"] = [new if leaf == old else leaf for leaf in row["leaves"]]
         if rows:
-            self._state(_STATES, rows)
+            self._write_attribute(_STATES, rows)
         self.parameters = {
             new if name == old else name: array
             for name, array in self.parameters.items()
@@ -237,13 +250,15 @@ class Program:
         drop_parameters(self.module, set(self.parameters) - kept)
         self.parameters = {k: x for k, x in self.parameters.items() if k in kept}
         rows = self._attribute(_STATES, [])
-        self._state(_STATES, [row for row in rows if kept.issuperset(row["leaves"])])
+        self._write_attribute(
+            _STATES, [row for row in rows if kept.issuperset(row["leaves"])]
+        )
 
     def _attribute(self, name: str, default: Any) -> Any:
         attributes = self.module.operation.attributes
         return plain_of(attributes[name]) if name in attributes else default
 
-    def _state(self, name: str, data: Any) -> None:
+    def _write_attribute(self, name: str, data: Any) -> None:
         with self.module.context:
             self.module.operation.attributes[name] = attribute_of(data)
 

@@ -18,11 +18,9 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import lowered_type
 from aotc.errors import InputError
 from aotc.mlir import Function, Type
-from aotc.program import LEVELS, Program, is_title, title_form
+from aotc.program import GRAPH_STAGES, Program, is_title, title_form
 
 Parameters = Mapping[str, Parameter]
-
-_GRAPH_STAGES = ("graph", "optimized")
 
 
 def require_whole(program: Program) -> None:
@@ -68,14 +66,13 @@ def _of_module(program: Program) -> Iterator[str]:
     if (program.stage == "variant") != (program.target is not None):
         yield "the stage 'variant', and no other, is for one target (graph.target)"
     lowered = lowered_op(program.module)
-    if program.stage in _GRAPH_STAGES and lowered is not None:
+    if program.stage in GRAPH_STAGES and lowered is not None:
         yield (
             f"expected a graph at the stage '{program.stage}' (graph.stage); got the "
             f"lowered op {lowered} (`aotc opt --passes optimized,linalg` says that it "
             "lowers)"
         )
-    if program.level not in LEVELS:
-        yield f"graph.level is none of {', '.join(map(str, LEVELS))}"
+    _ = program.level  # which refuses what is none
     if not {"kind", "file", "sha256"} <= program.source.keys():
         yield "graph.source lacks kind, file or sha256"
     for what, text in (

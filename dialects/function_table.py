@@ -3,7 +3,7 @@
 A module has no index of its functions. Rules that find, name or declare one for each op
 would walk over all of them each time; within `index_functions` they ask a table:
 
-    with indexed(module):
+    with index_functions(module):
         …                      # find, define, declare, call, derive in functions.py, …
 
 Whoever makes or erases a function of a module says so, by `insert` and `erase`; outside

@@ -122,7 +122,7 @@ def run_passes(
             text = functools.partial(_text, before, unit.module.context)
             raise _failure(each, earlier, text, error) from error
         seconds = time.perf_counter() - start
-        unit.records.append(PassRecord(str(each), seconds, changed))
+        unit.records.append(PassRecord(str(each), seconds, changed or after != before))
         _show(unit.module, each.name, len(unit.records), folder)
         if printed in (each.name, "all"):
             print(f"// IR after {each}\n{unit.module}", file=sys.stderr)

@@ -23,8 +23,8 @@ class AdvanceUpdates(Pass):
     """Advance the updates of every function."""
 
     name = "advance-updates"
-    keeps_graph = False
     level = 2
+    keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -53,6 +53,8 @@ class Autodiff(Pass):
     """Define every declared transformation of the module, and those they need."""
 
     name = "autodiff"
+    level = 0
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -62,14 +62,21 @@ class Unit:
 class Pass:
     """A step from module to module. The fields of a class are its options.
 
-    A build runs a pass from the level of optimisation on that the class has; it cannot
-    do without those of level 0. `keeps_graph` says whether a pass takes IR of the graph
-    dialect and leaves it that.
+    Each class says what it is called, from which level of optimisation on a build runs
+    it (0 for those that a build cannot do without), and whether it takes IR of the
+    graph dialect and leaves it that.
     """
 
     name: ClassVar[str]
-    level: ClassVar[int] = 0
-    keeps_graph: ClassVar[bool] = True
+    level: ClassVar[int]
+    keeps_graph: ClassVar[bool]
+
+    def __init_subclass__(cls) -> None:
+        missing = [n for n in ("name", "level", "keeps_graph") if not hasattr(cls, n)]
+        if missing:
+            raise TypeError(
+                f"the pass {cls.__name__} has no {' and no '.join(missing)}"
+            )
 
     def run(self, unit: Unit) -> bool:
         """Work on the module of `unit`, in its context; whether anything changed."""

@@ -13,6 +13,7 @@ class ControlToBlocks(Pass):
     """Rewrite the loops and branches that stand in functions themselves."""
 
     name = "control-to-blocks"
+    level = 0
     keeps_graph = False
 
     def run(self, unit: Unit) -> bool:

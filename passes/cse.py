@@ -16,6 +16,7 @@ class Cse(Pass):
 
     name = "cse"
     level = 1
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

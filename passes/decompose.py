@@ -16,6 +16,8 @@ class Decompose(Pass):
     """Decompose until only ops that can be lowered are left."""
 
     name = "decompose"
+    level = 0
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

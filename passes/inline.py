@@ -18,6 +18,8 @@ class Inline(Pass):
     """Inline every call in every function."""
 
     name = "inline"
+    level = 0
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

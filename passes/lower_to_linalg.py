@@ -41,6 +41,7 @@ class LowerToLinalg(Pass):
     """Replace every function by its lowered form; what control flow runs goes in."""
 
     name = "lower-to-linalg"
+    level = 0
     keeps_graph = False
 
     def run(self, unit: Unit) -> bool:

@@ -25,6 +25,8 @@ class Prune(Pass):
     """Prune the calls of control flow in every function."""
 
     name = "prune"
+    level = 1
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -32,6 +32,8 @@ class RecordIntermediates(Pass):
     """State the largest intermediates at every entry of a graph module."""
 
     name = "record-intermediates"
+    level = 0
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether an entry has any."""

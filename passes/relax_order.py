@@ -21,6 +21,7 @@ class RelaxOrder(Pass):
 
     name = "relax-order"
     level = 1
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -61,6 +61,7 @@ class Rematerialize(Pass):
     bytes: int
 
     name = "rematerialize"
+    level = 1
     keeps_graph = False
 
     def run(self, unit: Unit) -> bool:

@@ -31,6 +31,7 @@ class Simplify(Pass):
 
     name = "simplify"
     level = 1
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -55,6 +55,9 @@ PASS_STAGES = (
 )
 
 
+# the stages whose IR can be looked at, changed and gone on with
+IR_STAGES = ("graph", *(stage.name for stage in PASS_STAGES))
+
 _SHARED = {stage.name: stage for stage in PASS_STAGES if not stage.per_target}
 
 
@@ -92,15 +95,18 @@ def reached_by(text: str) -> str | None:
     return names[-1] if names and names[-1] in _SHARED else None
 
 
-def graph_passes(text: str, level: int = LEVELS[-1]) -> list[Pass]:
+def parse_graph_passes(text: str, level: int = LEVELS[-1]) -> list[Pass]:
     """The passes that a text names, to lead to the stage `optimized`; see `parse`.
 
     Raises:
         InputError: `unknown-pass`, `bad-pass-option`; `bad-option`: one of them is not
             for the graph.
     """
-    named = parse(text, level)
-    lowering = [each for each in named if not each.keeps_graph]
+    lowering = [
+        each
+        for each in split_names(text)
+        if not all(p.keeps_graph for p in parse(each))
+    ]
     if lowering:
         known = ", ".join(name for name in PASSES if class_of(name).keeps_graph)
         raise InputError(
@@ -110,7 +116,7 @@ def graph_passes(text: str, level: int = LEVELS[-1]) -> list[Pass]:
             hint=f"passes of the graph: {known}; `aotc opt` runs any pass on IR that a "
             "build has dumped",
         )
-    return named
+    return parse(text, level)
 
 
 @cache

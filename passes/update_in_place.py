@@ -47,8 +47,8 @@ class UpdateInPlace(Pass):
     """Tie the new states of every function to the old ones."""
 
     name = "update-in-place"
-    keeps_graph = False
     level = 2
+    keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -56,6 +56,8 @@ class DropOps(Pass):
     most: int = 9
 
     name = "drop-ops"
+    level = 1
+    keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
         """Whether there were any."""

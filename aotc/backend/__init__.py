@@ -40,7 +40,7 @@ from aotc.program import Program
 from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
 from aotc.target import Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
-from aotc.writing import write_text
+from aotc.writing import make_folder, write_text
 
 # For every target. The defaults of IREE drop assertions, change f64 to f32 in public
 # signatures and leave reductions unvectorised; source paths would make builds differ.
@@ -153,7 +153,8 @@ def compile_units(
     jobs = [_Job.of(unit, cache) for unit in units]
     if dump is not None:
         for job in jobs:
-            write_text(dump / job.target.id / "iree-frame.mlir", job.crossed[1])
+            folder = make_folder(dump / job.target.id)
+            write_text(folder / "iree-frame.mlir", job.crossed[1])
     with _workers(len(jobs)) as (pool, running):
         work = [pool.submit(_compile, job, running) for job in jobs]
         for future in as_completed(work):

@@ -78,6 +78,8 @@ class FitMemory(Pass):
     bytes: int
 
     name = "fit-memory"
+    level = 0
+    keeps_graph = False
     keeps_graph = False
 
     def run(self, unit: Unit) -> bool:

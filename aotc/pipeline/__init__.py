@@ -13,16 +13,17 @@ from typing import Any
 
 from aotc.backend import require_compiler
 from aotc.dialects import context
+from aotc.dialects.functions import lowered_op
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import PassRecord, Unit
-from aotc.passes.stages import all_passes, parse, reached_by
+from aotc.passes.stages import IR_STAGES, all_passes, parse, reached_by
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.report import BuildReport, Reporter, Silent
 from aotc.pipeline.request import Request
-from aotc.pipeline.run import IR_STAGES, Build
+from aotc.pipeline.run import Build
 from aotc.pipeline.stages import STAGES, stages_after
-from aotc.program import Program
+from aotc.program import GRAPH_STAGES, Program
 from aotc.program_files import parse_module
 from aotc.system_errors import system_errors
 
@@ -94,7 +95,8 @@ def optimize(
     with context(), ir.Location.unknown():
         program = Program(parse_module(text))
         records = run_passes(Unit(program), parse(passes, program.level))
-        if (stage := reached_by(passes)) is not None:
+        stage, lowered = reached_by(passes), lowered_op(program.module)
+        if stage is not None and (stage in GRAPH_STAGES) == (lowered is None):
             program.stage = stage
         if finished is not None:
             for record in records:

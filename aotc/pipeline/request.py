@@ -6,8 +6,38 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
+from aotc import options
 from aotc.checks.parity import Plan
+from aotc.errors import InputError
+from aotc.passes.stages import IR_STAGES
+from aotc.program import GRAPH_STAGES, LEVELS
 from aotc.target import Target
+
+# where a build may end
+STOPS = (*IR_STAGES, "vmfb", "bundle")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Between which stages something that can be asked for is of use.
+
+    Args:
+        last: the stage up to which IR can be asked for it.
+        acts: the stage that it has an effect on; a build that ends before has none.
+    """
+
+    last: str
+    acts: str
+
+
+_SPANS = {
+    "-O": Span("graph", "graph"),
+    "--passes": Span("graph", "optimized"),
+    "--certify-gradients": Span("graph", "optimized"),
+    "--peak-memory": Span("linalg", "variant"),
+    "--parity": Span(GRAPH_STAGES[-1], "bundle"),
+    "--self-check=full": Span(GRAPH_STAGES[-1], "bundle"),
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +57,7 @@ class Request:
         sign: False leaves the bundle unsigned.
         force: replace a bundle that is there.
         dump: folder for the IR of every stage.
-        stop_after: the name of a stage of IR, or `vmfb`; the report has the IR.
+        stop_after: one of `STOPS`; before `vmfb`, the report has the IR.
         readable: give that IR in the form for people, if it is the graph's.
         passes: that lead to the stage `optimized`, in place of those of every build,
             as `aotc opt --passes` takes them.
@@ -45,6 +75,10 @@ class Request:
             `aotc.checks.self_check`.
         cache: take modules that were compiled before from the user's cache, and keep
             new ones there; see `aotc.cache`.
+
+    Raises:
+        InputError: `bad-option`: one of these is not as it should be, or has no effect
+            on a build that ends so early.
     """
 
     source: str | Path
@@ -68,7 +102,63 @@ class Request:
     self_check: str | None = None
     cache: bool = True
 
+    def __post_init__(self) -> None:
+        _require_one_of("a stage to stop after", self.stop_after, STOPS)
+        _require_one_of("a level of optimisation", self.level, LEVELS)
+        _require_one_of("a self-check", self.self_check, options.SELF_CHECK_MODES)
+        end = STOPS.index(self.stop_after or STOPS[-1])
+        for option in self._asked:
+            acts = _SPANS[option].acts
+            if end < STOPS.index(acts):
+                raise InputError(
+                    "bad-option",
+                    f"expected to stop after the stage '{acts}' or a later one, as "
+                    f"{option} is of no use before; got '{self.stop_after}'",
+                    hint=f"leave out {option}, or --stop-after",
+                )
+
+    @property
+    def _asked(self) -> list[str]:
+        """The options of `_SPANS` that are given."""
+        given = {
+            "-O": self.level is not None,
+            "--passes": self.passes is not None,
+            "--certify-gradients": self.certify_gradients,
+            "--peak-memory": self.peak_memory is not None,
+            "--parity": self.parity is not None,
+            "--self-check=full": self.self_check == "full",
+        }
+        return [option for option, is_asked in given.items() if is_asked]
+
     @property
     def packs(self) -> bool:
         """Whether it is to end in a bundle."""
         return self.stop_after in (None, "bundle")
+
+    def require_open(self, stage: str) -> None:
+        """Refuse to be asked for what comes before the stage that the source is at.
+
+        Raises:
+            InputError: `bad-option`; `no-graph`, if lowered IR was to be compared with
+                its graph.
+        """
+        for option in self._asked:
+            last = _SPANS[option].last
+            if stage in IR_STAGES[IR_STAGES.index(last) + 1 :]:
+                compares = last == GRAPH_STAGES[-1]
+                raise InputError(
+                    "no-graph" if compares else "bad-option",
+                    f"expected IR of the stage '{last}' or before for {option}; got "
+                    f"'{stage}'",
+                    where=str(self.source),
+                    hint=f"leave out {option}, or go on from an earlier stage",
+                )
+
+
+def _require_one_of(what: str, given: object, known: Sequence[object]) -> None:
+    if given is not None and given not in known:
+        raise InputError(
+            "bad-option",
+            f"expected {what} of {', '.join(map(str, known))}; got {given!r}",
+            hint="see docs/stages.md",
+        )

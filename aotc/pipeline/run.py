@@ -19,7 +19,7 @@ from aotc.errors import InputError
 from aotc.mlir import Module
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
-from aotc.passes.stages import PASS_STAGES, graph_passes
+from aotc.passes.stages import parse_graph_passes
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
     bundle_title,
@@ -30,14 +30,12 @@ from aotc.pipeline.output import (
 )
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
-from aotc.program import LEVELS, Program, Title
+from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
 from aotc.target import Target
 from aotc.writing import make_folder
 
 ARCHIVE = "parameters.irpa"  # in the folder of a dump
-# the stages whose IR can be looked at, changed and gone on with
-IR_STAGES = ("graph", *(stage.name for stage in PASS_STAGES))
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Build:
         self.dump = _dump_folder(request.dump)
         self.self_check = _self_check_mode(request)
         self.cache = Cache.of_user() if request.cache else None
-        self.passes = None if request.passes is None else graph_passes(request.passes)
+        parse_graph_passes(request.passes or "")  # refused before any work
         self.units: list[Unit] = []  # of the targets, once they go separate ways
         self.parameters: packager.Arrays = {}  # of all of them, once they are compiled
         self._reporter = reporter
@@ -87,9 +85,10 @@ class Build:
         path = Path(self.request.source)
         program = importers.load(path, tuple(self.request.entries))
         if self.request.level is not None:
-            program.level = _require_level(self.request.level)
+            program.level = self.request.level
         title = bundle_title(path, program, self.request.name, self.request.version)
-        program.title, program.stage = Title(*title), program.stage
+        program.title = Title(*title)
+        program.stage = program.stage  # stated, also where it is the first
         keeps = self.compares and lowered_op(program.module) is None
         graph = copy_module(program.module) if keeps else None
         return Source(program, title, dict(program.parameters), graph)
@@ -110,28 +109,9 @@ class Build:
             require_free(self.request.output, self.source.title, self.request.force)
         if self.program.target is not None:
             self._fork_as_it_is(Target.parse(self.program.target))
-        self._require_open(self.program.stage)
+        self.request.require_open(self.program.stage)
         if self.dump is not None and self.source.parameters:
             write_parameters(self.source.parameters, self.dump / ARCHIVE)
-
-    def _require_open(self, stage: str) -> None:
-        """Refuse to be asked for what comes before the stage that the source is at."""
-        request = self.request
-        asked = {
-            "--certify-gradients": ("graph", request.certify_gradients),
-            "--passes": ("graph", request.passes is not None),
-            "-O": ("linalg", request.level is not None),
-            "--peak-memory": ("linalg", request.peak_memory is not None),
-        }
-        for option, (last, is_asked) in asked.items():
-            if is_asked and stage in IR_STAGES[IR_STAGES.index(last) + 1 :]:
-                raise InputError(
-                    "bad-option",
-                    f"expected IR of the stage '{last}' or before for {option}; got "
-                    f"'{stage}'",
-                    where=str(request.source),
-                    hint=f"leave out {option}, or go on from an earlier stage",
-                )
 
     def _fork_as_it_is(self, target: Target) -> None:
         if self.request.targets and tuple(self.targets) != (target,):
@@ -255,26 +235,7 @@ class Build:
 
 def _self_check_mode(request: Request) -> str:
     mode: str = request.self_check or options.get("AOTC_SELF_CHECK")
-    modes = options.SELF_CHECK_MODES
-    if mode not in modes:
-        raise InputError(
-            "bad-option",
-            f"expected a self-check of {', '.join(modes)}; got {mode!r}",
-            where=None if request.self_check else "AOTC_SELF_CHECK",
-            hint="see docs/self-check.md",
-        )
     return mode if request.packs else "off"
-
-
-def _require_level(level: int) -> int:
-    if level not in LEVELS:
-        raise InputError(
-            "bad-option",
-            f"expected a level of optimisation of {', '.join(map(str, LEVELS))}; got "
-            f"{level}",
-            hint="see docs/stages.md",
-        )
-    return level
 
 
 def _dump_folder(dump: Path | None) -> Path | None:

@@ -16,8 +16,13 @@ from aotc.checks.self_check import SelfCheck, check_entries, skipped_checks
 from aotc.dialects.limits import require_supported
 from aotc.errors import InputError
 from aotc.passes.base import Pass
-from aotc.passes.stages import PASS_STAGES, PassStage
-from aotc.pipeline.run import IR_STAGES, Build
+from aotc.passes.stages import (
+    IR_STAGES,
+    PASS_STAGES,
+    PassStage,
+    parse_graph_passes,
+)
+from aotc.pipeline.run import Build
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Import(Stage):
     def run(self, build: Build) -> None:
         """Load it."""
         build.load()
-        build.dump_ir(build.unit)
+        for unit in build.units or [build.unit]:
+            build.dump_ir(unit)
 
 
 class Certify(Stage):
@@ -84,8 +90,8 @@ class Lower(Stage):
 
     def _passes(self, build: Build) -> Sequence[Pass]:
         level = build.program.level
-        if self.name == "optimized" and build.passes is not None:
-            return build.passes
+        if self.name == "optimized" and build.request.passes is not None:
+            return parse_graph_passes(build.request.passes, level)
         if self.stage.per_target and build.request.peak_memory is not None:
             return FitMemory(build.request.peak_memory), *self.stage.passes(level)
         return self.stage.passes(level)
@@ -117,8 +123,7 @@ class CompareWithSource(Stage):
     def run(self, build: Build) -> None:
         """Compare them, and refuse what differs."""
         assert build.request.parity is not None
-        if build.reference is None:
-            raise _no_graph(build)
+        assert build.reference is not None
         with build.trial_bundle() as bundle:
             build.report.parities = measure(
                 build.program,
@@ -141,8 +146,6 @@ class CheckItself(Stage):
         """Compare them, unless that was done of the same code."""
         report, full = build.report, build.self_check == "full"
         if build.reference is None:
-            if build.request.self_check == "full":
-                raise _no_graph(build)
             why = f"it is built from IR of the stage '{build.program.stage}'"
             report.self_checks = skipped_checks(build.program, build.targets, why)
             return
@@ -203,13 +206,3 @@ def stages_after(name: str, last: str | None) -> tuple[Stage, ...]:
             hint="leave out --stop-after, or go on from an earlier stage",
         )
     return STAGES[[stage.name for stage in STAGES].index(name) + 1 :]
-
-
-def _no_graph(build: Build) -> InputError:
-    return InputError(
-        "no-graph",
-        "expected a graph to compare the compiled entries with; got IR of the stage "
-        f"'{build.program.stage}'",
-        where=str(build.request.source),
-        hint="compare what is built from the source, or from IR of the stage 'graph'",
-    )

@@ -1,7 +1,8 @@
 """The backends of IREE's compiler whose code aotc judges and runs: one row each.
 
-What one backend differs in from another is a field of its row; nothing else in aotc
-asks for a backend by name. The order is that in which a device's GPUs are looked for.
+What one backend differs in from another is a field of its row. Else only the form of a
+device's profile, and what `aotc doctor` prints of it, name GPUs by their drivers. The
+order is that in which a device's GPUs are looked for.
 """
 
 from __future__ import annotations

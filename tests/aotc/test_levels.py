@@ -96,10 +96,10 @@ def test_ir_goes_on_at_its_level(source, tmp_path):
 def test_a_level_is_asked_for_before_its_passes(source, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     build(source, dump=tmp_path / "ir", stop_after="variant")
-    (late,) = (tmp_path / "ir").rglob("variant.mlir")
+    late = tmp_path / "ir" / "optimized.mlir"
     assert main(["build", str(late), "-O0"]) == 2
     assert (
-        "expected IR of the stage 'linalg' or before for -O" in capsys.readouterr().err
+        "expected IR of the stage 'graph' or before for -O" in capsys.readouterr().err
     )
     assert main(["build", str(source), "-O7"]) == 2
     with pytest.raises(InputError, match="level of optimisation of 0, 1, 2; got 3"):
@@ -115,6 +115,18 @@ def test_ir_of_an_unknown_level_is_refused(source, tmp_path, wrong):
     assert file.read_text() != text
     with pytest.raises(InputError, match="graph.level is none of 0, 1, 2"):
         build(file)
+
+
+def test_a_stage_among_the_passes_has_those_of_the_level(source, tmp_path):
+    report = build(source, level=0, passes="optimized,cse", stop_after="optimized")
+    assert [each.name for each in report.passes] == ["autodiff", "inline", "cse"]
+    build(source, level=0, dump=tmp_path / "ir", stop_after="graph")
+    graph = tmp_path / "ir" / "graph.mlir"
+    report = build(graph, passes="optimized", stop_after="optimized")
+    assert [each.name for each in report.passes] == ["autodiff", "inline"]
+    report = build(graph, level=2, stop_after="optimized")
+    assert len(report.passes) == 6
+    assert "graph.level" not in report.ir
 
 
 def test_a_pass_that_did_not_run_is_not_blamed(source, tmp_path, monkeypatch):

@@ -10,9 +10,11 @@ import aotc
 from aotc import importers, pipeline, program
 from aotc.artifacts import schema
 from aotc.errors import InputError
-from aotc.passes import PASSES, class_of
+from aotc.passes import PASSES
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.pipeline import output
+from aotc.pipeline.request import STOPS
+from aotc.program import GRAPH_STAGES
 from aotc.target import Target
 from aotc.tracing import title
 
@@ -49,17 +51,32 @@ def test_a_stage_is_printed_edited_and_fed_back(model):
     assert [record.name for record in records] == LOWERING.split(", ")
 
 
+_FOR_GRAPHS = {
+    "autodiff",
+    "cse",
+    "decompose",
+    "inline",
+    "prune",
+    "record-intermediates",
+    "relax-order",
+    "simplify",
+}
+
+
 @pytest.mark.parametrize("name", PASSES)
 def test_passes_of_lowered_ir_are_refused_before_the_model_is_looked_at(name):
     """Those of the graph are not: the next to be refused is the model."""
     options = "{entry=f,bytes=9}" if name == "rematerialize" else ""
-    is_of_the_graph = PASS_STAGES[0].names + ("prune", "decompose")
+    is_for_graphs = name in _FOR_GRAPHS
     with pytest.raises(InputError) as caught:
         pipeline.build("missing.py", passes=f"autodiff, {name}{options}")
-    expected = "no-such-file" if class_of(name).keeps_graph else "bad-option"
-    assert caught.value.code == expected
-    assert name not in is_of_the_graph or expected == "no-such-file"
-    assert not name.startswith(("lower-", "update-")) or expected == "bad-option"
+    assert caught.value.code == ("no-such-file" if is_for_graphs else "bad-option")
+
+
+def test_what_the_stages_of_a_graph_are_is_said_once():
+    kept = [all(each.keeps_graph for each in stage.passes()) for stage in PASS_STAGES]
+    pairs = zip(PASS_STAGES, kept, strict=True)
+    assert ("graph", *(stage.name for stage, is_one in pairs if is_one)) == GRAPH_STAGES
 
 
 def test_every_stage_before_the_compiler_can_be_the_last(model):
@@ -234,3 +251,39 @@ def test_lowered_ir_that_is_said_to_be_a_graph_is_refused(model, tmp_path):
     graph.write_text(pipeline.optimize(graph.read_text(), passes))
     with pytest.raises(InputError, match="expected a graph at the stage 'graph'"):
         pipeline.build(graph)
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"stop_after": "foo"}, "expected a stage to stop after of graph"),
+        ({"stop_after": "parity"}, "expected a stage to stop after of graph"),
+        ({"level": 3}, "expected a level of optimisation of 0, 1, 2; got 3"),
+        ({"self_check": "fully"}, "expected a self-check of auto, full, off"),
+        (
+            {"stop_after": "graph", "certify_gradients": True},
+            "no use before; got 'graph'",
+        ),
+        ({"stop_after": "graph", "passes": "cse"}, "--passes is of no use before"),
+        (
+            {"stop_after": "linalg", "peak_memory": 1},
+            "--peak-memory is of no use before",
+        ),
+        (
+            {"stop_after": "vmfb", "self_check": "full"},
+            "--self-check=full is of no use",
+        ),
+    ],
+)
+def test_what_would_have_no_effect_is_refused_before_any_work(choices, said):
+    with pytest.raises(InputError) as caught:
+        pipeline.build("missing.py", **choices)
+    assert caught.value.code == "bad-option"
+    assert said in caught.value.message
+
+
+def test_the_command_stops_where_a_build_may_end():
+    from aotc.cli.build import build
+
+    (option,) = (each for each in build.params if each.name == "stop_after")
+    assert (*option.type.choices, "bundle") == STOPS

@@ -82,7 +82,11 @@ def test_every_stage_goes_on_to_the_same_bundle_byte_for_byte(
     ).bundle
     for stage in IR_STAGES:
         (file,) = (tmp_path / "ir").rglob(f"{stage}.mlir")
-        again = build(file, output=tmp_path / stage, **choices)
+        dump = tmp_path / f"{stage}-ir"
+        again = build(file, output=tmp_path / stage, dump=dump, **choices)
+        (written,) = dump.rglob(f"{stage}.mlir")
+        folder = file.relative_to(tmp_path / "ir").parent
+        assert written.relative_to(dump).parent == folder
         assert again.variants[0].reuse == "hit"
         assert files_of(again.bundle) == files_of(whole), stage
 

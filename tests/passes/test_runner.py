@@ -29,7 +29,14 @@ def register(monkeypatch):
 
     def add(name, run):
         made = type(
-            "Made", (Pass,), {"name": name, "run": lambda _, unit: run(unit.module)}
+            "Made",
+            (Pass,),
+            {
+                "name": name,
+                "level": 0,
+                "keeps_graph": True,
+                "run": lambda _, unit: run(unit.module),
+            },
         )
         monkeypatch.setitem(sys.modules, f"test_{name}", SimpleNamespace(Made=made))
         monkeypatch.setitem(passes.PASSES, name, f"test_{name}:Made")
@@ -144,3 +151,8 @@ def test_prints_after_the_pass_that_is_asked_for(small, capsys):
     printed = capsys.readouterr().err
     assert "// IR after cse" in printed
     assert "// IR after simplify" not in printed
+
+
+def test_a_pass_without_its_facts_is_no_pass() -> None:
+    with pytest.raises(TypeError, match="the pass Nameless has no level"):
+        type("Nameless", (Pass,), {"name": "nameless", "keeps_graph": True})
