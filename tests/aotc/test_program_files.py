@@ -91,6 +91,27 @@ def test_every_stage_goes_on_to_the_same_bundle_byte_for_byte(
         assert files_of(again.bundle) == files_of(whole), stage
 
 
+def test_a_bundle_from_ir_lacks_nothing_but_what_checks_of_the_source_found(
+    source, tmp_path
+):
+    source.write_text(
+        "import aotc\nimport aotc.numpy as np\n"
+        "@aotc.entry(x=aotc.Spec((4,)))\n"
+        "def f(x):\n    return aotc.grad(lambda x: np.exp(x).sum())(x)\n"
+    )
+    choices = {"targets": [Target.parse("cpu")], "sign": False, "self_check": "off"}
+    whole, again = (
+        files_of(build(file, output=tmp_path / name, **choices, **asked).bundle)
+        for name, file, asked in (
+            ("whole", source, {"certify_gradients": True, "dump": tmp_path}),
+            ("again", tmp_path / "linalg.mlir", {}),
+        )
+    )
+    checked, plain = (json.loads(x.pop("manifest.json")) for x in (whole, again))
+    assert checked.pop("gradient_certificates")
+    assert (checked, whole) == (plain, again)
+
+
 def test_what_is_read_of_a_dump_is_what_was_written(source, tmp_path):
     build(source, dump=tmp_path / "ir", stop_after="variant")
     program = load(source)
