@@ -23,6 +23,8 @@ class Trim(Pass):
     share: float = field(default=0.5)
 
     name = "trim"
+    level = 1
+    keeps_graph = True
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,15 @@ class KeepFile(Pass):
     file: Path
 
     name = "keep-file"
+    level = 1
+    keeps_graph = True
 
 
 Plain = make_dataclass(
     "Plain",
     [("flag", bool, field(default=True))],  # a type, not the text of one
     bases=(Pass,),
-    namespace={"name": "plain"},
+    namespace={"name": "plain", "level": 1, "keeps_graph": True},
     frozen=True,
 )
 
