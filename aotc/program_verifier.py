@@ -95,8 +95,14 @@ def _of_entry(
     for contract in entry.symbols:
         if not _is_contract(contract):
             yield f"no size can be as graph.symbols says: {contract}"
-    for ports, kinds in ((entry.arguments, inputs), (entry.results, results)):
+    for ports, kinds, roles in (
+        (entry.arguments, inputs, ("input", "weight", "state")),
+        (entry.results, results, ("state", "output")),
+    ):
         for port, kind in zip(ports, kinds, strict=True):
+            if not isinstance(port.name, str) or port.kind not in roles:
+                known = ", ".join(roles)
+                yield f"'{port.name}' is a {port.kind}; expected one of {known}"
             yield from _of_port(port, kind, parameters)
     for tree, role in ((entry.input_tree, "input"), (entry.output_tree, "output")):
         if tree.leaf_count != len(entry.ports(role)):
@@ -118,8 +124,6 @@ def _of_entry(
 
 def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
     """What is wrong with what is said of an argument or result of a type."""
-    if not isinstance(port.name, str) or port.kind not in _KINDS:
-        yield f"'{port.name}' is a {port.kind}; expected one of {', '.join(_KINDS)}"
     if kind not in (port.type.to_mlir(), lowered_type(port.type)):
         yield f"'{port.name}' is of type {kind}, and is said to be {port.type}"
     if _is_stored(port):
@@ -131,9 +135,6 @@ def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
                 f"'{port.name}' is a {port.kind} of {port.type}; the parameter is a "
                 f"{known.kind} of {known.type}"
             )
-
-
-_KINDS = ("input", "weight", "state", "output")
 
 
 def _is_stored(port: Port) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 T = TypeVar("T")
+
+LARGEST = 2**47  # bytes of a constant; more than one process can have
 
 
 class Attribute(Generic[T]):
@@ -197,8 +200,17 @@ class Array(Attribute[np.ndarray]):
 
     @staticmethod
     def decode(attr: ir.Attribute) -> np.ndarray:
-        """The array that `encode` was given."""
+        """The array that `encode` was given.
+
+        Raises:
+            InputError: `malformed-op`: no memory can hold so many elements.
+        """
         tensor = Tensor.of(attr.type)
+        if prod(tensor.shape) * dtypes.bits(tensor.dtype) > 8 * LARGEST:
+            raise InputError(
+                "malformed-op",
+                f"expected a constant of at most {LARGEST} bytes; got {tensor}",
+            )
         dtype = dtypes.to_numpy(tensor.dtype)
         if tensor.dtype == "bf16":
             return _bf16_words(attr).view(dtype).reshape(tensor.shape)

@@ -18,9 +18,10 @@ from typing import Any
 
 from aotc import options
 from aotc.dialects import control
+from aotc.dialects.functions import lowered_op
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import Module, bytecode, ir
-from aotc.passes.base import Pass, PassRecord, Unit
+from aotc.passes.base import Pass, PassRecord, Unit, lowered_error
 from aotc.passes.pass_options import parse_options, require_parsable
 from aotc.program import Program
 from aotc.system_errors import system_error
@@ -120,6 +121,8 @@ def run_passes(
         except Exception as error:
             earlier = [record.name for record in unit.records[first:]]
             text = functools.partial(_text, before, unit.module.context)
+            if each.keeps_graph and (op := _lowered_op(before, unit.module.context)):
+                raise lowered_error(each, op) from error
             raise _failure(each, earlier, text, error) from error
         seconds = time.perf_counter() - start
         unit.records.append(PassRecord(str(each), seconds, changed or after != before))
@@ -151,6 +154,10 @@ def printed_pass() -> str | None:
 def _text(written: bytes, context: ir.Context) -> str:
     module = ir.Module.parse(written, context)
     return str(module.operation.get_asm(enable_debug_info=True))
+
+
+def _lowered_op(written: bytes, context: ir.Context) -> str | None:
+    return lowered_op(ir.Module.parse(written, context))
 
 
 def _failure(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from aotc.dialects.functions import copy_module
+from aotc.errors import InputError
 from aotc.program import Program
 from aotc.target import Target
 
@@ -86,3 +87,13 @@ class Pass:
         """As `aotc opt --passes` reads it: `cse`, `rematerialize{entry=f,bytes=9}`."""
         options = [f"{each.name}={getattr(self, each.name)}" for each in fields(self)]
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
+
+
+def lowered_error(needing: Pass, op: str) -> InputError:
+    """The error for a pass on graphs that is run on IR with a lowered op."""
+    return InputError(
+        "bad-option",
+        f"expected IR that is a graph for the pass '{needing}'; got the lowered op "
+        f"{op}",
+        hint="run it before lower-to-linalg, on IR of the stage graph or optimized",
+    )

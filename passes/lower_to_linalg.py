@@ -22,6 +22,7 @@ from aotc.dialects.functions import (
     callee_of,
     functions_of,
     is_private,
+    lowered_op,
     name_of,
     signature,
 )
@@ -34,7 +35,7 @@ from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.dialects.walking import walk
 from aotc.errors import CompileError
 from aotc.mlir import Function, Operation, Value, arith, func, ir, tensor
-from aotc.passes.base import Pass, Unit
+from aotc.passes.base import Pass, Unit, lowered_error
 
 
 class LowerToLinalg(Pass):
@@ -46,6 +47,8 @@ class LowerToLinalg(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
+        if (op := lowered_op(unit.module)) is not None:
+            raise lowered_error(self, op)
         functions = functions_of(unit.module)
         with index_functions(unit.module):
             lowered = [

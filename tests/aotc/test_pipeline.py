@@ -287,3 +287,28 @@ def test_the_command_stops_where_a_build_may_end():
 
     (option,) = (each for each in build.params if each.name == "stop_after")
     assert (*option.type.choices, "bundle") == STOPS
+
+
+@pytest.mark.parametrize(
+    "passes", ["optimized,linalg,inline", "optimized,linalg,lower-to-linalg"]
+)
+def test_passes_of_graphs_refuse_lowered_ir(model, passes):
+    model.write_text(
+        "import aotc\nimport aotc.numpy as np\n"
+        "@aotc.entry(x=aotc.Spec((5, 3)))\ndef f(x):\n"
+        "    return aotc.control.scan(lambda c, y: (np.tanh(c + y), c), x[0], x)\n"
+    )
+    graph = pipeline.build(model, stop_after="graph").ir
+    with pytest.raises(InputError, match="expected IR that is a graph for the pass"):
+        pipeline.optimize(graph, passes)
+
+
+def test_a_constant_that_no_memory_can_hold_is_refused():
+    text = (
+        "func.func @f() -> tensor<9223372036854775807xf32> {\n"
+        '  %0 = "graph.constant"() {value = dense<1.0> : '
+        "tensor<9223372036854775807xf32>} : () -> tensor<9223372036854775807xf32>\n"
+        "  return %0 : tensor<9223372036854775807xf32>\n}\n"
+    )
+    with pytest.raises(InputError, match="expected a constant of at most"):
+        pipeline.optimize(text, "")

@@ -242,6 +242,11 @@ def _with_half_the_text(folder):
         (_with('version = "2.5"', 'version = "2 5"'), "bad-ir", "a version of at most"),
         (_with('name = "pair", v', 'name = "../p", v'), "bad-ir", "a name of at most"),
         (_with("graph.vjp = {", "graph.vpj = {"), "bad-ir", "has no body"),
+        (
+            _with('graph.kind = "input"', 'graph.kind = "output"'),
+            "bad-ir",
+            "is a output; expected one of input, weight, state",
+        ),
     ],
 )
 def test_ir_that_is_not_whole_is_refused(source, tmp_path, change, code, words):
