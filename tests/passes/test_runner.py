@@ -127,6 +127,8 @@ def test_no_reproducer_is_left_where_the_message_has_none(
 def test_a_crash_of_a_pass_that_no_text_names_is_to_be_reported(small):
     class Unnamed(Pass):
         name = "only-in-builds"
+        level = 1
+        keeps_graph = True
 
         def run(self, unit):
             raise KeyError("missing")
