@@ -32,6 +32,7 @@ from aotc.backend.reuse import KeptModule
 from aotc.cache import Cache
 from aotc.dialects.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
+from aotc.dialects.symbols import Contract
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
@@ -266,16 +267,22 @@ def _largest_shapes(entry: Entry) -> list[list[int]] | None:
     has_contracts = bool(largest) or all(isinstance(size, int) for size in sizes)
     if not has_contracts or None in largest:
         return None
-    symbols = [size or 0 for size in largest]
-    return [[evaluate_size(size, symbols) for size in p.type.shape] for p in inputs]
+    parts = [(each.max or 0) // each.multiple_of for each in entry.symbols]
+    return [[evaluate_size(size, parts) for size in p.type.shape] for p in inputs]
 
 
 def _memory(entries: Sequence[Entry], report: dict[str, Any]) -> dict[str, Memory]:
     return {
-        entry.name: Memory({c.name: c.max or 0 for c in entry.symbols}, **found)
+        entry.name: Memory({c.name: _largest_size(c) for c in entry.symbols}, **found)
         for entry in entries
         if (found := report["memory"].get(entry.name))
     }
+
+
+def _largest_size(contract: Contract) -> int:
+    """The largest size that is allowed; 0 where there is no limit."""
+    most = contract.max or 0
+    return most - most % contract.multiple_of
 
 
 def _compile(job: _Job, running: Running) -> Compiled:

@@ -415,6 +415,7 @@ _ACTS: dict[str, Any] = {
     "arith.muli": _arithmetic(operator.mul),
     "arith.divsi": _arithmetic(lambda x, y: x // y),
     "arith.divui": _arithmetic(lambda x, y: x // y),
+    "arith.floordivsi": _arithmetic(operator.floordiv),
     "arith.ceildivsi": _arithmetic(lambda x, y: -(-x // y)),
     "arith.ceildivui": _arithmetic(lambda x, y: -(-x // y)),
     "arith.remsi": _arithmetic(operator.mod),

@@ -46,6 +46,11 @@ def of_any_size(x):
     return np.sin(x) @ np.cos(x).T
 
 
+@aotc.entry(x=aotc.Spec((aotc.Dim("m", max=2000, multiple_of=64), 512), "f32"))
+def of_multiples(x):
+    return np.sin(x) @ np.cos(x).T
+
+
 @aotc.entry(x=aotc.Spec(("rows", 4), "f32"))
 def without_limit(x):
     return x + 1
@@ -85,6 +90,7 @@ def built(tmp_path_factory):
         ("step", (1024, 512)),
         ("through_a_loop", (256, 1024)),
         ("of_any_size", (2048, 512)),
+        ("of_multiples", (1984, 512)),
     ],
 )
 def test_no_call_takes_more_memory_than_planned(built, entry, shape):
@@ -96,6 +102,7 @@ def test_no_call_takes_more_memory_than_planned(built, entry, shape):
 
 def test_a_plan_is_for_the_largest_sizes_that_are_allowed(built):
     assert built.variants[0].memory["of_any_size"].sizes == {"n": 2048}
+    assert built.variants[0].memory["of_multiples"].sizes == {"m": 1984}
 
 
 def test_memory_that_no_bound_is_known_of_has_no_plan(built):
