@@ -71,6 +71,9 @@ def dequantize(
 ) -> Array:
     """`(q - zero_point) * scale`, in the dtype of the scale.
 
+    The difference is that of whole numbers, and the product is rounded to half
+    precision at the end only: a difference may be beyond what f16 holds (65504).
+
     Args:
         q: integers, or floats of few bits.
         scale: the size of a step.
@@ -81,9 +84,15 @@ def dequantize(
     q, scale = lift(q), as_float(scale)
     offset = broadcast_along(lift(zero_point), q, axis, block)
     is_whole = not dtypes.is_float(q.dtype) and not dtypes.is_float(offset.dtype)
-    wide = "i32" if is_whole else scale.dtype
-    steps = astype(np.subtract(astype(q, wide), astype(offset, wide)), scale.dtype)
-    return np.multiply(steps, broadcast_along(scale, q, axis, block))
+    step = to_accumulator(broadcast_along(scale, q, axis, block))
+    wide = _difference_dtype(q.dtype) if is_whole else step.dtype
+    steps = astype(np.subtract(astype(q, wide), astype(offset, wide)), step.dtype)
+    return astype(np.multiply(steps, step), scale.dtype)
+
+
+def _difference_dtype(integer: str) -> str:
+    """The dtype in which two integers of this dtype have an exact difference."""
+    return "i32" if dtypes.bits(integer) < 32 else "i64"
 
 
 def fake_quantize(
@@ -106,8 +115,8 @@ def fake_quantize(
     steps, _ = _steps(x, scale, zero_point, axis, block, _range(dtype, bits))
     # exact: a float and the nearest whole number differ by a float
     rounding = emit("stop_gradient", np.subtract(np.round(steps), steps))
-    whole = astype(np.add(steps, rounding), x.dtype)
-    return np.multiply(whole, broadcast_along(lift(scale, x.dtype), x, axis, block))
+    step = to_accumulator(broadcast_along(lift(scale, x.dtype), x, axis, block))
+    return astype(np.multiply(np.add(steps, rounding), step), x.dtype)
 
 
 def _steps(

@@ -168,6 +168,18 @@ def test_integers_of_16_bits_are_exact_from_half_precision():
     assert nn.quantize(x, 1.0, 40001, "u16").tolist() == [40004, 39998]
 
 
+def test_differences_of_wide_levels_neither_wrap_nor_leave_half_precision():
+    small, half = np.array(0.01, "f2"), np.array(0.5, "f4")
+    found = nn.dequantize(np.array([100000, -70000], "i4"), small)
+    assert found.dtype == "f16"
+    close(found, [1000, -700], 1e-3)
+    close(nn.dequantize(np.array([-32768], "i2"), small, 32767), [-655.5], 1e-3)
+    ends = np.array([2**31 - 1, -(2**31)], "i4")
+    assert nn.dequantize(ends, half, -5).tolist() == [2.0**30, -(2.0**30)]
+    x = np.array([600, -600], "f2")
+    close(nn.fake_quantize(x, small, 32767, "i16"), [0, -600], 1e-2)
+
+
 def test_blocks_along_an_axis_have_scales_and_zero_points_of_their_own():
     x = rng.normal(size=(2, 5, 3)).astype("f4")
     scale, zero = drawn(2, 3, 3) ** 2 + 0.1, rng.integers(-9, 9, (2, 3, 3))

@@ -684,6 +684,28 @@ def test_norms_of_halves_are_squared_and_summed_where_they_do_not_overflow(writt
         np.testing.assert_allclose(np.asarray(got).astype("f8"), exact, 1e-3)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "ways", "reason"),
+    [
+        ('direction="bidirectional", activations=["Tanh"]', 2, "expected 2 activ.*1:"),
+        ('activations=["Relu", "Tanh"]', 1, "expected 1 activations.*got 2: .'Relu'"),
+        ("clip=0.0", 1, "expected a clip above 0; got 0"),
+        ("layout=0", 2, "of 1 direction.*'forward' has; got f32.2, 3, 1"),
+        ('direction="bidirectional"', 1, "of 2 direction.*got f32.1, 3, 1"),
+    ],
+)
+def test_recurrent_nodes_fit_the_directions_that_they_name(
+    written, attributes, ways, reason
+):
+    kernel, recurrent = np.ones((ways, 3, 1), "f4"), np.ones((ways, 3, 3), "f4")
+    text = f"""g (float[2, 1, 1] x) => (float[2, d, 1, 3] y) {{
+        y = RNN<hidden_size=3, {attributes}>(x, w, r)
+    }}"""
+    with pytest.raises(InputError, match=reason) as failed:
+        written(text, w=kernel, r=recurrent).program()
+    assert failed.value.code == "bad-node"
+
+
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_quantised_models_compute_what_onnx_says(written, kind):
     reference = pytest.importorskip("onnx.reference")

@@ -639,6 +639,28 @@ def quantized(x):
     return levels, ops.dequantize_per_channel(levels, scales, zeros, *limits)
 
 
+def quantized_halves(x):
+    """`x` in 16 bits and 8 and back, from numbers of half precision."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401 - defines the ops
+
+    ops, found = torch.ops.quantized_decomposed, []
+    scales, zeros = torch.tensor([0.003, 0.3]), torch.tensor([9, 100])
+    for half in x.half(), x.bfloat16():
+        limits = -32768, 32767, torch.int16
+        levels = ops.quantize_per_tensor(half, 0.003, 3, *limits)
+        found += [
+            levels,
+            ops.quantize_per_channel(half, scales, zeros, 1, *limits),
+            torch.fake_quantize_per_tensor_affine(half, 0.3, 100, 0, 255).float(),
+            torch.fake_quantize_per_channel_affine(
+                half, scales, zeros.int(), 1, 0, 255
+            ).float(),
+        ]
+    wide = -(2**31), 2**31 - 1, torch.int32
+    ends = torch.where(x > 0, 2**31 - 1, -(2**31)).int()
+    return *found, ops.dequantize_per_tensor(ends, 0.5, -5, *wide)
+
+
 def interpolated(**options):
     """A function that resizes an image."""
     return lambda x: torch.nn.functional.interpolate(x[None, None], **options)
@@ -681,6 +703,10 @@ FUNCTIONS = {
     ),
     "checked inverses": (lambda x: torch.linalg.tensorinv(x, 1), ROWS[:, 2:]),
     "levels": (quantized, torch.tensor([[0.26, -9.0], [99.0, 1.5]])),
+    "levels of half precision": (
+        quantized_halves,
+        torch.linspace(-99, 99, 64).reshape(32, 2),
+    ),
 }
 
 

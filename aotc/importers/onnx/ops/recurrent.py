@@ -82,7 +82,14 @@ class Options:
 
     def functions(self, *usual: str) -> list[list[Activation]]:
         """The activations of each direction; `usual` are those of one by default."""
-        names = self.activations or usual * len(self.reverses())
+        all_usual = usual * len(self.reverses())
+        names = self.activations or all_usual
+        if len(names) != len(all_usual):
+            fail(
+                "bad-node",
+                f"expected {len(all_usual)} activations: {len(usual)} for each "
+                f"direction of {self.direction!r}; got {len(names)}: {list(names)}",
+            )
         each = list(_activations(names, self.activation_alpha, self.activation_beta))
         starts = range(0, len(each), len(usual))
         return [self._clip_gates(each[n : n + len(usual)]) for n in starts]
@@ -92,6 +99,8 @@ class Options:
         clip = self.clip
         if clip is None:
             return functions
+        if not clip > 0:
+            fail("bad-node", f"expected a clip above 0; got {clip}")
         gates = [
             lambda x, function=function: function(np.clip(x, -clip, clip))
             for function in functions[:2]
@@ -100,6 +109,19 @@ class Options:
 
 
 Weights = tuple[Array, Array, Array | None]
+
+
+def _require_directions(parts: Sequence[Array | None], options: Options) -> None:
+    """Fails unless arrays have as many rows (axis 0) as the node has directions."""
+    count = len(options.reverses())
+    for part in parts:
+        rows = count if part is None else part.shape[0]
+        if part is not None and isinstance(rows, int) and rows != count:
+            fail(
+                "bad-node",
+                f"expected weights and states of {count} direction(s), as "
+                f"{options.direction!r} has; got {part.type}",
+            )
 
 
 def _run(
@@ -125,6 +147,7 @@ def _run(
     if options.layout:
         x = np.swapaxes(x, 0, 1)
         initial = [s if s is None else np.swapaxes(s, 0, 1) for s in initial]
+    _require_directions([*weights, *initial], options)
     of_x, of_h, biases = weights
     none = np.zeros((x.shape[1], of_h.shape[2]), x.dtype)
     hiddens, lasts = [], []
@@ -201,6 +224,7 @@ def lstm(
     options: Options,
 ) -> list[Array]:
     """The hidden states of a long short-term memory, and the last hidden and cell."""
+    _require_directions([peepholes], options)
     own = [
         {"activations": each, "peepholes": None if peepholes is None else peepholes[d]}
         for d, each in enumerate(options.functions("Sigmoid", "Tanh", "Tanh"))

@@ -1,4 +1,7 @@
-"""Ops that quantize: those of PyTorch's quantized graphs, and simulated ones."""
+"""Ops that quantize: those of PyTorch's quantized graphs, and simulated ones.
+
+As in PyTorch, scales and levels of half-precision numbers are f32.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import Any
 
 from aotc import nn
 from aotc import numpy as np
+from aotc.dialects.lowering.conversion import accumulator
 from aotc.importers.torch.promotion import as_dtype
 from aotc.nn.quantizing import broadcast_along
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import to_accumulator
 
 
 def _broadcast_parameter(x: Array, part: Any, axis: int | None) -> Array:
@@ -33,6 +38,7 @@ def quantize(
     axis: int | None = None,
 ) -> Array:
     """The level nearest to each element."""
+    x = to_accumulator(x)
     found = _nearest_level(
         x, _broadcast_parameter(x, scale, axis), _broadcast_parameter(x, zero, axis)
     )
@@ -51,8 +57,10 @@ def dequantize(
     axis: int | None = None,
 ) -> Array:
     """The numbers that levels stand for."""
-    step = as_dtype(scale, out_dtype or "f32")
-    return nn.dequantize(x, step, 0 if zero is None else zero, axis=axis)
+    dtype = out_dtype or "f32"
+    step = as_dtype(scale, accumulator(dtype))
+    found = nn.dequantize(x, step, 0 if zero is None else zero, axis=axis)
+    return np.astype(found, dtype)
 
 
 def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,13 +78,13 @@ def simulate(
     x: Array, scale: Any, zero: Any, low: int, high: int, *, axis: int | None = None
 ) -> list[Array]:
     """Each element rounded to its level, and where none was cut off."""
-    step, origin = (
-        _broadcast_parameter(x, scale, axis),
-        _broadcast_parameter(x, zero, axis),
-    )
-    free = _nearest_level(x, step, origin)
+    wide = to_accumulator(x)
+    step = _broadcast_parameter(wide, scale, axis)
+    origin = _broadcast_parameter(wide, zero, axis)
+    free = _nearest_level(wide, step, origin)
     levels = np.clip(free, low, high)
-    return [np.multiply(np.subtract(levels, origin), step), np.equal(free, levels)]
+    found = np.multiply(np.subtract(levels, origin), step)
+    return [np.astype(found, x.dtype), np.equal(free, levels)]
 
 
 def simulate_if(
