@@ -1,16 +1,33 @@
 """Functions of complex numbers, from real ones of their parts.
 
-Branch cuts are those of C99, on both sides of zero; parts are computed without care for
-overflow. Where no source is named, the formula is the definition by real functions.
+Branch cuts are those of C99, on both sides of zero. Absolute values, logarithms,
+square roots and, up to half of the greatest number, quotients are computed without
+overflow in between. Products are not, nor what is made of them, inverse trigonometric
+and hyperbolic functions and powers included: these may be NaN where the square of
+`|z|` is more than the dtype holds, as may exponentials, sines and cosines where one
+of the two factors of a part is infinite and the other one 0. Results for infinities
+are those of C99 only for absolute values, logarithms, and exponentials with an angle
+of 0. Where no source is named, the formula is the definition by real functions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from aotc import numpy as np
-from aotc.complexes.pairs import Complex, absolute, angle, as_complex, conj, exp, polar
+from aotc.complexes.pairs import (
+    Complex,
+    absolute,
+    angle,
+    as_complex,
+    conj,
+    exp,
+    length_of,
+    polar,
+    times_sine,
+)
 from aotc.tracing.array import Array
 
 _MOST_FACTORS = 64  # of powers that are computed as products
@@ -20,33 +37,40 @@ _MOST_FACTORS = 64  # of powers that are computed as products
 
 def log(z: Complex) -> Complex:
     """The natural logarithm; the cut is the negative axis."""
-    return Complex(np.log(absolute(z)), angle(z))
+    return Complex(_log_size(z, np.log), angle(z))
 
 
 def log2(z: Complex) -> Complex:
     """The logarithm to the base 2."""
-    return Complex(np.log2(absolute(z)), angle(z) / math.log(2))
+    return Complex(_log_size(z, np.log2), angle(z) / math.log(2))
 
 
 def log10(z: Complex) -> Complex:
     """The logarithm to the base 10."""
-    return Complex(np.log10(absolute(z)), angle(z) / math.log(10))
+    return Complex(_log_size(z, np.log10), angle(z) / math.log(10))
+
+
+def _log_size(z: Complex, log: Callable[[Array], Array]) -> Array:
+    """A logarithm of `|z|`, which may itself be more than its dtype holds."""
+    length = length_of(z)
+    return log(length.most) + 0.5 * log(length.square)
 
 
 def log1p(z: Complex) -> Complex:
-    """`log(1 + z)`: by `|1 + z|**2 - 1 = x (x + 2) + y**2`, unless that is near -1."""
+    """`log(1 + z)`: by `|1 + z|**2 - 1 = x (x + 2) + y**2` where that is small."""
     above = z.real * (z.real + 2.0) + z.imag * z.imag
     moved = _plus(z, 1.0)
-    near = above < -0.5
-    small = 0.5 * np.log1p(np.where(near, 0.0, above))
-    return Complex(np.where(near, np.log(absolute(moved)), small), angle(moved))
+    # near -1 the sum has lost digits; far from it, it may overflow
+    small = np.logical_and(above >= -0.5, above <= 4.0)
+    near = 0.5 * np.log1p(np.where(small, above, 0.0))
+    return Complex(np.where(small, near, _log_size(moved, np.log)), angle(moved))
 
 
 def expm1(z: Complex) -> Complex:
     """`exp(z) - 1`: `(e**x - 1) cos y + (cos y - 1)` and `e**x sin y`."""
     half = np.sin(z.imag * 0.5)
     real = np.expm1(z.real) * np.cos(z.imag) - 2.0 * half * half
-    return Complex(real, np.exp(z.real) * np.sin(z.imag))
+    return Complex(real, exp(z).imag)
 
 
 def exp2(z: Complex) -> Complex:
@@ -71,8 +95,15 @@ def sqrt(z: Complex) -> Complex:
     """The root with a real part of 0 or more; the larger part first, for its digits."""
     # signs as factors: the derivative of an absolute value at 0 would be 0
     right, up = z.real >= 0.0, _sign_of(z.imag)
-    larger = np.sqrt((absolute(z) + np.where(right, z.real, -z.real)) * 0.5)
-    smaller = z.imag / np.where(larger == 0.0, 1.0, 2.0 * larger)
+    # a power of 4, so that nothing overflows and no digit is lost
+    big = np.maximum(np.abs(z.real), np.abs(z.imag)) > 1.0
+    w = z.map(lambda part: np.where(big, part * 0.0625, part))
+    root = np.sqrt((absolute(w) + np.where(right, w.real, -w.real)) * 0.5)
+    larger = np.where(big, 4.0 * root, root)
+    # an infinite imaginary part is that of the root, whatever the real one is
+    tall = np.isinf(z.imag)
+    divisor = np.where(np.logical_or(larger == 0.0, tall), 1.0, 2.0 * larger)
+    smaller = z.imag / divisor
     return Complex(
         np.where(right, larger, up * smaller), np.where(right, smaller, up * larger)
     )
@@ -122,12 +153,16 @@ def _product_of(z: Complex, count: int) -> Complex:
 
 def sin(z: Complex) -> Complex:
     """The sine."""
-    return Complex(np.sin(z.real) * np.cosh(z.imag), np.cos(z.real) * np.sinh(z.imag))
+    return Complex(
+        times_sine(np.cosh(z.imag), z.real), np.cos(z.real) * np.sinh(z.imag)
+    )
 
 
 def cos(z: Complex) -> Complex:
     """The cosine."""
-    return Complex(np.cos(z.real) * np.cosh(z.imag), -np.sin(z.real) * np.sinh(z.imag))
+    return Complex(
+        np.cos(z.real) * np.cosh(z.imag), -times_sine(np.sinh(z.imag), z.real)
+    )
 
 
 def tan(z: Complex) -> Complex:

@@ -6,6 +6,7 @@ follow from them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -57,10 +58,22 @@ class Complex(NamedTuple):
         )
 
     def __truediv__(self, other: Any) -> Complex:
+        """The quotient; a part within a factor of 2 of the greatest may give NaN.
+
+        R. L. Smith, Algorithm 116: Complex division, Communications of the ACM 5, 1962.
+        """
         x, y = _pair(self, other)
-        size = y.real * y.real + y.imag * y.imag
-        top = x * conj(y)
-        return Complex(top.real / size, top.imag / size)
+        if not isinstance(other, Complex | complex):
+            return x.map(lambda part: part / y.real)
+        wide = np.abs(y.real) >= np.abs(y.imag)
+        most, least = np.where(wide, *y), np.where(wide, y.imag, y.real)
+        first, second = np.where(wide, *x), np.where(wide, x.imag, x.real)
+        ratio = least / np.where(most == 0.0, 1.0, most)
+        size = most + least * ratio
+        imag = second - first * ratio
+        return Complex(
+            (first + second * ratio) / size, np.where(wide, imag, -imag) / size
+        )
 
     def __matmul__(self, other: Any) -> Complex:
         x, y = _pair(self, other)
@@ -139,12 +152,36 @@ def conj(z: Complex) -> Complex:
 
 
 def absolute(z: Complex) -> Array:
-    """`|z|`, without overflow in between; its derivative at 0 is 0."""
-    size = np.maximum(np.abs(z.real), np.abs(z.imag))
-    scale = np.where(size > 0.0, size, 1.0)
+    """`|z|`, without overflow in between; its derivative at 0 is 0.
+
+    It is infinite where a part is, even if the other one is NaN, as C99's hypot.
+    """
+    length = length_of(z)
+    return np.where(length.ordinary, length.most * np.sqrt(length.square), length.most)
+
+
+class Length(NamedTuple):
+    """`|z|` as `most * sqrt(square)`, which overflows and underflows in neither."""
+
+    most: Array
+    """The larger of the parts' absolute values."""
+
+    square: Array
+    """From 1 to 2: the square of `|z| / most`; 1 where that is not ordinary."""
+
+    ordinary: Array
+    """Whether `most`, and so `|z|`, is neither 0 nor infinite nor NaN."""
+
+
+def length_of(z: Complex) -> Length:
+    """The absolute value of z in factors."""
+    across, along = np.abs(z.real), np.abs(z.imag)
+    infinite = np.logical_or(across == math.inf, along == math.inf)
+    most = np.where(infinite, math.inf, np.maximum(across, along))
+    ordinary = np.logical_and(most > 0.0, most < math.inf)
+    scale = np.where(ordinary, most, 1.0)
     x, y = z.real / scale, z.imag / scale
-    square = np.where(size > 0.0, x * x + y * y, 1.0)
-    return np.where(size > 0.0, scale * np.sqrt(square), 0.0)
+    return Length(most, np.where(ordinary, x * x + y * y, 1.0), ordinary)
 
 
 def angle(z: Complex) -> Array:
@@ -158,6 +195,13 @@ def exp(z: Complex) -> Complex:
 
 
 def polar(size: ArrayLike, angle: ArrayLike) -> Complex:
-    """The number of a size and an angle."""
+    """The number of a size and an angle; real for an angle of 0, however large."""
     turn = as_float(angle)
-    return Complex(size * np.cos(turn), size * np.sin(turn))
+    length = as_float(lift(size, turn.dtype))
+    return Complex(length * np.cos(turn), times_sine(length, turn))
+
+
+def times_sine(size: Array, angle: Array) -> Array:
+    """`size * sin(angle)`, and 0 for an angle of 0 if the size is infinite."""
+    endless = np.logical_and(angle == 0.0, np.isinf(size))
+    return np.where(endless, 1.0, size) * np.sin(angle)

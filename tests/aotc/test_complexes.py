@@ -1,13 +1,16 @@
 """Functions of complex numbers are NumPy's, on both sides of their branch cuts."""
 
+import iree.runtime as iree
 import numpy as np
 import pytest
 
 import aotc
 import aotc.numpy as anp
 from aotc import complexes, reference
+from aotc.backend import compile_targets
 from aotc.complexes import Complex
 from aotc.passes import run_passes
+from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 UNARY = [
@@ -136,3 +139,135 @@ def test_derivatives_are_those_of_the_functions_at_a_size_that_varies():
             slope = (function(z + step) - function(z - step)) / (2 * step)
             ours, theirs = joined(real, imag), slope * (2 - 1j)
             np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6, err_msg=name)
+
+
+# ---- infinities, NaN and sizes near the limits of the dtype --------------------------
+
+INF, NAN = np.inf, np.nan
+SPECIAL = [
+    *(complex(NAN, 1), complex(1, NAN), complex(NAN, NAN)),
+    *(complex(INF, 1), complex(-INF, 0), complex(INF, NAN), complex(NAN, -INF)),
+    *(complex(1, -INF), complex(INF, INF), complex(-INF, INF)),
+]
+EXTREME = [3e38 + 3e38j, -3e38 + 1e20j, 1e20, 1e20j, -1e30j, 1e-30 - 1e-30j, 1e-40j]
+
+
+def assert_parts_close(ours, theirs, message=""):
+    """Parts are close, or the same infinity, or both NaN."""
+    for part in (np.real, np.imag):
+        with np.errstate(over="ignore"):
+            expected = part(theirs).astype("f4")
+        np.testing.assert_allclose(part(ours), expected, 2e-6, 3e-45, err_msg=message)
+
+
+@pytest.mark.parametrize(
+    "points", [SPECIAL, EXTREME, [0j]], ids=["special", "extreme", "zero"]
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_absolute_values_and_logarithms_hold_at_every_size(points):
+    z = np.array(points).astype("c8").astype("c16")
+    size = np.asarray(complexes.absolute(pair(z, "f4")))
+    assert_parts_close(size, np.hypot(z.real, z.imag), "absolute")
+    for name in ("log", "log2", "log10"):
+        ours = array(getattr(complexes, name)(pair(z, "f4")))
+        turn = np.arctan2(z.imag, z.real)  # of C99, by parts
+        base = {"log": 1, "log2": np.log(2), "log10": np.log(10)}[name]
+        theirs = joined(np.log(np.hypot(z.real, z.imag)) / base, turn / base)
+        assert_parts_close(ours, theirs, name)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_square_roots_and_log1p_hold_at_every_size():
+    for name in ("sqrt", "log1p"):
+        # the root of an infinity beside NaN is not that of C99
+        z = np.array([p for p in SPECIAL + EXTREME if not np.isnan(p)] + [0, 1e20 + 1])
+        z = z.astype("c8").astype("c16")
+        ours = array(getattr(complexes, name)(pair(z, "f4")))
+        theirs = getattr(np, name)(z)
+        if name == "log1p":  # NumPy's has no digits at small sizes
+            theirs = np.where(abs(z) < 1e-20, z, theirs)
+        assert_parts_close(ours, theirs, name)
+        assert np.isnan(array(getattr(complexes, name)(pair(np.array([NAN]))))).all()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_quotients_hold_where_the_square_of_a_divisor_does_not():
+    tops = [1e20 + 1e20j, 1e-20 - 1e-20j, 1, 1, 1 + 2j, 1e30 - 1e30j, 1, 1, 2 - 1j, 0]
+    ends = [1e20 + 1e20j, 1e-20 - 1e-22j, 1e-25, 1e25j, 1e-30 + 1e-30j, 1e30j, INF, 0]
+    z, w = np.array(tops, "c8"), np.array([*ends, complex(0, -INF), 1e-30], "c8")
+    theirs = z.astype("c16") / w.astype("c16")
+    assert_parts_close(array(pair(z, "f4") / pair(w, "f4")), theirs)
+    # parts by a real divisor
+    w = np.array([1e-30, 1e30, 3.0] * 3 + [INF], "f4")
+    ours = array(pair(z, "f4") / anp.asarray(w))
+    assert_parts_close(ours, z.astype("c16") / w.astype("f8"))
+    assert_parts_close(array(1.0 / pair(np.array([1e-25j]), "f4")), np.array([-1e25j]))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_for_real_and_imaginary_numbers_are_so_though_they_are_infinite():
+    x = np.array([1000, 1e30, INF, -1000, -INF, 0], "f4")
+    for zero in (0.0, -0.0):
+        for name in ("exp", "exp2"):
+            z = pair(joined(x, np.array(zero)), "f4")
+            ours = array(getattr(complexes, name)(z))
+            np.testing.assert_array_equal(ours.real, np.asarray(getattr(anp, name)(x)))
+            np.testing.assert_array_equal(ours.imag, 0.0)
+            assert (np.signbit(ours.imag) == np.signbit(zero)).all()
+        on_axis = pair(joined(np.array(zero), x), "f4")
+        assert not array(complexes.sin(on_axis)).real.any()
+        assert not array(complexes.cos(on_axis)).imag.any()
+        assert not array(complexes.sinh(pair(joined(x[:2], np.array(zero))))).imag.any()
+
+
+def test_derivatives_are_finite_at_zero_and_at_extreme_sizes():
+    @aotc.entry(re=aotc.Spec(("n",)), im=aotc.Spec(("n",)))
+    def entry(re, im):
+        z, along = Complex(re, im), Complex(anp.ones_like(re), anp.zeros_like(im))
+        return [
+            aotc.jvp(complexes.absolute, (z,), (along,))[1],
+            aotc.jvp(complexes.exp, (z * 0.0,), (Complex(im + 1 - im, re),))[1],
+            aotc.jvp(lambda z: (z + z) / (z + 1e-30), (z,), (along,))[1],
+            aotc.jvp(lambda z: complexes.log(z + 1e-30), (z,), (along,))[1],
+        ]
+
+    module = trace([entry], {}).module
+    run_passes(module, ["autodiff", "inline"])
+    z = np.array([0, 1e20, 1e20j, -1e20 + 1e20j, 0.6 + 0.8j], "c8")
+    found = reference.evaluate(module, "entry", [z.real.copy(), z.imag.copy()])
+    assert all(np.isfinite(part).all() for part in found)
+    away = np.divide(z, abs(z), out=np.zeros_like(z), where=z != 0)
+    np.testing.assert_allclose(found[0], away.real, 1e-6, 1e-6)
+    # the exponential's at 0 is 1, along the imaginary part as well
+    np.testing.assert_allclose(found[2], z.real)
+    np.testing.assert_allclose(found[-2][-1], (1 / z[-1]).real, 1e-6)
+    np.testing.assert_allclose(found[-2][0], 1e30, 1e-6)
+
+
+def test_compiled_results_at_extremes_are_those_of_the_reference():
+    # without the subnormal number, of which the compiled real logarithm is infinite
+    z = np.array([*SPECIAL, *EXTREME[:-1], 0, 1000, -1000, 1000j, 1 + 2j]).astype("c8")
+
+    @aotc.entry(re=aotc.Spec(("n",)), im=aotc.Spec(("n",)))
+    def entry(re, im):
+        z = Complex(re, im)
+        # sines of angles beyond what floats tell apart are not compared
+        turn = anp.where(anp.abs(im) < 2000.0, im, 0.0)
+        names = ("absolute", "log", "log1p", "log2", "sqrt")
+        return [
+            *(getattr(complexes, name)(z) for name in names),
+            *(complexes.exp(Complex(re, turn)), complexes.sin(Complex(turn, re))),
+            *(z / Complex(re[::-1], im[::-1]), 1.0 / z),
+        ]
+
+    program = trace([entry], {})
+    inputs = [z.real.copy(), z.imag.copy()]
+    wanted = reference.evaluate(program.module, "entry", inputs)
+    run_passes(program.module, ["simplify", "cse", "decompose", "lower-to-linalg"])
+    (compiled,) = compile_targets(program, [Target.parse("cpu")])
+    config = iree.Config("local-sync")
+    code = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)
+    found = iree.load_vm_module(code, config).entry(*inputs)
+    names = [port.name for port in program.entries[0].results]
+    for name, one, other in zip(names, found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(one), other, 1e-5, 1e-37, err_msg=name)
