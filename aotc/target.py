@@ -157,8 +157,8 @@ def _cpu(
     )
 
 
-# What does not fill a vector is peeled off as a loop of its own. IREE would mask it for
-# AVX-512, and else peel in some ops only; both are slower (docs/benchmarks.md).
+# What does not fill a vector is peeled off as a loop of its own. For AVX-512 IREE would
+# mask it, and code for AVX2 was faster than that (docs/benchmarks.md).
 _PEELING = "--iree-llvmcpu-vector-pproc-strategy=peel"
 
 # IREE 3.13 distributes a reduction over vectors with "failed to distribute" when an
@@ -201,10 +201,8 @@ def _rocm(chip: str, summary: str) -> Target:
 
 
 _TABLE = [
-    _cpu("x86_64-v2", "x86-64 with SSE4.2, from 2009", "x86-64-v2", _V2, _PEELING),
-    _cpu(
-        "x86_64-v3", "x86-64 with AVX2 and FMA, from 2013", "x86-64-v3", _V3, _PEELING
-    ),
+    _cpu("x86_64-v2", "x86-64 with SSE4.2, from 2009", "x86-64-v2", _V2),
+    _cpu("x86_64-v3", "x86-64 with AVX2 and FMA, from 2013", "x86-64-v3", _V3),
     _cpu("x86_64-v4", "x86-64 with AVX-512, from 2017", "x86-64-v4", _V4, _PEELING),
     _cpu("aarch64", "64-bit Arm, from Armv8.0", "generic", ("fp-armv8", "neon")),
     _cpu(

