@@ -661,6 +661,43 @@ def quantized_halves(x):
     return *found, ops.dequantize_per_tensor(ends, 0.5, -5, *wide)
 
 
+def dynamically_quantized(x):
+    """Levels spread over what `x` holds, in half precision too."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401 - defines the ops
+
+    ops = torch.ops.quantized_decomposed
+    limits = -128, 127, torch.int8
+    half = x.bfloat16()
+    scale, zero = ops.choose_qparams(half, -128, 127, 1e-5, torch.int8)
+    levels = ops.quantize_per_tensor.tensor(half, scale, zero, *limits)
+    found = ops.dequantize_per_tensor.tensor(levels, scale, zero, *limits)
+    return scale, zero, levels, found
+
+
+def test_parameters_of_dynamic_quantization_agree_and_are_vectors():
+    x = torch.linspace(-0.3, 1.7, 33).reshape(3, 11)
+    agrees(Call(dynamically_quantized), x)
+    agrees(Call(dynamically_quantized), x[0, 0].clone())
+    found = aotc.from_torch(Call(dynamically_quantized), (x,))(x.numpy())
+    assert [np.shape(part) for part in found[:2]] == [(1,), (1,)]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_factors_that_lead_to_equal_or_double_sizes_agree(rank):
+    """PyTorch copies or repeats pixels there in some kernels, and not in others."""
+    smooth = {1: ["linear"], 2: ["bilinear", "bicubic"], 3: ["trilinear"]}[rank]
+
+    def forward(x):
+        return [
+            torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode)
+            for mode in (*smooth, "nearest", "nearest-exact")
+            for factor in (1.2, 2.3)
+        ]
+
+    image = torch.linspace(0, 1, 3**rank).reshape(1, 1, *[3] * rank) ** 2
+    agrees(Call(forward), image)
+
+
 def interpolated(**options):
     """A function that resizes an image."""
     return lambda x: torch.nn.functional.interpolate(x[None, None], **options)

@@ -14,12 +14,17 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.importers.torch.promotion import as_dtype
 from aotc.nn.quantizing import broadcast_along
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import to_accumulator
+from aotc.tracing.conversion import lift, to_accumulator
 
 
 def _broadcast_parameter(x: Array, part: Any, axis: int | None) -> Array:
     """A scale or a zero in the dtype of `x`, to broadcast with it."""
-    return broadcast_along(as_dtype(part, x.dtype), x, axis)
+    return broadcast_along(_parameter(as_dtype(part, x.dtype), axis), x, axis)
+
+
+def _parameter(part: Array, axis: int | None) -> Array:
+    """A scale or a zero: without an axis, the one number of an array of any rank."""
+    return np.reshape(part, ()) if axis is None else part
 
 
 def _nearest_level(x: Array, scale: Array, zero: Array) -> Array:
@@ -58,9 +63,9 @@ def dequantize(
 ) -> Array:
     """The numbers that levels stand for."""
     dtype = out_dtype or "f32"
-    step = as_dtype(scale, accumulator(dtype))
-    found = nn.dequantize(x, step, 0 if zero is None else zero, axis=axis)
-    return np.astype(found, dtype)
+    step = _parameter(as_dtype(scale, accumulator(dtype)), axis)
+    origin = _parameter(lift(0 if zero is None else zero), axis)
+    return np.astype(nn.dequantize(x, step, origin, axis=axis), dtype)
 
 
 def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +96,7 @@ def simulate_if(
     x: Array, scale: Array, zero: Array, enabled: Array, low: int, high: int
 ) -> list[Array]:
     """The same where a flag is set; else `x` itself."""
-    y, kept = simulate(x, np.reshape(scale, ()), np.reshape(zero, ()), low, high)
+    y, kept = simulate(x, scale, zero, low, high)
     flag = np.not_equal(np.reshape(enabled, ()), 0)
     return [np.where(flag, y, x), np.logical_or(kept, np.logical_not(flag))]
 
@@ -99,15 +104,19 @@ def simulate_if(
 def parameters_for(
     x: Array, low: int, high: int, eps: float, dtype: str
 ) -> list[Array]:
-    """The scale and the zero (f64, i64) that spread levels over what `x` holds."""
+    """The scale and the zero (f64[1], i64[1]) that spread levels over what `x` holds.
+
+    PyTorch divides the range in the dtype of `x`, and goes on in single precision.
+    """
     least = np.minimum(np.min(x), 0.0)
     most = np.maximum(np.max(x), 0.0)
-    scale = np.divide(np.subtract(most, least), float(high - low))
-    scale = np.maximum(scale, float(eps))
-    zero = np.subtract(float(low), np.round(np.divide(least, scale)))
+    width = np.divide(np.subtract(most, least), float(high - low))
+    scale = np.maximum(np.astype(width, "f32"), float(eps))
+    origin = np.round(np.divide(np.astype(least, "f32"), scale))
+    zero = np.clip(np.subtract(float(low), origin), float(low), float(high))
     return [
-        np.astype(scale, "f64"),
-        np.astype(np.clip(zero, float(low), float(high)), "i64"),
+        np.reshape(np.astype(part, dtype), (1,))
+        for part, dtype in ((scale, "f64"), (zero, "i64"))
     ]
 
 

@@ -19,14 +19,27 @@ from aotc.tracing.array import Array
 Target = tuple[list[Size], list[float | None]]
 
 
-def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[Any]) -> Target:
-    """From the arguments of an op: factors, or sizes and one factor per axis."""
+def _target(
+    x: Array,
+    sizes: Sequence[Size] | None,
+    given: Sequence[Any],
+    whole: Sequence[float],
+) -> Target:
+    """From the arguments of an op: factors, or sizes and one factor per axis.
+
+    An axis whose sizes have one of the ratios `whole` drops its factor: PyTorch copies
+    or repeats its pixels, whatever factor led to that size (1.2 leaves 3 pixels 3).
+    """
     have = x.shape[2:]
     factors = list(given[0] if given and isinstance(given[0], list) else given)
     factors += [None] * (len(have) - len(factors))
-    if sizes is not None:
-        return list(sizes), factors
-    return [_scaled_size(n, f) for n, f in zip(have, factors, strict=True)], factors
+    if sizes is None:
+        sizes = [_scaled_size(n, f) for n, f in zip(have, factors, strict=True)]
+    used = [
+        None if _ratio(m, n) in whole else f
+        for m, n, f in zip(sizes, have, factors, strict=True)
+    ]
+    return list(sizes), used
 
 
 def _scaled_size(size: Size, factor: float) -> Size:
@@ -50,9 +63,12 @@ def _nearest(exact: bool) -> Callable[..., Array]:
     """The nearest pixel from the left, or with `exact` the nearest one."""
 
     def call(x: Array, sizes: Sequence[Size] | None, *given: Any) -> Array:
-        for axis, (new, factor) in enumerate(
-            zip(*_target(x, sizes, given), strict=True)
-        ):
+        # only the kernel for two axes tells sizes that are equal or double (nearest_idx
+        # in UpSampleKernel.cpp); that for three does so for images in channels-last
+        # memory alone, which an exported program does not tell
+        whole = (1, 2) if x.ndim == 4 and not exact else ()
+        target = _target(x, sizes, given, whole)
+        for axis, (new, factor) in enumerate(zip(*target, strict=True)):
             x = _nearest_along(x, axis + 2, new, factor, 0.5 if exact else 0.0)
         return x
 
@@ -83,7 +99,9 @@ def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]
     def call(
         x: Array, sizes: Sequence[Size] | None, align_corners: bool, *given: Any
     ) -> Array:
-        target, factors = _target(x, sizes, given)
+        # the cubic kernel is applied where nothing changes, too
+        whole = (1,) if method == "linear" or antialias else ()
+        target, factors = _target(x, sizes, given, whole)
         ends = align_corners and antialias
         old = x.shape[2:]
         scale = [
