@@ -33,6 +33,7 @@ VERBS = {
         "Tell which bundles run on which devices.",
     ),
     "run": ("aotc.cli.run:run", "Run an entry of a bundle."),
+    "bench": ("aotc.cli.bench:bench", "Measure how long calls of a bundle take."),
     "keygen": ("aotc.cli.keygen:keygen", "Make a key pair to sign bundles with."),
     "opt": ("aotc.cli.opt:opt", "Run compiler passes over an IR file."),
     "ops": ("aotc.cli.ops:ops", "List the ops and the rules that each has."),

@@ -11,8 +11,8 @@ from aotc.cli import output
 from aotc.cli.arrays import load_array
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.progress import reporter
+from aotc.cli.sizes import read_pair, read_sizes
 from aotc.cli.verb import FilePath, format_option, quiet_option, verb
-from aotc.errors import InputError
 from aotc.target import Target
 
 if TYPE_CHECKING:
@@ -118,30 +118,11 @@ def _plan(
     """What the options ask for."""
     from aotc.checks.parity import Choice, Plan
 
-    named = dict(_pair(text, "--input x=@x.npy") for text in inputs)
-    parts = (sizes or "").split(",") if sizes else []
-    wanted = dict(_pair(text, "--sizes batch=4") for text in parts)
+    named = dict(read_pair(text, "--input x=@x.npy") for text in inputs)
     choice = Choice(
         seed,
         samples,
-        {name: _number(name, text) for name, text in wanted.items()},
+        read_sizes(sizes),
         {name: load_array(text.removeprefix("@")) for name, text in named.items()},
     )
     return Plan(choice, tolerance, bisect)
-
-
-def _pair(text: str, example: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(
-            "bad-option", f"expected NAME=VALUE, got {text!r}", hint=example
-        )
-    return name.strip(), value.strip()
-
-
-def _number(name: str, text: str) -> int:
-    if not text.isdigit():
-        raise InputError(
-            "bad-size", f"expected a whole number for {name}, got {text!r}"
-        )
-    return int(text)

@@ -34,6 +34,7 @@ ALLOWED = {
     "artifacts": EDGE,
     "runtime": EDGE,
     "training": EDGE | {"runtime"},
+    "timing": EDGE | {"runtime", "worker"},
     "mlir": LEAVES,
     "dialects": MODEL,
     "program": MODEL,
@@ -74,7 +75,8 @@ ALLOWED = {
     | {"program_files", "tracing"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline"},
     "cli": EDGE
-    | {"cache", "runtime", "training", "pipeline", "explain", "checks", "dialects"},
+    | {"cache", "runtime", "training", "timing", "pipeline", "explain", "checks"}
+    | {"dialects"},
 }
 # These look a name up in the packages above when a model has got it wrong: what they
 # find goes into the message alone.

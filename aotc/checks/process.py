@@ -20,11 +20,11 @@ from typing import Any, BinaryIO
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import Compiled
 from aotc.checks.compiled import Arrays, Code, Export, Loadable
-from aotc.checks.messages import receive, send
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
 from aotc.system_errors import ended_for_memory, system_errors
+from aotc.worker.messages import receive, send
 
 DIED = "compiled-code-died"
 

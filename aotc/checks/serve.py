@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from aotc.checks.messages import receive, send
 from aotc.errors import AotcError
 from aotc.system_errors import system_errors
+from aotc.worker.messages import receive, send
 from aotc.worker.parent import end_with
 
 

@@ -120,11 +120,21 @@ def _siblings(cpu: int) -> str:
         return str(cpu)
 
 
+def threads(backend: str, wanted: int | None) -> int | None:
+    """How many threads compute for `wanted`; None where no processor does."""
+    return _thread_count(wanted) if BACKENDS[backend].on_cpu else None
+
+
+def _thread_count(wanted: int | None) -> int:
+    """The number that was asked for, else the default, which may not be possible."""
+    chosen = wanted if wanted is not None else options.get("AOTC_THREADS")
+    by_default = _pool_size or min(physical_cores(), MAX_THREADS)
+    return int(chosen) if chosen is not None else by_default
+
+
 def _cpu_device(threads: int | None) -> Any:
     global _pool_size
-    chosen = threads if threads is not None else options.get("AOTC_THREADS")
-    by_default = _pool_size or min(physical_cores(), MAX_THREADS)
-    wanted = chosen if chosen is not None else by_default
+    wanted = _thread_count(threads)
     if not 1 <= wanted <= MAX_THREADS:
         raise InputError(
             "bad-threads",

@@ -31,6 +31,7 @@ ARGUMENTS = {
     "verify": ["b"],
     "compat": ["b", "--self"],
     "run": ["b"],
+    "bench": ["b"],
     "keygen": ["k"],
     "opt": ["m.mlir"],
     "cache": ["ls"],

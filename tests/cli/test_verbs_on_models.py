@@ -182,6 +182,12 @@ def test_every_entry_runs_and_its_states_are_kept(
             answer("run", str(built.bundle), "--entry", name, *given, *load)
 
 
+def test_every_entry_can_be_measured(built: Built, answer: Ask) -> None:
+    for name in built.manifest.entry_points:
+        found = answer("bench", str(built.bundle), name, "--calls", "1")
+        assert found["bundles"][0]["latency_ms"]["count"] == 1
+
+
 def test_every_entry_runs_in_a_loop(built: Built, answer: Ask, tmp_path: Path) -> None:
     manifest = built.manifest
     for name, point in manifest.entry_points.items():

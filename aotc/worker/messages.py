@@ -1,4 +1,4 @@
-"""Messages between the two sides of `process`: pickled, after their length.
+"""Messages between a process and one that works for it: pickled, after their length.
 
 Knowing the length, a reader without the memory for a message can skip it: the next one
 is where it is expected.

@@ -1,0 +1,12 @@
+"""How long calls of a bundle take on this machine; `aotc bench` tells it in words.
+
+    inputs      sizes and arrays for a call, from the contracts of the manifest
+    process     a bundle that is loaded and called in a process of its own (serve)
+    rounds      calls of one or several bundles, which take turns
+    statistics  times of calls → percentiles; rounds of two → a ratio and its noise
+    machine     processor and load, so that a figure can be traced
+
+Needs what `aotc.runtime` needs, and nothing of the compiler.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,170 @@
+"""Arrays to call an entry with, as its contract in the manifest has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest, Symbol
+from aotc.artifacts.shapes import Dim, Undefined, deciding_sizes
+from aotc.errors import InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def sizes_for(
+    manifest: Manifest,
+    point: EntryPoint,
+    wanted: Mapping[str, int],
+    given: Mapping[str, Array],
+) -> dict[str, int]:
+    """The value of every symbolic size of an entry's inputs.
+
+    It is the one that is wanted, else that of a given array, else the least that the
+    contract allows.
+
+    Args:
+        manifest: of the bundle.
+        point: the entry.
+        wanted: values by name.
+        given: arrays for some inputs, by name.
+
+    Raises:
+        InputError: `unknown-size`, or `bad-size` if the contract or the given arrays do
+            not allow it.
+    """
+    names = _symbols(point.inputs)
+    said = _sizes_of_arrays(point.inputs, given)
+    for name, size in wanted.items():
+        if name not in names:
+            raise InputError(
+                "unknown-size",
+                f"{point.name}: expected one of the symbolic sizes "
+                f"({', '.join(names) or 'none'}), got {name!r}",
+            )
+        _require_allowed(point, name, size, manifest.symbols[name])
+        if said.get(name, size) != size:
+            raise InputError(
+                "bad-size",
+                f"{point.name}: expected {name} to be {said[name]}, as in the given "
+                f"inputs; got {size}",
+            )
+    least = {name: _least(manifest.symbols[name]) for name in names}
+    return {name: wanted.get(name, said.get(name, least[name])) for name in names}
+
+
+def _symbols(leaves: Sequence[Leaf]) -> list[str]:
+    """The symbols of the shapes, each once, in the order in which they come."""
+    dims = [Dim.parse(d) for leaf in leaves for d in leaf.shape if isinstance(d, str)]
+    return list(dict.fromkeys(name for dim in dims for name in sorted(dim.symbols)))
+
+
+def _least(symbol: Symbol) -> int:
+    """The least size above zero that a contract allows."""
+    return -(-max(symbol.min, 1) // symbol.multiple_of) * symbol.multiple_of
+
+
+def _require_allowed(point: EntryPoint, name: str, size: int, symbol: Symbol) -> None:
+    # Before arrays of that size are made, which the machine may not have room for.
+    is_above = symbol.max is not None and size > symbol.max
+    if size >= symbol.min and not is_above and size % symbol.multiple_of == 0:
+        return
+    most = "" if symbol.max is None else f", at most {symbol.max}"
+    parts = f", a multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
+    raise InputError(
+        "bad-size",
+        f"{point.name}: expected {name} at least {symbol.min}{most}{parts}; got {size}",
+        hint="the range was declared when the model was built",
+    )
+
+
+def _sizes_of_arrays(
+    leaves: Sequence[Leaf], given: Mapping[str, Array]
+) -> dict[str, int]:
+    """The symbols that the shapes of arrays decide; wrong shapes are left to the call.
+
+    Args:
+        leaves: of all inputs.
+        given: arrays for some of them, by name.
+    """
+    pairs = [
+        (Dim.parse(dim), size)
+        for leaf in leaves
+        if leaf.name in given
+        for dim, size in zip(leaf.shape, given[leaf.name].shape, strict=False)
+        if isinstance(dim, str)
+    ]
+    found: dict[str, int] = {}
+    for index, name in deciding_sizes([dim for dim, _ in pairs]):
+        dim, size = pairs[index]
+        value = dim.solve(name, size, found)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def arrays_for(
+    point: EntryPoint,
+    sizes: Mapping[str, int],
+    given: Mapping[str, Array],
+    seed: int,
+) -> dict[str, Array]:
+    """An array for each input by name: the given one, or seeded random numbers.
+
+    Floats are normally distributed. Integers and bools are 0 or 1, because the manifest
+    does not say what they mean, and these are positions in whatever they index.
+
+    Args:
+        point: the entry.
+        sizes: as `sizes_for` gives them.
+        given: arrays for some inputs.
+        seed: of the random numbers.
+
+    Raises:
+        InputError: `bad-size`: a shape is impossible for these sizes.
+    """
+    rng = np.random.default_rng(seed)
+    return {
+        leaf.name: given[leaf.name]
+        if leaf.name in given
+        else _random_array(rng, leaf, _shape(point, leaf, sizes))
+        for leaf in point.inputs
+    }
+
+
+def _shape(point: EntryPoint, leaf: Leaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The sizes of an input.
+
+    Raises:
+        InputError: `bad-size`.
+    """
+    try:
+        shape = tuple(
+            Dim.parse(dim).value(sizes) if isinstance(dim, str) else dim
+            for dim in leaf.shape
+        )
+    except Undefined as error:
+        wrong = str(error)
+    else:
+        if min(shape, default=0) >= 0:
+            return shape
+        wrong = f"its shape would be {list(shape)}"
+    said = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    raise InputError(
+        "bad-size",
+        f"{point.name}: expected sizes that the input {leaf.name!r}, {leaf}, can have; "
+        f"got {said}: {wrong}",
+        hint=f"choose others: --sizes {said}",
+    )
+
+
+def _random_array(
+    rng: np.random.Generator, leaf: Leaf, shape: tuple[int, ...]
+) -> Array:
+    kind = dtypes.to_numpy(leaf.dtype)
+    if not dtypes.is_float(leaf.dtype):
+        return rng.integers(0, 2, shape, "u1").astype(kind)
+    return rng.standard_normal(shape, "f4").astype(kind)

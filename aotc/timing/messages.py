@@ -1,0 +1,75 @@
+"""What `process` and `serve` tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A bundle to load, and the call to make.
+
+    Args:
+        bundle: its path.
+        entry: the name of the entry.
+        inputs: an array for each input, by name.
+        given: the names of those that are not random.
+        keys: files of the public keys to trust; none for the user's development key.
+        allow_unsigned: as `aotc.load` takes it, like the three that follow.
+        threads: see there.
+        target: see there.
+        fallback: see there.
+        states: a file of states to begin with.
+    """
+
+    bundle: str
+    entry: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    allow_unsigned: bool = False
+    threads: int | None = None
+    target: str | None = None
+    fallback: bool = True
+    states: str | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop calling: after at least so many calls, and so much time."""
+
+    calls: int = 1
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What was loaded, and what that and the first call cost; memory in bytes."""
+
+    name: str
+    version: str
+    digest: str
+    compiler: str
+    runtime: str
+    variant: str
+    threads: int | None
+    fallback: bool
+    states: tuple[str, ...]
+    load_ns: int
+    first_call_ns: int
+    memory_before_load: int | None
+    memory_after_load: int | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Calls one after the other: their times, and what the process used meanwhile."""
+
+    times: list[int]
+    wall_ns: int
+    processor_ns: int
+    memory: int | None
+    peak_memory: int | None

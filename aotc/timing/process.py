@@ -1,0 +1,106 @@
+"""A bundle that is loaded and called in a process of its own.
+
+So load, first call and memory are those of a fresh process, and no idle thread of one
+bundle takes time from another.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Any, BinaryIO, cast
+
+from aotc.errors import CompileError
+from aotc.exit_status import exit_cause
+from aotc.system_errors import ended_for_memory, system_errors
+from aotc.timing.messages import Budget, Loaded, Round, Subject
+from aotc.worker.messages import receive, send
+
+
+class Process:
+    """Makes the calls of a `Subject`, as a context manager.
+
+    Raises:
+        AotcError: as `aotc.load` and the first call raise it.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        with ExitStack() as stack:
+            self._log = stack.enter_context(TemporaryFile())
+            self._process = subprocess.Popen(
+                # -P: the user's folder may hold a pickle.py
+                [sys.executable, "-P", "-m", "aotc.timing.serve", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+            )
+            stack.callback(self._end)
+            self.loaded: Loaded = self._ask(subject)
+            self._resources = stack.pop_all()
+
+    def call(self, budget: Budget) -> Round:
+        """Call until the budget is spent, beginning with the first states.
+
+        Raises:
+            AotcError: as the call raises it.
+            CompileError: `compiled-code-died`.
+        """
+        found: Round = self._ask(budget)
+        return found
+
+    def _ask(self, question: Any) -> Any:
+        with system_errors():
+            with suppress(BrokenPipeError):  # reading says why
+                send(cast("BinaryIO", self._process.stdin), question)
+            try:
+                kind, answer = receive(cast("BinaryIO", self._process.stdout))
+            except EOFError:
+                raise self._exit_error() from None
+        if kind == "error":
+            error, code, message, where, hint = answer
+            raise error(code, message, where=where, hint=hint)
+        return answer
+
+    def _exit_error(self) -> Exception:
+        code = self._process.wait()
+        what = f"the process that runs {self._subject.entry!r}"
+        if code == -signal.SIGKILL:
+            return ended_for_memory(what)
+        if code >= 0:  # no signal: a mistake of ours, told as such
+            return RuntimeError(
+                f"{what} ended with {exit_cause(code)}:\n{self._said()}"
+            )
+        return CompileError(
+            "compiled-code-died",
+            f"{what} died of {exit_cause(code)}",
+            where=self._subject.bundle,
+            hint="this is a wrong result of compilation, please report it",
+        )
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace").strip()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                cast("BinaryIO", stream).close()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._resources.close()

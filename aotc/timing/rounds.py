@@ -1,0 +1,81 @@
+"""Calls of one or several bundles, in rounds that take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from aotc.timing.messages import Budget, Loaded, Round, Subject
+from aotc.timing.process import Process
+
+_ROUNDS = 10
+_WARM_UP = Budget(calls=3, seconds=0.2)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The calls of one bundle, after those that warm it up, in rounds."""
+
+    subject: Subject
+    loaded: Loaded
+    warm_up: Round
+    rounds: tuple[Round, ...]
+
+    @property
+    def times(self) -> list[int]:
+        """The nanoseconds of every call."""
+        return [time for each in self.rounds for time in each.times]
+
+    @property
+    def busy_processors(self) -> float:
+        """Processor time over time, on average over the rounds."""
+        wall = sum(each.wall_ns for each in self.rounds)
+        return sum(each.processor_ns for each in self.rounds) / wall
+
+
+def measure(subjects: Sequence[Subject], budget: Budget) -> list[Measurement]:
+    """Load each bundle in a process of its own, and call them in turn.
+
+    Every other round goes through the bundles backwards, so that none is always the one
+    that follows another. Each round begins with the first states.
+
+    Args:
+        subjects: what to load and call.
+        budget: of each of them: so many calls, or as many as take so long.
+
+    Raises:
+        AotcError: as the loader and the calls raise it.
+    """
+    with ExitStack() as stack:
+        processes = [stack.enter_context(Process(each)) for each in subjects]
+        warm_up = [process.call(_WARM_UP) for process in processes]
+        slowest = max(min(each.times) for each in warm_up)
+        found: list[list[Round]] = [[] for _ in processes]
+        order = list(range(len(processes)))
+        for share in _shares(budget, slowest):
+            for number in order:
+                found[number].append(processes[number].call(share))
+            order.reverse()
+        return [
+            Measurement(subject, process.loaded, warm, tuple(rounds))
+            for subject, process, warm, rounds in zip(
+                subjects, processes, warm_up, found, strict=True
+            )
+        ]
+
+
+def _shares(budget: Budget, slowest: int) -> list[Budget]:
+    """The budget of each round: ten of them, unless a call takes long.
+
+    Args:
+        budget: of all.
+        slowest: nanoseconds of a call.
+    """
+    if not budget.seconds:
+        rounds = min(budget.calls, _ROUNDS)
+        less, more = divmod(budget.calls, rounds)
+        return [Budget(less + (number < more)) for number in range(rounds)]
+    fitting = int(budget.seconds * 1e9 / slowest)
+    rounds = max(1, min(fitting, _ROUNDS))
+    return [Budget(1, budget.seconds / rounds)] * rounds

@@ -1,0 +1,159 @@
+"""`python -m aotc.timing.serve PARENT`: the other side of `process`.
+
+The first message says what to load and call, every other one how often. The process
+ends when nobody asks any more.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from aotc.artifacts.trust import Trust
+from aotc.errors import AotcError, InputError
+from aotc.runtime import Model, engine, load
+from aotc.system_errors import system_errors
+from aotc.timing.machine import memory
+from aotc.timing.messages import Budget, Loaded, Round, Subject
+from aotc.worker.messages import receive, send
+from aotc.worker.parent import end_with
+
+
+class Caller:
+    """An entry that is loaded, with its inputs, and with states to begin from.
+
+    Raises:
+        AotcError: as `aotc.load`, `load_state` and the first call raise it.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        before = memory()["resident"]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            start = time.perf_counter_ns()
+            self.model = _load(subject)
+            loading = time.perf_counter_ns() - start
+        entry = self.model.entry(subject.entry)
+        leaves = [_input(subject, leaf.name) for leaf in entry.spec.inputs]
+        self._call: Callable[[], Any] = lambda: entry.call_flat(leaves)
+        if subject.states is not None:
+            self.model.load_state(subject.states)
+        updates = entry.spec.updates
+        self._states = {
+            name: self.model.read_state(name)
+            for name in updates
+            if name in self.model.manifest.states
+        }
+        after = memory()["resident"]
+        variant = self.model.variant
+        self.loaded = Loaded(
+            name=self.model.manifest.name,
+            version=self.model.manifest.version,
+            digest=self.model.manifest.identity,
+            compiler=self.model.manifest.compiler_version,
+            runtime=engine.iree_version(),
+            variant=variant.id,
+            threads=engine.threads(variant.backend, subject.threads),
+            fallback=self.model.selection.fallback,
+            states=tuple(self._states),
+            load_ns=loading,
+            first_call_ns=self.times(Budget(calls=1)).times[0],
+            memory_before_load=before,
+            memory_after_load=after,
+            warnings=tuple(str(each.message) for each in caught),
+        )
+
+    def times(self, budget: Budget) -> Round:
+        """Call until the budget is spent, from the first states on."""
+        for name, tree in self._states.items():
+            self.model.write_state(tree, name)
+        gc.collect()
+        gc.disable()
+        try:
+            start, used = time.perf_counter_ns(), time.process_time_ns()
+            times = _times(self._call, budget, start)
+            wall = time.perf_counter_ns() - start
+            used = time.process_time_ns() - used
+        finally:
+            gc.enable()
+        found = memory()
+        return Round(times, wall, used, found["resident"], found["peak"])
+
+
+def _times(call: Callable[[], Any], budget: Budget, start: int) -> list[int]:
+    """The nanoseconds of each call; at least one is made."""
+    clock = time.perf_counter_ns
+    end = start + int(budget.seconds * 1e9)
+    times: list[int] = []
+    while True:
+        before = clock()
+        call()
+        after = clock()
+        times.append(after - before)
+        if len(times) >= budget.calls and after >= end:
+            return times
+
+
+def _load(subject: Subject) -> Model:
+    return load(
+        subject.bundle,
+        trust=Trust.of(*subject.keys) if subject.keys else None,
+        allow_unsigned=subject.allow_unsigned,
+        threads=subject.threads,
+        target=subject.target,
+        fallback=subject.fallback,
+    )
+
+
+def _input(subject: Subject, name: str) -> Any:
+    if name in subject.inputs:
+        return subject.inputs[name]
+    raise InputError(
+        "missing-input",
+        f"{subject.entry}: expected the inputs that the bundles share "
+        f"({', '.join(subject.inputs) or 'none'}), {name} is missing",
+        where=subject.bundle,
+    )
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Load a bundle and make the calls that are asked for, until there are no more."""
+    caller = _answer(answers, lambda: Caller(receive(requests)), lambda x: x.loaded)
+    if caller is None:
+        return
+    with suppress(EOFError):  # nobody asks any more
+        while True:
+            _answer(answers, lambda: caller.times(receive(requests)), lambda x: x)
+
+
+def _answer(
+    answers: BinaryIO, compute: Callable[[], Any], facts: Callable[[Any], Any]
+) -> Any:
+    """Send the facts of what is computed, or the error; returns it, or None."""
+    try:
+        with system_errors():
+            found = compute()
+            send(answers, ("done", facts(found)))
+            return found
+    except AotcError as error:
+        said = (error.code, error.message, error.where, error.hint)
+        send(answers, ("error", (type(error), *said)))
+        return None
+
+
+def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
+    """Serve the process that the command line names."""
+    end_with(int(arguments[0]))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""`aotc bench`: how long calls of a bundle take on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.cli import output
+from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
+from aotc.errors import InputError
+from aotc.options import MAX_THREADS
+
+if TYPE_CHECKING:
+    from aotc.artifacts.manifest import EntryPoint, Manifest
+    from aotc.timing.messages import Budget, Subject
+
+_SECONDS = 5.0
+
+
+@verb(
+    "aotc bench digits-1.0.0.aotc predict",
+    "aotc bench bert-1.0.0.aotc --sizes batch=8,length=128 --threads 4",
+    "aotc bench gpt-1.0.0.aotc decode --input tokens=@tokens.npy --calls 200",
+    "aotc bench new.aotc predict --compare old.aotc --at-most 1.05",
+)
+@click.argument("bundle", type=FilePath())
+@click.argument("entry", required=False)
+@click.option("--sizes", metavar="NAME=N,…", help="Symbolic sizes. [default: least]")
+@click.option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An input instead of a random one: @file.npy, @file.npz:key, or JSON.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
+              help="Of random inputs.")  # fmt: skip
+@click.option(
+    "--load-state",
+    "states",
+    type=FilePath(),
+    help="Begin with the states in this .safetensors file.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 86400, min_open=True),
+    help=f"How long to call each bundle. [default: {_SECONDS:g}]",
+)
+@click.option("--calls", type=click.IntRange(1), help="How many calls, instead.")
+@click.option(
+    "--compare",
+    "others",
+    multiple=True,
+    metavar="BUNDLE",
+    type=FilePath(),
+    help="Call this bundle too, in turn, and tell the ratio. May be given again.",
+)
+@click.option(
+    "--at-most",
+    "limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="RATIO",
+    help="Exit with 1 if the median is more than this times that of another bundle.",
+)
+@trust_option()
+@click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
+@click.option("--target", help="Use this variant, not the best one for the machine.")
+@click.option(
+    "--no-fallback",
+    "fallback",
+    flag_value=False,
+    default=True,
+    help="Fail where the processor would run what has code for an accelerator too.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    help="Threads to compute with.",
+)
+@format_option()
+@click.pass_context
+def bench(
+    context: click.Context,
+    /,
+    bundle: str,
+    entry: str | None,
+    sizes: str | None,
+    inputs: tuple[str, ...],
+    seed: int,
+    seconds: float | None,
+    calls: int | None,
+    others: tuple[str, ...],
+    limit: float | None,
+    keys: tuple[str, ...],
+    form: str,
+    **choices: Any,
+) -> None:
+    """Verify BUNDLE and measure how long calls of ENTRY take, in a fresh process.
+
+    A call is what a caller waits for: inputs are checked and copied, and results are
+    there. ENTRY may be left out if there is one. Inputs are random numbers unless
+    --input gives them. States begin as in the bundle and are not saved.
+
+    With --compare the bundles take turns, each in a process of its own with the same
+    inputs. A ratio above 1 says that BUNDLE takes longer than the other.
+    """
+    budget = _budget(seconds, calls)
+    if limit is not None and not others:
+        raise click.UsageError("--at-most needs --compare: it is a ratio to another")
+    if choices["target"] and not choices["fallback"]:
+        raise click.UsageError("--target and --no-fallback exclude each other")
+    from aotc.cli.bench_report import Report
+    from aotc.timing import machine
+    from aotc.timing.rounds import measure
+
+    manifest = _manifest(bundle, keys, choices["allow_unsigned"])
+    point = _choose(manifest, entry)
+    for other in others:
+        _choose(_manifest(other, keys, choices["allow_unsigned"]), point.name)
+    subject = _subject(bundle, manifest, point, sizes, inputs, seed)
+    subject = replace(subject, keys=keys, **choices)
+    before = machine.description()
+    subjects = [subject, *(replace(subject, bundle=other) for other in others)]
+    report = Report(point, before, measure(subjects, budget), limit, seed)
+    for warning in report.warnings:
+        click.echo(f"warning: {output.printable(warning)}", err=True)
+    output.emit(report.to_json(), report.to_text(), form)
+    context.exit(0 if report.passed else 1)
+
+
+def _budget(seconds: float | None, calls: int | None) -> Budget:
+    from aotc.timing.messages import Budget
+
+    if seconds is not None and calls is not None:
+        raise click.UsageError("--seconds and --calls exclude each other")
+    return Budget(calls) if calls else Budget(seconds=seconds or _SECONDS)
+
+
+def _manifest(bundle: str, keys: tuple[str, ...], allow_unsigned: bool) -> Manifest:
+    """What the bundle says of itself, once its signature is verified."""
+    from aotc.artifacts.pack import read_bundle, retry_if_replaced
+
+    return retry_if_replaced(
+        bundle, lambda: read_bundle(bundle, trust(keys), allow_unsigned)
+    ).manifest
+
+
+def _choose(manifest: Manifest, entry: str | None) -> EntryPoint:
+    """The entry that was asked for, or the only one."""
+    from aotc.training.entries import choose
+
+    try:
+        return choose(manifest, entry, None)
+    except InputError as error:
+        entries = " | ".join(manifest.entry_points)
+        error.hint = f"the entry comes after the bundle: aotc bench BUNDLE {entries}"
+        raise
+
+
+def _subject(
+    bundle: str,
+    manifest: Manifest,
+    point: EntryPoint,
+    sizes: str | None,
+    inputs: tuple[str, ...],
+    seed: int,
+) -> Subject:
+    """The bundle and the arrays to call it with."""
+    from aotc.cli.arrays import read_some_inputs
+    from aotc.cli.sizes import read_sizes
+    from aotc.system_errors import system_errors
+    from aotc.timing.inputs import arrays_for, sizes_for
+    from aotc.timing.messages import Subject
+
+    given = read_some_inputs(inputs, point.inputs)
+    with system_errors():
+        chosen = sizes_for(manifest, point, read_sizes(sizes), given)
+        arrays = arrays_for(point, chosen, given, seed)
+    return Subject(bundle, point.name, arrays, tuple(given))

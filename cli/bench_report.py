@@ -1,0 +1,282 @@
+"""What `aotc bench` found, as a document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from aotc import __version__
+from aotc.artifacts.manifest import EntryPoint
+from aotc.cli import output
+from aotc.timing.rounds import Measurement
+from aotc.timing.statistics import Comparison, Latency
+
+_COLUMNS = ("count", "min", "p50", "p90", "p99", "max", "mean", "std")
+_LONG_TAIL = 2.0  # p99 over p50
+_LEAST_SHARE = 0.9  # of a processor, that one thread should get
+
+
+@dataclass(frozen=True)
+class Report:
+    """Calls of a bundle, and of those that it is compared with.
+
+    Args:
+        point: the entry.
+        machine: before the first call, as `timing.machine.description` tells it.
+        measured: the bundle, and then the others.
+        limit: what the ratios of medians may be at most, if there is a limit.
+        seed: of random inputs.
+    """
+
+    point: EntryPoint
+    machine: Mapping[str, Any]
+    measured: Sequence[Measurement]
+    limit: float | None
+    seed: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether no ratio is above the limit."""
+        return self.limit is None or all(
+            each.ratio <= self.limit for each in self._comparisons
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of loading, each once."""
+        said = (text for each in self.measured for text in each.loaded.warnings)
+        return list(dict.fromkeys(said))
+
+    @cached_property
+    def _comparisons(self) -> list[Comparison]:
+        first, *others = ([r.times for r in each.rounds] for each in self.measured)
+        return [Comparison.of(first, rounds) for rounds in others]
+
+    @cached_property
+    def _latencies(self) -> list[Latency]:
+        return [Latency.of(each.times) for each in self.measured]
+
+    # ---- for scripts ----------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """The document (schema `aotc.bench/1`); times are in milliseconds."""
+        arrays = self.measured[0].subject.inputs
+        return {
+            "schema": "aotc.bench/1",
+            "entry": self.point.name,
+            "kind": self.point.kind,
+            "inputs": [
+                {
+                    "name": leaf.name,
+                    "dtype": leaf.dtype,
+                    "shape": list(arrays[leaf.name].shape),
+                }
+                for leaf in self.point.inputs
+            ],
+            "seed": self.seed,
+            "machine": dict(self.machine),
+            "aotc": __version__,
+            "bundles": [
+                _bundle_document(*pair)
+                for pair in zip(self.measured, self._latencies, strict=True)
+            ],
+            "comparisons": [
+                {"bundle": other.subject.bundle, **each.to_json()}
+                for other, each in self._compared()
+            ],
+            "at_most": self.limit,
+            "passed": self.passed,
+            "notes": list(self._notes()),
+        }
+
+    @property
+    def _names(self) -> list[str]:
+        """What stands for each bundle in tables; one alone needs no name."""
+        count = len(self.measured)
+        return [str(number) for number in range(1, count + 1)] if count > 1 else [""]
+
+    def _compared(self) -> Iterator[tuple[Measurement, Comparison]]:
+        return zip(self.measured[1:], self._comparisons, strict=True)
+
+    # ---- for people -----------------------------------------------------------------
+
+    def to_text(self) -> str:
+        """A table of times, with what they depend on above and what to know below."""
+        names = self._names
+        rows = [
+            (name, latency.count, *(_ms(getattr(latency, c)) for c in _COLUMNS[1:]))
+            for name, latency in zip(names, self._latencies, strict=True)
+        ]
+        costs = [
+            (name, *_cost_cells(each, latency))
+            for name, each, latency in zip(
+                names, self.measured, self._latencies, strict=True
+            )
+        ]
+        lines = [
+            f"{self.point.name}({self._inputs()})",
+            f"on {_machine(self.machine)}",
+            *(
+                f"{_prefix(name)}{_title(each)}"
+                for name, each in zip(names, self.measured, strict=True)
+            ),
+            "",
+            output.table(("ms", "calls", *_COLUMNS[1:]), rows),
+            "",
+            output.table(_COSTS, costs),
+            *self._ratio_lines(),
+            *(f"note: {note}" for note in self._notes()),
+        ]
+        return "\n".join(lines)
+
+    def _inputs(self) -> str:
+        arrays = self.measured[0].subject.inputs
+        return ", ".join(
+            f"{leaf.name}: {leaf.dtype}{list(arrays[leaf.name].shape)}"
+            for leaf in self.point.inputs
+        )
+
+    def _ratio_lines(self) -> Iterator[str]:
+        for number, (_, each) in enumerate(self._compared(), 2):
+            yield (
+                f"\n1 takes {each.ratio:.3f} times as long as {number} by the medians, "
+                f"{each.ratio_of_minima:.3f} by the minima; "
+                f"{each.low:.3f} to {each.high:.3f} in {each.rounds} pairs of rounds"
+                f"{': no difference shown' if each.is_noise else ''}"
+            )
+            if self.limit is not None:
+                verdict = "passed" if each.ratio <= self.limit else "failed"
+                yield f"at most {self.limit:g}: {verdict}"
+
+    def _notes(self) -> Iterator[str]:
+        first = self.measured[0]
+        if first.loaded.states:
+            states = ", ".join(first.loaded.states)
+            yield (
+                f"calls advance {states}; each round begins with the first values, "
+                "and nothing is saved"
+            )
+        if integers := self._drawn_integers():
+            yield (
+                f"{', '.join(integers)}: integers are 0 or 1; if the time depends on "
+                "them, give real ones with --input"
+            )
+        yield from self._disturbances()
+
+    def _drawn_integers(self) -> list[str]:
+        given = self.measured[0].subject.given
+        return [
+            leaf.name
+            for leaf in self.point.inputs
+            if leaf.dtype[0] in "iu" and leaf.name not in given
+        ]
+
+    def _disturbances(self) -> Iterator[str]:
+        """What says that something else used the machine."""
+        load, cores = self.machine["load_average"], self.machine["cores_logical"]
+        threads = self.measured[0].loaded.threads or 1
+        if load is not None and cores and load + threads > cores + 0.5:
+            yield (
+                f"the machine was busy before the first call: {load} processes on "
+                f"average wanted its {cores} processors"
+            )
+        for name, each, latency in zip(
+            self._names, self.measured, self._latencies, strict=True
+        ):
+            tail = latency.p99 / latency.p50
+            if tail > _LONG_TAIL:
+                yield (
+                    f"{_prefix(name)}p99 is {tail:.1f} times p50: something disturbed "
+                    "the calls, or they differ; the minimum says more"
+                )
+            if each.loaded.threads == 1 and each.busy_processors < _LEAST_SHARE:
+                yield (
+                    f"{_prefix(name)}its thread got {each.busy_processors:.0%} of a "
+                    "processor; other processes had the rest"
+                )
+
+
+# ---- parts of the document ----------------------------------------------------------
+
+
+def _bundle_document(each: Measurement, latency: Latency) -> dict[str, Any]:
+    loaded, last = each.loaded, each.rounds[-1]
+    return {
+        "bundle": each.subject.bundle,
+        "name": loaded.name,
+        "version": loaded.version,
+        "manifest_sha256": loaded.digest,
+        "variant": loaded.variant,
+        "fallback": loaded.fallback,
+        "iree_compiler": loaded.compiler,
+        "iree_runtime": loaded.runtime,
+        "threads": loaded.threads,
+        "states": list(loaded.states),
+        "load_ms": loaded.load_ns / 1e6,
+        "first_call_ms": loaded.first_call_ns / 1e6,
+        "warm_up_calls": len(each.warm_up.times),
+        "latency_ms": latency.to_json(),
+        "calls_per_second": 1000 / latency.mean,
+        "busy_processors": each.busy_processors,
+        "memory_bytes": {
+            "before_load": loaded.memory_before_load,
+            "after_load": loaded.memory_after_load,
+            "after_calls": last.memory,
+            "peak": last.peak_memory,
+        },
+        "rounds": [Latency.of(one.times).to_json() for one in each.rounds],
+    }
+
+
+# ---- parts of the text --------------------------------------------------------------
+
+_COSTS = (
+    "", "calls/s", "load ms", "first call ms", "threads busy", "memory", "peak",
+    "before load",
+)  # fmt: skip
+
+
+def _cost_cells(each: Measurement, latency: Latency) -> tuple[str, ...]:
+    threads = each.loaded.threads
+    of = f" of {threads}" if threads else ""
+    return (
+        f"{1000 / latency.mean:.1f}",
+        f"{each.loaded.load_ns / 1e6:.1f}",
+        _ms(each.loaded.first_call_ns / 1e6),
+        f"{each.busy_processors:.2f}{of}",
+        _size(each.rounds[-1].memory),
+        _size(each.rounds[-1].peak_memory),
+        _size(each.loaded.memory_before_load),
+    )
+
+
+def _prefix(name: str) -> str:
+    return f"{name}: " if name else ""
+
+
+def _title(each: Measurement) -> str:
+    loaded = each.loaded
+    threads = f", {loaded.threads} thread{'s' * (loaded.threads != 1)}"
+    title = f"{loaded.name} {loaded.version}, {loaded.digest[:12]}"
+    return (
+        f"{each.subject.bundle} ({title}): {loaded.variant}"
+        f"{threads if loaded.threads else ''}, IREE {loaded.runtime}"
+    )
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    return (
+        f"{machine['model'] or 'an unknown processor'}, {machine['cores_logical']} "
+        f"processors, load average {machine['load_average']}"
+    )
+
+
+def _ms(value: float) -> str:
+    """Four digits, or all before the point."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _size(count: int | None) -> str:
+    return "unknown" if count is None else output.size(count)

@@ -1,0 +1,43 @@
+"""Sizes for symbols on the command line: `--sizes batch=4,length=128`."""
+
+from __future__ import annotations
+
+from aotc.errors import InputError
+
+
+def read_sizes(text: str | None) -> dict[str, int]:
+    """The sizes by name, from a text such as ``batch=4,length=128``.
+
+    Raises:
+        InputError: `bad-option` or `bad-size`.
+    """
+    found: dict[str, int] = {}
+    for part in text.split(",") if text else ():
+        name, value = read_pair(part, "--sizes batch=4")
+        if name in found:
+            raise InputError("bad-option", f"the size {name!r} is given twice")
+        found[name] = _number(name, value)
+    return found
+
+
+def read_pair(text: str, example: str) -> tuple[str, str]:
+    """The two sides of ``NAME=VALUE``.
+
+    Raises:
+        InputError: `bad-option`.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(
+            "bad-option", f"expected NAME=VALUE, got {text!r}", hint=example
+        )
+    return name.strip(), value.strip()
+
+
+def _number(name: str, text: str) -> int:
+    # Not isdigit alone, which takes "²" and Arabic digits; and 18 digits are enough.
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise InputError(
+            "bad-size", f"expected a whole number for {name}, got {text[:60]!r}"
+        )
+    return int(text)
