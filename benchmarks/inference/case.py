@@ -1,0 +1,127 @@
+"""One model with one batch: prepared for every system, checked, and timed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from .measuring import alternate
+from .results import Row, compare_with_peers, time_table
+from .systems import Artifact, OnnxRuntime, OpenVino, System, run_module
+from .worker import Worker
+
+TOLERANCE = 1e-4  # of the largest value of each output
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure.
+
+    Attributes:
+        threads: numbers of threads, each measured by itself.
+        rounds: in which the systems alternate.
+        seconds: how long one system computes in a round.
+        clock: `wall` or `processor`.
+        avx2: hold the peers to AVX2, where they can be held.
+    """
+
+    threads: list[int]
+    rounds: int
+    seconds: float
+    clock: str
+    avx2: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with one batch, and the folder it is worked on in."""
+
+    model: str
+    batch: int
+    work: Path
+
+    @property
+    def exported(self) -> Path:
+        """Where the forms for all systems lie."""
+        return self.work / "cases" / f"{self.model}-b{self.batch}"
+
+    def export(self, torch: Path, systems: list[System]) -> None:
+        """Write the forms that the systems read, by an interpreter with PyTorch.
+
+        Raises:
+            subprocess.CalledProcessError: PyTorch cannot export it.
+        """
+        words = [self.model, str(self.batch), str(self.exported)]
+        if any(isinstance(each, (OnnxRuntime, OpenVino)) for each in systems):
+            words.append("--onnx")
+        run_module(torch, "inference.export", *words)
+
+    def measure(self, systems: list[System], settings: Settings) -> list[Row]:
+        """A row for each system and number of threads; all are prepared before."""
+        prepared = {system: self._prepare(system) for system in systems}
+        rows: list[Row] = []
+        for threads in settings.threads:
+            with ExitStack() as stack:
+                rows += self._measure(prepared, threads, settings, stack)
+        return rows
+
+    def _prepare(self, system: System) -> Artifact | None:
+        """The system's form, None where it cannot be made."""
+        print(f"{self.model}, batch {self.batch}: {system.name}", file=sys.stderr)
+        folder = self.work / "builds" / system.label / self.exported.name
+        try:
+            return system.prepare(self.exported, folder)
+        except subprocess.CalledProcessError:
+            return None
+
+    def _measure(
+        self,
+        prepared: dict[System, Artifact | None],
+        threads: int,
+        settings: Settings,
+        stack: ExitStack,
+    ) -> list[Row]:
+        rows, workers = [], {}
+        for system, artifact in prepared.items():
+            row = Row(self.model, self.batch, threads, system.name, system.is_peer)
+            rows.append(row)
+            worker = self._start(system, artifact, row, settings)
+            if worker is not None:
+                stack.callback(worker.stop)
+                workers[system.name] = worker
+        times = alternate(workers, settings.rounds, settings.seconds, settings.clock)
+        for row in rows:
+            if row.system in workers:
+                row.peak_bytes = workers[row.system].memory()
+        compare_with_peers(rows, times)
+        print(time_table(rows), file=sys.stderr)
+        return rows
+
+    def _start(
+        self, system: System, artifact: Artifact | None, row: Row, settings: Settings
+    ) -> Worker | None:
+        """A worker whose results are right; else what is wrong stands in the row."""
+        if artifact is None:
+            row.failure = "not built"
+            return None
+        log = self.exported / f"{system.label}.log"
+        avx2 = settings.avx2 and row.peer
+        worker = None
+        try:
+            worker = Worker(system, artifact, self.exported, row.threads, avx2, log)
+            row.error = worker.compare(self.exported / "expected.npz")
+        except RuntimeError as found:
+            row.failure = str(found)
+            return None
+        row.cold_start_seconds = worker.cold_start
+        row.artifact_bytes = artifact.bytes
+        for name, value in artifact.facts.items():
+            setattr(row, name, value)
+        if row.error <= TOLERANCE:
+            return worker
+        worker.stop()
+        row.failure = f"error {row.error:.1e}"
+        return None

@@ -1,0 +1,135 @@
+"""The command line of `benchmarks/models.py`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from pathlib import Path
+
+from .case import TOLERANCE, Case, Settings
+from .environments import PACKAGES, python_of
+from .results import fact_table, time_table, write_json, write_page
+from .systems import PEERS, Aotc, System
+
+MODELS = ("resnet50", "mobilenet_v2", "bert", "gpt2", "vit", "mlp")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print and write."""
+    options = parse(arguments)
+    settings = Settings(
+        options.threads,
+        options.rounds,
+        options.seconds,
+        options.clock,
+        options.isa == "avx2",
+    )
+    pythons = peer_interpreters(options)
+    systems = chosen_systems(options, pythons)
+    rows = []
+    for model in options.models:
+        for batch in options.batches:
+            case = Case(model, batch, options.work)
+            case.export(pythons["torch"], systems)
+            rows += case.measure(systems, settings)
+            write_json(rows, facts(options), options.output)
+    print(time_table(rows), fact_table(rows), sep="\n\n")
+    print(f"\n{options.output}", file=sys.stderr)
+    if options.write:
+        write_page(rows)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The options."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    parser = argparse.ArgumentParser(
+        description="Time whole models in aotc and its peers, each in its own process.",
+        epilog="Environments, exported models and builds are kept in the work folder.",
+    )
+    add = parser.add_argument
+    add("--models", nargs="+", default=MODELS, metavar="NAME")
+    add("--batches", nargs="+", type=int, default=[1], metavar="N")
+    add("--threads", nargs="+", type=int, default=[1, 2], metavar="N")
+    add("--levels", nargs="+", default=["x86_64-v4", "x86_64-v3"], metavar="TARGET")
+    add("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    add("--rounds", type=int, default=15)
+    add("--seconds", type=float, default=0.5, help="of a system in a round")
+    add(
+        "--clock",
+        choices=["wall", "processor"],
+        default="wall",
+        help="processor: for one thread on a busy machine",
+    )
+    add("--isa", choices=["avx2"], help="hold peers to it, where they can be held")
+    add(
+        "--aotc",
+        action="append",
+        metavar="NAME=PYTHON",
+        help="an interpreter with aotc and torch; several are compared (default: this)",
+    )
+    add("--reuse", action="store_true", help="take bundles that earlier runs built")
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PEER=PYTHON",
+        help=f"do not install {', '.join(PACKAGES)}: take this interpreter",
+    )
+    add("--work", type=Path, default=cache / "aotc-benchmarks", metavar="FOLDER")
+    add("--environments", type=Path, metavar="FOLDER", help="default: in --work")
+    add("--output", type=Path, metavar="FILE.json", help="default: in --work")
+    add("--write", action="store_true", help="put the tables into docs/performance.md")
+    options = parser.parse_args(arguments)
+    options.work = options.work.resolve()
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.environments = options.environments or options.work / "environments"
+    options.aotc = options.aotc or [f"aotc={sys.executable}"]
+    options.output = options.output or options.work / "models.json"
+    return options
+
+
+def peer_interpreters(options: argparse.Namespace) -> dict[str, Path]:
+    """The interpreter of each environment that is needed; PyTorch's exports models."""
+    given = dict(pair.split("=", 1) for pair in options.python)
+    needed = {"torch", *(PEERS[peer].environment for peer in options.peers)}
+    return {
+        name: Path(given[name])
+        if name in given
+        else python_of(name, options.environments)
+        for name in sorted(needed)
+    }
+
+
+def chosen_systems(
+    options: argparse.Namespace, pythons: dict[str, Path]
+) -> list[System]:
+    """aotc at each level, of each interpreter, and the peers."""
+    found: list[System] = []
+    for level in options.levels:
+        for pair in options.aotc:
+            name, python = pair.split("=", 1)
+            name = f"{name} {level}"
+            found.append(Aotc(name, Path(python), "bundle", level, options.reuse))
+    for name in options.peers:
+        peer = PEERS[name]
+        found.append(peer.kind(name, pythons[peer.environment], peer.runner))
+    return found
+
+
+def facts(options: argparse.Namespace) -> dict[str, object]:
+    """Of the machine and the run."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return {
+        "schema": "aotc.models/1",
+        "processor": names[0] if names else platform.processor(),
+        "cores": os.cpu_count(),
+        "tolerance": TOLERANCE,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "clock": options.clock,
+        "isa": options.isa,
+        "packages": {name: PACKAGES[PEERS[name].environment] for name in options.peers},
+    }

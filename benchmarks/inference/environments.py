@@ -1,0 +1,31 @@
+"""Virtual environments of the peers, made once and kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGES = {
+    "torch": ("torch==2.13.0", "onnx==1.23.2", "onnxscript==0.7.2", "numpy==2.4.6"),
+    "onnxruntime": ("onnxruntime==1.31.*", "numpy==2.4.6"),
+    "openvino": ("openvino==2026.4.*", "numpy==2.4.6"),
+}
+
+
+def python_of(name: str, folder: Path) -> Path:
+    """The interpreter of an environment below `folder`, installed if need be.
+
+    Raises:
+        subprocess.CalledProcessError: pip cannot install it.
+    """
+    home = folder / name
+    python, stamp = home / "bin" / "python", home / "packages.txt"
+    wanted = "\n".join(PACKAGES[name])
+    if stamp.exists() and stamp.read_text() == wanted:
+        return python
+    print(f"installing {', '.join(PACKAGES[name])} into {home}", file=sys.stderr)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
+    subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES[name]], check=True)
+    stamp.write_text(wanted)
+    return python

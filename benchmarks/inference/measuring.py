@@ -1,0 +1,64 @@
+"""Times of all systems on one model, in rounds."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field
+
+from .worker import Worker
+
+REST = 0.05  # seconds before a slice: idle threads of the last system stop spinning
+MOST_CALLS = 200
+
+
+@dataclass
+class Times:
+    """Seconds of one system's calls, a list for each round."""
+
+    rounds: list[list[float]] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[float]:
+        """Of all rounds."""
+        return [seconds for calls in self.rounds for seconds in calls]
+
+    @property
+    def median(self) -> float:
+        """Of all calls."""
+        return statistics.median(self.calls)
+
+    @property
+    def minimum(self) -> float:
+        """Of all calls."""
+        return min(self.calls)
+
+    def ratio(self, other: Times) -> float:
+        """The median over the rounds of this system's median by the other's."""
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        return statistics.median(
+            statistics.median(mine) / statistics.median(theirs)
+            for mine, theirs in pairs
+        )
+
+
+def alternate(
+    workers: dict[str, Worker], rounds: int, seconds: float, clock: str
+) -> dict[str, Times]:
+    """Times of each system.
+
+    In each round every system computes for about `seconds`, and each round begins with
+    another one. `clock` is `wall`, or `processor` for the time that a process computes.
+    """
+    counts = {
+        name: max(1, min(MOST_CALLS, round(seconds / min(worker.run(2, clock)))))
+        for name, worker in workers.items()
+    }
+    times = {name: Times() for name in workers}
+    names = list(workers)
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            time.sleep(REST)
+            times[name].rounds.append(workers[name].run(counts[name], clock))
+    return times

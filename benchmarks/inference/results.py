@@ -1,0 +1,131 @@
+"""What is measured, as rows, as JSON and as tables of markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .measuring import Times
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
+
+
+@dataclass
+class Row:
+    """One system on one model with one number of threads.
+
+    Attributes:
+        error: of its outputs, or why there are no times.
+        ratio: its time by that of the fastest peer: medians of paired rounds.
+        ratio_of_minima: the same of the smallest times.
+    """
+
+    model: str
+    batch: int
+    threads: int
+    system: str
+    peer: bool
+    error: float | None = None
+    failure: str | None = None
+    median_ms: float = math.nan
+    minimum_ms: float = math.nan
+    ratio: float = math.nan
+    ratio_of_minima: float = math.nan
+    cold_start_seconds: float = math.nan
+    peak_bytes: int = 0
+    artifact_bytes: int = 0
+    build_seconds: float | None = None
+    pass_seconds: float | None = None
+    dispatches: int | None = None
+
+
+def compare_with_peers(rows: Iterable[Row], times: dict[str, Times]) -> None:
+    """Set medians, minima and the ratios of rows of one model that have times."""
+    timed = [row for row in rows if row.system in times]
+    for row in timed:
+        row.median_ms = times[row.system].median * 1e3
+        row.minimum_ms = times[row.system].minimum * 1e3
+    peers = [times[row.system] for row in timed if row.peer]
+    if not peers:
+        return
+    fastest = min(peers, key=lambda each: each.median)
+    least = min(each.minimum for each in peers)
+    for row in timed:
+        row.ratio = times[row.system].ratio(fastest)
+        row.ratio_of_minima = times[row.system].minimum / least
+
+
+def write_json(rows: list[Row], facts: dict[str, object], file: Path) -> None:
+    """All rows, and facts about machine and run."""
+    found = {**facts, "rows": [asdict(row) for row in rows]}
+    file.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def write_page(rows: list[Row]) -> None:
+    """Put the tables between the marks in docs/performance.md."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    tables = f"\n\n{time_table(rows)}\n\n{fact_table(rows)}\n\n"
+    PAGE.write_text(f"{before}{BEGIN}{tables}{END}{after}", encoding="utf-8")
+
+
+def time_table(rows: list[Row]) -> str:
+    """Milliseconds of each system: a line a model, a column a system."""
+    systems = list(dict.fromkeys(row.system for row in rows))
+    lines = [_line("model", "batch", "threads", *systems), _rule(3, len(systems))]
+    for key, found in _by_model(rows).items():
+        cells = {row.system: _time(row) for row in found}
+        lines.append(_line(*key, *(cells.get(name, "") for name in systems)))
+    return "\n".join(lines)
+
+
+def fact_table(rows: list[Row]) -> str:
+    """Start, memory, sizes and build of each system, a line each."""
+    heads = ("cold start, s", "peak, MB", "artifact, MB", "build, s", "passes, s")
+    lines = [_line("model", "batch", "threads", "system", *heads, "dispatches")]
+    lines.append(_rule(4, len(heads) + 1))
+    for key, found in _by_model(rows).items():
+        for row in found:
+            if row.failure is None:
+                lines.append(_line(*key, row.system, *_facts(row)))
+    return "\n".join(lines)
+
+
+def _by_model(rows: list[Row]) -> dict[tuple[str, int, int], list[Row]]:
+    found: dict[tuple[str, int, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.model, row.batch, row.threads), []).append(row)
+    return found
+
+
+def _time(row: Row) -> str:
+    """Median and minimum; for aotc also how much slower than the fastest peer."""
+    if row.failure is not None:
+        return f"– ({row.failure})"
+    text = f"{row.median_ms:.4g} / {row.minimum_ms:.4g}"
+    if row.peer or math.isnan(row.ratio):
+        return text
+    return f"{text}; **{row.ratio:.2f} / {row.ratio_of_minima:.2f}**"
+
+
+def _facts(row: Row) -> list[str]:
+    return [
+        f"{row.cold_start_seconds:.2f}",
+        f"{row.peak_bytes / 1e6:.0f}",
+        f"{row.artifact_bytes / 1e6:.1f}",
+        "" if row.build_seconds is None else f"{row.build_seconds:.1f}",
+        "" if row.pass_seconds is None else f"{row.pass_seconds:.1f}",
+        "" if row.dispatches is None else str(row.dispatches),
+    ]
+
+
+def _line(*cells: object) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def _rule(left: int, right: int) -> str:
+    return "|" + "---|" * left + "--:|" * right

@@ -1,0 +1,23 @@
+"""torch.compile with weights frozen into the code; needs a C++ compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch._inductor.config as inductor
+
+from .eager import call_of, read
+
+
+def load(
+    artifact: Path, inputs: dict[str, np.ndarray], threads: int
+) -> Callable[[], list[np.ndarray]]:
+    """A call of the compiled module; the first compiles it."""
+    inductor.freezing = True
+    if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2":
+        inductor.cpp.simdlen = 256
+    return call_of(torch.compile(read(artifact, threads), dynamic=False), inputs)

@@ -1,0 +1,80 @@
+"""One system with one model, told by its standard input when to run.
+
+    python -m inference.serve RUNNER ARTIFACT INPUTS.npz THREADS
+
+Answers are lines of JSON. The first comes after the first result. Then each line of
+input is a command, its words separated by tabs. `compare EXPECTED.npz` tells the
+largest difference of all outputs, each by its largest value; `run N CLOCK` the seconds
+of N calls, after one that is not counted, by the clock `wall` or `processor`; `memory`
+the peak of resident bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+Call = Callable[[], list[np.ndarray]]
+
+
+def main() -> None:
+    """Load, and serve until the input ends."""
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is no reply
+    runner, artifact, inputs, threads = sys.argv[1:]
+    with np.load(inputs) as file:
+        arrays = dict(file)
+    load = importlib.import_module(f".runners.{runner}", __package__).load
+    call = load(Path(artifact), arrays, int(threads))
+    call()
+    print(json.dumps("ready"), file=replies)
+    for line in sys.stdin:
+        command, *arguments = line.rstrip("\n").split("\t")
+        print(json.dumps(COMMANDS[command](call, *arguments)), file=replies)
+
+
+def compare(call: Call, file: str) -> float:
+    """The largest difference of all outputs, each by its largest value."""
+    with np.load(file) as expected:
+        pairs = list(zip(call(), expected.values(), strict=True))
+    return max(relative_error(*pair) for pair in pairs)
+
+
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference by the largest value; infinite for unlike shapes."""
+    if found.shape != expected.shape or not np.isfinite(found).all():
+        return float("inf")
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def run(call: Call, count: str, clock: str) -> list[float]:
+    """Seconds of each of so many calls."""
+    now = CLOCKS[clock]
+    call()
+    times = []
+    for _ in range(int(count)):
+        start = now()
+        call()
+        times.append(now() - start)
+    return times
+
+
+def memory(call: Call) -> int:
+    """The peak of resident bytes of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(line for line in lines if line.startswith("VmHWM"))
+    return int(peak.split()[1]) * 1024
+
+
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+COMMANDS = {"compare": compare, "run": run, "memory": memory}
+
+if __name__ == "__main__":
+    main()

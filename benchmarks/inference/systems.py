@@ -1,0 +1,176 @@
+"""The systems that are compared: who runs what, and how its form of a model is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+BENCHMARKS = Path(__file__).parents[1]
+
+# What holds the libraries to AVX2. ONNX Runtime's own kernels (MLAS) heed none of it.
+AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+
+
+@dataclass
+class Artifact:
+    """A model in one system's form.
+
+    Attributes:
+        path: what the runner loads.
+        bytes: what is shipped to a device.
+        facts: what its making told, by the names of the results.
+    """
+
+    path: Path
+    bytes: int
+    facts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class System:
+    """A library that runs models.
+
+    Attributes:
+        name: in tables.
+        python: the interpreter that has the library.
+        runner: its module in `runners`.
+    """
+
+    name: str
+    python: Path
+    runner: str
+    is_peer: ClassVar[bool] = True
+
+    @property
+    def label(self) -> str:
+        """The name, for files."""
+        return self.name.replace(" ", "-")
+
+    def prepare(self, case: Path, folder: Path) -> Artifact:
+        """Its form of an exported model, made in `folder` where it is not there yet."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OnnxRuntime(System):
+    """Loads the .onnx file as it is."""
+
+    def prepare(self, case: Path, folder: Path) -> Artifact:
+        files = [case / "model.onnx", case / "model.onnx.data"]
+        return Artifact(files[0], sum(f.stat().st_size for f in files if f.exists()))
+
+
+@dataclass(frozen=True)
+class OpenVino(System):
+    """Loads its own form, converted from the .onnx file."""
+
+    def prepare(self, case: Path, folder: Path) -> Artifact:
+        model = folder / "model.xml"
+        source = case / "model.onnx"
+        if not model.exists() or model.stat().st_mtime < source.stat().st_mtime:
+            folder.mkdir(parents=True, exist_ok=True)
+            module = f"inference.runners.{self.runner}"
+            run_module(self.python, module, str(source), str(model))
+        return Artifact(model, size(folder))
+
+
+@dataclass(frozen=True)
+class PyTorch(System):
+    """Loads the pickled module."""
+
+    def prepare(self, case: Path, folder: Path) -> Artifact:
+        file = case / "module.pt"
+        return Artifact(file, file.stat().st_size)
+
+
+@dataclass(frozen=True)
+class Aotc(System):
+    """Builds and loads a bundle for one level of the processor.
+
+    Attributes:
+        level: the target.
+        reuse: take the bundle of an earlier run, whatever compiler made it.
+    """
+
+    level: str
+    reuse: bool
+    is_peer: ClassVar[bool] = False
+
+    def prepare(self, case: Path, folder: Path) -> Artifact:
+        bundle, file = folder / "model-1.0.0.aotc", folder / "facts.json"
+        if not (self.reuse and file.exists()):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            file.write_text(json.dumps(self._build(case, folder)))
+        return Artifact(bundle, size(bundle), json.loads(file.read_text()))
+
+    def _build(self, case: Path, folder: Path) -> dict[str, float]:
+        """Build the bundle; seconds and dispatches of the build."""
+        report = folder / "report.json"
+        command = [self.python, "-m", "aotc.cli.main", "build", case / "program.pt2"]
+        command += ["-o", folder, "--name", "model", "--target", self.level]
+        command += ["--no-cache", "--no-sign", "--self-check", "off", "-q"]
+        start = time.perf_counter()
+        subprocess.run(
+            [*command, "--report", report],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=folder,
+        )
+        seconds = time.perf_counter() - start
+        told = json.loads(report.read_text())
+        passes = [*told["passes"], *told["variant_passes"].get(self.level, [])]
+        return {
+            "build_seconds": seconds,
+            "pass_seconds": sum(each["seconds"] for each in passes),
+            "dispatches": told["variants"][0]["statistics"]["dispatches"],
+        }
+
+
+class Peer(NamedTuple):
+    """How a peer is made: its class, its module in `runners`, its environment."""
+
+    kind: type[System]
+    runner: str
+    environment: str
+
+
+PEERS = {
+    "onnxruntime": Peer(OnnxRuntime, "onnx_runtime", "onnxruntime"),
+    "openvino": Peer(OpenVino, "open_vino", "openvino"),
+    "torch": Peer(PyTorch, "eager", "torch"),
+    "torch-compile": Peer(PyTorch, "compiled", "torch"),
+}
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def environment(threads: int | None = None, avx2: bool = False) -> dict[str, str]:
+    """Variables of a process that runs a module of this folder."""
+    variables = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
+    if threads is not None:
+        variables["OMP_NUM_THREADS"] = str(threads)
+    return {**variables, **(AVX2 if avx2 else {})}
+
+
+def run_module(python: Path, module: str, *arguments: str) -> None:
+    """Run a module of this folder to its end.
+
+    Raises:
+        subprocess.CalledProcessError: it failed; what it said stands in the error.
+    """
+    subprocess.run(
+        [python, "-m", module, *arguments],
+        check=True,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+    )

@@ -1,0 +1,73 @@
+"""A process that serves one system with one model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from .systems import Artifact, System, environment
+
+
+class Worker:
+    """A running process of `inference.serve`, which has computed one result.
+
+    Attributes:
+        cold_start: seconds from its start to the first result.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        artifact: Artifact,
+        case: Path,
+        threads: int,
+        avx2: bool,
+        log: Path,
+    ) -> None:
+        self._name, self._log = f"{system.name}, {threads} threads", log
+        command = [system.python, "-m", "inference.serve", system.runner]
+        command += [artifact.path, case / "inputs.npz", str(threads)]
+        start = time.perf_counter()
+        with log.open("w") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment(threads, avx2),
+            )
+        self._reply()
+        self.cold_start = time.perf_counter() - start
+
+    def compare(self, expected: Path) -> float:
+        """The largest error of its outputs, relative to their largest value."""
+        return self._ask("compare", expected)
+
+    def run(self, count: int, clock: str) -> list[float]:
+        """Seconds of each of so many calls, by the clock `wall` or `processor`."""
+        return self._ask("run", count, clock)
+
+    def memory(self) -> int:
+        """The peak of resident bytes."""
+        return self._ask("memory")
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _ask(self, *words: object) -> Any:
+        print(*words, sep="\t", file=self._process.stdin, flush=True)
+        return self._reply()
+
+    def _reply(self) -> Any:
+        line = self._process.stdout.readline()
+        if not line:
+            code = self._process.wait()
+            said = self._log.read_text().strip().splitlines()[-1:]
+            raise RuntimeError(f"{self._name} ended with {code}: {' '.join(said)}")
+        return json.loads(line)
