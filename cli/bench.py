@@ -24,6 +24,7 @@ _SECONDS = 5.0
     "aotc bench bert-1.0.0.aotc --sizes batch=8,length=128 --threads 4",
     "aotc bench gpt-1.0.0.aotc decode --input tokens=@tokens.npy --calls 200",
     "aotc bench new.aotc predict --compare old.aotc --at-most 1.05",
+    "aotc bench digits-1.0.0.aotc predict --profile --threads 1",
 )
 @click.argument("bundle", type=FilePath())
 @click.argument("entry", required=False)
@@ -65,6 +66,9 @@ _SECONDS = 5.0
     metavar="RATIO",
     help="Exit with 1 if the median is more than this times that of another bundle.",
 )
+@click.option(
+    "--profile", is_flag=True, help="Tell the time of each dispatch (on processors)."
+)
 @trust_option()
 @click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
 @click.option("--target", help="Use this variant, not the best one for the machine.")
@@ -94,6 +98,7 @@ def bench(
     calls: int | None,
     others: tuple[str, ...],
     limit: float | None,
+    profile: bool,
     keys: tuple[str, ...],
     form: str,
     **choices: Any,
@@ -110,10 +115,13 @@ def bench(
     budget = _budget(seconds, calls)
     if limit is not None and not others:
         raise click.UsageError("--at-most needs --compare: it is a ratio to another")
+    if profile and (others or choices["states"]):
+        raise click.UsageError("--profile excludes --compare and --load-state")
     if choices["target"] and not choices["fallback"]:
         raise click.UsageError("--target and --no-fallback exclude each other")
     from aotc.cli.bench_report import Report
     from aotc.timing import machine
+    from aotc.timing.dispatches import profile_of
     from aotc.timing.rounds import measure
 
     manifest = _manifest(bundle, keys, choices["allow_unsigned"])
@@ -124,7 +132,9 @@ def bench(
     subject = replace(subject, keys=keys, **choices)
     before = machine.description()
     subjects = [subject, *(replace(subject, bundle=other) for other in others)]
-    report = Report(point, before, measure(subjects, budget), limit, seed)
+    measured = measure(subjects, budget)
+    found = profile_of(measured[0]) if profile else None
+    report = Report(point, before, measured, limit, seed, found)
     for warning in report.warnings:
         click.echo(f"warning: {output.printable(warning)}", err=True)
     output.emit(report.to_json(), report.to_text(), form)

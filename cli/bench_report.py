@@ -10,9 +10,11 @@ from typing import Any
 from aotc import __version__
 from aotc.artifacts.manifest import EntryPoint
 from aotc.cli import output
+from aotc.timing.dispatches import Profile
 from aotc.timing.rounds import Measurement
 from aotc.timing.statistics import Comparison, Latency
 
+_SHOWN = 20  # dispatches
 _COLUMNS = ("count", "min", "p50", "p90", "p99", "max", "mean", "std")
 _LONG_TAIL = 2.0  # p99 over p50
 _LEAST_SHARE = 0.9  # of a processor, that one thread should get
@@ -28,6 +30,7 @@ class Report:
         measured: the bundle, and then the others.
         limit: what the ratios of medians may be at most, if there is a limit.
         seed: of random inputs.
+        profile: the dispatches of a call, if they were asked for.
     """
 
     point: EntryPoint
@@ -35,6 +38,7 @@ class Report:
     measured: Sequence[Measurement]
     limit: float | None
     seed: int
+    profile: Profile | None = None
 
     @property
     def passed(self) -> bool:
@@ -86,6 +90,7 @@ class Report:
                 {"bundle": other.subject.bundle, **each.to_json()}
                 for other, each in self._compared()
             ],
+            "profile": self.profile.to_json() if self.profile else None,
             "at_most": self.limit,
             "passed": self.passed,
             "notes": list(self._notes()),
@@ -127,6 +132,7 @@ class Report:
             "",
             output.table(_COSTS, costs),
             *self._ratio_lines(),
+            *self._profile_lines(),
             *(f"note: {note}" for note in self._notes()),
         ]
         return "\n".join(lines)
@@ -149,6 +155,29 @@ class Report:
             if self.limit is not None:
                 verdict = "passed" if each.ratio <= self.limit else "failed"
                 yield f"at most {self.limit:g}: {verdict}"
+
+    def _profile_lines(self) -> Iterator[str]:
+        if self.profile is None:
+            return
+        shown = self.profile.dispatches[:_SHOWN]
+        rows = [
+            (
+                each.name,
+                f"{each.count:g}",
+                _ms(each.ms),
+                f"{_ratio(each.ms, self.profile.ms):.1%}",
+                f"{_ratio(each.processor_ms, each.ms):.2f}",
+            )
+            for each in shown
+        ]
+        header = ("dispatch", "per call", "ms", "share", "threads busy")
+        yield "\n" + output.table(header, rows)
+        if rest := self.profile.dispatches[_SHOWN:]:
+            yield f"and {len(rest)} others, {_ms(sum(each.ms for each in rest))} ms"
+        yield (
+            f"all dispatches: {_ms(self.profile.ms)} ms (medians of "
+            f"{self.profile.calls} calls), of a call's {_ms(self._latencies[0].p50)} ms"
+        )
 
     def _notes(self) -> Iterator[str]:
         first = self.measured[0]
@@ -276,6 +305,11 @@ def _machine(machine: Mapping[str, Any]) -> str:
 def _ms(value: float) -> str:
     """Four digits, or all before the point."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _ratio(part: float, whole: float) -> float:
+    """0 of nothing: a dispatch can be shorter than the clock can tell."""
+    return part / whole if whole else 0.0
 
 
 def _size(count: int | None) -> str:

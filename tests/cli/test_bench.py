@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 
 from aotc.artifacts.manifest import Manifest
 from aotc.cli.main import main
-from aotc.errors import CompileError
-from aotc.timing import inputs, process
+from aotc.errors import CompileError, InputError, SetupError
+from aotc.timing import dispatches, inputs, process
 from aotc.timing.messages import Subject
 from aotc.timing.statistics import Comparison, Latency
 
@@ -127,6 +128,59 @@ def test_bundles_take_turns_and_the_ratio_can_be_limited(
     assert bench(*pair, "--at-most", "0.001", code=1)["passed"] is False
 
 
+def test_a_profile_tells_the_time_of_each_dispatch(
+    golden: list[str], bench: Bench
+) -> None:
+    """Of an entry with a state, and one with weights and a symbolic size."""
+    for entry in ("train_step", "predict"):
+        found = bench(*golden, entry, "--calls", "2", "--profile")["profile"]
+        assert found["calls"] > 0
+        times = [each["ms"] for each in found["dispatches"]]
+        assert times == sorted(times, reverse=True)
+        assert 0 < found["ms"] == pytest.approx(sum(times))
+        for each in found["dispatches"]:
+            assert each["name"].startswith(entry)
+            assert each["count"] >= 1
+            assert each["processor_ms"] > 0
+
+
+def test_dispatches_of_a_call_are_added_and_calls_are_not() -> None:
+    def event(key: str, span: int, work: int, valid: bool = True) -> str:
+        return json.dumps(
+            {
+                "type": "host_dispatch_event",
+                "key": key,
+                "valid": valid,
+                "duration_ns": span * 10**6,
+                "tile_duration_sum_ns": work * 10**6,
+            }
+        )
+
+    calls = [(1, 2), (1, 2), (9, 50)]  # the last one was disturbed
+    lines = [event("twice", span, 1) for call in calls for span in call]
+    lines += [event("once", 5, 10)] * 3 + [event("once", 7, 7, valid=False)]
+    told = "\n".join([*lines, '{"type": "dispatch_summary"}'])
+    assert dispatches.dispatches_in(told, len(calls)) == [
+        dispatches.Dispatch("once", 1, 5, 10),
+        dispatches.Dispatch("twice", 2, 3, 2),
+    ]
+
+
+def test_a_profile_of_no_processor_is_refused(shelf: Any) -> None:
+    subject = Subject(shelf.bundle(), "add", keys=(shelf.public_key,))
+    loaded = SimpleNamespace(variant="vmvx", threads=None)  # as for a GPU
+    measured: Any = SimpleNamespace(subject=subject, loaded=loaded, times=[1])
+    with pytest.raises(InputError) as caught:
+        dispatches.profile_of(measured)
+    assert caught.value.code == "profile-unsupported"
+
+
+def test_a_profiler_that_fails_says_why() -> None:
+    with pytest.raises(SetupError, match="iree-profile of IREE's runtime") as caught:
+        dispatches.run_program("iree-profile", "dispatch", GOLDEN / "model.py")
+    assert caught.value.code == "profile-failed"
+
+
 def test_the_text_has_the_table_and_the_verdict(
     bundle: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +213,7 @@ def test_the_text_has_the_table_and_the_verdict(
         (["add", "--load-state", "none.safetensors"], "no-states"),
         (["add", "--calls", "3", "--seconds", "1"], "usage"),
         (["add", "--at-most", "1.1"], "usage"),
+        (["add", "--compare", "b", "--profile"], "usage"),
         (["add", "--compare", "none.aotc"], "bundle-missing"),
     ],
 )

@@ -1,0 +1,213 @@
+"""Where the time of a call goes: the dispatches of a module, by IREE's own profiler.
+
+IREE's runtime package brings two programs: `iree-benchmark-module` calls a function
+and notes when each dispatch began and ended, and `iree-profile` reads that. The Python
+bindings of IREE 3.13 do not profile (`HalDevice.begin_profiling` has nowhere to write
+to), and its CUDA and ROCm drivers note nothing: this is for processors alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts.leftovers import temporary_folder
+from aotc.artifacts.manifest import Leaf, Variant
+from aotc.artifacts.pack import VerifiedBundle, read_bundle
+from aotc.artifacts.trust import Trust
+from aotc.errors import InputError, SetupError
+from aotc.system_errors import raise_system_error, system_errors
+from aotc.timing.inputs import Array
+from aotc.timing.rounds import Measurement
+
+_SECONDS, _MOST_CALLS = 1.0, 200  # of a profile, which takes 20 to 50 KB a call
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """The dispatches of one function of the compiled code, in a call.
+
+    Args:
+        name: of the function.
+        count: how many dispatches of it a call makes.
+        ms: from the first of its workgroups to the end of the last, for all dispatches.
+        processor_ms: the time of its workgroups, on all threads.
+    """
+
+    name: str
+    count: float
+    ms: float
+    processor_ms: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures by name."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The dispatches of a call, those that take longest first; medians of calls."""
+
+    calls: int
+    dispatches: tuple[Dispatch, ...]
+
+    @property
+    def ms(self) -> float:
+        """What all dispatches of a call take, one after the other."""
+        return sum(each.ms for each in self.dispatches)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document."""
+        found = [each.to_json() for each in self.dispatches]
+        return {"calls": self.calls, "ms": self.ms, "dispatches": found}
+
+
+def profile_of(measured: Measurement) -> Profile:
+    """Call the entry of a bundle under IREE's profiler, in a process of its own.
+
+    Args:
+        measured: the same calls without it. A file of states that they began with is
+            left out.
+
+    Raises:
+        InputError: `profile-unsupported`, where no processor computes.
+        SetupError: `profile-failed`: the profiler does not run.
+    """
+    subject, threads = measured.subject, measured.loaded.threads
+    trust = Trust.of(*subject.keys) if subject.keys else None
+    bundle = read_bundle(subject.bundle, trust, subject.allow_unsigned)
+    chosen = bundle.manifest.variants[measured.loaded.variant]
+    if threads is None:
+        raise InputError(
+            "profile-unsupported",
+            f"expected a variant for a processor, got {chosen.id}: IREE notes the "
+            "times of dispatches on processors only",
+            hint="measure without --profile, or name another variant: --target",
+        )
+    fitting = int(_SECONDS * 1e9 / median(measured.times))
+    calls = max(1, min(_MOST_CALLS, fitting))
+    point = bundle.manifest.entry_points[subject.entry]
+    with system_errors(), ExitStack() as stack:
+        folder = Path(stack.enter_context(temporary_folder()))
+        record = folder / "calls.ireeprof"
+        run_program(
+            "iree-benchmark-module",
+            *_module(stack, bundle, chosen, folder),
+            *_device(threads),
+            f"--function={subject.entry}",
+            *_inputs(point.inputs, subject.inputs, folder),
+            f"--benchmark_min_time={calls}x",
+            "--device_profiling_mode=host-execution,executable-metadata",
+            f"--device_profiling_output={record}",
+        )
+        told = run_program(
+            "iree-profile", "dispatch", "--format=jsonl", "--dispatch_events", record
+        )
+    return Profile(calls, tuple(dispatches_in(told, calls)))
+
+
+# ---- what the program is given ------------------------------------------------------
+
+
+def _module(
+    stack: ExitStack, bundle: VerifiedBundle, variant: Variant, folder: Path
+) -> Iterator[str]:
+    """The code and weights of a variant, verified, in memory that cannot change."""
+    for number, (path, scope, suffix) in enumerate(_files(bundle, variant)):
+        sealed = stack.enter_context(bundle.sealed_path(path))
+        link = folder / f"{number}.{suffix}"  # which tells IREE the format
+        link.symlink_to(sealed.replace("/proc/self/", f"/proc/{os.getpid()}/", 1))
+        yield f"--parameters={scope}={link}" if scope else f"--module={link}"
+
+
+def _files(
+    bundle: VerifiedBundle, variant: Variant
+) -> Iterator[tuple[str, str | None, str]]:
+    """Path, scope of parameters and format of each file that a variant needs."""
+    yield variant.file, None, "vmfb"
+    for weights in bundle.manifest.weights:
+        if not weights.required_by or variant.id in weights.required_by:
+            yield weights.file, weights.scope, weights.format
+
+
+def _device(threads: int) -> Sequence[str]:
+    """As `runtime.engine` opens it."""
+    if threads == 1:
+        return "--device=local-sync", "--device_allocator=caching"
+    return "--device=local-task", f"--task_topology_group_count={threads}"
+
+
+def _inputs(
+    leaves: Sequence[Leaf], arrays: Mapping[str, Array], folder: Path
+) -> Iterator[str]:
+    for number, leaf in enumerate(leaves):
+        array, file = np.asarray(arrays[leaf.name]), folder / f"{number}.bin"
+        file.write_bytes(array.tobytes())
+        kind = "i1" if leaf.dtype == "bool" else leaf.dtype.replace("u", "i")
+        shape = "".join(f"{size}x" for size in array.shape)
+        yield f"--input={shape}{kind}=@{file}"
+
+
+def run_program(program: str, *arguments: str | Path) -> str:
+    """What a program of IREE's runtime package prints.
+
+    Raises:
+        SetupError: `profile-failed`.
+    """
+    import iree._runtime_libs as libraries
+
+    path = Path(libraries.__path__[0], program)
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, text=True)
+    except OSError as error:
+        raise_system_error(error, str(path))
+        raise
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        said = lines[-1] if lines else f"exit code {done.returncode}"
+        raise SetupError("profile-failed", f"{program} of IREE's runtime fails: {said}")
+    return done.stdout
+
+
+# ---- what it notes ------------------------------------------------------------------
+
+
+def dispatches_in(told: str, calls: int) -> list[Dispatch]:
+    """The dispatches that were noted in so many calls, the longest first."""
+    spans: defaultdict[str, list[int]] = defaultdict(list)
+    works: defaultdict[str, list[int]] = defaultdict(list)
+    for line in told.splitlines():
+        event = json.loads(line)
+        if event["type"] == "host_dispatch_event" and event["valid"]:
+            spans[event["key"]].append(event["duration_ns"])
+            works[event["key"]].append(event["tile_duration_sum_ns"])
+    found = [
+        Dispatch(
+            name,
+            len(each) / calls,
+            _per_call(each, calls),
+            _per_call(works[name], calls),
+        )
+        for name, each in spans.items()
+    ]
+    return sorted(found, key=lambda each: -each.ms)
+
+
+def _per_call(times: Sequence[int], calls: int) -> float:
+    """The milliseconds of a call, from nanoseconds of dispatches in their order.
+
+    The median of all calls, or the mean if they do not make equally many dispatches.
+    """
+    if len(times) % calls:
+        return sum(times) / calls / 1e6
+    return float(np.median(np.reshape(times, (calls, -1)).sum(1))) / 1e6
