@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.entries import Entry, entries_of, rename_ports, write_entry
-from aotc.dialects.functions import keep_only
+from aotc.dialects.functions import copy_module, keep_only
 from aotc.dialects.parameters import (
     Parameter,
     declare_parameter,
@@ -88,7 +88,8 @@ class Program:
 
     Args:
         module: all else is read from it.
-        parameters: weights and initial states by dotted name.
+        parameters: weights and initial states by dotted name; None where they are not
+            at hand, as for IR by itself.
         networks: the `Imported` networks among the entries, by name.
     """
 
@@ -99,6 +100,7 @@ class Program:
         networks: Mapping[str, Any] | None = None,
     ) -> None:
         self.module = module
+        self.has_arrays = parameters is not None
         self.parameters = dict(parameters or {})
         self.networks = dict(networks or {})
 
@@ -117,6 +119,11 @@ class Program:
         for entry in entries:
             write_entry(module, entry)
         return cls(module)
+
+    def copy(self) -> Program:
+        """The same program, which passes on this one leave as it is."""
+        arrays = self.parameters if self.has_arrays else None
+        return Program(copy_module(self.module), arrays, self.networks)
 
     @property
     def entries(self) -> list[Entry]:
@@ -246,13 +253,19 @@ class Program:
     def keep_entries(self, names: Collection[str]) -> None:
         """Drop other entries, and the parameters and states that only they take."""
         keep_only(self.module, names)
-        kept = {port.name for entry in self.entries for port in entry.arguments}
-        drop_parameters(self.module, set(self.parameters) - kept)
-        self.parameters = {k: x for k, x in self.parameters.items() if k in kept}
+        self.drop_unread(self.parameters)
+        kept = set(self.parameters)
         rows = self._attribute(_STATES, [])
         self._write_attribute(
             _STATES, [row for row in rows if kept.issuperset(row["leaves"])]
         )
+
+    def drop_unread(self, names: Iterable[str]) -> None:
+        """Drop those of some parameters that no entry takes."""
+        kept = {port.name for entry in self.entries for port in entry.arguments}
+        dropped = set(names) - kept
+        drop_parameters(self.module, dropped)
+        self.parameters = {k: x for k, x in self.parameters.items() if k not in dropped}
 
     def _attribute(self, name: str, default: Any) -> Any:
         attributes = self.module.operation.attributes

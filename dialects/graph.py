@@ -128,6 +128,7 @@ class GraphOp(_Declared):
     precision = FOLLOWS  # what mixed precision does with it
     is_approximated = False  # whether compiled code only comes near to its formula
     rearranges = False  # whether its result has no elements but those of its operand
+    keeps_order = False  # whether these are all of them, in the same order
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS
     codecs = {}

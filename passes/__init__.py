@@ -35,6 +35,7 @@ PASSES = {
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",
+    "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "decompose": "aotc.passes.decompose:Decompose",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",

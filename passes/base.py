@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from aotc.dialects.functions import copy_module
 from aotc.errors import InputError
 from aotc.program import Program
 from aotc.target import Target
@@ -53,8 +52,7 @@ class Unit:
 
     def fork(self, target: Target) -> Unit:
         """The same program for one target, whose passes leave this one as it is."""
-        given = self.program
-        program = Program(copy_module(given.module), given.parameters, given.networks)
+        program = self.program.copy()
         program.target = str(target)
         return Unit(program, target)
 

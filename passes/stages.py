@@ -37,7 +37,15 @@ class PassStage:
 PASS_STAGES = (
     PassStage(
         "optimized",
-        ("autodiff", "inline", "simplify", "cse", "simplify", "relax-order"),
+        (
+            "autodiff",
+            "inline",
+            "simplify",
+            "cse",
+            "simplify",
+            "relax-order",
+            "fold-parameters",
+        ),
     ),
     PassStage(
         "linalg",

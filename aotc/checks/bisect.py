@@ -13,7 +13,7 @@ the first that differ tell the stage. Within it,
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -111,26 +111,49 @@ def first_divergence(
     """
     noisy = partial(_noisy, graph, entry, values)
 
-    def is_wrong(module: Any) -> bool:
+    def is_wrong(module: Any, entry: Entry, values: Sequence[Any]) -> bool:
         found = reference_outputs(module, entry, values)
         return any(e is not None for e in rule.errors(found, expected, noisy))
 
-    if is_wrong(graph):
+    if is_wrong(graph, entry, values):
         network = program.networks.get(entry.name)
         ports = zip(entry.arguments, values, strict=True)
         inputs = [value for port, value in ports if port.kind == "input"]
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
-        module = copy_module(graph)
+        unit = Unit(Program(copy_module(graph), program.parameters))
+        ports = zip(entry.arguments, values, strict=True)
+        given = {(port.kind, port.name): value for port, value in ports}
+        call: tuple[Any, Entry, Sequence[Any]] = unit.module, entry, values
         for each in graph_passes(variant):
-            (record,) = run_passes(module, (each,), silently=True)
-            if record.changed and is_wrong(module):
-                return Divergence(str(each))
-        first = _InCode(module, entry, variant, values, rule).first()
+            (record,) = run_passes(unit, (each,), silently=True)
+            if record.changed:
+                call = _same_call(unit.program, entry.name, given)
+                if is_wrong(*call):
+                    return Divergence(str(each))
+        module, lowered, arrays = call
+        first = _InCode(module, lowered, variant, arrays, rule).first()
         if first.op is None:
             blamed = wrong_pass(program, graph, entry, variant, values, rule)
             return first if blamed is None else Divergence(str(blamed))
         return first
+
+
+def _same_call(
+    program: Program, name: str, given: Mapping[tuple[str, str], Any]
+) -> tuple[Any, Entry, Sequence[Any]]:
+    """The module, the entry, and its arguments for a call of what it was before passes.
+
+    Args:
+        program: in which passes may have made other weights of those that were given.
+        name: of the entry.
+        given: the arguments of the entry as it was, by kind and name.
+    """
+    entry = program.entry(name)
+    made = {("weight", name): array for name, array in program.parameters.items()}
+    known = {**made, **given}
+    values = [known[port.kind, port.name] for port in entry.arguments]
+    return program.module, entry, values
 
 
 def locate_divergence(

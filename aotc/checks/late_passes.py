@@ -129,8 +129,7 @@ class _Trial:
         return results
 
     def _compiled_results(self, late: Sequence[Pass]) -> Arrays:
-        own = self.subject.program
-        program = Program(copy_module(own.module), own.parameters)
+        program = self.subject.program.copy()
         unit = Unit(program, self.target)
         run_passes(unit, (*self.early, LOWERING, *late), silently=True)
         with temporary_folder() as folder:

@@ -14,9 +14,8 @@ from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.cache import Cache
-from aotc.dialects.functions import copy_module, lowered_op
+from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
-from aotc.mlir import Module
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import parse_graph_passes
@@ -46,14 +45,15 @@ class Source:
         program: as it was imported; the passes go on with it.
         title: name and version of the bundle.
         parameters: of the program, before any pass.
-        graph: a copy of the module to compare with; None if nothing is compared, or if
-            the source is IR that is lowered.
+        original: a copy of the program to compare with, for passes change both module
+            and parameters; None if nothing is compared, or if the source is IR that is
+            lowered.
     """
 
     program: Program
     title: tuple[str, str]
     parameters: packager.Arrays
-    graph: Module | None
+    original: Program | None
 
 
 class Build:
@@ -90,8 +90,8 @@ class Build:
         program.title = Title(*title)
         program.stage = program.stage  # stated, also where it is the first
         keeps = self.compares and lowered_op(program.module) is None
-        graph = copy_module(program.module) if keeps else None
-        return Source(program, title, dict(program.parameters), graph)
+        original = program.copy() if keeps else None
+        return Source(program, title, dict(program.parameters), original)
 
     @cached_property
     def unit(self) -> Unit:
@@ -133,12 +133,12 @@ class Build:
         return self.request.parity is not None or self.self_check != "off"
 
     @cached_property
-    def reference(self) -> Module | None:
-        """The imported graph with its derivatives written; None if it was no graph."""
-        graph = self.source.graph
-        if graph is not None:
-            run_passes(graph, ("autodiff",), silently=True)
-        return graph
+    def reference(self) -> Program | None:
+        """The imported program with its derivatives written; None if no graph was."""
+        original = self.source.original
+        if original is not None:
+            run_passes(original.module, ("autodiff",), silently=True)
+        return original
 
     # ---- progress and IR
 

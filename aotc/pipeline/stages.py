@@ -123,11 +123,12 @@ class CompareWithSource(Stage):
     def run(self, build: Build) -> None:
         """Compare them, and refuse what differs."""
         assert build.request.parity is not None
-        assert build.reference is not None
+        original = build.reference
+        assert original is not None
         with build.trial_bundle() as bundle:
             build.report.parities = measure(
-                build.program,
-                build.reference,
+                original,
+                original.module,
                 bundle(),
                 build.report.variants,
                 build.request.parity,
@@ -145,14 +146,15 @@ class CheckItself(Stage):
     def run(self, build: Build) -> None:
         """Compare them, unless that was done of the same code."""
         report, full = build.report, build.self_check == "full"
-        if build.reference is None:
+        original = build.reference
+        if original is None:
             why = f"it is built from IR of the stage '{build.program.stage}'"
             report.self_checks = skipped_checks(build.program, build.targets, why)
             return
         with build.trial_bundle() as bundle:
 
             def check() -> list[SelfCheck]:
-                given = build.program, build.reference, bundle(), report.variants
+                given = original, original.module, bundle(), report.variants
                 return check_entries(*given, full=full)
 
             if build.cache is None:
@@ -160,7 +162,7 @@ class CheckItself(Stage):
                 return
             start = time.perf_counter()
             compiled = report.variants, build.parameters
-            recipe = recipe_of(build.program, build.reference, *compiled, full=full)
+            recipe = recipe_of(original, original.module, *compiled, full=full)
             report.self_checks, report.self_check_reuse = found_or_made(
                 build.cache, recipe, check
             )

@@ -58,7 +58,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
     with context(), ir.Location.unknown():
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
-    builder = _Builder(Program(module), dict(names))
+    builder = _Builder(Program(module, {}), dict(names))
     with index_functions(module):
         for function in declared:
             with tolerate_errors(f"entry '{function.name}'"), _erase_on_error(module):

@@ -32,6 +32,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     shape: Sizes
     y: Result[Any]
     rearranges = True
+    keeps_order = True
     dtypes = dt.NAMES
 
     @staticmethod

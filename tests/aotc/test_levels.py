@@ -125,7 +125,7 @@ def test_a_stage_among_the_passes_has_those_of_the_level(source, tmp_path):
     report = build(graph, passes="optimized", stop_after="optimized")
     assert [each.name for each in report.passes] == ["autodiff", "inline"]
     report = build(graph, level=2, stop_after="optimized")
-    assert len(report.passes) == 6
+    assert len(report.passes) == 7
     assert "graph.level" not in report.ir
 
 

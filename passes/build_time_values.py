@@ -1,0 +1,288 @@
+"""Which values of an entry depend on weights and constants alone, and which to store.
+
+`BuildTimeValues` reads the entries of a module; `values_to_store` chooses among what
+they compute. The choice is a matter of cost, and its rules are here and nowhere else:
+
+- what only repeats elements, or gives them another shape, stays an op: its operand is
+  looked at instead;
+- what is made of constants alone stays code, unless it holds floats;
+- what takes more bytes than the weights that it saves is stored if that is not much
+  more, or if products or factorizations are computed for it;
+- constants of many different elements are always stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aotc import dtypes
+from aotc.dialects.entries import Entry
+from aotc.dialects.graph import LOW, GraphOp, has_effect
+from aotc.dialects.types import Tensor
+from aotc.mlir import Function, Operation, Value, ir
+
+# Bytes by which what is stored for a value may exceed what it makes unnecessary.
+MOST_EXTRA_BYTES = 2**20
+# Constants of more elements are parameters, which all variants share, and not code.
+LARGEST_CODE_CONSTANT = 1024
+# Nothing larger is computed for a build, unless it is no larger than its operands.
+LARGEST_COMPUTED_BYTES = 2**28
+
+# families of ops that are worth more than the bytes which they save reading
+_COSTLY_FAMILIES = {"factorization", "fourier"}
+
+
+@dataclass
+class BuildTimeValues:
+    """The values of one entry that depend on weights and constants alone.
+
+    Args:
+        entry: what is read.
+        function: of the entry, flat.
+        numbers: of expressions, the same for all entries of a program.
+        number_of: the expression that each of the values is.
+        weight_of: the names of those that are weights.
+        source_of: the name of the largest weight that each is computed from, if any.
+        costly: those that are computed by ops that do much work.
+        weightless: those that are made of small constants alone.
+    """
+
+    entry: Entry
+    function: Function
+    numbers: dict[Hashable, int]
+    number_of: dict[Value, int] = field(default_factory=dict)
+    weight_of: dict[Value, str] = field(default_factory=dict)
+    source_of: dict[Value, str] = field(default_factory=dict)
+    costly: set[Value] = field(default_factory=set)
+    weightless: set[Value] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.ops = list(self.function.entry_block.operations)
+        arguments = self.function.entry_block.arguments
+        self._size_of: dict[str, int] = {}
+        for value, port in zip(arguments, self.entry.arguments, strict=True):
+            if port.kind == "weight":
+                self.weight_of[value] = port.name
+                self.source_of[value] = port.name
+                self._size_of[port.name] = _bytes(port.type)
+                self._number(value, ("weight", port.name))
+        self.is_computed = [self._note(op) for op in self.ops]
+
+    def _note(self, op: Operation) -> bool:
+        """Take note of an op; whether it can be computed when the model is built."""
+        operands = list(op.operands)
+        if any(value not in self.number_of for value in operands):
+            return False
+        if not isinstance(op, GraphOp) or not _is_computable(op):
+            return False
+        facts = tuple(op.attributes[name] for name in type(op).codecs)
+        made_of = tuple(self.number_of[value] for value in operands)
+        is_costly = _is_costly(op) or any(value in self.costly for value in operands)
+        is_weightless = not is_large_constant(op) and all(
+            value in self.weightless for value in operands
+        )
+        sources = [self.source_of[x] for x in operands if x in self.source_of]
+        for index, result in enumerate(op.results):
+            if sources:
+                self.source_of[result] = max(sources, key=self._size_of.__getitem__)
+            self._number(
+                result, (type(op)._op_name, facts, made_of, result.type, index)
+            )
+            if is_costly:
+                self.costly.add(result)
+            if is_weightless:
+                self.weightless.add(result)
+        return True
+
+    def _number(self, value: Value, key: Hashable) -> None:
+        self.number_of[value] = self.numbers.setdefault(key, len(self.numbers))
+
+    def is_large_constant(self, value: Value) -> bool:
+        """Whether one of these values is a constant of many elements."""
+        return value not in self.weight_of and is_large_constant(value.owner)
+
+    def ops_computed(self) -> list[GraphOp]:
+        """The ops that compute these values, in order."""
+        rows = zip(self.ops, self.is_computed, strict=True)
+        return [op for op, known in rows if known and isinstance(op, GraphOp)]
+
+    def ops_of(self, values: Container[Value]) -> list[GraphOp]:
+        """The ops that compute some of these values, in order."""
+        return [
+            op for op in self.ops_computed() if any(x in values for x in op.results)
+        ]
+
+    def values_below(
+        self, values: Iterable[Value], known: Container[Value] = ()
+    ) -> set[Value]:
+        """Some of these values, and those they are computed from but for the known."""
+        found, rest = set[Value](), [*values]
+        while rest:
+            value = rest.pop()
+            if value not in known and value not in found:
+                found.add(value)
+                if value not in self.weight_of:
+                    rest += value.owner.operands
+        return found
+
+    def weights_read(self) -> Iterator[str]:
+        """The weights that the entry must have, whatever is stored besides."""
+        for op, is_computed in zip(self.ops, self.is_computed, strict=True):
+            if not is_computed:
+                yield from (
+                    self.weight_of[x] for x in op.operands if x in self.weight_of
+                )
+
+
+def is_large_constant(op: Operation) -> bool:
+    """Whether an op is a constant of many elements that are not all alike."""
+    if op.operation.name != "graph.constant":
+        return False
+    if math.prod(ir.ShapedType(op.results[0].type).shape) <= LARGEST_CODE_CONSTANT:
+        return False
+    return not ir.DenseElementsAttr(op.attributes["value"]).is_splat
+
+
+def values_to_store(entries: Sequence[BuildTimeValues]) -> list[list[Value]]:
+    """For each entry, the values that are to become weights, in the order of its ops.
+
+    What an entry must read itself it does not save to have stored in another form. That
+    is known once all is chosen, so the choice is made again until it holds.
+    """
+    read = {name for each in entries for name in each.weights_read()}
+    while True:
+        choice = _Choice(read)
+        chosen = [choice.values_of(each) for each in entries]
+        if choice.read <= read:
+            return chosen
+        read |= choice.read
+
+
+class _Choice:
+    """Goes through the entries of a program, and chooses what to store.
+
+    Args:
+        read: the weights that are read as they are.
+    """
+
+    def __init__(self, read: set[str]) -> None:
+        self.read = set(read)
+        self._saved: set[Hashable] = set()  # weights, by what is chosen so far
+        self._stored: set[int] = set()  # expressions
+
+    def values_of(self, entry: BuildTimeValues) -> list[Value]:
+        """The values of an entry to store."""
+        needed, chosen = set[Value](), list[Value]()
+        seen = set[Value]()  # what is stored is computed from these
+        rows = list(zip(entry.ops, entry.is_computed, strict=True))
+        for op, is_computed in reversed(rows):
+            results = [value for value in op.results if value in needed]
+            if is_computed and not results:
+                continue  # unused, or only by what is chosen
+            if (
+                is_computed
+                and isinstance(op, GraphOp)
+                and self._is_worthwhile(entry, op, results, seen)
+            ):
+                chosen += reversed(results)
+                continue
+            for value in op.operands:
+                if value in entry.weight_of:
+                    self.read.add(entry.weight_of[value])
+                elif value in entry.number_of:
+                    needed.add(value)
+        return chosen[::-1]
+
+    def _is_worthwhile(
+        self,
+        entry: BuildTimeValues,
+        op: GraphOp,
+        results: Sequence[Value],
+        seen: set[Value],
+    ) -> bool:
+        """Whether to store what an op gives, see the rules at the top."""
+        if is_large_constant(op):
+            return True
+        types = [Tensor.of(value) for value in results]
+        if not all(map(_bytes, types)) or _costs_nothing(op):
+            return False
+        if {entry.number_of[value] for value in results} <= self._stored:
+            return True
+        if results[0] in entry.weightless and not _computes_floats(op, types):
+            return False
+        below = entry.values_below(op.operands, seen)
+        saved = self._weights_saved(entry, below)
+        spared = sum(_bytes(Tensor.of(value)) for value in saved.values())
+        extra = sum(map(_bytes, types)) - spared
+        is_costly = any(value in entry.costly for value in results)
+        if extra > MOST_EXTRA_BYTES and not is_costly:
+            return False
+        seen |= below
+        self._saved |= saved.keys()
+        self._stored |= {entry.number_of[value] for value in results}
+        return True
+
+    def _weights_saved(
+        self, entry: BuildTimeValues, below: Iterable[Value]
+    ) -> dict[Hashable, Value]:
+        """The weights among some values that nothing else is known to need.
+
+        Each counts for the first value that is computed from it.
+        """
+        found: dict[Hashable, Value] = {}
+        for value in below:
+            name: Hashable = entry.weight_of.get(value)
+            if name is None and entry.is_large_constant(value):
+                name = entry.number_of[value]
+            if name is not None and name not in self.read and name not in self._saved:
+                found[name] = value
+        return found
+
+
+# ---- facts --------------------------------------------------------------------------
+
+
+def _is_computable(op: GraphOp) -> bool:
+    """Whether an op gives the same for all calls, if its operands are."""
+    if has_effect(op):
+        return False
+    types = [Tensor.of(value) for value in op.results]
+    if not all(kind.is_static for kind in types) or not _has_static_attributes(op):
+        return False
+    given = sum(_bytes(Tensor.of(value)) for value in op.operands)
+    return all(_bytes(kind) <= max(LARGEST_COMPUTED_BYTES, given) for kind in types)
+
+
+def _has_static_attributes(op: GraphOp) -> bool:
+    maps = [
+        ir.AffineMapAttr(op.attributes[name]).value
+        for name, codec in type(op).codecs.items()
+        if codec.mlir is ir.AffineMapAttr
+    ]
+    return all(each.n_symbols == 0 for each in maps)
+
+
+def _is_costly(op: GraphOp) -> bool:
+    """Whether an op does much more work than to read and write its elements."""
+    return type(op).precision == LOW or type(op).family in _COSTLY_FAMILIES
+
+
+def _costs_nothing(op: GraphOp) -> bool:
+    """Whether an op only repeats elements of its operand, or gives it another shape."""
+    if type(op).keeps_order or not type(op).rearranges:
+        return type(op).keeps_order
+    return _bytes(Tensor.of(op.results[0])) > _bytes(Tensor.of(op.operands[0]))
+
+
+def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:
+    """Whether an op of constants computes floats, and is no counter or constant."""
+    is_float = all(dtypes.is_float(kind.dtype) for kind in types)
+    return is_float and bool(op.operands) and not type(op).rearranges
+
+
+def _bytes(kind: Tensor) -> int:
+    """Of a static type, in an archive."""
+    sizes = [size for size in kind.shape if isinstance(size, int)]
+    return math.prod(sizes) * dtypes.to_numpy(kind.dtype).itemsize

@@ -1,0 +1,213 @@
+"""Compute what depends on weights and constants alone once, when the model is built.
+
+    func @f(%w {graph.name = "dense.w"}, %x)
+      %t = graph.transpose(%w)
+      %y = graph.dot_general(%x, %t)
+    →
+    func @f(%x, %t {graph.name = "dense.w.folded"})
+      %y = graph.dot_general(%x, %t)
+
+The reference evaluator computes it, in the dtypes of the ops. What is stored, and what
+stays code, `build_time_values` decides. A weight that nothing reads any more is dropped
+from the entry, and from the program where no entry takes it. States are never computed
+with: they change.
+
+Requires: the arrays of the weights; nothing changes where a program comes without them.
+Ensures: equal values of several entries are one weight; no entry has a large constant.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.callees import callees
+from aotc.dialects.entries import Port, write_entry
+from aotc.dialects.function_table import index_functions
+from aotc.dialects.functions import functions_of
+from aotc.dialects.graph import evaluate
+from aotc.dialects.types import Tensor
+from aotc.mlir import Block, Module, Value, ir
+from aotc.passes.base import Pass, Unit
+from aotc.passes.build_time_values import BuildTimeValues, values_to_store
+from aotc.program import Program
+
+SUFFIX = "folded"  # of the name of a weight that is computed from another
+CONSTANTS = "constants"  # what weights belong to that are computed from none
+
+Array = np.ndarray[Any, Any]
+
+
+class FoldParameters(Pass):
+    """Store what entries compute from weights and constants alone as weights."""
+
+    name = "fold-parameters"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        if not unit.program.has_arrays:
+            return False
+        with index_functions(unit.module):
+            return _fold(unit.program)
+
+
+def _fold(program: Program) -> bool:
+    functions = functions_of(program.module)
+    called = {name for each in functions.values() for name in callees(each)}
+    numbers: dict[Any, int] = {}
+    entries = [
+        BuildTimeValues(entry, functions[entry.name], numbers)
+        for entry in program.entries
+        if entry.name not in called  # a call relies on the signature
+    ]
+    store, dropped = _Store(program), set[str]()
+    chosen = values_to_store(entries)
+    for entry, values in zip(entries, chosen, strict=True):
+        if values:
+            dropped |= _replace(program.module, entry, store.names_of(entry, values))
+    program.drop_unread(dropped)
+    return any(chosen)
+
+
+# ---- arrays and names ---------------------------------------------------------------
+
+
+class _Store:
+    """Adds what is computed to the weights of a program, each distinct array once.
+
+    Args:
+        program: with the arrays of its weights.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._given = dict(program.parameters)
+        self._names: dict[int, str] = {}  # by number of the expression
+        self._alike: dict[Any, list[str]] = {}
+        states = {state.name for state in program.states}
+        names = (f"{CONSTANTS}{'_' * number}" for number in count())
+        self._constants = next(name for name in names if name not in states)
+
+    def names_of(
+        self, entry: BuildTimeValues, values: Sequence[Value]
+    ) -> dict[Value, str]:
+        """The weights that hold some values of an entry, which are computed for it."""
+        new = [x for x in values if entry.number_of[x] not in self._names]
+        for value, array in _computed_arrays(entry, new, self._given):
+            name = self._keep(entry.source_of.get(value), Tensor.of(value), array)
+            self._names[entry.number_of[value]] = name
+        return {value: self._names[entry.number_of[value]] for value in values}
+
+    def _keep(self, source: str | None, kind: Tensor, array: Array) -> str:
+        """The name of the weight that holds an array; added if there is none."""
+        alike = self._alike.setdefault((kind, _sample(array)), [])
+        for name in alike:
+            if _has_same_bytes(self._program.parameters[name], array):
+                return name
+        name = self._free_name(source)
+        # in the order in which it is written; a view would keep what it is a view of
+        whole = np.array(array, order="C")
+        self._program.add_parameter(name, whole, kind, "weight")
+        alike.append(name)
+        return name
+
+    def _free_name(self, source: str | None) -> str:
+        if source is None:
+            names = (f"{self._constants}.{number}" for number in count())
+        else:
+            first = f"{source}.{SUFFIX}"
+            names = (f"{first}_{number}" if number else first for number in count())
+        return next(name for name in names if name not in self._program.parameters)
+
+
+def _sample(array: Array) -> bytes:
+    """A few elements, from all over an array."""
+    steps = tuple(slice(None, None, max(1, size // 3)) for size in array.shape)
+    return array[steps].tobytes()
+
+
+def _has_same_bytes(one: Array, other: Array) -> bool:
+    """Whether two arrays of one type are alike to the last bit."""
+    return np.array_equal(_bytes_of(one), _bytes_of(other))
+
+
+def _bytes_of(array: Array) -> Array:
+    """In row-major order; a view where the array is in that order."""
+    return np.asarray(array, order="C").reshape(-1).view(np.uint8)
+
+
+def _computed_arrays(
+    entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, Array]
+) -> Iterator[tuple[Value, Array]]:
+    """Some values of an entry with their arrays, by the reference evaluator.
+
+    Nothing is computed that they do not need, and nothing kept for longer.
+    """
+    wanted, below = set(values), entry.values_below(values)
+    reads = Counter(x for op in entry.ops_of(below) for x in op.operands)
+    arrays = {x: weights[n] for x, n in entry.weight_of.items() if x in below}
+    for op in entry.ops_of(below):
+        with np.errstate(all="ignore"):  # an overflow is what it is in a call
+            found = evaluate(op, [arrays[x] for x in op.operands], [])
+        arrays.update(zip(op.results, found, strict=True))
+        reads.subtract(op.operands)
+        yield from ((x, arrays[x]) for x in op.results if x in wanted)
+        for value in (*op.operands, *op.results):
+            if not reads[value]:
+                arrays.pop(value, None)
+
+
+# ---- the entry ----------------------------------------------------------------------
+
+
+def _replace(
+    module: Module, values: BuildTimeValues, name_of: Mapping[Value, str]
+) -> set[str]:
+    """Let an entry take weights in the place of values; what it takes no more."""
+    entry, block = values.entry, values.function.entry_block
+    unread = {name for value, name in values.weight_of.items() if not _is_read(value)}
+    added: dict[str, Value] = {}
+    for value, name in name_of.items():
+        if name not in added:
+            added[name] = block.add_argument(value.type, ir.Location.unknown())
+        value.replace_all_uses_with(added[name])
+    for op in reversed(values.ops_computed()):
+        if not any(map(_is_read, op.results)):
+            op.operation.erase()
+    ports = [
+        *entry.arguments,
+        *(Port(name, Tensor.of(value), "weight") for name, value in added.items()),
+    ]
+    kept = _erase_unread(block, ports, unread)
+    stored = [port.name.partition(".")[0] for port in kept if port.kind != "input"]
+    reads = tuple(dict.fromkeys(stored))
+    types = [value.type for value in block.arguments]
+    whole = ir.FunctionType.get(types, list(values.function.type.results))
+    values.function.attributes["function_type"] = ir.TypeAttr.get(whole)
+    changed = replace(entry, arguments=tuple(kept), reads=reads)
+    write_entry(module, changed)
+    return {port.name for port in ports} - {port.name for port in kept}
+
+
+def _erase_unread(block: Block, ports: Sequence[Port], spared: set[str]) -> list[Port]:
+    """Erase the weights among arguments that nothing reads; the ports of the others."""
+    rows = list(zip(ports, block.arguments, strict=True))
+    kept = [
+        port.kind != "weight" or port.name in spared or _is_read(value)
+        for port, value in rows
+    ]
+    for index in reversed(range(len(rows))):
+        if not kept[index]:
+            block.erase_argument(index)
+    return [port for port, stays in zip(ports, kept, strict=True) if stays]
+
+
+def _is_read(value: Value) -> bool:
+    return next(iter(value.uses), None) is not None

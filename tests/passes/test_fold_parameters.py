@@ -1,0 +1,272 @@
+"""fold-parameters: what depends on weights and constants alone is computed once."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import aotc
+from aotc import reference
+from aotc.dialects import context
+from aotc.dialects.functions import functions_of
+from aotc.dialects.parameters import parameters_of
+from aotc.errors import CompileError
+from aotc.importers import load
+from aotc.mlir import ir
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.pipeline import build
+from aotc.program_files import read_archive
+from aotc.target import Target
+
+HEAD = """
+import numpy
+import aotc
+import aotc.numpy as np
+rng = numpy.random.default_rng(3)
+def draw(*shape):
+    return rng.standard_normal(shape).astype("f4")
+"""
+
+
+@pytest.fixture
+def program_of(tmp_path):
+    """The program of a model.py, after the passes that lead to folding."""
+
+    def make(text, *passes):
+        file = tmp_path / "model.py"
+        file.write_text(HEAD + text)
+        program = load(file)
+        with context(), ir.Location.unknown():
+            run_passes(Unit(program), ("autodiff", "inline", "simplify", *passes))
+        return program
+
+    return make
+
+
+def ops_of(program, name="f"):
+    function = functions_of(program.module)[name]
+    names = [op.operation.name for op in function.entry_block.operations]
+    return [each.removeprefix("graph.") for each in names[:-1]]
+
+
+def weights_of(program, name="f"):
+    return [p.name for p in program.entry(name).arguments if p.kind == "weight"]
+
+
+def results_of(program):
+    """What all entries compute from the same random inputs, by the reference."""
+    found = []
+    for entry in program.entries:
+        rng = np.random.default_rng(0)
+        arguments = [
+            rng.uniform(0.5, 1.5, port.type.shape).astype("f4")
+            if port.kind == "input"
+            else program.parameters[port.name]
+            for port in entry.arguments
+        ]
+        found += reference.evaluate(program.module, entry.name, arguments)
+    return found
+
+
+def fold(program):
+    """Fold; whether that changed anything. The results stay the same."""
+    before = results_of(program)
+    (record,) = run_passes(Unit(program), ("fold-parameters",))
+    for old, new in zip(before, results_of(program), strict=True):
+        assert (old.dtype, old.shape) == (new.dtype, new.shape)
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-4)
+    declared = [each.name for each in parameters_of(program.module)]
+    assert declared == list(program.parameters)
+    return record.changed
+
+
+def entry(weights, result, x="(2, 4)"):
+    return (
+        f"w = aotc.Weights({weights})\n"
+        f"@aotc.entry(x=aotc.Spec({x}))\n"
+        f"def f(w, x):\n    return {result}\n"
+    )
+
+
+SUM = ["broadcast", "add"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "result", "left", "names"),
+    [
+        ("draw(3, 4)", "x @ np.tanh(w.T)", ["dot_general"], ["w.folded"]),
+        ("[draw(4), draw(4, 4)]", "x @ (w[1] * w[0])", ["dot_general"], ["w.1.folded"]),
+        ("[draw(4, 9), draw(9, 4)]", "x + (w[0] @ w[1])[:2]", ["add"], ["w.0.folded"]),
+        ("draw(4)", "x + np.exp(w)", SUM, ["w.folded"]),
+        ("draw(4)", "(x, w[1:3] * 2.0)", [], ["w.folded"]),
+        ("draw(4)", "(x + w, x + (w + 1.0))", SUM * 2, ["w", "w.folded"]),
+        ("draw(2)", "x[0, 0] + np.sin(np.arange(300.0))", None, ["w", "constants.0"]),
+    ],
+)
+def test_what_depends_on_weights_alone_becomes_a_weight(
+    program_of, weights, result, left, names
+):
+    program = program_of(entry(weights, result))
+    assert fold(program)
+    assert left in (None, ops_of(program))
+    assert weights_of(program) == names
+    assert not fold(program)
+
+
+@pytest.mark.parametrize(
+    ("weights", "result"),
+    [
+        ("draw(4)", "x + w"),
+        ("draw(4)", "x + 2.0"),
+        ("draw(0, 4)", "np.concatenate([x, w * 2.0])"),
+        ("draw(4)", "np.where(np.arange(4) > 2, x, w)"),
+        ("draw(700, 800)", "(x, w, np.exp(w))"),  # twice the bytes
+        ("draw(2, 2)", "x + np.reshape(w, (4,))"),
+    ],
+)
+def test_weights_that_are_read_as_they_are_stay(program_of, weights, result):
+    program = program_of(entry(weights, result))
+    before = ops_of(program)
+    fold(program)
+    assert weights_of(program) == ["w"]
+    assert ops_of(program) == before
+
+
+def test_growing_is_worth_it_for_products_alone(program_of):
+    outer = "np.tanh(w['a'][:, None] + w['b'][None, :])"
+    product = "w['a'][:, None] @ w['b'][None, :]"
+    weights = "{'a': draw(600), 'b': draw(600)}"
+    for value, names in ((outer, ["w.a", "w.b"]), (product, ["w.a.folded"])):
+        program = program_of(entry(weights, f"x + {value}", "(600, 600)"))
+        fold(program)
+        assert weights_of(program) == names
+
+
+def test_a_tied_weight_is_not_stored_twice(program_of):
+    tied = "np.take(w, x[:, 0].astype('i32'), axis=0) + x, x @ w.T"
+    large = program_of(entry("draw(4000, 100)", tied, "(2, 100)"))
+    assert not fold(large)
+    small = program_of(entry("draw(40, 100)", tied, "(2, 100)"))
+    assert fold(small)
+    assert weights_of(small) == ["w", "w.folded"]
+
+
+TWO = """
+w = aotc.Weights({"a": draw(4, 3), "b": draw(3)})
+s = aotc.State({"c": draw(4, 3)})
+
+@aotc.entry(x=aotc.Spec((2, 4)))
+def f(w, x):
+    return x @ np.exp(w["a"]) + w["b"]
+
+@aotc.entry(x=aotc.Spec((2, 4)), s=s.frozen)
+def g(s, w, x):
+    return x @ np.exp(w["a"]) + x @ np.exp(s["c"])
+
+@aotc.entry(x=aotc.Spec((2, 4)))
+def h(s, x, w):
+    return {"c": s["c"] * 2.0}, x @ np.exp(w["a"]), w["a"].sum()
+"""
+
+
+def test_entries_share_what_is_stored_and_states_are_never_computed_with(program_of):
+    program = program_of(TWO)
+    assert fold(program)
+    assert weights_of(program, "f") == ["w.b", "w.a.folded"]
+    assert weights_of(program, "g") == ["w.b", "w.a.folded"]
+    assert weights_of(program, "h") == ["w.b", "w.a.folded", "w.a.folded_1"]
+    names = ["w.b", "s.c", "w.a.folded", "w.a.folded_1"]
+    assert list(program.parameters) == names
+    assert [each.reads for each in program.entries] == [("w",), ("s", "w"), ("s", "w")]
+    assert ops_of(program, "g").count("exp") == 1
+    program.keep_entries(["f"])
+    assert list(program.parameters) == ["w.b", "w.a.folded"]
+
+
+def test_equal_arrays_are_stored_once(program_of):
+    weights = "{'a': numpy.ones((4, 3), 'f4'), 'b': numpy.ones((4, 3), 'f4')}"
+    program = program_of(entry(weights, "x @ (w['a'] - 0.5) + x @ (w['b'] * 0.5)"))
+    fold(program)
+    assert weights_of(program) == ["w.a.folded"]
+
+
+STEPS = ["+ {}", "* {}", "@ {}", "+ {}.T", "- np.tanh({})"]
+steps = st.lists(
+    st.tuples(st.sampled_from("xwv"), st.sampled_from(STEPS)), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=steps)
+def test_entries_compute_the_same_as_before(program_of, steps):
+    values = "w"
+    for name, step in steps:
+        values = f"({values} {step.format(name)})"
+    program = program_of(
+        "w, v = aotc.Weights(draw(3, 3) / 3), aotc.Weights(draw(3, 3) / 3)\n"
+        "@aotc.entry(x=aotc.Spec((3, 3)))\n"
+        f"def f(w, v, x):\n    return {values}, x\n"
+    )
+    fold(program)
+    assert not fold(program)
+
+
+# ---- in a build ---------------------------------------------------------------------
+
+
+def built(tmp_path, text, name="out", **asked):
+    file = tmp_path / "model.py"
+    if text is not None:
+        file.write_text(HEAD + text)
+    source = asked.pop("source", file)
+    choices = {"targets": [Target.parse("cpu")], "sign": False, **asked}
+    return build(source, output=tmp_path / name, **choices)
+
+
+def files_of(bundle):
+    return {
+        path.relative_to(bundle).as_posix(): path.read_bytes()
+        for path in bundle.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_large_constants_are_no_code_and_each_stage_goes_on_to_the_same(tmp_path):
+    model = "table = draw(512, 512)\n" + entry(
+        "draw(512, 512)", "(x @ np.exp(w).T + x @ table, x)", "(4, 512)"
+    )
+    report = built(tmp_path, model, dump=tmp_path / "ir")
+    assert all(row.checked for row in report.self_checks)
+    assert sum(len(variant.vmfb) for variant in report.variants) < 200_000
+    names = {*read_archive(report.bundle / "weights.irpa")}
+    assert names == {"constants.0", "w.folded"}
+    loaded = aotc.load(report.bundle, allow_unsigned=True)
+    x = np.random.default_rng(1).standard_normal((4, 512)).astype("f4")
+    original = load(tmp_path / "model.py")
+    with context(), ir.Location.unknown():
+        expected = reference.evaluate(
+            original.module, "f", [original.parameters["w"], x]
+        )
+    for got, wanted in zip(loaded.f(x=x), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3)
+    manifest = json.loads((report.bundle / "manifest.json").read_bytes())
+    assert manifest["entry_points"][0]["reads"] == ["w", "constants"]
+    whole = built(tmp_path, None, "whole", self_check="off").bundle
+    for stage in ("graph", "optimized", "linalg"):
+        source = tmp_path / "ir" / f"{stage}.mlir"
+        again = built(tmp_path, None, stage, source=source, self_check="off").bundle
+        assert files_of(again) == files_of(whole), stage
+
+
+def test_a_build_names_the_pass_that_folds_wrongly(tmp_path, monkeypatch):
+    from aotc.passes import fold_parameters
+
+    right = fold_parameters.evaluate
+    monkeypatch.setattr(
+        fold_parameters, "evaluate", lambda *given: [2 * x for x in right(*given)]
+    )
+    with pytest.raises(CompileError, match="first differs after: fold-parameters"):
+        built(tmp_path, entry("draw(4, 3)", "x @ np.exp(w)"))
