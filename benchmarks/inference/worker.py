@@ -27,7 +27,7 @@ class Worker:
         avx2: bool,
         log: Path,
     ) -> None:
-        self._name, self._log = f"{system.name}, {threads} threads", log
+        self._log = log
         command = [system.python, "-m", "inference.serve", system.runner]
         command += [artifact.path, case / "inputs.npz", str(threads)]
         start = time.perf_counter()
@@ -69,5 +69,5 @@ class Worker:
         if not line:
             code = self._process.wait()
             said = self._log.read_text().strip().splitlines()[-1:]
-            raise RuntimeError(f"{self._name} ended with {code}: {' '.join(said)}")
+            raise RuntimeError(f"exit code {code}: {' '.join(said)}")
         return json.loads(line)
