@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import output
-from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
+from aotc.cli.verb import (
+    FilePath,
+    NumberRange,
+    format_option,
+    trust,
+    trust_option,
+    verb,
+)
 from aotc.errors import InputError
 from aotc.options import MAX_THREADS
 
@@ -47,7 +54,7 @@ _SECONDS = 5.0
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, 86400, min_open=True),
+    type=NumberRange(0, 86400, min_open=True),
     help=f"How long to call each bundle. [default: {_SECONDS:g}]",
 )
 @click.option("--calls", type=click.IntRange(1), help="How many calls, instead.")
@@ -62,7 +69,7 @@ _SECONDS = 5.0
 @click.option(
     "--at-most",
     "limit",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     metavar="RATIO",
     help="Exit with 1 if the median is more than this times that of another bundle.",
 )

@@ -12,7 +12,7 @@ from aotc.cli.arrays import load_array
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.progress import reporter
 from aotc.cli.sizes import read_pair, read_sizes
-from aotc.cli.verb import FilePath, format_option, quiet_option, verb
+from aotc.cli.verb import FilePath, NumberRange, format_option, quiet_option, verb
 from aotc.target import Target
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     help="Largest error of floats, relative to the largest value.",
 )
 @click.option("--bisect", is_flag=True, help="Find the first op that differs.")

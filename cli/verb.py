@@ -100,6 +100,19 @@ class OutputFile(FilePath):
         return path
 
 
+class NumberRange(click.FloatRange):
+    """A number within a range; NaN, which no comparison keeps out, is in none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The number, or a usage error."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value} is no number", param, ctx)
+        return number
+
+
 class MemorySize(click.ParamType):  # type: ignore[type-arg]
     """A number of bytes, such as `512MB`, `1.5GiB` or `4096`."""
 

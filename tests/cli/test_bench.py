@@ -213,6 +213,8 @@ def test_the_text_has_the_table_and_the_verdict(
         (["add", "--load-state", "none.safetensors"], "no-states"),
         (["add", "--calls", "3", "--seconds", "1"], "usage"),
         (["add", "--at-most", "1.1"], "usage"),
+        (["add", "--at-most", "nan", "--compare", "b"], "usage"),
+        (["add", "--seconds", "nan"], "usage"),
         (["add", "--compare", "b", "--profile"], "usage"),
         (["add", "--compare", "none.aotc"], "bundle-missing"),
     ],
