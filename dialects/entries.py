@@ -19,7 +19,7 @@ from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.symbols import Contract, contracts_attribute, contracts_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import Function, Module, Type, ir
+from aotc.mlir import Function, Module, Type, Value, ir
 from aotc.pytree import Structure
 
 _ENTRY, _INTERMEDIATES = "graph.entry", "graph.intermediates"
@@ -168,6 +168,18 @@ def write_entry(module: Module, entry: Entry) -> None:
             attributes[SYMBOLS] = contracts_attribute(entry.symbols)
         if entry.guards:
             attributes[GUARDS] = guards_attribute(entry.guards)
+
+
+def weight_arguments(function: Function) -> list[Value]:
+    """The arguments of a function that are weights: of an entry, or none."""
+    if _SIDES[0] not in function.attributes:
+        return []
+    rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes[_SIDES[0]]))
+    return [
+        value
+        for row, value in zip(rows, function.entry_block.arguments, strict=True)
+        if "graph.kind" in row and plain_of(row["graph.kind"]) == "weight"
+    ]
 
 
 def write_intermediates(function: Function, tensors: Sequence[Tensor]) -> None:

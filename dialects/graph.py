@@ -26,7 +26,9 @@ A rule that does not apply holds a `Reason`, never nothing. `verify` follows fro
 `infer`: an op is valid when its operands and attributes infer its result types.
 In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
 which the pass of that name puts in its place. It may also have `simplify`: an equal,
-cheaper value, or None. An op with an effect beside its results is not `Pure`.
+cheaper value, or None; and `reorder`: itself on operands whose axes come in another
+order, which lets transposes move past it. An op with an effect beside its results is
+not `Pure`.
 
 The base of all ops is `GraphOp`; families add their own base classes. The bindings
 evaluate annotations, so modules of this package must not postpone them.
@@ -121,6 +123,7 @@ class GraphOp(_Declared):
         lower: Callable[..., Value | Sequence[Value]]
         decompose: Callable[..., Value | Sequence[Value]]
         simplify: Callable[..., Value | None]
+        reorder: Callable[..., tuple[Value, ...]]
         samples: Sequence[Any]
     family = ""
     why = ""
@@ -198,6 +201,11 @@ class GraphOp(_Declared):
             raise InputError(
                 "malformed-op", f"expected {len(fields)} operands; got {count}"
             )
+
+    @classmethod
+    def result_orders(cls, op: Self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """In which order `reorder` gives the axes of each result."""
+        return [order] * len(op.results)
 
     @classmethod
     def limit(cls, op: Self) -> str | None:

@@ -34,6 +34,7 @@ PASSES = {
     "simplify": "aotc.passes.simplify:Simplify",
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",
+    "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "decompose": "aotc.passes.decompose:Decompose",

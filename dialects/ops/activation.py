@@ -13,6 +13,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, error_functions, scalars
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.ops.unary import Unary
+from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -110,6 +111,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         return [cls.jvp(b, op, dy)]
 
     batch = leading()
+    reorder = in_any_order()
 
     @staticmethod
     def lower(low: Lowering, op: "Gelu", x: Value) -> Value:

@@ -13,6 +13,7 @@ from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.patterns import neutral, splat_of
+from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith
@@ -56,6 +57,7 @@ class Binary(GraphOp, traits=[Pure]):
         return [left(dy), right(dy)]
 
     batch = leading()
+    reorder = in_any_order()
     samples = [
         Sample((f32(2, 3), f32(2, 3))),
         Sample((f32("n", 4), f32("n", 4))),

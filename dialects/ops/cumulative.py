@@ -21,6 +21,7 @@ from aotc.dialects.ops.reduction import (
     ReduceProd,
     ReduceSum,
 )
+from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith, math
@@ -77,6 +78,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
         return [b.multiply(c, b.delay(op.y, op.axis, op.reverse)), c]
 
     batch = leading(axis=shift_axes)
+    reorder = in_any_order(axis=rename_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "LinearRecurrence", a: Value, x: Value) -> Value:
@@ -152,6 +154,7 @@ class Cumulative(GraphOp, traits=[Pure]):
         return [b.multiply(own, _adjoint(b, before, dy, op))]
 
     batch = leading(axis=shift_axes)
+    reorder = in_any_order(axis=rename_axes)
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:

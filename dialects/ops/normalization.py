@@ -16,6 +16,7 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.summation import is_long, lowered_sum
 from aotc.dialects.ops.contraction import cast
+from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.errors import InputError
@@ -37,6 +38,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
         return x
 
     batch = leading(axis=shift_axes)
+    reorder = in_any_order(axis=rename_axes)
 
     samples = [
         Sample((f32(2, 5),), {"axis": 1}),
@@ -276,6 +278,13 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         return b.divide(total, b.number(like, count))
 
     batch = leading(axes=shift_axes)
+    reorder = in_any_order(axes=rename_axes)
+
+    @staticmethod
+    def result_orders(op: "Normalize", order: Order) -> list[Order]:
+        """The statistics have the axes that are left."""
+        rest = order_without(op.axes, order)
+        return [order, rest, rest]
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> list[Value]:

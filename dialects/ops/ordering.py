@@ -18,6 +18,7 @@ from aotc.dialects.lowering.sorting import (
     padded_size,
     sorted_positions,
 )
+from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Dim, Shape, Size, Tensor
 from aotc.errors import InputError
@@ -79,6 +80,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     vjp = NOT_DIFFERENTIABLE("integer result")
 
     batch = leading(axis=shift_axes)
+    reorder = in_any_order(axis=rename_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Argsort", x: Value) -> Value:

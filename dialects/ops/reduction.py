@@ -24,6 +24,7 @@ from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum
 from aotc.dialects.patterns import made_by, splat_of
+from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
@@ -69,6 +70,12 @@ class Reduction(GraphOp, traits=[Pure]):
         return [spread if weights is None else b.multiply(weights, spread)]
 
     batch = leading(axes=shift_axes)
+    reorder = in_any_order(axes=rename_axes)
+
+    @staticmethod
+    def result_orders(op: "Reduction", order: Order) -> list[Order]:
+        """Of the axes that are left."""
+        return [order_without(op.axes, order)]
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
@@ -327,6 +334,12 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
     vjp = NOT_DIFFERENTIABLE("integer result")
 
     batch = leading(axis=shift_axes)
+    reorder = in_any_order(axis=rename_axes)
+
+    @staticmethod
+    def result_orders(op: "Argmax", order: Order) -> list[Order]:
+        """Of the axes that are left."""
+        return [order_without((op.axis,), order)]
 
     @staticmethod
     def lower(low: Lowering, op: "Argmax", x: Value) -> Value:

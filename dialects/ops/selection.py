@@ -19,6 +19,7 @@ from aotc.dialects.graph import (
 )
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering.conversion import conversion, saturate_numpy
+from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -68,6 +69,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     vjp = NOT_DIFFERENTIABLE("bool result")
 
     batch = leading()
+    reorder = in_any_order()
 
     @staticmethod
     def lower(low: Lowering, op: "Compare", lhs: Value, rhs: Value) -> Value:
@@ -129,6 +131,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
         return [None, taken, b.select(op.condition, zero, dy)]
 
     batch = leading()
+    reorder = in_any_order()
 
     @staticmethod
     def lower(low: Lowering, op: "Select", *operands: Value) -> Value:
@@ -192,6 +195,7 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
         return [dx, b.select(below, rest, zero), b.select(above, dy, zero)]
 
     batch = leading()
+    reorder = in_any_order()
 
     lower = by_kind(
         f=lambda x, lo, hi: arith.minimumf(arith.maximumf(x, lo), hi),
@@ -243,6 +247,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         return [b.cast(dy, dtype=source) if dt.is_float(source) else None]
 
     batch = leading()
+    reorder = in_any_order()
 
     @staticmethod
     def lower(low: Lowering, op: "Cast", x: Value) -> Value:

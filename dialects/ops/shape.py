@@ -1,5 +1,6 @@
 """Ops that move elements without computing on them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.patterns import made_by
+from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import (
     Shape,
@@ -138,21 +140,49 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
 
     @staticmethod
     def simplify(b: Builder, op: "Transpose") -> Value | None:
-        """The identity is nothing; two transposes are one."""
+        """The identity is nothing, and axes of size 1 move for nothing.
+
+        Two transposes are one, and that of a broadcast is of what it repeats.
+        """
         if list(op.permutation) == list(range(len(op.permutation))):
             return op.x
+        if moves_nothing(Tensor.of(op.x).shape, op.permutation):
+            return b.reshape(op.x, shape=Tensor.of(op.y).shape)
         inner = made_by(op.x, "transpose")
-        if inner is None:
-            return None
-        order = inner.permutation
-        composed = tuple(order[axis] for axis in op.permutation)
-        return b.transpose(inner.x, permutation=composed)
+        if inner is not None:
+            order = inner.permutation
+            composed = tuple(order[axis] for axis in op.permutation)
+            return b.transpose(inner.x, permutation=composed)
+        inner = made_by(op.x, "broadcast")
+        return None if inner is None else _reordered_broadcast(b, op, inner)
 
     samples = [
         Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),
         Sample((f32("n", 3),), {"permutation": (1, 0)}),
         Sample((f32(),), {"permutation": ()}),
     ]
+
+
+def moves_nothing(shape: Shape, permutation: Sequence[int]) -> bool:
+    """Whether a transpose leaves all elements where they are in memory."""
+    moved = [axis for axis in permutation if shape[axis] != 1]
+    return moved == sorted(moved)
+
+
+def _reordered_broadcast(b: Builder, op: Transpose, inner: "Broadcast") -> Value:
+    """The transpose of a broadcast, as a broadcast of a transpose."""
+    permutation = broadcast_permutation(inner.axes, op.permutation)
+    x = b.transpose(inner.x, permutation=permutation)
+    axes = sorted(op.permutation.index(axis) for axis in inner.axes)
+    return b.broadcast(x, shape=Tensor.of(op.y).shape, axes=tuple(axes))
+
+
+def broadcast_permutation(
+    axes: Sequence[int], permutation: Sequence[int]
+) -> tuple[int, ...]:
+    """What transposes x so that its broadcast to `axes` comes out transposed."""
+    order = sorted(range(len(axes)), key=lambda i: permutation.index(axes[i]))
+    return tuple(order)
 
 
 class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
@@ -299,6 +329,7 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
         return [b.reverse(dy, axes=op.axes)]
 
     batch = leading(axes=shift_axes)
+    reorder = in_any_order(axes=rename_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:

@@ -12,6 +12,7 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
+from aotc.dialects.reordering import in_any_order, rename_axes, reorder_sizes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import (
@@ -95,6 +96,9 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         return [b.pad(dy, low=op.start, high=high, interior=interior, value=0.0)]
 
     batch = leading(start=before(0), sizes=prepend_size, strides=before(1))
+    reorder = in_any_order(
+        start=reorder_sizes, sizes=reorder_sizes, strides=reorder_sizes
+    )
 
     @staticmethod
     def lower(low: Lowering, op: "Slice", x: Value) -> Value:
@@ -251,6 +255,9 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         return [b.slice(inner, start=none, sizes=x.shape, strides=strides)]
 
     batch = leading(low=before(0), high=before(0), interior=before(0))
+    reorder = in_any_order(
+        low=reorder_sizes, high=reorder_sizes, interior=reorder_sizes
+    )
 
     @staticmethod
     def lower(low: Lowering, op: "Pad", x: Value) -> Value:
@@ -413,6 +420,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         ]
 
     batch = leading(axis=shift_axes)
+    reorder = in_any_order(axis=rename_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:

@@ -13,6 +13,7 @@ from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.patterns import made_by
+from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith, math
@@ -43,6 +44,7 @@ class Unary(GraphOp, traits=[Pure]):
         return [_scale(b, dy, cls.derivative(b, op))]
 
     batch = leading()
+    reorder = in_any_order()
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((f32(0),))]
 
 

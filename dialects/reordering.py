@@ -1,0 +1,66 @@
+"""`reorder` rules: an op on operands whose axes come in another order.
+
+    reorder(b, op, operands, order) -> its results, their axes in the orders that
+                                       `result_orders(op, order)` says
+
+An `order` says where each axis is: axis i of what the op reads or gives is axis
+`order[i]` of the value that stands in its place, so `transpose(value, order)` is the
+op's own. All operands come in one order. Most ops need no more than attributes that
+name the axes anew: `in_any_order` makes that rule. An op that has none computes in the
+order of axes that it was written in.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp, as_tuple
+from aotc.mlir import Value
+
+Order = tuple[int, ...]
+Change = Callable[[Any, Order], Any]  # of an attribute, for axes in this order
+ReorderRule = Callable[..., tuple[Value, ...]]
+
+
+def in_any_order(**changes: Change) -> ReorderRule:
+    """The rule of an op that treats its axes alike but for what attributes say.
+
+    Args:
+        changes: what becomes of the attributes that speak of axes, by name:
+            `rename_axes` or `reorder_sizes`.
+    """
+
+    def reorder(
+        b: Builder, op: GraphOp, operands: Sequence[Value], order: Order
+    ) -> tuple[Value, ...]:
+        """The same op, its axes under other numbers."""
+        cls = type(op)
+        attributes = cls.attributes_of(op)
+        for name, change in changes.items():
+            attributes[name] = change(attributes[name], order)
+        return as_tuple(cls.build(*operands, **attributes))
+
+    return staticmethod(reorder)
+
+
+def rename_axes(axes: int | Sequence[int], order: Order) -> Any:
+    """Where an axis is, or each of several, which rise again."""
+    if isinstance(axes, int):
+        return order[axes]
+    return tuple(sorted(order[axis] for axis in axes))
+
+
+def reorder_sizes(sizes: Sequence[Any], order: Order) -> tuple[Any, ...]:
+    """One entry for each axis, each at the place where its axis is."""
+    return tuple(sizes[axis] for axis in inverse(order))
+
+
+def inverse(order: Sequence[int]) -> Order:
+    """The order that undoes `order`."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def order_without(axes: Sequence[int], order: Order) -> Order:
+    """The order of the axes that are left when `axes` are reduced away."""
+    kept = [at for axis, at in enumerate(order) if axis not in axes]
+    return tuple(sorted(kept).index(at) for at in kept)

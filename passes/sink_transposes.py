@@ -1,0 +1,335 @@
+"""Move transposes past the ops that work in any order of axes, until they meet.
+
+    %1 = graph.transpose(%a) {0, 3, 1, 2}       %1 = graph.relu(%a)
+    %2 = graph.relu(%1)                    →    %2 = graph.conv_general(%1, %w)
+    %3 = graph.transpose(%2) {0, 2, 3, 1}
+    %4 = graph.conv_general(%3, %w)
+
+Ops that have a `reorder` rule and share values must agree on one order of axes. For
+each such group the orders that the transposes around it suggest are compared with the
+order it has, by the transposes that stay. A group is rewritten if there will be fewer,
+or as many of which more follow the group (there they are reduced, or cut, or meet
+others). Transposes of what weights decide count nothing: they are computed once. So do
+those that move only axes of size 1, and those of broadcasts of such values.
+
+Requires: calls are inlined (inline). Ensures: no more transposes than before, but for
+those that count nothing; `simplify` makes reshapes and broadcasts of these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.shape import (
+    Transpose,
+    broadcast_permutation,
+    moves_nothing,
+)
+from aotc.dialects.patterns import made_by
+from aotc.dialects.reordering import Order, inverse
+from aotc.dialects.types import Tensor
+from aotc.mlir import Block, Function, Operation, Value
+from aotc.passes.base import Pass, Unit
+from aotc.passes.weight_values import weight_values
+
+SWEEPS = 32  # at most; a group is crossed in one, and after few nothing is left
+CANDIDATES = 4  # so many orders are tried for a group, those suggested most often
+
+
+class SinkTransposes(Pass):
+    """Sink the transposes of every function."""
+
+    name = "sink-transposes"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        for function in functions_of(unit.module).values():
+            if not function.is_external and _transposes(function.entry_block):
+                changed |= _sink(function)
+        return changed
+
+
+def _transposes(block: Block) -> bool:
+    return any(isinstance(op, Transpose) for op in block.operations)
+
+
+def _sink(function: Function) -> bool:
+    changed = False
+    for _ in range(SWEEPS):
+        if not _sweep(function):
+            break
+        changed = True
+    return changed
+
+
+def _sweep(function: Function) -> bool:
+    """Rewrite every group that gains by it; whether any did."""
+    weights = weight_values(function)
+    changed = False
+    for ops in _groups(function.entry_block, weights):
+        group = _Group(ops, weights)
+        order = group.best_order()
+        if order is not None:
+            group.rewrite(order)
+            changed = True
+    return changed
+
+
+# ---- groups -------------------------------------------------------------------------
+
+
+def _groups(block: Block, weights: set[Value]) -> list[list[GraphOp]]:
+    """The ops that must agree on an order of axes, in the order of the block."""
+    sets = _DisjointSets()
+    members: list[tuple[GraphOp, Value]] = []
+    for op in block.operations:
+        tied = _tied_values(op, weights)
+        if tied and isinstance(op, GraphOp):
+            members.append((op, tied[0]))
+            for value in tied[1:]:
+                sets.unite(tied[0], value)
+    found: dict[Value, list[GraphOp]] = {}
+    for op, value in members:
+        found.setdefault(sets.root(value), []).append(op)
+    return list(found.values())
+
+
+def _tied_values(op: Operation, weights: set[Value]) -> list[Value]:
+    """What has one order of axes for the sake of `op`; none if it does not matter."""
+    if not isinstance(op, GraphOp) or not hasattr(op, "reorder") or has_effect(op):
+        return []
+    rank = Tensor.of(op.operands[0]).rank
+    if rank < 2 or all(value in weights for value in op.results):
+        return []
+    given = [value for value in op.operands if not _is_flexible(value, weights)]
+    made = [value for value in op.results if Tensor.of(value).rank == rank]
+    return given + made
+
+
+def _is_flexible(value: Value, weights: set[Value]) -> bool:
+    """Whether each reader may have `value` in the order of axes that it likes."""
+    inner = made_by(value, "transpose")
+    source = value if inner is None else inner.x
+    return source in weights or made_by(source, "broadcast") is not None
+
+
+class _DisjointSets:
+    """Sets of values that grow together (Tarjan's union-find, with path halving)."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Value, Value] = {}
+
+    def root(self, value: Value) -> Value:
+        parents = self._parents
+        while (parent := parents.get(value, value)) != value:
+            parents[value] = value = parents.get(parent, parent)
+        return value
+
+    def unite(self, one: Value, other: Value) -> None:
+        self._parents[self.root(other)] = self.root(one)
+
+
+class _Cost(NamedTuple):
+    """How many transposes there are at the edges of a group, and before it."""
+
+    total: int
+    before: int
+
+
+class _Group:
+    """Some ops of a block, and what flows in and out.
+
+    An order is that of the values that will stand in the place of the group's own. A
+    transpose counts for the group that reads it and for nobody else.
+    """
+
+    def __init__(self, ops: Sequence[GraphOp], weights: set[Value]) -> None:
+        self.ops = ops
+        self.weights = weights
+        self.made = {value for op in ops for value in op.results}
+        operands = (value for op in ops for value in op.operands)
+        self.read = dict.fromkeys(x for x in operands if x not in self.made)
+
+    def best_order(self) -> Order | None:
+        """The order that leaves the fewest transposes; None for the one there is."""
+        candidates = self._candidates()
+        if not candidates:
+            return None
+        best, order = self._cost(None), None
+        for candidate in candidates:
+            cost = self._cost(candidate)
+            if cost < best:
+                best, order = cost, candidate
+        return order
+
+    def _candidates(self) -> list[Order]:
+        """The orders in which a transpose at an edge would go, frequent ones first."""
+        found: Counter[Order] = Counter()
+        for value in self.read:
+            given = made_by(value, "transpose")
+            if given is None or given.x in self.made:
+                continue
+            if self._count(given.x, given.permutation):
+                found[given.permutation] += 1
+        for value in self.made:
+            for permutation in self._wanted_after(value):
+                if self._count(value, permutation):
+                    found[inverse(permutation)] += 1
+        rank = Tensor.of(self.ops[0].operands[0]).rank
+        ranked = sorted(found.items(), key=lambda each: (-each[1], each[0]))
+        return [order for order, _ in ranked if len(order) == rank][:CANDIDATES]
+
+    def _cost(self, order: Order | None) -> _Cost:
+        given = sum(self._count_before(value, order) for value in self.read)
+        after = sum(
+            self._count_after(value, moved) for value, moved in self._results(order)
+        )
+        return _Cost(given + after, given)
+
+    def _results(self, order: Order | None) -> Iterator[tuple[Value, Order | None]]:
+        """What the group makes, each with the order of axes that it gets."""
+        for op in self.ops:
+            orders: Sequence[Order | None] = [None] * len(op.results)
+            if order is not None:
+                orders = type(op).result_orders(op, order)
+            yield from zip(op.results, orders, strict=True)
+
+    def _count_before(self, value: Value, order: Order | None) -> int:
+        """The transposes for an operand of the group."""
+        given = made_by(value, "transpose")
+        now = 0 if given is None else self._count(given.x, given.permutation)
+        if order is None:
+            return now
+        kept = now if now and self._is_read_elsewhere(value) else 0
+        if given is not None and given.x in self.made:  # within, it is one in any order
+            return kept + now
+        return kept + self._count(*_reordered(value, order))
+
+    def _count_after(self, value: Value, order: Order | None) -> int:
+        """The transposes for a result of the group, whose axes come in `order`."""
+        permutations = self._wanted_after(value)
+        if order is None:
+            return sum(self._count(value, each) for each in permutations)
+        wanted = {_composed(order, each) for each in permutations}
+        if self._is_read_as_it_is(value):
+            wanted.add(order)
+        return sum(self._count_of(value, order, each) for each in wanted)
+
+    def _count_of(self, value: Value, order: Order, permutation: Order) -> int:
+        """As `_count`, for the value that will be there in the place of `value`."""
+        shape = Tensor.of(value).shape
+        given = tuple(shape[axis] for axis in inverse(order))
+        return 0 if moves_nothing(given, permutation) else 1
+
+    def _count(self, source: Value, permutation: Order) -> int:
+        """1 for a transpose that moves elements each time the model runs."""
+        if source in self.weights:
+            return 0
+        if moves_nothing(Tensor.of(source).shape, permutation):
+            return 0
+        inner = made_by(source, "broadcast")
+        if inner is None:
+            return 1
+        return self._count(inner.x, broadcast_permutation(inner.axes, permutation))
+
+    # ---- readers
+
+    def _outer_readers(self, value: Value) -> list[Operation]:
+        return [use.owner for use in value.uses if not self._has(use.owner)]
+
+    def _has(self, op: Operation) -> bool:
+        return bool(op.results) and op.results[0] in self.made
+
+    def _transposes_of(self, value: Value) -> list[Transpose]:
+        readers = [reader.opview for reader in self._outer_readers(value)]
+        return [each for each in readers if isinstance(each, Transpose)]
+
+    def _wanted_after(self, value: Value) -> set[Order]:
+        """How readers outside the group transpose a result of it."""
+        transposes = self._transposes_of(value)
+        return {each.permutation for each in transposes if each.y not in self.read}
+
+    def _is_read_as_it_is(self, value: Value) -> bool:
+        readers = self._outer_readers(value)
+        return any(not isinstance(each.opview, Transpose) for each in readers)
+
+    def _is_read_elsewhere(self, value: Value) -> bool:
+        return bool(self._outer_readers(value))
+
+    # ---- rewriting
+
+    def rewrite(self, order: Order) -> None:
+        """Replace the ops by the same on values whose axes come in `order`."""
+        build = Builder()
+        moved: dict[Value, Value] = {}
+        for op in self.ops:
+            with before(op):
+                for value in op.operands:
+                    if value not in moved:
+                        moved[value] = _transposed(build, *_reordered(value, order))
+                operands = [moved[value] for value in op.operands]
+                moved.update(
+                    zip(
+                        op.results,
+                        type(op).reorder(build, op, operands, order),
+                        strict=True,
+                    )
+                )
+        for value, result_order in list(self._results(order)):
+            assert result_order is not None
+            self._replace_outside(build, value, moved[value], result_order)
+        self._erase()
+
+    def _replace_outside(
+        self, build: Builder, value: Value, moved: Value, order: Order
+    ) -> None:
+        """Let the readers outside the group read `moved` in the place of `value`."""
+        for reader in self._transposes_of(value):
+            permutation = _composed(order, reader.permutation)
+            with before(reader):
+                found = _transposed(build, moved, permutation)
+            reader.y.replace_all_uses_with(found)
+            self.read.pop(reader.y, None)
+            self.read[found] = None  # perhaps for the ops that go, which read it
+            reader.operation.erase()
+        if self._is_read_elsewhere(value):
+            with before(value.owner):
+                found = _transposed(build, moved, order)
+            value.replace_all_uses_with(found)
+
+    def _erase(self) -> None:
+        """Drop the ops, and the transposes that only they read."""
+        for op in reversed(self.ops):
+            op.operation.erase()
+        for value in self.read:
+            given = made_by(value, "transpose")
+            if given is None or value in self.weights or list(value.uses):
+                continue
+            given.operation.erase()
+
+
+def _reordered(value: Value, order: Order) -> tuple[Value, Order]:
+    """A value and the permutation of it that has the axes of `value` in `order`."""
+    given = made_by(value, "transpose")
+    if given is None:
+        return value, inverse(order)
+    return given.x, _composed(given.permutation, inverse(order))
+
+
+def _composed(first: Order, second: Order) -> Order:
+    """The permutation of one transpose in the place of two."""
+    return tuple(first[axis] for axis in second)
+
+
+def _transposed(build: Builder, value: Value, permutation: Order) -> Value:
+    if permutation == tuple(range(len(permutation))):
+        return value
+    return build.transpose(value, permutation=permutation)

@@ -1,0 +1,30 @@
+"""Which values depend on weights and constants alone.
+
+A state is none: it changes from call to call.
+"""
+
+from __future__ import annotations
+
+from aotc.dialects.entries import weight_arguments
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.types import Tensor
+from aotc.mlir import Function, Operation, Value
+
+
+def weight_values(function: Function) -> set[Value]:
+    """The values of a function, of static shape, that weights and constants decide."""
+    found = set(weight_arguments(function))
+    for op in function.entry_block.operations:
+        if _is_decided(op, found):
+            found.update(op.results)
+    return found
+
+
+def _is_decided(op: Operation, known: set[Value]) -> bool:
+    if not isinstance(op, GraphOp) or has_effect(op):
+        return False
+    if not op.operands:
+        return op.operation.name == "graph.constant"
+    return all(value in known for value in op.operands) and all(
+        Tensor.of(value).is_static for value in op.results
+    )
