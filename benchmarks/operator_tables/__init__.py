@@ -1,0 +1,1 @@
+"""Single operators: aotc and PyTorch, beside what the processor can do."""
