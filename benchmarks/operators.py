@@ -135,6 +135,7 @@ def row(case: Case, times: dict[str, list[list[float]]], limits: dict) -> dict:
     )
     return {
         "case": case.name,
+        "group": group(case),
         "ms": ms,
         **{
             f"ratio_of_{name}s": ms["aotc"][which] / min(each[which] for each in peers)
@@ -144,6 +145,35 @@ def row(case: Case, times: dict[str, list[list[float]]], limits: dict) -> dict:
         "gbytes": case.bytes / seconds / 1e9,
         "roofline_share": least / seconds,
     }
+
+
+def group(case: Case) -> str:
+    """What cases are summed up by."""
+    if case.groups > 1:
+        return "depthwise"
+    if case.family == "conv":
+        return f"conv {case.weight[0]}×{case.weight[1]}"
+    return "gemm of one row" if case.flops and case.shape[0] == 1 else case.family
+
+
+def groups_table(rows: list[dict]) -> str:
+    """Markdown: geometric means over each group of cases."""
+    groups: dict[str, list[dict]] = {}
+    for each in rows:
+        groups.setdefault(each["group"], []).append(each)
+    lines = [
+        "| group | cases | ratio of medians | of minima | share of the roofline |",
+        "| --- | --: | --: | --: | --: |",
+    ]
+    for name, members in {**groups, "all": rows}.items():
+        ratio, minima, share = (
+            statistics.geometric_mean(each[figure] for each in members)
+            for figure in ("ratio_of_medians", "ratio_of_minimums", "roofline_share")
+        )
+        lines.append(
+            f"| {name} | {len(members)} | {ratio:.2f} | {minima:.2f} | {share:.0%} |"
+        )
+    return "\n".join(lines)
 
 
 def table(rows: list[dict], limits: dict) -> str:
@@ -166,10 +196,9 @@ def table(rows: list[dict], limits: dict) -> str:
     ]
     lines = [COLUMNS, ["---"] + ["--:"] * (len(COLUMNS) - 1), *cells]
     text = "\n".join(f"| {' | '.join(cell)} |" for cell in lines)
-    mean = statistics.geometric_mean(each["ratio_of_medians"] for each in rows)
     return (
-        f"{text}\n\nFMA peak {limits['gflops']:.0f} GFLOP/s, copy "
-        f"{limits['gbytes']:.1f} GB/s; geometric mean of the ratios {mean:.2f}\n"
+        f"{text}\n\n{groups_table(rows)}\n\nFMA peak {limits['gflops']:.0f} GFLOP/s, "
+        f"copy {limits['gbytes']:.1f} GB/s\n"
     )
 
 
