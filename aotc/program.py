@@ -32,7 +32,8 @@ from aotc.errors import InputError
 from aotc.pytree import Structure
 
 LEVELS = (0, 1, 2)  # of optimisation; the last one is what a build takes by default
-GRAPH_STAGES = ("graph", "optimized")  # whose ops are those of the graph dialect alone
+GRAPH_STAGES = ("graph", "optimized", "regions")  # of ops of the graph dialect alone
+TARGET_STAGES = ("regions", "linalg", "variant")  # that can be for one target
 
 STAGE = "graph.stage"
 LEVEL = "graph.level"

@@ -18,7 +18,7 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import lowered_type
 from aotc.errors import InputError
 from aotc.mlir import Function, Type
-from aotc.program import GRAPH_STAGES, Program, is_title, title_form
+from aotc.program import GRAPH_STAGES, TARGET_STAGES, Program, is_title, title_form
 
 Parameters = Mapping[str, Parameter]
 
@@ -63,8 +63,13 @@ def _is_declared(function: Function) -> bool:
 
 
 def _of_module(program: Program) -> Iterator[str]:
-    if (program.stage == "variant") != (program.target is not None):
-        yield "the stage 'variant', and no other, is for one target (graph.target)"
+    if program.target is not None and program.stage not in TARGET_STAGES:
+        yield (
+            f"IR of the stage '{program.stage}' is for all targets; graph.target names "
+            f"'{program.target}'"
+        )
+    if program.target is None and program.stage == TARGET_STAGES[-1]:
+        yield f"the stage '{program.stage}' is for one target (graph.target)"
     lowered = lowered_op(program.module)
     if program.stage in GRAPH_STAGES and lowered is not None:
         yield (

@@ -39,6 +39,7 @@ PASSES = {
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "decompose": "aotc.passes.decompose:Decompose",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
+    "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
     "advance-updates": "aotc.passes.advance_updates:AdvanceUpdates",
     "rematerialize": "aotc.passes.rematerialize:Rematerialize",

@@ -26,6 +26,7 @@ from aotc.dialects.functions import (
     name_of,
     signature,
 )
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
@@ -34,6 +35,7 @@ from aotc.dialects.symbols import Contract, contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.dialects.walking import walk
 from aotc.errors import CompileError
+from aotc.kernels.dispatch import call_kernel
 from aotc.mlir import Function, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
 
@@ -100,7 +102,10 @@ class _Inlined:
 
     def _lower(self, op: Operation, operands: list[Value]) -> Sequence[Value]:
         if isinstance(op, func.CallOp):
-            declared = declaration_of(self.functions[callee_of(op)])
+            callee = self.functions[callee_of(op)]
+            if fused_of(callee) is not None:
+                return call_kernel(callee, operands)
+            declared = declaration_of(callee)
             if declared is not None:
                 return declared.lower(self.lowering, op, operands, self)
         if not isinstance(op, GraphOp):

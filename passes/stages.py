@@ -51,16 +51,19 @@ PASS_STAGES = (
         ),
     ),
     PassStage(
-        "linalg",
+        "regions",
         (
             "decompose",
             "simplify",
             "cse",
             "record-intermediates",
-            "lower-to-linalg",
+            "fuse-regions",
             "cse",
-            "advance-updates",
         ),
+        per_target=True,
+    ),
+    PassStage(
+        "linalg", ("lower-to-linalg", "cse", "advance-updates"), per_target=True
     ),
     PassStage("variant", ("update-in-place", "control-to-blocks"), per_target=True),
 )

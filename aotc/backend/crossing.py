@@ -15,6 +15,7 @@ from aotc.dialects.lowering import foreign
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError
+from aotc.kernels.dispatch import Kernel, kernels_of, strip_kernels
 from aotc.mlir import bytecode, func, ir
 from aotc.program import Program, StateSpec
 
@@ -26,8 +27,10 @@ _CROSSING = {
     "func",
     "linalg",
     "math",
+    "memref",
     "scf",
     "tensor",
+    "vector",
 }
 
 
@@ -66,6 +69,7 @@ def crossing(program: Program) -> tuple[bytes, str]:
                 name = ir.StringAttr(function.attributes["sym_name"]).value
                 function.attributes["sym_name"] = ir.StringAttr.get(inner_name(name))
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        strip_kernels(copy)
         return bytecode(copy), frame_text(program)
 
 
@@ -95,6 +99,8 @@ def frame_text(program: Program) -> str:
     for function in functions_of(program.module).values():
         if foreign.body_of(function) is not None:
             lines += foreign.definition(function)
+    for kernel in kernels_of(program.module):
+        lines += _executable(kernel)
     body = "\n".join(f"  {line}" for line in lines)
     return f"module @aotc {{\n{body}\n}}\n"
 
@@ -165,6 +171,42 @@ def _return(values: Sequence[str], types: Sequence[str]) -> str:
     if not values:
         return "return"
     return f"return {', '.join(values)} : {', '.join(types)}"
+
+
+def _executable(kernel: Kernel) -> list[str]:
+    """What dispatches a kernel; its function is declared here, and comes as bytecode."""
+    name = _mlir_string(kernel.name)
+    body = _mlir_string(f"{kernel.name}.body")
+    taken = ", ".join(f"%b{n}: !stream.binding" for n in range(len(kernel.memories)))
+    views = [
+        f"      %m{n} = stream.binding.subspan %b{n}[%zero] : !stream.binding -> {kind}"
+        for n, kind in enumerate(kernel.memories)
+    ]
+    given = "".join(f"%m{n}, " for n in range(len(kernel.memories)))
+    types = "".join(f"{kind}, " for kind in kernel.memories)
+    x, y = kernel.workgroups
+    return [
+        f"stream.executable private @{name} {{",
+        f"  stream.executable.export public @{name} workgroups() -> "
+        "(index, index, index) {",
+        f"    %x = arith.constant {x} : index",
+        f"    %y = arith.constant {y} : index",
+        "    %z = arith.constant 1 : index",
+        "    stream.return %x, %y, %z : index, index, index",
+        "  }",
+        "  builtin.module {",
+        f"    func.func private @{body}({types}index, index)",
+        f"    func.func @{name}({taken}) {{",
+        "      %zero = arith.constant 0 : index",
+        "      %x = stream.dispatch.workgroup.id[0] : index",
+        "      %y = stream.dispatch.workgroup.id[1] : index",
+        *views,
+        f"      func.call @{body}({given}%x, %y) : ({types}index, index) -> ()",
+        "      return",
+        "    }",
+        "  }",
+        "}",
+    ]
 
 
 def reader_name(state: str) -> str:

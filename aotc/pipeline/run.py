@@ -120,7 +120,7 @@ class Build:
                 f"expected target '{target}', which the IR is for; got "
                 f"{', '.join(map(str, self.targets))}",
                 where=str(self.request.source),
-                hint="leave out --target, or go on from the stage 'linalg'",
+                hint="leave out --target, or go on from the stage 'optimized'",
             )
         self.targets = (target,)
         self.units = [Unit(self.program, target)]

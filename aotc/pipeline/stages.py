@@ -76,23 +76,23 @@ class Lower(Stage):
 
     def run(self, build: Build) -> None:
         """Run them."""
-        if self.stage.name == "linalg":
+        if self.stage.per_target and not build.units:
             require_supported(build.program.module, build.targets)
+            build.units = [build.unit.fork(target) for target in build.targets]
         if not self.stage.per_target:
             build.run_passes(build.unit, self.name, self._passes(build))
             build.report.passes = build.unit.records
             return
-        build.units = [build.unit.fork(target) for target in build.targets]
         for unit in build.units:
             build.run_passes(unit, self.name, self._passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
-            build.report.fits += unit.notes
+        build.report.fits = [note for unit in build.units for note in unit.notes]
 
     def _passes(self, build: Build) -> Sequence[Pass]:
         level = build.program.level
         if self.name == "optimized" and build.request.passes is not None:
             return parse_graph_passes(build.request.passes, level)
-        if self.stage.per_target and build.request.peak_memory is not None:
+        if self.name == "variant" and build.request.peak_memory is not None:
             return FitMemory(build.request.peak_memory), *self.stage.passes(level)
         return self.stage.passes(level)
 

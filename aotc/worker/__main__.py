@@ -142,6 +142,11 @@ def is_process_flag(flag: str) -> bool:
 
 def merge(module: Any, graph: Any) -> None:
     """Put the functions of `graph` into `module`; definitions replace declarations."""
+    executables = {name_of(op): op for op in module.body if is_executable(op)}
+    kernels = [op for op in graph.body if name_of(op) in executables]
+    for op in kernels:
+        op.detach_from_parent()
+        put_kernel(op, executables[name_of(op)])
     defined = {name_of(function) for function in graph.body if has_body(function)}
     for op in list(module.body):
         if name_of(op) in defined:
@@ -150,6 +155,23 @@ def merge(module: Any, graph: Any) -> None:
         function.detach_from_parent()
         if has_body(function):
             module.body.append(function)
+
+
+def is_executable(op: Any) -> bool:
+    """Whether an op dispatches a kernel of aotc's own."""
+    return bool(op.operation.name == "stream.executable")
+
+
+def put_kernel(holder: Any, executable: Any) -> None:
+    """Put the function of a kernel in the place of its declaration."""
+    (kernel,) = holder.regions[0].blocks[0].operations
+    parts = executable.regions[0].blocks[0].operations
+    (inner,) = (op for op in parts if op.operation.name == "builtin.module")
+    body = inner.regions[0].blocks[0]
+    (declared,) = (op for op in body.operations if name_of(op) == name_of(kernel))
+    declared.detach_from_parent()
+    kernel.detach_from_parent()
+    body.append(kernel)
 
 
 def name_of(op: Any) -> str:

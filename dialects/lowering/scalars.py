@@ -14,7 +14,10 @@ Body = Callable[..., Value]
 
 
 def constant(element: Type, value: float) -> Value:
-    """`value` as a scalar of MLIR type `element`."""
+    """`value` as a scalar of MLIR type `element`, or in all lanes of a vector type."""
+    if isinstance(element, ir.VectorType):
+        number = ir.FloatAttr.get(element.element_type, float(value))
+        return constant_of(ir.DenseElementsAttr.get_splat(element, number))
     if isinstance(element, ir.IntegerType):
         return constant_of(ir.IntegerAttr.get(element, int(value)))
     return constant_of(ir.FloatAttr.get(element, float(value)))
@@ -84,7 +87,7 @@ def in_f32(body: Body) -> Body:
     @wraps(body)
     def wide(*elements: Value) -> Value:
         element = elements[0].type
-        if element.width > 16:
+        if isinstance(element, ir.VectorType) or element.width > 16:  # vectors of f32
             return body(*elements)
         f32 = ir.F32Type.get()
         return arith.truncf(element, body(*(arith.extf(f32, x) for x in elements)))

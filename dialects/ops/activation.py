@@ -23,6 +23,7 @@ from aotc.mlir import Value, arith
 class Relu(Unary, name="relu"):
     """y = max(x, 0); the derivative at 0 is 0."""
 
+    on_vectors = True
     why = "a derivative that needs only the sign of its value"
 
     dtypes = dt.SIGNED + dt.FLOATS
@@ -59,6 +60,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
     `form` is "exact" (Phi by erf) or "tanh" (the paper's approximation).
     """
 
+    on_vectors = True
     is_approximated = True
     why = "a derivative that shares Phi(x) with it; one fused body"
 

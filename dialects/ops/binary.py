@@ -74,6 +74,7 @@ _POSITIVE = [
 class Add(Binary, name="add"):
     """y = lhs + rhs."""
 
+    on_vectors = True
     why = "arithmetic"
 
     ref = staticmethod(np.add)
@@ -94,6 +95,7 @@ class Add(Binary, name="add"):
 class Subtract(Binary, name="subtract"):
     """y = lhs - rhs."""
 
+    on_vectors = True
     why = "arithmetic"
 
     ref = staticmethod(np.subtract)
@@ -114,6 +116,7 @@ class Subtract(Binary, name="subtract"):
 class Multiply(Binary, name="multiply"):
     """y = lhs * rhs."""
 
+    on_vectors = True
     why = "arithmetic"
 
     ref = staticmethod(np.multiply)
@@ -143,6 +146,7 @@ class Divide(Binary, name="divide"):
     (An all-ones pattern for unsigned ones: the value that StableHLO defines.)
     """
 
+    on_vectors = True
     why = "arithmetic; integer division by zero is defined"
 
     @staticmethod
@@ -259,6 +263,7 @@ class Hypot(Binary, name="hypot"):
 class Maximum(Binary, name="maximum"):
     """y = the larger operand; NaN if either is. Ties share the derivative."""
 
+    on_vectors = True
     why = "one instruction; ties share the derivative"
 
     ref = staticmethod(np.maximum)
@@ -274,6 +279,7 @@ class Maximum(Binary, name="maximum"):
 class Minimum(Binary, name="minimum"):
     """y = the smaller operand; NaN if either is. Ties share the derivative."""
 
+    on_vectors = True
     why = "one instruction; ties share the derivative"
 
     ref = staticmethod(np.minimum)

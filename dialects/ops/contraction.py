@@ -344,6 +344,11 @@ def _block_of(op: DotGeneral) -> int | None:
     return block if made * _WORTH <= read else None
 
 
+def is_summed_in_parts(op: DotGeneral) -> bool:
+    """Whether its sums are so long that one after the other loses digits."""
+    return _block_of(op) is not None or _is_marked(op)
+
+
 def _in_blocks(
     low: Lowering, op: DotGeneral, lhs: Value, rhs: Value, block: int
 ) -> Value:

@@ -149,6 +149,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 class Clamp(GraphOp, name="clamp", traits=[Pure]):
     """y = min(max(x, low), high), elementwise bounds; x gets no gradient outside."""
 
+    on_vectors = True
     why = "one body, and one rule for the derivative at both bounds"
 
     x: Operand[Any]

@@ -23,6 +23,7 @@ from aotc.mlir import Value
 class Erf(Unary, name="erf"):
     """y = erf x, the Gauss error function."""
 
+    on_vectors = True
     is_approximated = True
     why = "no elementary form; its derivative is elementary"
     precision = WIDE

@@ -59,6 +59,7 @@ class Cos(Unary, name="cos"):
 class Tanh(Unary, name="tanh"):
     """y = tanh x."""
 
+    on_vectors = True
     is_approximated = True
     why = "no overflow, and a derivative from its own value"
 

@@ -61,6 +61,7 @@ def constant_zero(b: Builder, op: GraphOp) -> None:
 class Negate(Unary, name="negate"):
     """y = -x."""
 
+    on_vectors = True
     why = "its adjoint is itself; x * -1 would round differently for -0.0"
 
     dtypes = dt.SIGNED + dt.FLOATS
@@ -88,6 +89,7 @@ class Negate(Unary, name="negate"):
 class Abs(Unary, name="abs"):
     """y = |x|; the derivative at 0 is taken as 0."""
 
+    on_vectors = True
     why = "one instruction; its derivative at 0 is chosen"
 
     dtypes = dt.SIGNED + dt.FLOATS
@@ -124,6 +126,7 @@ class Sign(Unary, name="sign"):
 class Exp(Unary, name="exp"):
     """y = e**x."""
 
+    on_vectors = True
     is_approximated = True
     why = "elementary function; its derivative is its own value"
     precision = WIDE
@@ -158,6 +161,7 @@ class Exp2(Unary, name="exp2"):
 class Expm1(Unary, name="expm1"):
     """y = e**x - 1, exact near 0."""
 
+    on_vectors = True
     is_approximated = True
     why = "exact near 0, where exp(x) - 1 has no digits left"
     precision = WIDE
@@ -175,6 +179,7 @@ class Expm1(Unary, name="expm1"):
 class Log(Unary, name="log"):
     """y = ln x; NaN for x < 0."""
 
+    on_vectors = True
     is_approximated = True
     why = "elementary function"
     precision = WIDE
@@ -197,6 +202,7 @@ class Log(Unary, name="log"):
 class Log1p(Unary, name="log1p"):
     """y = ln(1 + x), exact near 0."""
 
+    on_vectors = True
     is_approximated = True
     why = "exact near 0, where log(1 + x) has no digits left"
     precision = WIDE
@@ -219,6 +225,7 @@ class Log1p(Unary, name="log1p"):
 class Logistic(Unary, name="logistic"):
     """y = 1 / (1 + e**-x)."""
 
+    on_vectors = True
     is_approximated = True
     why = "no overflow, and a derivative from its own value"
 
@@ -239,6 +246,7 @@ class Logistic(Unary, name="logistic"):
 class Sqrt(Unary, name="sqrt"):
     """y = sqrt x; NaN for x < 0."""
 
+    on_vectors = True
     why = "elementary function; correctly rounded"
 
     ref = staticmethod(np.sqrt)
@@ -281,6 +289,7 @@ class Cbrt(Unary, name="cbrt"):
 class Rsqrt(Unary, name="rsqrt"):
     """y = 1 / sqrt x."""
 
+    on_vectors = True
     is_approximated = True
     why = "one instruction on GPUs; the derivative needs no division by a root"
     precision = WIDE

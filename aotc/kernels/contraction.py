@@ -1,0 +1,422 @@
+"""Products of matrices and convolutions on vectors, with what follows them.
+
+One workgroup computes some rows of one panel of columns. The right operand is packed:
+[panel][depth][columns of a panel], zeros after the last column. A tile of rows times
+the vectors of a panel stays in registers while the sums are made: each step reads the
+vectors of the panel, and one element of each row, which is multiplied with all of them
+(the outer-product form of Goto and van de Geijn, ACM Transactions on Mathematical
+Software 34 (2008) 12). Rows of an image that lies in memory by pixels are rows of its
+patches as well: a convolution reads them where they are, and skips what is padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.kernels import vectors
+from aotc.kernels.epilogue import Epilogue, Place
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.tile import Tile, split_evenly
+from aotc.kernels.vectors import Values, add, index, scale
+from aotc.mlir import Value, arith
+
+_UNROLLED = (4, 3, 2, 1)  # steps of the innermost loop, which its length is a multiple of
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """The columns of a panel that there are.
+
+    Args:
+        vectors: that hold them.
+        last: elements of the last one.
+        packed: where the panel begins in the packed operand.
+        column: its first column.
+    """
+
+    vectors: int
+    last: int
+    packed: Value
+    column: Value
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Channels that are summed up before others.
+
+    Args:
+        first: of them.
+        count: of them.
+        starts: whether the sums begin with them.
+        ends: whether they are whole after them.
+    """
+
+    first: Value | int
+    count: int
+    starts: bool
+    ends: bool
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Some rows of results beside each other, which are one tile.
+
+    Args:
+        left: where the patch of the first one begins in the left operand, but for the
+            line of the window.
+        result: where the first one begins in a result.
+        count: of them.
+        lines: of the window: the first, and the one after the last, that are no padding.
+        inside: for each position of the window, the rows for which that is no padding;
+            None if it is none for all of them.
+    """
+
+    left: Value
+    result: Value
+    count: int
+    lines: tuple[Value | int, Value | int]
+    inside: list[range] | None = None
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        geometry: what is summed up.
+        tile: how it is cut up.
+        left: memory of the left operand.
+        packed: memory of the right operand.
+        results: memory of each result; the first one holds partial sums meanwhile.
+        wanted: the values that the results are.
+        epilogue: makes them of the sums.
+    """
+
+    geometry: Geometry
+    tile: Tile
+    left: Value
+    packed: Value
+    results: Sequence[Value]
+    wanted: Sequence[Value]
+    epilogue: Epilogue
+
+    def write(self, panel: Value, block: Value) -> None:
+        """Write the work of one workgroup.
+
+        Args:
+            panel: its number.
+            block: the number of its block of rows.
+        """
+        tile, features = self.tile, self.geometry.features
+        whole, rest = divmod(features, tile.columns)
+        needed = -(-rest // tile.lanes)
+
+        def write_whole() -> None:
+            self._write_panel(panel, tile.vectors, tile.lanes, block)
+
+        def write_rest() -> None:
+            last = rest - (needed - 1) * tile.lanes
+            self._write_panel(panel, needed, last, block)
+
+        if not rest:
+            write_whole()
+        elif not whole:
+            write_rest()
+        else:
+            is_whole = int_compare("slt", panel, index(whole))
+            vectors.branch(is_whole, write_whole, write_rest)
+
+    def _write_panel(self, number: Value, count: int, last: int, block: Value) -> None:
+        packed = scale(number, self.geometry.depth * self.tile.columns)
+        panel = _Panel(count, last, packed, scale(number, self.tile.columns))
+        channels, size = self.geometry.channels, self.tile.channels
+        if size >= channels:
+            self._write_part(panel, _Part(0, channels, True, True), block)
+            return
+        ends = -(-channels // size) * size - size  # where the last part begins
+
+        def write_middle(first: Value, _: Values) -> Values:
+            self._write_part(panel, _Part(first, size, False, False), block)
+            return []
+
+        self._write_part(panel, _Part(0, size, True, False), block)
+        vectors.loop(size, ends, size, [], write_middle)
+        self._write_part(panel, _Part(ends, channels - ends, False, True), block)
+
+    # ---- rows -----------------------------------------------------------------------
+
+    def _write_part(self, panel: _Panel, part: _Part, block: Value) -> None:
+        write = self._write_product if self.geometry.is_product else self._write_lines
+        write(panel, part, scale(block, self.tile.block))
+
+    def _write_product(self, panel: _Panel, part: _Part, first: Value) -> None:
+        """The tiles of a block of rows: larger ones, then smaller ones."""
+        shape = self.geometry
+        sizes = split_evenly(shape.rows, self.tile.rows)
+        larger = sizes.count(sizes[0])
+        last = _least(add(first, self.tile.block), len(sizes))
+
+        def write_tiles(first: Value, last: Value, count: int, before: int) -> None:
+            def write(number: Value, _: Values) -> Values:
+                row = add(scale(number, count), before)
+                left, result = scale(row, shape.channels), scale(row, shape.features)
+                result = add(result, panel.column)
+                self._write_tile(panel, part, _Rows(left, result, count, (0, 1)))
+                return []
+
+            vectors.loop(first, last, 1, [], write)
+
+        if larger == len(sizes):
+            write_tiles(first, last, sizes[0], 0)
+            return
+        write_tiles(first, _least(last, larger), sizes[0], 0)
+        write_tiles(_most(first, larger), last, sizes[-1], larger)
+
+    def _write_lines(self, panel: _Panel, part: _Part, first: Value) -> None:
+        """The lines of a block, tile by tile."""
+        last = _least(add(first, self.tile.block), self.geometry.lines)
+
+        def write(line: Value, _: Values) -> Values:
+            for write_tiles in self._line_writers(panel, part, line):
+                write_tiles()
+            return []
+
+        vectors.loop(first, last, 1, [], write)
+
+    def _line_writers(
+        self, panel: _Panel, part: _Part, line: Value
+    ) -> Iterator[Callable[[], None]]:
+        """What writes the tiles of one line of results."""
+        shape = self.geometry
+        image, top = self._place_of_line(line)
+        window = self._window_lines(top)
+        pixels = scale(add(scale(image, shape.size[0]), top), shape.size[1])
+        left = scale(pixels, shape.channels)
+        result = add(scale(line, shape.result[1] * shape.features), panel.column)
+        step = shape.strides[1] * shape.channels
+        before = shape.padding[1] * shape.channels
+
+        def rows_at(
+            start: Value | int, count: int, inside: list[range] | None
+        ) -> _Rows:
+            at = index(start) if isinstance(start, int) else start
+            begin = add(add(left, scale(at, step)), -before)
+            return _Rows(
+                begin, add(result, scale(at, shape.features)), count, window, inside
+            )
+
+        for start, count, number, inside in self._tiles_of_line():
+
+            def write_tiles(
+                start: int = start,
+                count: int = count,
+                number: int = number,
+                inside: list[range] | None = inside,
+            ) -> None:
+                def write(at: Value, _: Values) -> Values:
+                    self._write_tile(panel, part, rows_at(at, count, inside))
+                    return []
+
+                if number == 1:
+                    self._write_tile(panel, part, rows_at(start, count, inside))
+                else:
+                    vectors.loop(start, start + number * count, count, [], write)
+
+            yield write_tiles
+
+    def _place_of_line(self, line: Value) -> tuple[Value, Value]:
+        """The image that a line of results is of, and the first line that it sees."""
+        shape = self.geometry
+        image = index(0)
+        if shape.images > 1:
+            image = arith.divui(line, index(shape.result[0]))
+            line = arith.remui(line, index(shape.result[0]))
+        return image, add(scale(line, shape.strides[0]), -shape.padding[0])
+
+    def _window_lines(self, top: Value) -> tuple[Value | int, Value | int]:
+        """The lines of the window that are within the image, if it begins at `top`."""
+        shape = self.geometry
+        lines, dilation = shape.window[0], shape.dilation[0]
+        lowest = (shape.result[0] - 1) * shape.strides[0] - shape.padding[0]
+        bottom = lowest + (lines - 1) * dilation
+        first: Value | int = 0
+        last: Value | int = lines
+        if shape.padding[0]:
+            above = arith.subi(index(0), top)
+            first = _least(_ceildiv(_most(above, 0), dilation), lines)
+        if bottom >= shape.size[0]:
+            below = arith.subi(index(shape.size[0]), top)
+            last = _least(_ceildiv(_most(below, 0), dilation), lines)
+        return first, last
+
+    def _tiles_of_line(self) -> list[tuple[int, int, int, list[range] | None]]:
+        """First row, rows, how many of these, and which of the rows are inside."""
+        sizes = split_evenly(self.geometry.result[1], self.tile.rows)
+        starts = [sum(sizes[:number]) for number in range(len(sizes))]
+        tiles = [
+            (start, count, self._rows_inside(start, count))
+            for start, count in zip(starts, sizes, strict=True)
+        ]
+        found: list[tuple[int, int, int, list[range] | None]] = []
+        for (count, is_edge), run in groupby(
+            tiles, key=lambda each: (each[1], each[2] is not None)
+        ):
+            group = list(run)
+            if is_edge:
+                found += [(start, count, 1, inside) for start, _, inside in group]
+            else:
+                found.append((group[0][0], count, len(group), None))
+        return found
+
+    def _rows_inside(self, start: int, count: int) -> list[range] | None:
+        """For each position of the window, the rows of a tile that see no padding."""
+        shape = self.geometry
+        width, step, before = shape.size[1], shape.strides[1], shape.padding[1]
+        found = []
+        for position in range(shape.window[1]):
+            at = position * shape.dilation[1] - before
+            seen = [row for row in range(count) if 0 <= (start + row) * step + at < width]
+            found.append(range(seen[0], seen[-1] + 1) if seen else range(0))
+        return None if all(len(rows) == count for rows in found) else found
+
+    # ---- one tile -------------------------------------------------------------------
+
+    def _write_tile(self, panel: _Panel, part: _Part, rows: _Rows) -> None:
+        places = self._places(panel, rows)
+        sums = self._sum_window(panel, part, rows, self._first_sums(part, places))
+        if not part.ends:
+            self._store(self.results[0], places, sums)
+            return
+        found = self.epilogue.apply(self.wanted, list(zip(places, sums, strict=True)))
+        for memory, values in zip(self.results, zip(*found, strict=True), strict=True):
+            self._store(memory, places, values)
+
+    def _places(self, panel: _Panel, rows: _Rows) -> list[Place]:
+        lanes = self.tile.lanes
+        return [
+            Place(
+                at=add(rows.result, row * self.geometry.features + number * lanes),
+                column=add(panel.column, number * lanes),
+                key=number,
+                count=panel.last if number == panel.vectors - 1 else lanes,
+            )
+            for row in range(rows.count)
+            for number in range(panel.vectors)
+        ]
+
+    def _first_sums(self, part: _Part, places: Sequence[Place]) -> Values:
+        lanes = self.tile.lanes
+        if part.starts:
+            return [vectors.splat(0.0, lanes)] * len(places)
+        memory = self.results[0]
+        return [vectors.load(memory, each.at, lanes, each.count) for each in places]
+
+    def _store(
+        self, memory: Value, places: Sequence[Place], values: Sequence[Value]
+    ) -> None:
+        for place, value in zip(places, values, strict=True):
+            vectors.store(value, memory, place.at, self.tile.lanes, place.count)
+
+    def _sum_window(
+        self, panel: _Panel, part: _Part, rows: _Rows, sums: Values
+    ) -> Values:
+        shape = self.geometry
+        line = shape.dilation[0] * shape.size[1] * shape.channels
+        depth = shape.window[1] * shape.channels * self.tile.columns
+
+        def sum_line(number: Value, sums: Values) -> Values:
+            left = add(rows.left, scale(number, line))
+            packed = add(panel.packed, scale(number, depth))
+            return self._sum_line(panel, part, rows, (left, packed), sums)
+
+        if shape.window[0] == 1 and rows.lines == (0, 1):
+            return sum_line(index(0), sums)
+        return vectors.loop(*rows.lines, 1, sums, sum_line)
+
+    def _sum_line(
+        self,
+        panel: _Panel,
+        part: _Part,
+        rows: _Rows,
+        begin: tuple[Value, Value],
+        sums: Values,
+    ) -> Values:
+        """The part of the sums that one line of the window makes."""
+        shape, columns = self.geometry, self.tile.columns
+        positions, channels = shape.window[1], shape.channels
+        every = range(rows.count)
+        joined = shape.dilation[1] == 1 and part.count == channels
+        if rows.inside is None and joined:  # beside each other in memory
+            return self._sum_run(panel, every, begin, positions * channels, sums)
+        for position in range(positions):
+            seen = every if rows.inside is None else rows.inside[position]
+            if len(seen) == 0:
+                continue
+            left = add(begin[0], position * shape.dilation[1] * channels)
+            first = add(_value(part.first), position * channels)
+            at = add(left, part.first), add(begin[1], scale(first, columns))
+            sums = self._sum_run(panel, seen, at, part.count, sums)
+        return sums
+
+    def _sum_run(
+        self,
+        panel: _Panel,
+        rows: range,
+        begin: tuple[Value, Value],
+        length: int,
+        sums: Values,
+    ) -> Values:
+        """Add up products along both operands, for some rows of the tile."""
+        lanes, columns = self.tile.lanes, self.tile.columns
+        step = self.geometry.strides[1] * self.geometry.channels
+        unrolled = next(each for each in _UNROLLED if length % each == 0)
+        chosen = [row * panel.vectors + n for row in rows for n in range(panel.vectors)]
+
+        def add_products(number: Value, some: Values) -> Values:
+            left = add(begin[0], number)
+            packed = add(begin[1], scale(number, columns))
+            for offset in range(unrolled):
+                at = add(packed, offset * columns)
+                right = [
+                    vectors.load(self.packed, add(at, n * lanes), lanes)
+                    for n in range(panel.vectors)
+                ]
+                some = [
+                    vectors.multiply_add(element, each, some[k * panel.vectors + n])
+                    for k, row in enumerate(rows)
+                    for element in [self._element(left, row * step + offset)]
+                    for n, each in enumerate(right)
+                ]
+            return some
+
+        found = vectors.loop(0, length, unrolled, [sums[n] for n in chosen], add_products)
+        sums = list(sums)
+        for number, value in zip(chosen, found, strict=True):
+            sums[number] = value
+        return sums
+
+    def _element(self, left: Value, offset: int) -> Value:
+        element = vectors.load_element(self.left, add(left, offset))
+        return vectors.repeat(element, self.tile.lanes)
+
+
+def _value(number: Value | int) -> Value:
+    return index(number) if isinstance(number, int) else number
+
+
+def _least(value: Value, limit: int) -> Value:
+    return arith.minsi(value, index(limit))
+
+
+def _most(value: Value, limit: int) -> Value:
+    return arith.maxsi(value, index(limit))
+
+
+def _ceildiv(value: Value, divisor: int) -> Value:
+    """Rounded up, for what is not negative."""
+    if divisor == 1:
+        return value
+    return arith.divui(add(value, divisor - 1), index(divisor))

@@ -1,0 +1,128 @@
+"""What a region computes of the sums that its anchor makes, while these are in registers.
+
+Ops of the graph are applied to vectors by their own `lower` rules. What else they read
+is read in place: a tensor of the shape of the result, a vector along its last axis, or
+a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.types import Tensor
+from aotc.errors import CompileError
+from aotc.kernels import vectors
+from aotc.mlir import Operation, Value, ir
+
+
+class VectorLowering(Lowering):
+    """Lowers elementwise ops on vectors, as others on tensors."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def pointwise(
+        self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
+    ) -> Value:
+        """The body, on vectors."""
+        return body(*inputs)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a vector of results lies.
+
+    Args:
+        at: its first element, of all results.
+        column: the same, in its row.
+        key: of the column, to read what it shares with other rows once.
+        count: how many of its lanes there are.
+    """
+
+    at: Value
+    column: Value
+    key: int
+    count: int
+
+
+class Epilogue:
+    """Computes the values of a region from the sums.
+
+    Args:
+        total: the value that the sums are.
+        memories: where the arguments of the region lie.
+        lanes: of a vector.
+    """
+
+    def __init__(
+        self, total: Value, memories: Mapping[Value, Value], lanes: int
+    ) -> None:
+        self._total = total
+        self._memories = memories
+        self._lanes = lanes
+        self._lowering = VectorLowering()
+
+    def apply(
+        self, wanted: Sequence[Value], sums: Sequence[tuple[Place, Value]]
+    ) -> list[list[Value]]:
+        """The vectors of the values that are wanted, at each of some places."""
+        shared: dict[tuple[Value, int], Value] = {}
+        return [
+            [self._value(each, {self._total: total}, place, shared) for each in wanted]
+            for place, total in sums
+        ]
+
+    def _value(
+        self,
+        value: Value,
+        known: dict[Value, Value],
+        place: Place,
+        shared: dict[tuple[Value, int], Value],
+    ) -> Value:
+        if value not in known:
+            known[value] = self._compute(value, known, place, shared)
+        return known[value]
+
+    def _compute(
+        self,
+        value: Value,
+        known: dict[Value, Value],
+        place: Place,
+        shared: dict[tuple[Value, int], Value],
+    ) -> Value:
+        if value in self._memories:
+            memory = self._memories[value]
+            return vectors.load(memory, place.at, self._lanes, place.count)
+        op = _defining_op(value)
+        if isinstance(op, Broadcast):
+            key = value, place.key
+            if key not in shared:
+                shared[key] = self._read_repeated(op.operands[0], place)
+            return shared[key]
+        given = [self._value(each, known, place, shared) for each in op.operands]
+        found: Value = type(op).lower(self._lowering, op, *given)
+        return found
+
+    def _read_repeated(self, source: Value, place: Place) -> Value:
+        """What is the same in all rows."""
+        if source in self._memories:
+            memory = self._memories[source]
+            if all(size == 1 for size in Tensor.of(source).shape):
+                element = vectors.load_element(memory, vectors.index(0))
+                return vectors.repeat(element, self._lanes)
+            return vectors.load(memory, place.column, self._lanes, place.count)
+        op = _defining_op(source)
+        assert isinstance(op, Constant)
+        return vectors.splat(float(op.value), self._lanes)
+
+
+def _defining_op(value: Value) -> GraphOp:
+    op: Operation = value.owner.opview
+    if isinstance(value.owner, ir.Block) or not isinstance(op, GraphOp):
+        raise CompileError("not-lowered", f"a kernel cannot compute {op}")
+    return op

@@ -1,0 +1,128 @@
+"""The sums of products that one kernel computes: all of them are convolutions.
+
+A product of matrices (M, K) times (K, N) is the convolution of an image of one line of
+M positions and K channels with a window of one position; so is one of 1×1 windows and
+steps of one over all pixels of a batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.types import Tensor
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution of images in NHWC; pairs are (lines, positions).
+
+    Args:
+        images: N.
+        size: of an image.
+        channels: C.
+        window: of the kernel.
+        features: N of a product.
+        result: size of a result.
+        strides: steps between windows.
+        padding: zeros before the first line, and the first position.
+        dilation: distance between the elements of a window.
+    """
+
+    images: int
+    size: tuple[int, int]
+    channels: int
+    window: tuple[int, int]
+    features: int
+    result: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def depth(self) -> int:
+        """How many products each sum is of."""
+        return math.prod(self.window) * self.channels
+
+    @property
+    def lines(self) -> int:
+        """Lines of all results."""
+        return self.images * self.result[0]
+
+    @property
+    def rows(self) -> int:
+        """Positions of all results."""
+        return self.lines * self.result[1]
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a product of matrices."""
+        return self.lines == 1 and self.window == (1, 1) and self.padding == (0, 0)
+
+    @property
+    def flops(self) -> int:
+        """Operations on floats: a multiplication and an addition for each product."""
+        return 2 * self.rows * self.depth * self.features
+
+
+def geometry_of(op: GraphOp) -> Geometry | None:
+    """What an op computes, as far as there is a kernel for it; None if there is none.
+
+    The shapes are static, the elements f32; contracted axes are the last ones of the
+    left operand.
+    """
+    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
+    if not all(x.is_static and x.dtype == "f32" and 0 not in x.shape for x in types):
+        return None
+    if isinstance(op, DotGeneral):
+        return _of_product(op)
+    return _of_convolution(op) if isinstance(op, ConvGeneral) else None
+
+
+def _product(rows: int, depth: int, features: int) -> Geometry:
+    return Geometry(1, (1, rows), depth, (1, 1), features, (1, rows))
+
+
+def _of_product(op: DotGeneral) -> Geometry | None:
+    lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
+    trailing = tuple(range(lhs.rank - len(op.lhs_contract), lhs.rank))
+    if op.lhs_batch or not op.lhs_contract or op.lhs_contract != trailing:
+        return None
+    depth = _count(lhs, op.lhs_contract)
+    rows = _count(lhs, range(trailing[0]))
+    return _product(rows, depth, _count(rhs, free_axes(rhs.rank, (), op.rhs_contract)))
+
+
+def _of_convolution(op: ConvGeneral) -> Geometry | None:
+    x, kernel, y = (Tensor.of(each) for each in (op.x, op.kernel, op.y))
+    if op.groups != 1 or x.rank not in (3, 4):
+        return None
+    window = _pair(kernel.shape[:-2], 1)
+    strides, dilation = _pair(op.strides, 1), _pair(op.dilation, 1)
+    padding = _pair(op.padding[::2], 0)
+    channels, features = kernel.shape[-2:]
+    assert isinstance(channels, int) and isinstance(features, int)
+    if min(op.padding) < 0:
+        return None
+    pointwise = window == (1, 1) and strides == (1, 1) and not any(op.padding)
+    if pointwise:
+        return _product(_count(x, range(x.rank - 1)), channels, features)
+    size, result = _pair(x.shape[1:-1], 1), _pair(y.shape[1:-1], 1)
+    images = _count(x, [0])
+    return Geometry(
+        images, size, channels, window, features, result, strides, padding, dilation
+    )
+
+
+def _pair(sizes: object, missing: int) -> tuple[int, int]:
+    """Lines and positions; a sequence has one line."""
+    found = [int(size) for size in sizes]  # type: ignore[attr-defined]
+    lines, positions = found if len(found) == 2 else (missing, *found)
+    return lines, positions
+
+
+def _count(x: Tensor, axes: object) -> int:
+    return math.prod(int(x.shape[axis]) for axis in axes)  # type: ignore

@@ -1,0 +1,112 @@
+"""How a contraction is cut up: what is kept in registers, in caches, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import Machine
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The schedule of one contraction.
+
+    Args:
+        lanes: elements of a vector.
+        vectors: that the columns of a panel make; the right operand is packed by it.
+        rows: at most, of one tile of accumulators.
+        channels: of the left operand that are summed up before the next panel's part.
+        block: tiles of rows, or lines of an image, that one workgroup computes.
+    """
+
+    lanes: int
+    vectors: int
+    rows: int
+    channels: int
+    block: int
+
+    @property
+    def columns(self) -> int:
+        """Of a panel."""
+        return self.lanes * self.vectors
+
+    def panels(self, features: int) -> int:
+        """How many panels hold so many features; the last one may be in part empty."""
+        return -(-features // self.columns)
+
+    def to_plain(self) -> dict[str, int]:
+        """As the IR holds it."""
+        return asdict(self)
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Tile:
+        """The inverse of `to_plain`."""
+        return cls(**plain)
+
+
+def split_evenly(count: int, most: int) -> list[int]:
+    """`count` in parts of at most `most`, which differ by one at most."""
+    parts = -(-count // most)
+    least, more = divmod(count, parts)
+    return [least + 1] * more + [least] * (parts - more)
+
+
+_WORK = 4_000_000  # float operations of a workgroup, at least: tens of microseconds
+
+
+def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
+    """The tile for a contraction on a machine.
+
+    The panel is as wide as leaves the fewest columns empty, wider ones first: each
+    vector of the packed operand that is read serves `rows` multiply-adds.
+    """
+    vectors = _choose_vectors(geometry.features, machine)
+    rows = _choose_rows(geometry, vectors, machine)
+    panel = geometry.depth * vectors * machine.lanes * 4
+    blocks = max(1, round(panel / machine.cache))
+    channels = -(-geometry.channels // blocks)
+    return Tile(
+        machine.lanes,
+        vectors,
+        rows,
+        channels if blocks > 1 else geometry.channels,
+        _choose_block(geometry, rows, vectors * machine.lanes),
+    )
+
+
+def block_count(geometry: Geometry, tile: Tile) -> int:
+    """How many workgroups share the rows of a panel."""
+    return -(-_tile_count(geometry, tile.rows) // tile.block)
+
+
+def _choose_vectors(features: int, machine: Machine) -> int:
+    widest = 4 if machine.registers >= 32 else 2
+    needed = -(-features // machine.lanes)
+    if needed <= widest:
+        return needed
+    candidates = range(widest, 1, -1)
+    return min(candidates, key=lambda n: (-(-needed // n) * n - needed, -n))
+
+
+def _choose_rows(geometry: Geometry, vectors: int, machine: Machine) -> int:
+    """As many as there are registers for: one vector of the panel each, one element."""
+    most = (machine.registers - vectors - 1) // vectors
+    width = geometry.rows if geometry.is_product else geometry.result[1]
+    return max(split_evenly(width, min(most, 14)))
+
+
+def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:
+    """Enough work for a workgroup, and workgroups for many threads."""
+    one = 2 * geometry.depth * columns
+    one *= rows if geometry.is_product else geometry.result[1]
+    tiles = _tile_count(geometry, rows)
+    return max(1, min(tiles, -(-_WORK // one)))
+
+
+def _tile_count(geometry: Geometry, rows: int) -> int:
+    """Of what workgroups get a number: tiles of rows, or lines."""
+    if geometry.is_product:
+        return len(split_evenly(geometry.rows, rows))
+    return geometry.lines

@@ -1,0 +1,119 @@
+"""What kernels are written with: index arithmetic, vectors of f32, loops and branches.
+
+Each function writes at the current insertion point. Memory is a memref of one axis, and
+a place in it is a number of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aotc.dialects.lowering.scalars import constant_of
+from aotc.mlir import Type, Value, arith, ir, scf
+
+Values = list[Value]
+
+
+def index(value: int) -> Value:
+    """A constant of type index."""
+    return constant_of(ir.IntegerAttr.get(ir.IndexType.get(), value))
+
+
+def add(base: Value, offset: Value | int) -> Value:
+    """`base + offset`."""
+    if isinstance(offset, int):
+        return base if offset == 0 else arith.addi(base, index(offset))
+    return arith.addi(base, offset)
+
+
+def scale(base: Value, factor: int) -> Value:
+    """`base * factor`."""
+    return base if factor == 1 else arith.muli(base, index(factor))
+
+
+def vector_type(lanes: int) -> Type:
+    """A vector of f32."""
+    return ir.VectorType.get([lanes], ir.F32Type.get())
+
+
+def splat(value: float, lanes: int) -> Value:
+    """A constant vector of one number."""
+    element = ir.FloatAttr.get(ir.F32Type.get(), value)
+    kind = ir.VectorType.get([lanes], ir.F32Type.get())
+    return constant_of(ir.DenseElementsAttr.get_splat(kind, element))
+
+
+def repeat(element: Value, lanes: int) -> Value:
+    """An element in all lanes."""
+    return _make("vector.broadcast", [element], vector_type(lanes))
+
+
+def load_element(memory: Value, at: Value) -> Value:
+    """One element."""
+    return _make("memref.load", [memory, at], ir.F32Type.get())
+
+
+def load(memory: Value, at: Value, lanes: int, count: int | None = None) -> Value:
+    """A vector from `at` on, of which only `count` elements are there; zeros follow."""
+    kind = vector_type(lanes)
+    if count is None or count == lanes:
+        return _make("vector.load", [memory, at], kind)
+    given = [memory, at, _mask(lanes, count), splat(0.0, lanes)]
+    return _make("vector.maskedload", given, kind)
+
+
+def store(
+    vector: Value, memory: Value, at: Value, lanes: int, count: int | None = None
+) -> None:
+    """Write a vector, or its first `count` elements."""
+    if count is None or count == lanes:
+        ir.Operation.create("vector.store", operands=[vector, memory, at])
+        return
+    mask = _mask(lanes, count)
+    ir.Operation.create("vector.maskedstore", operands=[memory, at, mask, vector])
+
+
+def multiply_add(x: Value, y: Value, total: Value) -> Value:
+    """`x * y + total`, rounded once."""
+    return _make("vector.fma", [x, y, total], total.type)
+
+
+def loop(
+    first: Value | int,
+    last: Value | int,
+    step: int,
+    carried: Sequence[Value],
+    body: Callable[[Value, Values], Sequence[Value]],
+) -> Values:
+    """Count from `first` to before `last`; `body(i, values)` gives the next values."""
+    bounds = [index(x) if isinstance(x, int) else x for x in (first, last, step)]
+    op = scf.ForOp(*bounds, list(carried))
+    with ir.InsertionPoint(op.body):
+        scf.YieldOp(list(body(op.induction_variable, list(op.inner_iter_args))))
+    return list(op.results)
+
+
+def branch(
+    condition: Value, then: Callable[[], None], otherwise: Callable[[], None]
+) -> None:
+    """Do one thing or the other."""
+    op = scf.IfOp(condition, has_else=True)
+    for block, write in ((op.then_block, then), (op.else_block, otherwise)):
+        with ir.InsertionPoint(block):
+            write()
+            scf.YieldOp([])
+
+
+def _mask(lanes: int, count: int) -> Value:
+    kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+    made: Value = ir.Operation.create(
+        "vector.constant_mask",
+        results=[kind],
+        attributes={"mask_dim_sizes": ir.DenseI64ArrayAttr.get([count])},
+    ).result
+    return made
+
+
+def _make(name: str, operands: Sequence[Value], kind: Type) -> Value:
+    made: Value = ir.Operation.create(name, results=[kind], operands=operands).result
+    return made

@@ -1,0 +1,43 @@
+"""Fusion regions: functions that are one step of the compiled program when called.
+
+    func.func private @dense(%x, %w, %b) attributes {graph.fused = {
+        kernel = "contraction", tile = {…}}} {…}
+    %y = call @dense(%x, %w, %b)
+
+The function has its meaning in ops of the graph, like any other. The attribute says
+which kernel computes it, and how that is cut up for the target.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.plain import attribute_of, plain_of
+from aotc.mlir import Function
+
+FUSED = "graph.fused"
+
+
+@dataclass(frozen=True)
+class Fused:
+    """How a region is computed.
+
+    Args:
+        kernel: the family of kernels, of `aotc.kernels`.
+        tile: the schedule, as that family reads it.
+    """
+
+    kernel: str
+    tile: dict[str, Any]
+
+
+def fused_of(function: Function) -> Fused | None:
+    """How a function is computed, if it is a region."""
+    if FUSED not in function.attributes:
+        return None
+    return Fused(**plain_of(function.attributes[FUSED]))
+
+
+def mark_fused(function: Function, fused: Fused) -> None:
+    """State that a function is a region."""
+    plain = {"kernel": fused.kernel, "tile": fused.tile}
+    function.attributes[FUSED] = attribute_of(plain)

@@ -1,0 +1,296 @@
+"""Outline what one kernel of the target computes: a product and what follows it.
+
+    %0 = graph.dot_general(%x, %w)              %p = graph.transpose(graph.reshape(%w))
+    %1 = graph.add(%0, graph.broadcast(%b))  →  %2 = call @contraction(%x, %p, %b)
+    %2 = graph.relu(%1)
+
+The function keeps the ops, after those that undo the packing of the right operand; the
+attribute `graph.fused` says how it is cut up for the target. What packs a weight is
+arithmetic on parameters, which `fold-parameters` does at build time.
+
+Requires: derivatives are written (autodiff): a region is differentiated by no one.
+Ensures: regions of one meaning and one schedule are one function.
+"""
+
+from dataclasses import dataclass, field
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.entries import entries_of
+from aotc.dialects.function_table import erase, index_functions
+from aotc.dialects.functions import call, define, find, functions_of
+from aotc.dialects.fusion import Fused, mark_fused
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
+from aotc.dialects.lowering.regions import in_order
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import clone
+from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.packing import pack, unpack
+from aotc.kernels.tile import Tile, choose_tile
+from aotc.mlir import Function, Operation, Value, ir
+from aotc.passes.base import Pass, Unit
+
+_KERNEL = "contraction"
+_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
+_MOST_TENSORS = 12  # that a region reads and writes
+
+
+class FuseRegions(Pass):
+    """Form the regions of every entry; none where the target has no kernels."""
+
+    name = "fuse-regions"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether there are any."""
+        machine = unit.target and machine_of(unit.target)
+        if machine is None:
+            return False
+        known: dict[str, str] = {}
+        functions = functions_of(unit.module)
+        with index_functions(unit.module):
+            for entry in entries_of(unit.module):
+                function = functions[entry.name]
+                kinds = [port.kind for port in entry.arguments]
+                for anchor in _anchors(function, kinds, machine):
+                    _outline(anchor, machine, known)
+        return bool(known)
+
+
+# ---- what becomes a region ----------------------------------------------------------
+
+
+def _anchors(function: Function, kinds: list[str], machine: Machine) -> list[GraphOp]:
+    """The products by weights that a kernel computes, in order."""
+    arguments = zip(function.entry_block.arguments, kinds, strict=True)
+    weights = {value for value, kind in arguments if kind == "weight"}
+    found = []
+    for op in function.entry_block.operations:
+        if not isinstance(op, GraphOp) or has_effect(op):
+            continue
+        if all(value in weights for value in op.operands):
+            weights.update(op.results)
+        elif _is_anchor(op, machine) and op.operands[1] in weights:
+            found.append(op)
+    return found
+
+
+def _is_anchor(op: GraphOp, machine: Machine) -> bool:
+    geometry = geometry_of(op)
+    if geometry is None or (isinstance(op, DotGeneral) and is_summed_in_parts(op)):
+        return False
+    return geometry.flops >= _LEAST_WORK and _fills_vectors(geometry, machine)
+
+
+def _fills_vectors(geometry: Geometry, machine: Machine) -> bool:
+    return 2 * geometry.features >= machine.lanes
+
+
+@dataclass
+class _Region:
+    """An anchor and what is computed from its result.
+
+    Args:
+        anchor: the product.
+        members: the ops after it, in order.
+        values: what all of them give.
+        reads: what they take from elsewhere, beside the operands of the anchor.
+    """
+
+    anchor: GraphOp
+    members: list[GraphOp] = field(default_factory=list)
+    values: dict[Value, None] = field(default_factory=dict)
+    reads: dict[Value, None] = field(default_factory=dict)
+
+    @property
+    def last(self) -> GraphOp:
+        """The op that ends it."""
+        return self.members[-1] if self.members else self.anchor
+
+    def results(self) -> list[Value]:
+        """The values that others read; of one that is read by none, the last."""
+        found = [
+            value
+            for value in self.values
+            if any(not self.computes(use.owner) for use in value.uses)
+        ]
+        return found or [self.last.results[0]]
+
+    def computes(self, op: Operation) -> bool:
+        """Whether an op is a member."""
+        return any(value in self.values for value in op.results)
+
+    def depends(self, value: Value) -> bool:
+        """Whether a value from elsewhere is computed from one of the region."""
+        rest, seen = [value], set()
+        while rest:
+            each = rest.pop()
+            if each in self.values:
+                return True
+            if each not in seen and _is_after(self.anchor, each):
+                seen.add(each)
+                rest += each.owner.operands
+        return False
+
+
+def _is_after(anchor: GraphOp, value: Value) -> bool:
+    """Whether a value of the same block is computed after an op."""
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and anchor.operation.is_before_in_block(owner)
+
+
+def _region_at(anchor: GraphOp) -> _Region:
+    """The anchor with the elementwise ops after it that can be computed with it."""
+    region = _Region(anchor)
+    region.values[anchor.results[0]] = None
+    rest = _users(anchor)
+    while rest:
+        op = rest.pop(0)
+        reads = _reads(op, region) if isinstance(op, GraphOp) else None
+        if reads is None or region.computes(op):
+            continue
+        region.members.append(op)
+        region.values[op.results[0]] = None
+        region.reads.update(dict.fromkeys(reads))
+        rest = in_order([*rest, *_users(op)])
+    return region
+
+
+def _users(op: Operation) -> list[Operation]:
+    """The ops that read the results of one, in order."""
+    return in_order([use.owner.opview for value in op.results for use in value.uses])
+
+
+def _reads(op: GraphOp, region: _Region) -> list[Value] | None:
+    """What an op would take from outside of a region; None if it cannot be in it."""
+    kind = Tensor.of(region.anchor.results[0])
+    if not type(op).on_vectors or [Tensor.of(y) for y in op.results] != [kind]:
+        return None
+    outside = [value for value in op.operands if value not in region.values]
+    sources = [_source(value, region.anchor) for value in outside]
+    found = [each for each in sources if each is not None]
+    if len(found) < len(sources) or any(map(region.depends, found)):
+        return None
+    found = [value for value in found if not _is_number(value)]
+    if len({*region.reads, *found}) + len(region.values) > _MOST_TENSORS:
+        return None
+    return found
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a value is a constant without axes, which needs no memory."""
+    return isinstance(_op_of(value), Constant) and Tensor.of(value).rank == 0
+
+
+def _source(value: Value, anchor: GraphOp) -> Value | None:
+    """What a kernel reads for an operand of the shape of the result; None if it cannot.
+
+    That is the operand, or what is repeated in it: a number, or a vector along the
+    features, in all rows.
+    """
+    if Tensor.of(value).dtype != "f32":
+        return None
+    op = _op_of(value)
+    if not isinstance(op, Broadcast):
+        return value
+    source, features = Tensor.of(op.x), _feature_axes(anchor)
+    if all(size == 1 for size in source.shape):
+        return op.x
+    axes = {a for a, n in zip(op.axes, source.shape, strict=True) if n != 1}
+    shape = Tensor.of(value).shape
+    needed = {axis for axis in features if shape[axis] != 1}
+    return op.x if axes == needed else value
+
+
+def _feature_axes(anchor: GraphOp) -> range:
+    """The axes of the result that are of the right operand."""
+    rank, right = Tensor.of(anchor.results[0]).rank, Tensor.of(anchor.operands[1]).rank
+    count = right - len(anchor.rhs_contract) if isinstance(anchor, DotGeneral) else 1
+    return range(rank - count, rank)
+
+
+def _op_of(value: Value) -> Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.opview
+
+
+# ---- a region as a function ---------------------------------------------------------
+
+
+def _outline(anchor: GraphOp, machine: Machine, known: dict[str, str]) -> None:
+    """Put a call of a region in the place of its ops.
+
+    Args:
+        anchor: of the region.
+        machine: that it is for.
+        known: the functions so far, by their text.
+    """
+    region, geometry = _region_at(anchor), geometry_of(anchor)
+    assert geometry is not None
+    tile, late = choose_tile(geometry, machine), _readers_before_end(region)
+    results = region.results()
+    with ir.InsertionPoint(region.last), anchor.location:
+        packed = pack(Builder(), anchor, tile)
+        operands = [anchor.operands[0], packed, *region.reads]
+        made = call(_define(region, operands, results, tile, known), operands)
+    for old, new in zip(results, made, strict=True):
+        old.replace_all_uses_with(new)
+    after = made[0].owner
+    for op in late:
+        op.operation.move_after(after)
+        after = op.operation
+    for op in (*reversed(region.members), anchor):
+        op.operation.erase()
+
+
+def _readers_before_end(region: _Region) -> list[Operation]:
+    """What is computed from values of a region, by others, before it ends; in order."""
+    found: dict[Value, Operation] = {}
+    rest: list[Operation] = [region.anchor, *region.members]
+    while rest:
+        for user in _users(rest.pop()):
+            is_early = user.operation.is_before_in_block(region.last.operation)
+            if is_early and not region.computes(user) and user.results[0] not in found:
+                found[user.results[0]] = user
+                rest.append(user)
+    return in_order(list(found.values()))
+
+
+def _define(
+    region: _Region,
+    operands: list[Value],
+    results: list[Value],
+    tile: Tile,
+    known: dict[str, str],
+) -> str:
+    """The function of a region; one that is there, if it is equal."""
+
+    def body(arguments: list[Value]) -> list[Value]:
+        anchor = region.anchor
+        values = dict(zip(operands, arguments, strict=True))
+        right = unpack(Builder(), anchor, arguments[1], tile)
+        left = values[anchor.operands[0]]
+        (values[anchor.results[0]],) = clone(anchor, [left, right])
+        for op in region.members:
+            given = [_copied(value, values) for value in op.operands]
+            (values[op.results[0]],) = clone(op, given)
+        return [values[each] for each in results]
+
+    name = define(_KERNEL, [Tensor.of(value) for value in operands], body)
+    function = find(name)
+    mark_fused(function, Fused(_KERNEL, tile.to_plain()))
+    text = str(function.operation).replace(f"@{name}(", "@(", 1)
+    if text in known:
+        erase(function)
+    return known.setdefault(text, name)
+
+
+def _copied(value: Value, values: dict[Value, Value]) -> Value:
+    """A value in the function of a region; what it repeats is written there again."""
+    if value not in values:
+        op = value.owner.opview
+        (values[value],) = clone(op, [_copied(each, values) for each in op.operands])
+    return values[value]
