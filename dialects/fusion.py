@@ -39,5 +39,6 @@ def fused_of(function: Function) -> Fused | None:
 
 def mark_fused(function: Function, fused: Fused) -> None:
     """State that a function is a region."""
-    plain = {"kernel": fused.kernel, "tile": fused.tile}
-    function.attributes[FUSED] = attribute_of(plain)
+    function.attributes[FUSED] = attribute_of(
+        {"kernel": fused.kernel, "tile": fused.tile}
+    )

@@ -5,11 +5,13 @@ transformed or lowered, names where an analysis follows them.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cmp_to_key
 from typing import TypeVar
 
 from aotc.mlir import Block, Operation, Value, func
 
 T = TypeVar("T")
+Op = TypeVar("Op", bound=Operation)
 
 # given an op and what stands for its operands, what stands for its results
 Visit = Callable[[Operation, list[T]], Sequence[T]]
@@ -47,3 +49,14 @@ def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
     for number, value in enumerate(operands):
         copy.operands[number] = value
     return list(copy.results)
+
+
+def in_order(ops: Sequence[Op]) -> list[Op]:
+    """Ops of one block as they stand in it."""
+
+    def compare_positions(one: Operation, other: Operation) -> int:
+        if one == other:
+            return 0
+        return -1 if one.operation.is_before_in_block(other.operation) else 1
+
+    return sorted(ops, key=cmp_to_key(compare_positions))

@@ -21,11 +21,10 @@ from aotc.dialects.functions import call, define, find, functions_of
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
-from aotc.dialects.lowering.regions import in_order
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone
+from aotc.dialects.walking import clone, in_order
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
@@ -47,7 +46,7 @@ class FuseRegions(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether there are any."""
-        machine = unit.target and machine_of(unit.target)
+        machine = None if unit.target is None else machine_of(unit.target)
         if machine is None:
             return False
         known: dict[str, str] = {}
@@ -140,7 +139,9 @@ class _Region:
 def _is_after(anchor: GraphOp, value: Value) -> bool:
     """Whether a value of the same block is computed after an op."""
     owner = value.owner
-    return not isinstance(owner, ir.Block) and anchor.operation.is_before_in_block(owner)
+    return not isinstance(owner, ir.Block) and anchor.operation.is_before_in_block(
+        owner
+    )
 
 
 def _region_at(anchor: GraphOp) -> _Region:
@@ -150,8 +151,10 @@ def _region_at(anchor: GraphOp) -> _Region:
     rest = _users(anchor)
     while rest:
         op = rest.pop(0)
-        reads = _reads(op, region) if isinstance(op, GraphOp) else None
-        if reads is None or region.computes(op):
+        if not isinstance(op, GraphOp) or region.computes(op):
+            continue
+        reads = _reads(op, region)
+        if reads is None:
             continue
         region.members.append(op)
         region.values[op.results[0]] = None

@@ -62,9 +62,7 @@ PASS_STAGES = (
         ),
         per_target=True,
     ),
-    PassStage(
-        "linalg", ("lower-to-linalg", "cse", "advance-updates"), per_target=True
-    ),
+    PassStage("linalg", ("lower-to-linalg", "cse", "advance-updates"), per_target=True),
     PassStage("variant", ("update-in-place", "control-to-blocks"), per_target=True),
 )
 

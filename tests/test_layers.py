@@ -60,11 +60,12 @@ ALLOWED = {
     | {"program_files", "numpy", "nn", "random", "optim", "transforms", "control"}
     | {"linalg", "special", "complexes", "fft", "debug"},
     # what becomes of them
-    "passes": PROGRAM,
+    "kernels": MODEL,
+    "passes": PROGRAM | {"kernels"},
     "reference": MODEL | {"passes"},
     "cache": EDGE,
     "worker": set(),
-    "backend": PROGRAM | {"passes", "worker", "cache"},
+    "backend": PROGRAM | {"kernels", "passes", "worker", "cache"},
     "checks": TRACING
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
     | {"packager", "program_files"},

@@ -174,7 +174,7 @@ def _return(values: Sequence[str], types: Sequence[str]) -> str:
 
 
 def _executable(kernel: Kernel) -> list[str]:
-    """What dispatches a kernel; its function is declared here, and comes as bytecode."""
+    """What dispatches a kernel; its function, declared here, comes as bytecode."""
     name = _mlir_string(kernel.name)
     body = _mlir_string(f"{kernel.name}.body")
     taken = ", ".join(f"%b{n}: !stream.binding" for n in range(len(kernel.memories)))

@@ -23,7 +23,12 @@ from aotc.kernels.tile import Tile, split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
 
-_UNROLLED = (4, 3, 2, 1)  # steps of the innermost loop, which its length is a multiple of
+_UNROLLED = (
+    4,
+    3,
+    2,
+    1,
+)  # steps of the innermost loop, which its length is a multiple of
 
 
 @dataclass(frozen=True)
@@ -44,23 +49,6 @@ class _Panel:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Channels that are summed up before others.
-
-    Args:
-        first: of them.
-        count: of them.
-        starts: whether the sums begin with them.
-        ends: whether they are whole after them.
-    """
-
-    first: Value | int
-    count: int
-    starts: bool
-    ends: bool
-
-
-@dataclass(frozen=True)
 class _Rows:
     """Some rows of results beside each other, which are one tile.
 
@@ -69,7 +57,7 @@ class _Rows:
             line of the window.
         result: where the first one begins in a result.
         count: of them.
-        lines: of the window: the first, and the one after the last, that are no padding.
+        lines: of the window that are no padding: the first, and the one after them.
         inside: for each position of the window, the rows for which that is no padding;
             None if it is none for all of them.
     """
@@ -90,7 +78,7 @@ class Contraction:
         tile: how it is cut up.
         left: memory of the left operand.
         packed: memory of the right operand.
-        results: memory of each result; the first one holds partial sums meanwhile.
+        results: memory of each result.
         wanted: the values that the results are.
         epilogue: makes them of the sums.
     """
@@ -132,27 +120,12 @@ class Contraction:
     def _write_panel(self, number: Value, count: int, last: int, block: Value) -> None:
         packed = scale(number, self.geometry.depth * self.tile.columns)
         panel = _Panel(count, last, packed, scale(number, self.tile.columns))
-        channels, size = self.geometry.channels, self.tile.channels
-        if size >= channels:
-            self._write_part(panel, _Part(0, channels, True, True), block)
-            return
-        ends = -(-channels // size) * size - size  # where the last part begins
-
-        def write_middle(first: Value, _: Values) -> Values:
-            self._write_part(panel, _Part(first, size, False, False), block)
-            return []
-
-        self._write_part(panel, _Part(0, size, True, False), block)
-        vectors.loop(size, ends, size, [], write_middle)
-        self._write_part(panel, _Part(ends, channels - ends, False, True), block)
+        write = self._write_product if self.geometry.is_product else self._write_lines
+        write(panel, scale(block, self.tile.block))
 
     # ---- rows -----------------------------------------------------------------------
 
-    def _write_part(self, panel: _Panel, part: _Part, block: Value) -> None:
-        write = self._write_product if self.geometry.is_product else self._write_lines
-        write(panel, part, scale(block, self.tile.block))
-
-    def _write_product(self, panel: _Panel, part: _Part, first: Value) -> None:
+    def _write_product(self, panel: _Panel, first: Value) -> None:
         """The tiles of a block of rows: larger ones, then smaller ones."""
         shape = self.geometry
         sizes = split_evenly(shape.rows, self.tile.rows)
@@ -164,7 +137,7 @@ class Contraction:
                 row = add(scale(number, count), before)
                 left, result = scale(row, shape.channels), scale(row, shape.features)
                 result = add(result, panel.column)
-                self._write_tile(panel, part, _Rows(left, result, count, (0, 1)))
+                self._write_tile(panel, _Rows(left, result, count, (0, 1)))
                 return []
 
             vectors.loop(first, last, 1, [], write)
@@ -175,20 +148,18 @@ class Contraction:
         write_tiles(first, _least(last, larger), sizes[0], 0)
         write_tiles(_most(first, larger), last, sizes[-1], larger)
 
-    def _write_lines(self, panel: _Panel, part: _Part, first: Value) -> None:
+    def _write_lines(self, panel: _Panel, first: Value) -> None:
         """The lines of a block, tile by tile."""
         last = _least(add(first, self.tile.block), self.geometry.lines)
 
         def write(line: Value, _: Values) -> Values:
-            for write_tiles in self._line_writers(panel, part, line):
+            for write_tiles in self._line_writers(panel, line):
                 write_tiles()
             return []
 
         vectors.loop(first, last, 1, [], write)
 
-    def _line_writers(
-        self, panel: _Panel, part: _Part, line: Value
-    ) -> Iterator[Callable[[], None]]:
+    def _line_writers(self, panel: _Panel, line: Value) -> Iterator[Callable[[], None]]:
         """What writes the tiles of one line of results."""
         shape = self.geometry
         image, top = self._place_of_line(line)
@@ -217,11 +188,11 @@ class Contraction:
                 inside: list[range] | None = inside,
             ) -> None:
                 def write(at: Value, _: Values) -> Values:
-                    self._write_tile(panel, part, rows_at(at, count, inside))
+                    self._write_tile(panel, rows_at(at, count, inside))
                     return []
 
                 if number == 1:
-                    self._write_tile(panel, part, rows_at(start, count, inside))
+                    self._write_tile(panel, rows_at(start, count, inside))
                 else:
                     vectors.loop(start, start + number * count, count, [], write)
 
@@ -278,21 +249,21 @@ class Contraction:
         found = []
         for position in range(shape.window[1]):
             at = position * shape.dilation[1] - before
-            seen = [row for row in range(count) if 0 <= (start + row) * step + at < width]
+            seen = [
+                row for row in range(count) if 0 <= (start + row) * step + at < width
+            ]
             found.append(range(seen[0], seen[-1] + 1) if seen else range(0))
         return None if all(len(rows) == count for rows in found) else found
 
     # ---- one tile -------------------------------------------------------------------
 
-    def _write_tile(self, panel: _Panel, part: _Part, rows: _Rows) -> None:
-        places = self._places(panel, rows)
-        sums = self._sum_window(panel, part, rows, self._first_sums(part, places))
-        if not part.ends:
-            self._store(self.results[0], places, sums)
-            return
+    def _write_tile(self, panel: _Panel, rows: _Rows) -> None:
+        places, lanes = self._places(panel, rows), self.tile.lanes
+        sums = self._sum_window(panel, rows, [vectors.splat(0.0, lanes)] * len(places))
         found = self.epilogue.apply(self.wanted, list(zip(places, sums, strict=True)))
         for memory, values in zip(self.results, zip(*found, strict=True), strict=True):
-            self._store(memory, places, values)
+            for place, value in zip(places, values, strict=True):
+                vectors.store(value, memory, place.at, lanes, place.count)
 
     def _places(self, panel: _Panel, rows: _Rows) -> list[Place]:
         lanes = self.tile.lanes
@@ -307,22 +278,7 @@ class Contraction:
             for number in range(panel.vectors)
         ]
 
-    def _first_sums(self, part: _Part, places: Sequence[Place]) -> Values:
-        lanes = self.tile.lanes
-        if part.starts:
-            return [vectors.splat(0.0, lanes)] * len(places)
-        memory = self.results[0]
-        return [vectors.load(memory, each.at, lanes, each.count) for each in places]
-
-    def _store(
-        self, memory: Value, places: Sequence[Place], values: Sequence[Value]
-    ) -> None:
-        for place, value in zip(places, values, strict=True):
-            vectors.store(value, memory, place.at, self.tile.lanes, place.count)
-
-    def _sum_window(
-        self, panel: _Panel, part: _Part, rows: _Rows, sums: Values
-    ) -> Values:
+    def _sum_window(self, panel: _Panel, rows: _Rows, sums: Values) -> Values:
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
         depth = shape.window[1] * shape.channels * self.tile.columns
@@ -330,35 +286,25 @@ class Contraction:
         def sum_line(number: Value, sums: Values) -> Values:
             left = add(rows.left, scale(number, line))
             packed = add(panel.packed, scale(number, depth))
-            return self._sum_line(panel, part, rows, (left, packed), sums)
+            return self._sum_line(panel, rows, (left, packed), sums)
 
         if shape.window[0] == 1 and rows.lines == (0, 1):
             return sum_line(index(0), sums)
         return vectors.loop(*rows.lines, 1, sums, sum_line)
 
     def _sum_line(
-        self,
-        panel: _Panel,
-        part: _Part,
-        rows: _Rows,
-        begin: tuple[Value, Value],
-        sums: Values,
+        self, panel: _Panel, rows: _Rows, begin: tuple[Value, Value], sums: Values
     ) -> Values:
         """The part of the sums that one line of the window makes."""
-        shape, columns = self.geometry, self.tile.columns
+        shape, every = self.geometry, range(rows.count)
         positions, channels = shape.window[1], shape.channels
-        every = range(rows.count)
-        joined = shape.dilation[1] == 1 and part.count == channels
-        if rows.inside is None and joined:  # beside each other in memory
+        if rows.inside is None and shape.dilation[1] == 1:  # side by side in memory
             return self._sum_run(panel, every, begin, positions * channels, sums)
         for position in range(positions):
             seen = every if rows.inside is None else rows.inside[position]
-            if len(seen) == 0:
-                continue
             left = add(begin[0], position * shape.dilation[1] * channels)
-            first = add(_value(part.first), position * channels)
-            at = add(left, part.first), add(begin[1], scale(first, columns))
-            sums = self._sum_run(panel, seen, at, part.count, sums)
+            packed = add(begin[1], position * channels * self.tile.columns)
+            sums = self._sum_run(panel, seen, (left, packed), channels, sums)
         return sums
 
     def _sum_run(
@@ -370,41 +316,31 @@ class Contraction:
         sums: Values,
     ) -> Values:
         """Add up products along both operands, for some rows of the tile."""
-        lanes, columns = self.tile.lanes, self.tile.columns
+        lanes, count = self.tile.lanes, panel.vectors
         step = self.geometry.strides[1] * self.geometry.channels
-        unrolled = next(each for each in _UNROLLED if length % each == 0)
-        chosen = [row * panel.vectors + n for row in rows for n in range(panel.vectors)]
+        chosen = [row * count + number for row in rows for number in range(count)]
 
         def add_products(number: Value, some: Values) -> Values:
             left = add(begin[0], number)
-            packed = add(begin[1], scale(number, columns))
-            for offset in range(unrolled):
-                at = add(packed, offset * columns)
-                right = [
-                    vectors.load(self.packed, add(at, n * lanes), lanes)
-                    for n in range(panel.vectors)
-                ]
-                some = [
-                    vectors.multiply_add(element, each, some[k * panel.vectors + n])
-                    for k, row in enumerate(rows)
-                    for element in [self._element(left, row * step + offset)]
-                    for n, each in enumerate(right)
-                ]
-            return some
+            packed = add(begin[1], scale(number, self.tile.columns))
+            right = [
+                vectors.load(self.packed, add(packed, n * lanes), lanes)
+                for n in range(count)
+            ]
+            found: Values = []
+            for row in rows:
+                element = vectors.load_element(self.left, add(left, row * step))
+                element = vectors.repeat(element, lanes)
+                for each in right:
+                    total = some[len(found)]
+                    found.append(vectors.multiply_add(element, each, total))
+            return found
 
-        found = vectors.loop(0, length, unrolled, [sums[n] for n in chosen], add_products)
-        sums = list(sums)
-        for number, value in zip(chosen, found, strict=True):
-            sums[number] = value
-        return sums
-
-    def _element(self, left: Value, offset: int) -> Value:
-        element = vectors.load_element(self.left, add(left, offset))
-        return vectors.repeat(element, self.tile.lanes)
-
-
-def _value(number: Value | int) -> Value:
-    return index(number) if isinstance(number, int) else number
+        if not chosen:
+            return sums
+        found = vectors.loop(0, length, 1, [sums[n] for n in chosen], add_products)
+        known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
+        return [known[number] for number in range(len(sums))]
 
 
 def _least(value: Value, limit: int) -> Value:

@@ -75,7 +75,9 @@ def kernels_of(module: Module) -> Iterator[Kernel]:
     for op in module.body.operations:
         if KERNEL in op.attributes:
             (function,) = op.regions[0].blocks[0].operations
-            kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+            kind = ir.FunctionType(
+                ir.TypeAttr(function.attributes["function_type"]).value
+            )
             memories = tuple(str(each) for each in kind.inputs[:-2])
             stated = plain_of(op.attributes[KERNEL])
             yield Kernel(name_of(op), memories, tuple(stated["workgroups"]))
@@ -97,9 +99,7 @@ def _returned(function: Function) -> list[Value]:
     return list(end.operands)
 
 
-def _write_kernel(
-    module: Module, name: str, function: Function, fused: Fused
-) -> None:
+def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -> None:
     values = [*function.entry_block.arguments, *_returned(function)]
     kinds = [_memory_type(Tensor.of(value)) for value in values]
     indices = [ir.IndexType.get()] * 2
@@ -117,5 +117,6 @@ def _write_kernel(
 
 
 def _memory_type(kind: Tensor) -> Any:
-    count = math.prod(int(size) for size in kind.shape)  # type: ignore[arg-type]
+    sizes: Any = kind.shape
+    count = math.prod(sizes)
     return ir.MemRefType.get([count], lowered_type(kind).element_type)

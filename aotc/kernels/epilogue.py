@@ -1,4 +1,4 @@
-"""What a region computes of the sums that its anchor makes, while these are in registers.
+"""What a region computes of the sums of its anchor, while these are in registers.
 
 Ops of the graph are applied to vectors by their own `lower` rules. What else they read
 is read in place: a tensor of the shape of the result, a vector along its last axis, or
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.dialects.graph import GraphOp
+from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
@@ -105,7 +105,8 @@ class Epilogue:
                 shared[key] = self._read_repeated(op.operands[0], place)
             return shared[key]
         given = [self._value(each, known, place, shared) for each in op.operands]
-        found: Value = type(op).lower(self._lowering, op, *given)
+        found: Value
+        (found,) = as_tuple(type(op).lower(self._lowering, op, *given))
         return found
 
     def _read_repeated(self, source: Value, place: Place) -> Value:

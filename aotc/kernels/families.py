@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp

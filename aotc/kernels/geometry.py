@@ -8,7 +8,9 @@ steps of one over all pixels of a batch.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
@@ -103,8 +105,7 @@ def _of_convolution(op: ConvGeneral) -> Geometry | None:
     window = _pair(kernel.shape[:-2], 1)
     strides, dilation = _pair(op.strides, 1), _pair(op.dilation, 1)
     padding = _pair(op.padding[::2], 0)
-    channels, features = kernel.shape[-2:]
-    assert isinstance(channels, int) and isinstance(features, int)
+    channels, features = _count(kernel, [-2]), _count(kernel, [-1])
     if min(op.padding) < 0:
         return None
     pointwise = window == (1, 1) and strides == (1, 1) and not any(op.padding)
@@ -117,12 +118,13 @@ def _of_convolution(op: ConvGeneral) -> Geometry | None:
     )
 
 
-def _pair(sizes: object, missing: int) -> tuple[int, int]:
+def _pair(sizes: Sequence[Any], missing: int) -> tuple[int, int]:
     """Lines and positions; a sequence has one line."""
-    found = [int(size) for size in sizes]  # type: ignore[attr-defined]
-    lines, positions = found if len(found) == 2 else (missing, *found)
+    lines, positions = sizes if len(sizes) == 2 else (missing, *sizes)
     return lines, positions
 
 
-def _count(x: Tensor, axes: object) -> int:
-    return math.prod(int(x.shape[axis]) for axis in axes)  # type: ignore
+def _count(x: Tensor, axes: Iterable[int]) -> int:
+    """How many elements there are along some axes of a static shape."""
+    sizes: Any = x.shape
+    return math.prod(sizes[axis] for axis in axes)

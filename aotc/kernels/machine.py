@@ -14,18 +14,14 @@ class Machine:
     Args:
         lanes: f32 elements of a vector.
         registers: vectors that it holds.
-        cache: bytes of its own second-level cache that a kernel may count on.
     """
 
     lanes: int
     registers: int
-    cache: int
 
 
-# Caches are what the smallest common processors of a level have (256 KiB, of which half
-# is for what streams by); a tile of a larger one would not be faster by much.
-_AVX2 = Machine(lanes=8, registers=16, cache=192 << 10)
-_AVX512 = Machine(lanes=16, registers=32, cache=384 << 10)
+_AVX2 = Machine(lanes=8, registers=16)
+_AVX512 = Machine(lanes=16, registers=32)
 
 
 def machine_of(target: Target) -> Machine | None:

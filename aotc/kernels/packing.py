@@ -21,7 +21,7 @@ Axes = tuple[int, ...]
 
 
 def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
-    """The right operand of `op` as [panel][depth][column]; zeros fill the last panel."""
+    """The right operand as [panel][depth][column]; zeros fill the last panel."""
     value, order = op.operands[1], _order(op)
     depth, features = _extents(op)
     if order != tuple(range(len(order))):
@@ -30,9 +30,7 @@ def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
     panels = tile.panels(features)
     empty = panels * tile.columns - features
     if empty:
-        value = b.pad(
-            value, low=(0, 0), high=(0, empty), interior=(0, 0), value=0.0
-        )
+        value = b.pad(value, low=(0, 0), high=(0, empty), interior=(0, 0), value=0.0)
     value = b.reshape(value, shape=(depth, panels, tile.columns))
     return b.transpose(value, permutation=(1, 0, 2))
 
@@ -44,9 +42,7 @@ def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
     value = b.transpose(packed, permutation=(1, 0, 2))
     value = b.reshape(value, shape=(depth, tile.panels(features) * tile.columns))
     if Tensor.of(value).shape[1] != features:
-        value = b.slice(
-            value, start=(0, 0), sizes=(depth, features), strides=(1, 1)
-        )
+        value = b.slice(value, start=(0, 0), sizes=(depth, features), strides=(1, 1))
     value = _reshaped(b, value, tuple(kind.shape[axis] for axis in order))
     if order == tuple(range(len(order))):
         return value

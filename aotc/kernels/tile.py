@@ -17,14 +17,12 @@ class Tile:
         lanes: elements of a vector.
         vectors: that the columns of a panel make; the right operand is packed by it.
         rows: at most, of one tile of accumulators.
-        channels: of the left operand that are summed up before the next panel's part.
         block: tiles of rows, or lines of an image, that one workgroup computes.
     """
 
     lanes: int
     vectors: int
     rows: int
-    channels: int
     block: int
 
     @property
@@ -53,6 +51,8 @@ def split_evenly(count: int, most: int) -> list[int]:
     return [least + 1] * more + [least] * (parts - more)
 
 
+_MOST_ROWS = 14
+_PAGE, _WAYS = 4096, 8  # of the first cache: bytes of a way, and how many there are
 _WORK = 4_000_000  # float operations of a workgroup, at least: tens of microseconds
 
 
@@ -64,16 +64,8 @@ def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
     """
     vectors = _choose_vectors(geometry.features, machine)
     rows = _choose_rows(geometry, vectors, machine)
-    panel = geometry.depth * vectors * machine.lanes * 4
-    blocks = max(1, round(panel / machine.cache))
-    channels = -(-geometry.channels // blocks)
-    return Tile(
-        machine.lanes,
-        vectors,
-        rows,
-        channels if blocks > 1 else geometry.channels,
-        _choose_block(geometry, rows, vectors * machine.lanes),
-    )
+    block = _choose_block(geometry, rows, vectors * machine.lanes)
+    return Tile(machine.lanes, vectors, rows, block)
 
 
 def block_count(geometry: Geometry, tile: Tile) -> int:
@@ -91,10 +83,16 @@ def _choose_vectors(features: int, machine: Machine) -> int:
 
 
 def _choose_rows(geometry: Geometry, vectors: int, machine: Machine) -> int:
-    """As many as there are registers for: one vector of the panel each, one element."""
-    most = (machine.registers - vectors - 1) // vectors
+    """As many as there are registers for, beside the panel's vectors and an element.
+
+    Rows that begin a multiple of a page from each other share the lines of the first
+    cache, of which there are eight: more of them would displace one another.
+    """
+    most = min((machine.registers - vectors - 1) // vectors, _MOST_ROWS)
+    if 4 * geometry.strides[1] * geometry.channels % _PAGE == 0:
+        most = min(most, _WAYS)
     width = geometry.rows if geometry.is_product else geometry.result[1]
-    return max(split_evenly(width, min(most, 14)))
+    return max(split_evenly(width, most))
 
 
 def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:

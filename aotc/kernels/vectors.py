@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aotc.dialects.lowering.scalars import constant_of
+from aotc.dialects.lowering.scalars import constant, constant_of
 from aotc.mlir import Type, Value, arith, ir, scf
 
 Values = list[Value]
@@ -33,14 +33,13 @@ def scale(base: Value, factor: int) -> Value:
 
 def vector_type(lanes: int) -> Type:
     """A vector of f32."""
-    return ir.VectorType.get([lanes], ir.F32Type.get())
+    kind: Type = ir.VectorType.get([lanes], ir.F32Type.get())
+    return kind
 
 
 def splat(value: float, lanes: int) -> Value:
     """A constant vector of one number."""
-    element = ir.FloatAttr.get(ir.F32Type.get(), value)
-    kind = ir.VectorType.get([lanes], ir.F32Type.get())
-    return constant_of(ir.DenseElementsAttr.get_splat(kind, element))
+    return constant(vector_type(lanes), value)
 
 
 def repeat(element: Value, lanes: int) -> Value:

@@ -1,7 +1,7 @@
 """Elementwise loops over one shape that end in new states, as one dispatch."""
 
 from collections.abc import Container, Mapping, Sequence
-from functools import cmp_to_key, lru_cache
+from functools import lru_cache
 from itertools import chain
 from typing import TypeVar
 
@@ -9,6 +9,7 @@ from aotc.dialects.functions import current_module
 from aotc.dialects.lowering import dispatches, foreign
 from aotc.dialects.lowering.iterators import has_reduction
 from aotc.dialects.lowering.scalars import never
+from aotc.dialects.walking import in_order
 from aotc.mlir import AffineMap, Block, Operation, Value, arith, func, ir, linalg
 
 Op = TypeVar("Op", bound=Operation)
@@ -293,17 +294,6 @@ def in_block(op: Operation, block: Block) -> Operation:
     while op.operation.block != block:
         op = op.operation.parent.opview
     return op
-
-
-def in_order(ops: Sequence[Op]) -> list[Op]:
-    """Ops of one block as they stand in it."""
-
-    def compare_positions(one: Operation, other: Operation) -> int:
-        if one == other:
-            return 0
-        return -1 if one.operation.is_before_in_block(other.operation) else 1
-
-    return sorted(ops, key=cmp_to_key(compare_positions))
 
 
 def _copy_body(loop: linalg.GenericOp, known: dict[Read, Value]) -> Value:
