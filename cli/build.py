@@ -96,7 +96,7 @@ def _targets(
 )
 @click.option(
     "--stop-after",
-    type=click.Choice(["graph", "optimized", "linalg", "variant", "vmfb"]),
+    type=click.Choice(["graph", "optimized", "regions", "linalg", "variant", "vmfb"]),
     help="Stop there and print the IR of that stage; nothing is packed.",
 )
 @click.option("--readable", is_flag=True, help="Print that IR in the form for people.")

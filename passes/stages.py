@@ -23,11 +23,13 @@ class PassStage:
         name: of the stage, after which its IR can be looked at and gone on with.
         names: of the passes.
         per_target: whether they run for each target by itself.
+        needs_target: whether they cannot run for none.
     """
 
     name: str
     names: tuple[str, ...]
     per_target: bool = False
+    needs_target: bool = False
 
     def passes(self, level: int = LEVELS[-1]) -> tuple[Pass, ...]:
         """Those of a level of optimisation; by default all."""
@@ -59,18 +61,24 @@ PASS_STAGES = (
             "record-intermediates",
             "fuse-regions",
             "cse",
+            "fold-parameters",
         ),
         per_target=True,
     ),
     PassStage("linalg", ("lower-to-linalg", "cse", "advance-updates"), per_target=True),
-    PassStage("variant", ("update-in-place", "control-to-blocks"), per_target=True),
+    PassStage(
+        "variant",
+        ("update-in-place", "control-to-blocks"),
+        per_target=True,
+        needs_target=True,
+    ),
 )
 
 
 # the stages whose IR can be looked at, changed and gone on with
 IR_STAGES = ("graph", *(stage.name for stage in PASS_STAGES))
 
-_SHARED = {stage.name: stage for stage in PASS_STAGES if not stage.per_target}
+_TARGETLESS = {stage.name: stage for stage in PASS_STAGES if not stage.needs_target}
 
 
 def parse(text: str, level: int = LEVELS[-1]) -> list[Pass]:
@@ -86,7 +94,8 @@ def parse(text: str, level: int = LEVELS[-1]) -> list[Pass]:
     """
     found: list[Pass] = []
     for each in split_names(text):
-        found += _SHARED[each].passes(level) if each in _SHARED else [_load(each)]
+        is_stage = each in _TARGETLESS
+        found += _TARGETLESS[each].passes(level) if is_stage else [_load(each)]
     return found
 
 
@@ -94,8 +103,8 @@ def _load(name: str) -> Pass:
     if any(stage.name == name for stage in PASS_STAGES):
         raise InputError(
             "bad-option",
-            f"expected a stage that is the same for all targets; got '{name}'",
-            hint=f"stages: {', '.join(_SHARED)}; the IR of each target is what `aotc "
+            f"expected a stage that does not need a target; got '{name}'",
+            hint=f"stages: {', '.join(_TARGETLESS)}; the IR of each target is what `aotc "
             f"build --stop-after {name}` gives",
         )
     return load(name)
@@ -104,7 +113,7 @@ def _load(name: str) -> Pass:
 def reached_by(text: str) -> str | None:
     """The stage that IR is at after the passes of `parse`, if the last names one."""
     names = split_names(text)
-    return names[-1] if names and names[-1] in _SHARED else None
+    return names[-1] if names and names[-1] in _TARGETLESS else None
 
 
 def parse_graph_passes(text: str, level: int = LEVELS[-1]) -> list[Pass]:

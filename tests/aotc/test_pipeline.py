@@ -56,6 +56,7 @@ _FOR_GRAPHS = {
     "cse",
     "decompose",
     "fold-parameters",
+    "fuse-regions",
     "inline",
     "prune",
     "record-intermediates",
@@ -101,9 +102,12 @@ def test_people_get_a_form_of_their_own_of_graph_ir(model):
 
 
 def test_the_dump_holds_every_stage_and_every_pass(model, tmp_path):
-    pipeline.build(model, stop_after="linalg", dump=tmp_path / "ir")
+    on_vmvx = {"targets": [Target.parse("vmvx")], "dump": tmp_path / "ir"}
+    pipeline.build(model, stop_after="variant", **on_vmvx)
     names = {file.name for file in (tmp_path / "ir").iterdir()}
-    assert {"graph.mlir", "optimized.mlir", "linalg.mlir"} <= names
+    assert {"graph.mlir", "optimized.mlir"} <= names
+    names = {file.name for file in (tmp_path / "ir" / "vmvx").iterdir()}
+    assert {"regions.mlir", "linalg.mlir", "variant.mlir"} <= names
     passes = sorted(f.name for f in (tmp_path / "ir" / "optimized-passes").iterdir())
     assert passes[:2] == ["01-autodiff.mlir", "02-inline.mlir"]
 
@@ -113,7 +117,7 @@ def test_a_report_says_what_the_build_cost(model, tmp_path, monkeypatch):
     report = pipeline.build(model, targets=[Target.parse("vmvx")], output=tmp_path)
     document = report.to_json()
     assert set(document["seconds"]) == {
-        "graph", "optimized", "linalg", "variant", "vmfb", "self-check", "bundle",
+        "graph", "optimized", "regions", "linalg", "variant", "vmfb", "self-check", "bundle",
         "total",
     }  # fmt: skip
     assert document["peak_bytes"] > 0
@@ -234,14 +238,15 @@ def test_a_source_gives_the_same_bytes_and_states_in_a_folder_of_any_name(
 
 def test_the_name_of_a_stage_stands_for_its_passes(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    lowered = pipeline.build(model, dump=tmp_path / "ir", stop_after="linalg").ir
+    asked = {"targets": [Target.parse("vmvx")], "stop_after": "variant"}
+    lowered = pipeline.build(model, dump=tmp_path / "ir", **asked).ir
     graph = tmp_path / "ir" / "graph.mlir"
-    text = pipeline.optimize(graph.read_text(), "optimized, linalg")
+    text = pipeline.optimize(graph.read_text(), "optimized, regions, linalg")
     graph.write_text(text)
-    assert pipeline.build(graph, stop_after="linalg").ir == lowered
+    assert pipeline.build(graph, **asked).ir == lowered
     report = pipeline.build(model, passes="optimized,cse", stop_after="optimized")
     assert [record.name for record in report.passes][-2:] == ["fold-parameters", "cse"]
-    with pytest.raises(InputError, match="same for all targets; got 'variant'"):
+    with pytest.raises(InputError, match="does not need a target; got 'variant'"):
         pipeline.optimize(text, "variant")
 
 
@@ -291,7 +296,7 @@ def test_the_command_stops_where_a_build_may_end():
 
 
 @pytest.mark.parametrize(
-    "passes", ["optimized,linalg,inline", "optimized,linalg,lower-to-linalg"]
+    "passes", ["optimized,regions,linalg,inline", "optimized,linalg,lower-to-linalg"]
 )
 def test_passes_of_graphs_refuse_lowered_ir(model, passes):
     model.write_text(
