@@ -43,6 +43,7 @@ class Source:
 
     Args:
         program: as it was imported; the passes go on with it.
+        stage: that it was at.
         title: name and version of the bundle.
         parameters: of the program, before any pass.
         original: a copy of the program to compare with, for passes change both module
@@ -51,6 +52,7 @@ class Source:
     """
 
     program: Program
+    stage: str
     title: tuple[str, str]
     parameters: packager.Arrays
     original: Program | None
@@ -88,10 +90,11 @@ class Build:
             program.level = self.request.level
         title = bundle_title(path, program, self.request.name, self.request.version)
         program.title = Title(*title)
-        program.stage = program.stage  # stated, also where it is the first
+        stage = program.stage
+        program.stage = stage  # stated, also where it is the first
         keeps = self.compares and lowered_op(program.module) is None
         original = program.copy() if keeps else None
-        return Source(program, title, dict(program.parameters), original)
+        return Source(program, stage, title, dict(program.parameters), original)
 
     @cached_property
     def unit(self) -> Unit:
