@@ -104,8 +104,8 @@ def _load(name: str) -> Pass:
         raise InputError(
             "bad-option",
             f"expected a stage that does not need a target; got '{name}'",
-            hint=f"stages: {', '.join(_TARGETLESS)}; the IR of each target is what `aotc "
-            f"build --stop-after {name}` gives",
+            hint=f"stages: {', '.join(_TARGETLESS)}; the IR of each target is what "
+            f"`aotc build --stop-after {name}` gives",
         )
     return load(name)
 

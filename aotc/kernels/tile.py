@@ -51,7 +51,7 @@ def split_evenly(count: int, most: int) -> list[int]:
     return [least + 1] * more + [least] * (parts - more)
 
 
-_MOST_ROWS = 14
+_MOST_ROWS, _MOST_VECTORS = 14, 4
 _PAGE, _WAYS = 4096, 8  # of the first cache: bytes of a way, and how many there are
 _WORK = 4_000_000  # float operations of a workgroup, at least: tens of microseconds
 
@@ -74,21 +74,25 @@ def block_count(geometry: Geometry, tile: Tile) -> int:
 
 
 def _choose_vectors(features: int, machine: Machine) -> int:
-    widest = 4 if machine.registers >= 32 else 2
     needed = -(-features // machine.lanes)
-    if needed <= widest:
+    if needed <= _MOST_VECTORS:
         return needed
-    candidates = range(widest, 1, -1)
+    candidates = range(_MOST_VECTORS, 1, -1)
     return min(candidates, key=lambda n: (-(-needed // n) * n - needed, -n))
 
 
 def _choose_rows(geometry: Geometry, vectors: int, machine: Machine) -> int:
-    """As many as there are registers for, beside the panel's vectors and an element.
+    """As many as there are registers for: the sums, and what makes them.
 
-    Rows that begin a multiple of a page from each other share the lines of the first
-    cache, of which there are eight: more of them would displace one another.
+    Of the panel's vectors and the rows' elements, the fewer are held, and one of the
+    others. Rows that begin a multiple of a page from each other share lines of the
+    first cache, of which there are eight: more of them would displace one another.
     """
-    most = min((machine.registers - vectors - 1) // vectors, _MOST_ROWS)
+    most = max(
+        rows
+        for rows in range(1, _MOST_ROWS + 1)
+        if rows * vectors + min(rows, vectors) + 1 <= machine.registers
+    )
     if 4 * geometry.strides[1] * geometry.channels % _PAGE == 0:
         most = min(most, _WAYS)
     width = geometry.rows if geometry.is_product else geometry.result[1]

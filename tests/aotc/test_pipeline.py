@@ -117,8 +117,8 @@ def test_a_report_says_what_the_build_cost(model, tmp_path, monkeypatch):
     report = pipeline.build(model, targets=[Target.parse("vmvx")], output=tmp_path)
     document = report.to_json()
     assert set(document["seconds"]) == {
-        "graph", "optimized", "regions", "linalg", "variant", "vmfb", "self-check", "bundle",
-        "total",
+        "graph", "optimized", "regions", "linalg", "variant", "vmfb", "self-check",
+        "bundle", "total",
     }  # fmt: skip
     assert document["peak_bytes"] > 0
     variant = document["variants"][0]
