@@ -146,14 +146,9 @@ class CheckItself(Stage):
     def run(self, build: Build) -> None:
         """Compare them, unless that was done of the same code."""
         report, full = build.report, build.self_check == "full"
-<<<<<<< HEAD
         original = build.reference
         if original is None:
-            why = f"it is built from IR of the stage '{build.program.stage}'"
-=======
-        if build.reference is None:
             why = f"it is built from IR of the stage '{build.source.stage}'"
->>>>>>> a24bf80 (The stage that a source was at is its own fact)
             report.self_checks = skipped_checks(build.program, build.targets, why)
             return
         with build.trial_bundle() as bundle:
