@@ -3,10 +3,11 @@
     %q, %r = graph.qr(%x)      →      a loop of reflections, in graph ops
 
 Requires: derivatives are written (autodiff): an op is differentiated whole. Ensures:
-every op that is left has a `lower` rule.
+every op that is left has a `lower` rule, but for those of regions, which have kernels.
 """
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.mlir import Module, func, ir
 from aotc.passes.base import Pass, Unit
@@ -35,6 +36,7 @@ def _composed_ops(module: Module) -> list[GraphOp]:
         op
         for function in module.body.operations
         if isinstance(function, func.FuncOp) and not function.is_external
+        if fused_of(function) is None
         for op in function.entry_block.operations
         if isinstance(op, GraphOp) and hasattr(type(op), "decompose")
     ]

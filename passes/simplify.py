@@ -4,7 +4,8 @@
     %2 = graph.add(%two, %three)      →    graph.constant 5
 
 Each op gives its own `simplify` rule; small ops on constants are evaluated by `ref`.
-Requires and ensures nothing; repeats until nothing changes.
+Regions stay as they are: their kernels were chosen for the ops that they have. Requires
+and ensures nothing; repeats until nothing changes.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.callees import callees
 from aotc.dialects.function_table import Functions, index_functions
 from aotc.dialects.functions import is_private
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Block, Operation, Value, func, ir
@@ -49,7 +51,7 @@ def _simplify(functions: Functions) -> bool:
             continue
         done.add(name)
         function = functions[name]
-        if not function.is_external:
+        if not function.is_external and fused_of(function) is None:
             while _sweep(function.entry_block, functions):
                 changed = True
         rest += callees(function)

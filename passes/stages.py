@@ -55,13 +55,12 @@ PASS_STAGES = (
     PassStage(
         "regions",
         (
+            "fuse-regions",
+            "fold-parameters",
             "decompose",
             "simplify",
             "cse",
             "record-intermediates",
-            "fuse-regions",
-            "cse",
-            "fold-parameters",
         ),
         per_target=True,
     ),
