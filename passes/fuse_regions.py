@@ -20,20 +20,18 @@ from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.functions import call, define, find, functions_of
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
+from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.families import FAMILIES, choose
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
-from aotc.kernels.tile import Tile, choose_tile
+from aotc.kernels.tile import Tile
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 
-_KERNEL = "contraction"
-_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 _MOST_TENSORS = 12  # that a region reads and writes
 
 
@@ -55,16 +53,18 @@ class FuseRegions(Pass):
             for entry in entries_of(unit.module):
                 function = functions[entry.name]
                 kinds = [port.kind for port in entry.arguments]
-                for anchor in _anchors(function, kinds, machine):
-                    _outline(anchor, machine, known)
+                for anchor, fused in _anchors(function, kinds, machine):
+                    _outline(anchor, fused, known)
         return bool(known)
 
 
 # ---- what becomes a region ----------------------------------------------------------
 
 
-def _anchors(function: Function, kinds: list[str], machine: Machine) -> list[GraphOp]:
-    """The products by weights that a kernel computes, in order."""
+def _anchors(
+    function: Function, kinds: list[str], machine: Machine
+) -> list[tuple[GraphOp, Fused]]:
+    """The ops of an entry that a kernel computes, in order."""
     arguments = zip(function.entry_block.arguments, kinds, strict=True)
     weights = {value for value, kind in arguments if kind == "weight"}
     found = []
@@ -73,20 +73,11 @@ def _anchors(function: Function, kinds: list[str], machine: Machine) -> list[Gra
             continue
         if all(value in weights for value in op.operands):
             weights.update(op.results)
-        elif _is_anchor(op, machine) and op.operands[1] in weights:
-            found.append(op)
+            continue
+        fused = choose(op, machine)
+        if fused and (not FAMILIES[fused.kernel].packs or op.operands[1] in weights):
+            found.append((op, fused))
     return found
-
-
-def _is_anchor(op: GraphOp, machine: Machine) -> bool:
-    geometry = geometry_of(op)
-    if geometry is None or (isinstance(op, DotGeneral) and is_summed_in_parts(op)):
-        return False
-    return geometry.flops >= _LEAST_WORK and _fills_vectors(geometry, machine)
-
-
-def _fills_vectors(geometry: Geometry, machine: Machine) -> bool:
-    return 2 * geometry.features >= machine.lanes
 
 
 @dataclass
@@ -223,22 +214,23 @@ def _op_of(value: Value) -> Operation | None:
 # ---- a region as a function ---------------------------------------------------------
 
 
-def _outline(anchor: GraphOp, machine: Machine, known: dict[str, str]) -> None:
+def _outline(anchor: GraphOp, fused: Fused, known: dict[str, str]) -> None:
     """Put a call of a region in the place of its ops.
 
     Args:
         anchor: of the region.
-        machine: that it is for.
+        fused: how it is computed.
         known: the functions so far, by their text.
     """
-    region, geometry = _region_at(anchor), geometry_of(anchor)
-    assert geometry is not None
-    tile, late = choose_tile(geometry, machine), _readers_before_end(region)
-    results = region.results()
+    region = _region_at(anchor)
+    late, results = _readers_before_end(region), region.results()
     with ir.InsertionPoint(region.last), anchor.location:
-        packed = pack(Builder(), anchor, tile)
-        operands = [anchor.operands[0], packed, *region.reads]
-        made = call(_define(region, operands, results, tile, known), operands)
+        operands = dict.fromkeys([*anchor.operands, *region.reads])
+        given = [*operands]
+        if FAMILIES[fused.kernel].packs:
+            given[1] = pack(Builder(), anchor, Tile.of_plain(fused.tile))
+        name = _define(region, [*operands], given, results, fused)
+        made = call(_shared(name, known), given)
     for old, new in zip(results, made, strict=True):
         old.replace_all_uses_with(new)
     after = made[0].owner
@@ -265,26 +257,39 @@ def _readers_before_end(region: _Region) -> list[Operation]:
 def _define(
     region: _Region,
     operands: list[Value],
+    given: list[Value],
     results: list[Value],
-    tile: Tile,
-    known: dict[str, str],
+    fused: Fused,
 ) -> str:
-    """The function of a region; one that is there, if it is equal."""
+    """The function of a region.
+
+    Args:
+        region: its ops.
+        operands: what they read from elsewhere.
+        given: what is given for that; the second may be packed.
+        results: the values that it returns.
+        fused: how it is computed.
+    """
+    anchor = region.anchor
 
     def body(arguments: list[Value]) -> list[Value]:
-        anchor = region.anchor
         values = dict(zip(operands, arguments, strict=True))
-        right = unpack(Builder(), anchor, arguments[1], tile)
-        left = values[anchor.operands[0]]
-        (values[anchor.results[0]],) = clone(anchor, [left, right])
-        for op in region.members:
-            given = [_copied(value, values) for value in op.operands]
-            (values[op.results[0]],) = clone(op, given)
+        if FAMILIES[fused.kernel].packs:
+            tile = Tile.of_plain(fused.tile)
+            values[operands[1]] = unpack(Builder(), anchor, arguments[1], tile)
+        for op in (anchor, *region.members):
+            copied = clone(op, [_copied(value, values) for value in op.operands])
+            values.update(zip(op.results, copied, strict=True))
         return [values[each] for each in results]
 
-    name = define(_KERNEL, [Tensor.of(value) for value in operands], body)
+    name = define(fused.kernel, [Tensor.of(value) for value in given], body)
+    mark_fused(find(name), fused)
+    return name
+
+
+def _shared(name: str, known: dict[str, str]) -> str:
+    """A function like the one called `name`, which goes if there is an earlier one."""
     function = find(name)
-    mark_fused(function, Fused(_KERNEL, tile.to_plain()))
     text = str(function.operation).replace(f"@{name}(", "@(", 1)
     if text in known:
         erase(function)

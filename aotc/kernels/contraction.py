@@ -11,17 +11,20 @@ patches as well: a convolution reads them where they are, and skips what is padd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.kernels import vectors
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.geometry import Geometry
-from aotc.kernels.tile import Tile, split_evenly
+from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.machine import Machine
+from aotc.kernels.tile import Tile, block_count, choose_tile, split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
-from aotc.mlir import Value, arith
+from aotc.mlir import Function, Value, arith
 
 _UNROLLED = (
     4,
@@ -29,6 +32,42 @@ _UNROLLED = (
     2,
     1,
 )  # steps of the innermost loop, which its length is a multiple of
+
+
+_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The tile for a product or a convolution; None where there is no kernel for it."""
+    geometry = geometry_of(op)
+    if geometry is None or (isinstance(op, DotGeneral) and is_summed_in_parts(op)):
+        return None
+    if geometry.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
+        return None
+    return choose_tile(geometry, machine).to_plain()
+
+
+def write(
+    function: Function,
+    anchor: GraphOp,
+    schedule: Mapping[str, int],
+    memories: Sequence[Value],
+    workgroup: tuple[Value, Value],
+) -> tuple[int, int]:
+    """Write the kernel of a region; returns how many workgroups there are."""
+    arguments = list(function.entry_block.arguments)
+    *_, end = function.entry_block.operations
+    tile, geometry = Tile.of_plain(schedule), geometry_of(anchor)
+    assert geometry is not None
+    taken, results = memories[: len(arguments)], memories[len(arguments) :]
+    known = dict(zip(arguments, taken, strict=True))
+    del known[arguments[1]]  # which is packed
+    epilogue = Epilogue(anchor.results[0], known, tile.lanes)
+    wanted = list(end.operands)
+    left, packed = taken[:2]
+    kernel = Contraction(geometry, tile, left, packed, results, wanted, epilogue)
+    kernel.write(*workgroup)
+    return tile.panels(geometry.features), block_count(geometry, tile)
 
 
 @dataclass(frozen=True)

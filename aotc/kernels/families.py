@@ -2,61 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
-from aotc.kernels.contraction import Contraction
-from aotc.kernels.epilogue import Epilogue
-from aotc.kernels.geometry import geometry_of
-from aotc.kernels.tile import Tile, block_count
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.kernels import contraction
+from aotc.kernels.machine import Machine
 from aotc.mlir import Function, Value
 
+Schedule = Mapping[str, int]
 Workgroup = tuple[Value, Value]
-Write = Callable[[Fused, Function, Sequence[Value], Workgroup], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Kernels for some ops.
+
+    Args:
+        anchors: the ops.
+        plan: how such an op is cut up for a machine; None where there is no kernel for
+            it, or where what IREE makes of it is as good.
+        write: writes the kernel of a region at the insertion point, given the region,
+            its anchor, the schedule, the memory of its arguments and then of its
+            results, and the numbers of a workgroup; returns how many workgroups there
+            are.
+        packs: whether the second operand of the anchor is to be a weight, which is
+            packed (`aotc.kernels.packing`).
+    """
+
+    anchors: tuple[type[GraphOp], ...]
+    plan: Callable[[GraphOp, Machine], Schedule | None]
+    write: Callable[
+        [Function, GraphOp, Schedule, Sequence[Value], Workgroup], tuple[int, int]
+    ]
+    packs: bool = False
+
+
+FAMILIES = {
+    "contraction": Family(
+        anchors=(DotGeneral, ConvGeneral),
+        plan=contraction.plan,
+        write=contraction.write,
+        packs=True,
+    ),
+}
+
+
+def choose(op: GraphOp, machine: Machine) -> Fused | None:
+    """The kernel for an op on a machine, if there is one."""
+    for name, family in FAMILIES.items():
+        if isinstance(op, family.anchors):
+            schedule = family.plan(op, machine)
+            if schedule is not None:
+                return Fused(name, dict(schedule))
+    return None
 
 
 def write(
     fused: Fused, function: Function, memories: Sequence[Value], workgroup: Workgroup
 ) -> tuple[int, int]:
-    """Write the kernel of a region at the insertion point.
-
-    Args:
-        fused: how it is computed.
-        function: the region.
-        memories: of its arguments, then of its results.
-        workgroup: the numbers of a workgroup.
-
-    Returns:
-        How many workgroups there are.
-    """
-    return _WRITERS[fused.kernel](fused, function, memories, workgroup)
-
-
-def anchor_of(function: Function) -> GraphOp:
-    """The op of a region that its kernel is made for."""
-    return next(
-        op
-        for op in function.entry_block.operations
-        if isinstance(op, GraphOp) and geometry_of(op) is not None
+    """Write the kernel of a region at the insertion point; see `Family.write`."""
+    family = FAMILIES[fused.kernel]
+    anchor = next(
+        op for op in function.entry_block.operations if isinstance(op, family.anchors)
     )
-
-
-def _write_contraction(
-    fused: Fused, function: Function, memories: Sequence[Value], workgroup: Workgroup
-) -> tuple[int, int]:
-    arguments = list(function.entry_block.arguments)
-    *_, end = function.entry_block.operations
-    anchor, tile = anchor_of(function), Tile.of_plain(fused.tile)
-    geometry = geometry_of(anchor)
-    assert geometry is not None
-    taken, results = memories[: len(arguments)], memories[len(arguments) :]
-    known = dict(zip(arguments[2:], taken[2:], strict=True))
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes)
-    Contraction(
-        geometry, tile, taken[0], taken[1], results, list(end.operands), epilogue
-    ).write(*workgroup)
-    return tile.panels(geometry.features), block_count(geometry, tile)
-
-
-_WRITERS: dict[str, Write] = {"contraction": _write_contraction}
+    return family.write(function, anchor, fused.tile, memories, workgroup)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Machine
@@ -39,7 +39,7 @@ class Tile:
         return asdict(self)
 
     @classmethod
-    def of_plain(cls, plain: dict[str, Any]) -> Tile:
+    def of_plain(cls, plain: Mapping[str, int]) -> Tile:
         """The inverse of `to_plain`."""
         return cls(**plain)
 
