@@ -62,6 +62,7 @@ _FOR_GRAPHS = {
     "record-intermediates",
     "relax-order",
     "simplify",
+    "sink-transposes",
 }
 
 
