@@ -27,8 +27,9 @@ A rule that does not apply holds a `Reason`, never nothing. `verify` follows fro
 In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
 which the pass of that name puts in its place. It may also have `simplify`: an equal,
 cheaper value, or None; and `reorder`: itself on operands whose axes come in another
-order, which lets transposes move past it. An op with an effect beside its results is
-not `Pure`.
+order, which lets transposes move past it. Of a product, `scaled_axes` says where its
+operands may be scaled in the place of its result. An op with an effect beside its
+results is not `Pure`.
 
 The base of all ops is `GraphOp`; families add their own base classes. The bindings
 evaluate annotations, so modules of this package must not postpone them.
@@ -207,6 +208,14 @@ class GraphOp(_Declared):
     def result_orders(cls, op: Self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
         """In which order `reorder` gives the axes of each result."""
         return [order] * len(op.results)
+
+    @classmethod
+    def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """Axes of the result along which it may be scaled by scaling an operand.
+
+        Each with the axis of that operand along which to scale it; {} for none.
+        """
+        return {}
 
     @classmethod
     def limit(cls, op: Self) -> str | None:

@@ -35,6 +35,7 @@ PASSES = {
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
+    "fold-scales": "aotc.passes.fold_scales:FoldScales",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "decompose": "aotc.passes.decompose:Decompose",

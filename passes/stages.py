@@ -47,6 +47,8 @@ PASS_STAGES = (
             "simplify",
             "sink-transposes",
             "simplify",
+            "fold-scales",
+            "simplify",
             "cse",
             "relax-order",
             "fold-parameters",

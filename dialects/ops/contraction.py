@@ -4,7 +4,7 @@ Axes of images are N, spatial…, C inside the dialect; kernels are spatial…, 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -156,6 +156,14 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             first = Tensor.of(op.lhs).rank - len(op.lhs_contract)
         order = (first, *(axis for axis in range(rank) if axis != first))
         return b.transpose(y, permutation=order)
+
+    @classmethod
+    def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """The free and the batch axes of either side."""
+        lhs, rhs = map(Tensor.of, op.operands)
+        *sides, out = loop_numbers(lhs.rank, rhs.rank, **_axes_of(op))
+        loops = sides[operand]
+        return {loop: axis for axis, loop in enumerate(loops) if loop in out}
 
     @staticmethod
     def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:

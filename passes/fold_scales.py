@@ -1,0 +1,239 @@
+"""Multiply the weights of a product instead of its results.
+
+    %1 = graph.conv_general(%x, %w)           %1 = graph.multiply(%w, %scale)
+    %2 = graph.subtract(%1, %mean)            %2 = graph.conv_general(%x, %1)
+    %3 = graph.multiply(%2, %scale)      →    %3 = … beta - mean * scale
+    %4 = graph.add(%3, %beta)                 %4 = graph.add(%2, %3)
+
+where %mean, %scale and %beta repeat numbers that weights decide: a batch norm of
+inference, for instance. What is computed of weights alone is computed once.
+
+Sums are rounded in another order. Nothing is folded that is narrower than f32, that a
+state decides, or where a value in between has another reader.
+
+Requires: calls are inlined (inline). Ensures: of each product that has such weights, no
+multiple but of sums; `simplify` and `cse` then drop what is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from aotc import dtypes as dt
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.patterns import made_by
+from aotc.dialects.types import Tensor
+from aotc.mlir import Function, Operation, Value
+from aotc.passes.base import Pass, Unit
+from aotc.passes.weight_values import weight_values
+
+NARROWEST = 32  # bits of a float in which weights are scaled
+
+
+class FoldScales(Pass):
+    """Fold scales and shifts into the products of every function."""
+
+    name = "fold-scales"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        for function in functions_of(unit.module).values():
+            if not function.is_external:
+                changed |= _fold_in(function)
+        return changed
+
+
+def _fold_in(function: Function) -> bool:
+    weights = weight_values(function)
+    found = (_product(op, weights) for op in function.entry_block.operations)
+    # a list: those that are folded go
+    return any([_fold(each, weights) for each in [*found] if each is not None])
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A product, its weight, and for axes of the result those of the weight."""
+
+    op: GraphOp
+    weight: int
+    axes: dict[int, int]
+
+
+def _product(op: Operation, weights: set[Value]) -> _Product | None:
+    if not isinstance(op, GraphOp) or op.results[0] in weights:
+        return None
+    for number, value in enumerate(op.operands):
+        axes = type(op).scaled_axes(op, number)
+        kind = Tensor.of(value)
+        is_wide = dt.is_float(kind.dtype) and dt.bits(kind.dtype) >= NARROWEST
+        is_same = kind.dtype == Tensor.of(op.results[0]).dtype
+        if axes and value in weights and is_wide and is_same:
+            return _Product(op, number, axes)
+    return None
+
+
+# ---- what follows a product ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """A product times `scale` plus `shift`, along its own axes; None for nothing."""
+
+    scale: Value | None = None
+    shift: Value | None = None
+
+
+Step = Callable[[Builder, _Affine, Value], _Affine]
+
+
+def _add(b: Builder, y: _Affine, v: Value) -> _Affine:
+    return replace(y, shift=v if y.shift is None else b.add(y.shift, v))
+
+
+def _subtract(b: Builder, y: _Affine, v: Value) -> _Affine:
+    return replace(y, shift=b.negate(v) if y.shift is None else b.subtract(y.shift, v))
+
+
+def _subtract_from(b: Builder, y: _Affine, v: Value) -> _Affine:
+    scale = b.full_like(v, -1.0) if y.scale is None else b.negate(y.scale)
+    return replace(
+        y, scale=scale, shift=v if y.shift is None else b.subtract(v, y.shift)
+    )
+
+
+def _multiply(b: Builder, y: _Affine, v: Value) -> _Affine:
+    return replace(
+        y,
+        scale=v if y.scale is None else b.multiply(y.scale, v),
+        shift=None if y.shift is None else b.multiply(y.shift, v),
+    )
+
+
+def _divide(b: Builder, y: _Affine, v: Value) -> _Affine:
+    scale = b.full_like(v, 1.0) if y.scale is None else y.scale
+    return replace(
+        y,
+        scale=b.divide(scale, v),
+        shift=None if y.shift is None else b.divide(y.shift, v),
+    )
+
+
+# by the side that the product is on
+_STEPS: dict[type[Binary], tuple[Step | None, Step | None]] = {
+    Add: (_add, _add),
+    Subtract: (_subtract, _subtract_from),
+    Multiply: (_multiply, _multiply),
+    Divide: (_divide, None),
+}
+
+
+def _fold(product: _Product, weights: set[Value]) -> bool:
+    """Scale the weight of a product, if all that follows it allows that."""
+    chain = _chain(product, weights)
+    if not _is_worth_it([op for op, _, _ in chain]):
+        return False
+    weight = product.op.operands[product.weight]
+    if len(list(weight.uses)) > 1:  # there would be a second one to store
+        return False
+    build, last = Builder(), chain[-1][0]
+    with before(last):
+        y = _Affine()
+        for _, step, factor in chain:
+            y = step(build, y, _along_features(build, product, factor))
+        result = _rebuilt(build, product, y)
+    last.results[0].replace_all_uses_with(result)
+    for op in [*(op for op, _, _ in reversed(chain)), product.op]:
+        op.operation.erase()
+    return True
+
+
+def _chain(
+    product: _Product, weights: set[Value]
+) -> list[tuple[Operation, Step, Broadcast]]:
+    """The ops after a product that can be folded, each with the number it applies."""
+    found = []
+    value = product.op.results[0]
+    while (reader := _only_reader(value)) is not None:
+        step = _step(product, reader, value, weights)
+        if step is None:
+            break
+        found.append((reader, *step))
+        value = reader.results[0]
+    return found
+
+
+def _only_reader(value: Value) -> Operation | None:
+    uses = list(value.uses)
+    return uses[0].owner if len(uses) == 1 else None
+
+
+def _step(
+    product: _Product, reader: Operation, value: Value, weights: set[Value]
+) -> tuple[Step, Broadcast] | None:
+    """What `reader` does to a product, and by which numbers."""
+    steps = _STEPS.get(type(reader.opview))
+    if steps is None:
+        return None
+    side = 0 if reader.operands[0] == value else 1
+    other = made_by(reader.operands[1 - side], "broadcast")
+    step = steps[side]
+    if step is None or other is None or other.x not in weights:
+        return None
+    varying = {
+        axis
+        for size, axis in zip(Tensor.of(other.x).shape, other.axes, strict=True)
+        if size != 1
+    }
+    return (step, other) if varying <= set(product.axes) else None
+
+
+def _is_worth_it(ops: Sequence[Operation]) -> bool:
+    """Whether there is more to fold than one sum, which stays one."""
+    return len(ops) > 1 or any(not isinstance(op.opview, Add) for op in ops)
+
+
+def _along_features(b: Builder, product: _Product, factor: Broadcast) -> Value:
+    """What a broadcast repeats, for each index of the product's own axes."""
+    axes = sorted(product.axes)
+    shape = Tensor.of(product.op.results[0]).shape
+    x = Tensor.of(factor.x)
+    kept = [
+        (size, axes.index(axis))
+        for size, axis in zip(x.shape, factor.axes, strict=True)
+        if size != 1
+    ]
+    narrow = b.reshape(factor.x, shape=tuple(size for size, _ in kept))
+    return b.broadcast(
+        narrow,
+        shape=tuple(shape[axis] for axis in axes),
+        axes=tuple(axis for _, axis in kept),
+    )
+
+
+def _rebuilt(b: Builder, product: _Product, y: _Affine) -> Value:
+    """The product with a scaled weight, shifted."""
+    axes = sorted(product.axes)
+    cls, operands = type(product.op), list(product.op.operands)
+    if y.scale is not None:
+        weight = operands[product.weight]
+        places = [product.axes[axis] for axis in axes]
+        order = sorted(range(len(places)), key=places.__getitem__)
+        scale = b.broadcast(
+            b.transpose(y.scale, permutation=tuple(order)),
+            shape=Tensor.of(weight).shape,
+            axes=tuple(sorted(places)),
+        )
+        operands[product.weight] = b.multiply(weight, scale)
+    found: Value = cls.build(*operands, **cls.attributes_of(product.op))
+    if y.shift is None:
+        return found
+    shape = Tensor.of(found).shape
+    return b.add(found, b.broadcast(y.shift, shape=shape, axes=tuple(axes)))
