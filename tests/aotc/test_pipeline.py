@@ -56,6 +56,7 @@ _FOR_GRAPHS = {
     "cse",
     "decompose",
     "fold-parameters",
+    "fold-scales",
     "fuse-regions",
     "inline",
     "prune",
