@@ -14,14 +14,31 @@ class Machine:
     Args:
         lanes: f32 elements of a vector.
         registers: vectors that it holds.
+        multiply_adds: of vectors, in a cycle.
+        loads: of vectors, in a cycle.
+        latency: cycles until the result of a multiply-add is there.
+        first_cache: bytes of the first data cache.
+        second_cache: bytes of the core's own second cache.
+        ways: of the first cache: how many lines with one place in it there are.
     """
 
     lanes: int
     registers: int
+    multiply_adds: int = 2
+    loads: int = 2
+    latency: int = 4
+    first_cache: int = 32 << 10
+    second_cache: int = 1 << 20
+    ways: int = 8
+
+    @property
+    def way_bytes(self) -> int:
+        """The distance of addresses that have one place in the first cache."""
+        return self.first_cache // self.ways
 
 
 _AVX2 = Machine(lanes=8, registers=16)
-_AVX512 = Machine(lanes=16, registers=32)
+_AVX512 = Machine(lanes=16, registers=31)  # one is left to the compiler
 
 
 def machine_of(target: Target) -> Machine | None:

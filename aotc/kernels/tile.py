@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from aotc.kernels.geometry import Geometry
@@ -51,19 +51,21 @@ def split_evenly(count: int, most: int) -> list[int]:
     return [least + 1] * more + [least] * (parts - more)
 
 
-_MOST_ROWS, _MOST_VECTORS = 14, 4
-_PAGE, _WAYS = 4096, 8  # of the first cache: bytes of a way, and how many there are
-_WORK = 4_000_000  # float operations of a workgroup, at least: tens of microseconds
+_MOST_ROWS, _MOST_VECTORS = 14, 8
+_WORK = 2_000_000  # float operations of a workgroup, at least: tens of microseconds
+_WORKGROUPS = 32  # for threads to share evenly
 
 
 def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
-    """The tile for a contraction on a machine.
-
-    The panel is as wide as leaves the fewest columns empty, wider ones first: each
-    vector of the packed operand that is read serves `rows` multiply-adds.
-    """
-    vectors = _choose_vectors(geometry.features, machine)
-    rows = _choose_rows(geometry, vectors, machine)
+    """The tile for which a contraction takes the fewest cycles, as `_cycles` has it."""
+    candidates = [
+        (rows, vectors)
+        for vectors in range(1, _most_vectors(geometry, machine) + 1)
+        for rows in _rows_to_try(geometry, vectors, machine)
+    ]
+    rows, vectors = min(
+        candidates, key=lambda tile: _cycles(geometry, tile[0], tile[1], machine)
+    )
     block = _choose_block(geometry, rows, vectors * machine.lanes)
     return Tile(machine.lanes, vectors, rows, block)
 
@@ -73,38 +75,63 @@ def block_count(geometry: Geometry, tile: Tile) -> int:
     return -(-_tile_count(geometry, tile.rows) // tile.block)
 
 
-def _choose_vectors(features: int, machine: Machine) -> int:
-    needed = -(-features // machine.lanes)
-    if needed <= _MOST_VECTORS:
-        return needed
-    candidates = range(_MOST_VECTORS, 1, -1)
-    return min(candidates, key=lambda n: (-(-needed // n) * n - needed, -n))
+def _most_vectors(geometry: Geometry, machine: Machine) -> int:
+    return min(_MOST_VECTORS, -(-geometry.features // machine.lanes))
 
 
-def _choose_rows(geometry: Geometry, vectors: int, machine: Machine) -> int:
-    """As many as there are registers for: the sums, and what makes them.
+def _rows_to_try(geometry: Geometry, vectors: int, machine: Machine) -> Iterator[int]:
+    """The tiles' rows for which there are registers: for the sums, and what makes them.
 
     Of the panel's vectors and the rows' elements, the fewer are held, and one of the
-    others. Rows that begin a multiple of a page from each other share lines of the
-    first cache, of which there are eight: more of them would displace one another.
+    others. Rows that begin a multiple of a way of the first cache from each other share
+    its lines: more of them than it has ways would displace one another.
     """
-    most = max(
-        rows
-        for rows in range(1, _MOST_ROWS + 1)
-        if rows * vectors + min(rows, vectors) + 1 <= machine.registers
-    )
-    if 4 * geometry.strides[1] * geometry.channels % _PAGE == 0:
-        most = min(most, _WAYS)
-    width = geometry.rows if geometry.is_product else geometry.result[1]
-    return max(split_evenly(width, most))
+    width = _run_length(geometry)
+    aliased = 4 * geometry.strides[1] * geometry.channels % machine.way_bytes == 0
+    for rows in range(1, min(width, _MOST_ROWS) + 1):
+        needed = rows * vectors + min(rows, vectors) + 1
+        is_split = max(split_evenly(width, rows)) == rows  # others split as fewer rows
+        fits = needed <= machine.registers and not (aliased and rows > machine.ways)
+        if (is_split and fits) or rows == 1:
+            yield rows
+
+
+def _cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> float:
+    """A model of the time of a contraction on one core.
+
+    A step of a tile takes as long as its multiply-adds, its loads, or one of them until
+    its result is there, whichever is longest; a tile pays for its beginning and end.
+    What a tile reads again of a panel that is not in the first cache, and of the rows,
+    adds to that; its weights were fitted to measurements of 34 shapes.
+    """
+    whole, rest = divmod(geometry.features, vectors * machine.lanes)
+    panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
+    cycles = 0.0
+    for width, count in panels:
+        for size in split_evenly(_run_length(geometry), rows):
+            step = max(
+                machine.latency,
+                size * width / machine.multiply_adds,
+                (size + width) / machine.loads,
+            )
+            cycles += count * (geometry.depth * step + 2 * size * width + 12)
+    panel_bytes = geometry.depth * vectors * machine.lanes * 4
+    reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
+    reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
+    return cycles * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
 
 
 def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:
-    """Enough work for a workgroup, and workgroups for many threads."""
-    one = 2 * geometry.depth * columns
-    one *= rows if geometry.is_product else geometry.result[1]
-    tiles = _tile_count(geometry, rows)
-    return max(1, min(tiles, -(-_WORK // one)))
+    """Whole panels, unless they are too few to be shared, and work enough for that."""
+    tiles, panels = _tile_count(geometry, rows), -(-geometry.features // columns)
+    wanted = -(-_WORKGROUPS // panels)
+    worth = max(1, geometry.flops // (_WORK * panels))
+    return -(-tiles // min(wanted, worth, tiles))
+
+
+def _run_length(geometry: Geometry) -> int:
+    """How many rows of results beside each other are split into tiles."""
+    return geometry.rows if geometry.is_product else geometry.result[1]
 
 
 def _tile_count(geometry: Geometry, rows: int) -> int:
