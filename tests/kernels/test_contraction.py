@@ -1,0 +1,144 @@
+"""Kernels of products and convolutions compute what the graph says, on both levels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.importers import load
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import machine_of
+from aotc.kernels.tile import choose_tile, split_evenly
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "contractions.py"
+LEVELS = ["x86_64-v3", "x86_64-v4"]
+ENTRIES = [entry.name for entry in load(MODEL).entries]
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, tmp_path_factory):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    report = build(
+        MODEL,
+        targets=[target],
+        output=tmp_path_factory.mktemp("kernels"),
+        self_check="off",
+        sign=False,
+    )
+    return aotc.load(report.bundle, allow_unsigned=True)
+
+
+@pytest.fixture(scope="module")
+def program():
+    loaded = load(MODEL)
+    run_passes(loaded.module, ("autodiff",), silently=True)
+    return loaded
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
+    rng, entry = np.random.default_rng(1), program.entry(name)
+    inputs = {
+        port.name: rng.normal(size=port.type.shape).astype("f")
+        for port in entry.ports("input")
+    }
+    given = [
+        inputs.get(p.name, program.parameters.get(p.name)) for p in entry.arguments
+    ]
+    expected = reference.evaluate(program.module, name, given)
+    found = bundle.entries[name](**inputs)
+    found = found if isinstance(found, tuple) else (found,)
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            mine, theirs, rtol=2e-5, atol=2e-5 * abs(theirs).max()
+        )
+
+
+def _regions(level):
+    unit = Unit(load(MODEL)).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    return unit
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_product_by_a_weight_is_a_region(level):
+    unit = _regions(level)
+    functions = functions_of(unit.module)
+    for name in ENTRIES:
+        ops = [op.operation.name for op in functions[name].entry_block.operations]
+        assert "graph.dot_general" not in ops, name
+        assert "graph.conv_general" not in ops, name
+        assert "func.call" in ops, name
+
+
+def test_the_graph_keeps_its_meaning_in_regions(program):
+    unit = _regions("x86_64-v4")
+    rng = np.random.default_rng(2)
+    for name in ("remainders", "uneven", "read_twice", "tied", "features_of_two_axes"):
+        entry = program.entry(name)
+        inputs = {
+            port.name: rng.normal(size=port.type.shape).astype("f")
+            for port in entry.ports("input")
+        }
+        expected, found = (
+            reference.evaluate(
+                each.module,
+                name,
+                [
+                    inputs.get(port.name, each.parameters.get(port.name))
+                    for port in each.entry(name).arguments
+                ],
+            )
+            for each in (program, unit.program)
+        )
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_regions_of_one_meaning_are_one_function(tmp_path):
+    file = tmp_path / "layers.py"
+    file.write_text(
+        "import aotc, numpy\nfrom aotc import nn\n"
+        "w = aotc.Weights([numpy.full((64, 64), i, 'f4') for i in range(5)])\n"
+        "@aotc.entry(x=aotc.Spec((16, 64)))\ndef f(w, x):\n"
+        "    for each in w:\n        x = nn.relu(x @ each)\n    return x\n"
+    )
+    unit = Unit(load(file)).fork(Target.parse("x86_64-v3"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    regions = [each for each in functions_of(unit.module).values() if fused_of(each)]
+    assert len(regions) == 1
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "aarch64", "x86_64-v2"])
+def test_a_target_without_kernels_has_no_regions(target):
+    unit = Unit(load(MODEL)).fork(Target.parse(target))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    assert not any(map(fused_of, functions_of(unit.module).values()))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_tile_fits_into_the_registers(level):
+    machine = machine_of(Target.parse(level))
+    for rows in (1, 2, 7, 49, 128, 3136):
+        for features in (8, 17, 64, 100, 768, 50257):
+            for depth in (3, 64, 1024, 4096):
+                shape = Geometry(1, (1, rows), depth, (1, 1), features, (1, rows))
+                tile = choose_tile(shape, machine)
+                held = min(tile.rows, tile.vectors)
+                assert tile.rows * tile.vectors + held + 1 <= machine.registers
+                assert sum(split_evenly(rows, tile.rows)) == rows
+                assert tile.panels(features) * tile.columns >= features
