@@ -13,7 +13,10 @@ from .environments import PACKAGES, python_of
 from .results import fact_table, time_table, write_json, write_page
 from .systems import PEERS, Aotc, System
 
-MODELS = ("resnet50", "mobilenet_v2", "bert", "gpt2", "vit", "mlp")
+MODELS = (
+    *("resnet50", "mobilenet_v2", "bert", "gpt2", "vit", "mlp", "dit", "moe", "lstm"),
+    *("efficientnet_b0", "unet", "llama"),
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
