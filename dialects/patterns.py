@@ -41,6 +41,22 @@ def _splat_number(elements: ir.Attribute) -> float | None:
     return float(first) if (array == first).all() else None
 
 
+def truth_of(value: Value) -> bool | None:
+    """What every element of a bool `value` is known to be, if there is one."""
+    while (inner := made_by(value, "broadcast")) is not None:
+        value = inner.x
+    constant = made_by(value, "constant")
+    return None if constant is None else _truth(constant.attributes["value"])
+
+
+@lru_cache(maxsize=2**12)
+def _truth(elements: ir.Attribute) -> bool | None:
+    array = Array.decode(elements)
+    if array.dtype != bool or array.size == 0:
+        return None
+    return bool(array.flat[0]) if array.all() or not array.any() else None
+
+
 def neutral(op: "Binary", value: float, *, both: bool) -> Value | None:
     """The other operand, when one is the neutral element."""
     if splat_of(op.rhs) == value:

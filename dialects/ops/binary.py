@@ -109,7 +109,9 @@ class Subtract(Binary, name="subtract"):
 
     @staticmethod
     def simplify(b: Builder, op: "Subtract") -> Value | None:
-        """x - 0 = x."""
+        """x - 0 = x, and x - x = 0 for integers."""
+        if op.lhs == op.rhs and not dt.is_float(Tensor.of(op.lhs).dtype):
+            return b.full_like(op.lhs, 0)
         return neutral(op, 0.0, both=False)
 
 
@@ -130,11 +132,13 @@ class Multiply(Binary, name="multiply"):
 
     @staticmethod
     def simplify(b: Builder, op: "Multiply") -> Value | None:
-        """x * 1 = x and x * -1 = -x."""
+        """x * 1 = x and x * -1 = -x; x * 0 = 0 for integers."""
         for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
             factor = splat_of(side)
             if factor == 1.0:
                 return other
+            if factor == 0.0 and not dt.is_float(Tensor.of(other).dtype):
+                return side
             if factor == -1.0 and dt.is_float(Tensor.of(other).dtype):
                 return b.negate(other)
         return None
@@ -273,6 +277,11 @@ class Maximum(Binary, name="maximum"):
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
+    @staticmethod
+    def simplify(b: Builder, op: "Maximum") -> Value | None:
+        """The larger of x and x is x."""
+        return op.lhs if op.lhs == op.rhs else None
+
     lower = by_kind(f=arith.maximumf, i=arith.maxsi, u=arith.maxui)
 
 
@@ -288,6 +297,11 @@ class Minimum(Binary, name="minimum"):
     def partials(b: Builder, op: "Minimum") -> Partials:
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
+
+    @staticmethod
+    def simplify(b: Builder, op: "Minimum") -> Value | None:
+        """The smaller of x and x is x."""
+        return op.lhs if op.lhs == op.rhs else None
 
     lower = by_kind(f=arith.minimumf, i=arith.minsi, u=arith.minui)
 

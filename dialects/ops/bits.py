@@ -13,6 +13,7 @@ from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
+from aotc.dialects.patterns import made_by, truth_of
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import InputError
@@ -29,6 +30,13 @@ class BitwiseNot(Unary, name="bitwise_not"):
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     lower = by_kind(**{kind: scalars.invert for kind in "iub"})
+
+    @staticmethod
+    def simplify(b: Builder, op: "BitwiseNot") -> Value | None:
+        """~~x = x."""
+        inner = made_by(op.x, "bitwise_not")
+        return None if inner is None else inner.x
+
     samples = [Sample((i32(2, 3),)), Sample((boolean(4),))]
 
 
@@ -52,6 +60,11 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
     ref = staticmethod(np.bitwise_and)
     lower = by_kind(**{kind: arith.andi for kind in "iub"})
 
+    @staticmethod
+    def simplify(b: Builder, op: "BitwiseAnd") -> Value | None:
+        """x & x = x, x & true = x and x & false = false."""
+        return _with_itself_or_truth(op, neutral=True)
+
 
 class BitwiseOr(Bitwise, name="bitwise_or"):
     """y = lhs | rhs."""
@@ -60,6 +73,22 @@ class BitwiseOr(Bitwise, name="bitwise_or"):
 
     ref = staticmethod(np.bitwise_or)
     lower = by_kind(**{kind: arith.ori for kind in "iub"})
+
+    @staticmethod
+    def simplify(b: Builder, op: "BitwiseOr") -> Value | None:
+        """x | x = x, x | false = x and x | true = true."""
+        return _with_itself_or_truth(op, neutral=False)
+
+
+def _with_itself_or_truth(op: Bitwise, *, neutral: bool) -> Value | None:
+    """Of a logical op: x with itself or with `neutral` is x, else the other truth."""
+    if op.lhs == op.rhs:
+        return op.lhs
+    for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
+        truth = truth_of(side)
+        if truth is not None:
+            return other if truth == neutral else side
+    return None
 
 
 class BitwiseXor(Bitwise, name="bitwise_xor"):

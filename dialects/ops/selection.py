@@ -19,8 +19,10 @@ from aotc.dialects.graph import (
 )
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering.conversion import conversion, saturate_numpy
+from aotc.dialects.patterns import splat_of, truth_of
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.signs import is_nonnegative
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith
@@ -70,6 +72,18 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    @staticmethod
+    def simplify(b: Builder, op: "Compare") -> Value | None:
+        """What integers are beside themselves, and those not negative beside 0."""
+        truth: bool | None = None
+        if op.lhs == op.rhs and not dt.is_float(Tensor.of(op.lhs).dtype):
+            truth = op.direction in ("eq", "le", "ge")
+        elif splat_of(op.rhs) == 0.0 and op.direction in ("lt", "ge"):
+            truth = op.direction == "ge" if is_nonnegative(op.lhs) else None
+        elif splat_of(op.lhs) == 0.0 and op.direction in ("gt", "le"):
+            truth = op.direction == "le" if is_nonnegative(op.rhs) else None
+        return None if truth is None else b.full(Tensor.of(op.y), truth)
 
     @staticmethod
     def lower(low: Lowering, op: "Compare", lhs: Value, rhs: Value) -> Value:
@@ -132,6 +146,16 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    @staticmethod
+    def simplify(b: Builder, op: "Select") -> Value | None:
+        """No choice between equal values, or where the condition is known."""
+        if op.on_true == op.on_false:
+            return op.on_true
+        truth = truth_of(op.condition)
+        if truth is None:
+            return None
+        return op.on_true if truth else op.on_false
 
     @staticmethod
     def lower(low: Lowering, op: "Select", *operands: Value) -> Value:

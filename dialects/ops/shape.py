@@ -73,10 +73,14 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
 
     @staticmethod
     def simplify(b: Builder, op: "Reshape") -> Value | None:
-        """The same shape is nothing; of two reshapes the last counts."""
+        """The same shape is nothing, the last of two counts, and copies come last."""
         source = Tensor.of(op.x)
         if source.shape == op.shape:
             return op.x
+        repeated = made_by(op.x, "broadcast")
+        if repeated is not None and element_count(Tensor.of(repeated.x).shape) == 1:
+            one = b.reshape(repeated.x, shape=())
+            return b.broadcast(one, shape=op.shape, axes=())
         inner = made_by(op.x, "reshape")
         return None if inner is None else b.reshape(inner.x, shape=op.shape)
 
@@ -344,6 +348,18 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
             return low.extract(x, positions)
 
         return low.generate(source, element)
+
+    @staticmethod
+    def simplify(b: Builder, op: "Reverse") -> Value | None:
+        """Along axes of one element it is nothing, nor is it twice."""
+        shape = Tensor.of(op.x).shape
+        axes = {axis for axis in op.axes if shape[axis] != 1}
+        if not axes:
+            return op.x
+        inner = made_by(op.x, "reverse")
+        if inner is None:
+            return None
+        return b.reverse(inner.x, axes=tuple(sorted(axes ^ {*inner.axes})))
 
     samples = [
         Sample((f32(2, 3),), {"axes": (0, 1)}),

@@ -17,6 +17,12 @@ UNARY = {
     "center": lambda x: x - anp.mean(x, axis=0, keepdims=True),
     "total": lambda x: x + anp.sum(x),
     "clip": lambda x: anp.maximum(x, 0.5),
+    "flip": lambda x: anp.flip(x, 0),
+    "roll": lambda x: anp.concatenate([x[1:], x[:1]]),
+    "row": lambda x: anp.broadcast_to(x[1], (3, 3)),
+    "column": lambda x: anp.broadcast_to(x[:, :1], (3, 3)),
+    "part": lambda x: anp.concatenate([x, x * 2.0])[1::2],
+    "upper": lambda x: anp.where(anp.arange(3)[:, None] >= 0, x, -x),
 }
 BINARY = {
     "add": lambda x, y: x + y,

@@ -102,6 +102,86 @@ def test_a_padding_that_cuts_becomes_a_slice(model):
     assert cut.ops == ["slice", "pad"]
 
 
+def wrapped(i, n):
+    """An index as importers write it: from the end, if it is negative."""
+    return anp.where(i < 0, i + n, i)
+
+
+def part(x, start, sizes, strides=None):
+    strides = strides or (1,) * len(sizes)
+    return emit("slice", x, start=start, sizes=sizes, strides=strides)
+
+
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda i: i - i, ["constant", "broadcast"]),
+        (lambda i: i * 0, ["constant", "broadcast"]),
+        (lambda i: anp.maximum(i, i) + anp.minimum(i, i), ["add"]),
+        (lambda i: (i & i) | i, []),
+        (lambda i: ~~i, []),
+        (lambda i: anp.where(i == i, i, i + 1), []),
+        (lambda i: anp.where(i != i, i + 1, i), []),
+        (lambda i: anp.where(i > 2, i, i), []),
+        (lambda i: anp.where((i > 2) & (i >= i), i, -i).sum() * 0, ["constant"]),
+        (lambda i: anp.where((i > 2) | (i >= i), i, -i), []),
+        (lambda i: i + wrapped(anp.arange(4), 9), ["iota", "broadcast", "add"]),
+        (lambda i: wrapped(anp.maximum(i, 0), 9), ["constant", "broadcast", "maximum"]),
+        (lambda i: anp.flip(anp.flip(i, 0), (0, 1)), ["reverse"]),
+        (lambda i: anp.flip(i[:1], 0), ["slice"]),
+        (lambda i: part(part(i, (1, 0), (2, 4)), (1, 1), (1, 2), (1, 2)), ["slice"]),
+        (lambda i: anp.concatenate([i, i + 1])[1:2], ["slice"]),
+        (lambda i: anp.concatenate([i, i[::-1] * 2])[:3], []),
+        (lambda i: anp.concatenate([i[:0], i]), []),
+        (lambda i: anp.broadcast_to(i[:, :, None], (3, 4, 5)).T[2], None),
+        (lambda i: anp.broadcast_to(i[1, 2], (2, 6)).reshape((3, 4)) + i, None),
+    ],
+)
+def test_integers_and_what_moves_them(model, function, left):
+    small = model(function, "i32[3, 4]")
+    small.keeps_meaning_under("simplify", "cse", "simplify")
+    if left is not None:
+        assert small.ops == left
+    assert not small.run("simplify")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda x: x - x, "f32[3, 4]"),  # NaN, for NaN and infinity
+        (lambda x: x * 0.0, "f32[3, 4]"),
+        (lambda x: anp.where(x == x, x, 0.0), "f32[3, 4]"),
+        (lambda x: wrapped(x, 9), "i32[3, 4]"),
+        (lambda x: wrapped(anp.arange(4) - x, 9), "i32[3, 4]"),
+        (lambda x: wrapped(anp.arange(200).astype("i8")[:4] - x, 9), "i8[3, 4]"),
+        (lambda x: wrapped(x.astype("i64").astype("i8"), 9), "u8[3, 4]"),
+        (lambda x: anp.concatenate([x, x + 1])[2:4] + 1, "i32[3, 4]"),
+        (lambda x: (x & 3) | (x ^ 1), "i32[3, 4]"),
+    ],
+)
+def test_leaves_what_could_be_otherwise(model, function, kind):
+    small = model(function, kind)
+    small.keeps_meaning_under("cse")
+    before = small.ops
+    small.keeps_meaning_under("simplify")
+    assert set(small.ops) >= set(before) - {"broadcast", "constant", "cast"}
+
+
+def test_an_index_counter_that_wraps_around_may_be_negative(model):
+    small = model(lambda x: x + wrapped(anp.arange(300, dtype="i8"), 9), "i8[300]")
+    small.keeps_meaning_under("simplify")
+    assert "select" in small.ops
+
+
+def test_symbolic_positions_are_not_negative(model):
+    def function(x):
+        return x + wrapped(anp.arange(x.shape[0], dtype="i64"), x.shape[0])[:, None]
+
+    small = model(function, "i64[n, 4]", symbols=("n",))
+    small.keeps_meaning_under("simplify")
+    assert small.ops == ["iota", "reshape", "broadcast", "add"]
+
+
 def test_is_idempotent(model):
     mixed = model(
         lambda x: anp.exp(x * 1.0) + (2.0 + x * 0.5), "f32[n]", symbols=("n",)
