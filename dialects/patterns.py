@@ -7,6 +7,7 @@ from aotc.dialects.attributes import Array
 from aotc.mlir import Value, ir
 
 if TYPE_CHECKING:
+    from aotc.dialects.builder import Builder
     from aotc.dialects.ops.binary import Binary
 
 
@@ -39,6 +40,18 @@ def _splat_number(elements: ir.Attribute) -> float | None:
         return None
     first = array.flat[0]
     return float(first) if (array == first).all() else None
+
+
+def repeated_scalar(b: "Builder", value: Value) -> Value | None:
+    """A scalar that every element of `value` is known to be, if there is one."""
+    while (inner := made_by(value, "broadcast")) is not None:
+        value = inner.x
+    if not ir.RankedTensorType(value.type).shape:
+        return value
+    constant = made_by(value, "constant")
+    if constant is None or splat_of(value) is None:
+        return None
+    return b.constant(value=constant.value.reshape(-1)[0])
 
 
 def truth_of(value: Value) -> bool | None:

@@ -51,7 +51,7 @@ def _has_no_negative(elements: ir.Attribute) -> bool:
     return bool(array.min(initial=0) >= 0)
 
 
-def _fits(largest: Size, dtype: str) -> bool:
+def never_wraps(largest: Size, dtype: str) -> bool:
     """Whether a size wraps around in no case to below 0."""
     _, most = bounds(largest)
     return dtype == "i64" or bool(most <= np.iinfo(dt.to_numpy(dtype)).max)
@@ -67,8 +67,8 @@ def _is_widened(op: Any, is_known: Known) -> bool:
 
 _RULES: dict[str, Callable[[Any, Known], bool]] = {
     "constant": _is_constant_nonnegative,
-    "iota": lambda op, _: _fits(op.shape[op.axis], op.dtype),
-    "dimension": lambda op, _: _fits(op.size[0], op.dtype),
+    "iota": lambda op, _: never_wraps(op.shape[op.axis], op.dtype),
+    "dimension": lambda op, _: never_wraps(op.size[0], op.dtype),
     "cast": _is_widened,
     "maximum": lambda op, is_known: is_known(op.lhs) or is_known(op.rhs),
     "minimum": lambda op, is_known: is_known(op.lhs) and is_known(op.rhs),

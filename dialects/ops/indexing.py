@@ -31,12 +31,14 @@ from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
+from aotc.dialects.counters import counter_of
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.reads import element_reader
+from aotc.dialects.patterns import repeated_scalar
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.types import Size, Tensor, element_count, format_shape
+from aotc.dialects.types import Size, Tensor, bounds, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
 
@@ -315,6 +317,16 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         loops = ["parallel"] * result.rank
         return low.generic(indices, maps, low.empty(result), loops, body)
 
+    @staticmethod
+    def simplify(b: Builder, op: "Gather") -> Value | None:
+        """Equal elements need no reading, and elements in order only moving."""
+        result = Tensor.of(op.y)
+        is_filled = op.mode == "clip" and 0 not in Tensor.of(op.x).shape
+        scalar = repeated_scalar(b, op.x) if is_filled else None
+        if scalar is not None:
+            return b.broadcast(scalar, shape=result.shape, axes=())
+        return _read_in_order(b, op)
+
     samples = [
         Sample(
             (f32(5, 3), np.array([0, 4, 4, -3, 9], "i4")),
@@ -349,3 +361,24 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "drop"},
         ),
     ]
+
+
+def _read_in_order(b: Builder, op: Gather) -> Value | None:
+    """What is read at positions that count from 0, each along an axis of its own."""
+    at, source = IndexMap.of(op), Tensor.of(op.x)
+    sizes = list(source.shape)
+    goes_to = {axis: r for axis, r in zip(at.others, at.kept, strict=True)}
+    for axis, index in zip(at.axes, op.indices, strict=True):
+        counter = counter_of(index)
+        if counter is None or bounds(source.shape[axis] - counter.limit)[0] < 0:
+            return None
+        sizes[axis] = Tensor.of(index).shape[counter.axis]
+        goes_to[axis] = at.along[counter.axis]
+    if len({*goes_to.values()}) < source.rank:  # a diagonal
+        return None
+    none = (0,) * source.rank
+    part = b.slice(op.x, start=none, sizes=tuple(sizes), strides=(1,) * source.rank)
+    order = tuple(sorted(goes_to, key=goes_to.__getitem__))
+    moved = b.transpose(part, permutation=order)
+    axes = tuple(goes_to[axis] for axis in order)
+    return b.broadcast(moved, shape=Tensor.of(op.y).shape, axes=axes)

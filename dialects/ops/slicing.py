@@ -15,6 +15,7 @@ from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.patterns import made_by
 from aotc.dialects.reordering import in_any_order, rename_axes, reorder_sizes
 from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.slices import slice_of_broadcast, slice_of_part, slice_of_slice
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import (
     Dim,
@@ -114,11 +115,11 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         if Tensor.of(op.x).shape == op.sizes:
             return op.x
         if (inner := made_by(op.x, "slice")) is not None:
-            return _slice_of_slice(b, op, inner)
+            return slice_of_slice(b, op, inner)
         if (repeated := made_by(op.x, "broadcast")) is not None:
-            return _slice_of_broadcast(b, op, repeated)
+            return slice_of_broadcast(b, op, repeated)
         joined = made_by(op.x, "concatenate")
-        return None if joined is None else _slice_of_part(b, op, joined)
+        return None if joined is None else slice_of_part(b, op, joined)
 
     samples = [
         Sample((f32(4, 6),), {"start": (1, 0), "sizes": (2, 3), "strides": (1, 2)}),
@@ -127,46 +128,6 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
         Sample((f32(9, 3),), {"start": ("n", 1), "sizes": (1, 2), "strides": (2, 1)}),
         Sample((f32(9, 9),), {"start": (2, "m"), "sizes": (2, 1), "strides": (1, 3)}),
     ]
-
-
-def _slice_of_slice(b: Builder, op: Slice, inner: Slice) -> Value:
-    """Both at once."""
-    rows = zip(inner.start, inner.strides, op.start, strict=True)
-    start = tuple(first + stride * later for first, stride, later in rows)
-    pairs = zip(inner.strides, op.strides, strict=True)
-    strides = tuple(one * other for one, other in pairs)
-    return b.slice(inner.x, start=start, sizes=op.sizes, strides=strides)
-
-
-def _slice_of_broadcast(b: Builder, op: Slice, inner: Any) -> Value:
-    """A part of what a broadcast repeats, repeated as often as the slice has it."""
-    shape = Tensor.of(inner.x).shape
-    start, sizes, strides = list[Size](), list[Size](), list[int]()
-    for size, axis in zip(shape, inner.axes, strict=True):
-        is_whole = size == 1  # it is read again and again
-        start.append(0 if is_whole else op.start[axis])
-        sizes.append(1 if is_whole else op.sizes[axis])
-        strides.append(1 if is_whole else op.strides[axis])
-    part = b.slice(
-        inner.x, start=tuple(start), sizes=tuple(sizes), strides=tuple(strides)
-    )
-    return b.broadcast(part, shape=op.sizes, axes=inner.axes)
-
-
-def _slice_of_part(b: Builder, op: Slice, joined: "Concatenate") -> Value | None:
-    """The slice of the one operand in which all its elements are, if it is known."""
-    axis = joined.axis
-    border = Tensor.of(joined.lhs).shape[axis]
-    first, size, stride = op.start[axis], op.sizes[axis], op.strides[axis]
-    numbers = (border, first, size)
-    if not all(isinstance(number, int) for number in numbers) or size == 0:
-        return None
-    if first + (size - 1) * stride < border:
-        return b.slice(joined.lhs, start=op.start, sizes=op.sizes, strides=op.strides)
-    if first < border:
-        return None
-    start = (*op.start[:axis], first - border, *op.start[axis + 1 :])
-    return b.slice(joined.rhs, start=start, sizes=op.sizes, strides=op.strides)
 
 
 def _is_dense(op: Slice) -> bool:

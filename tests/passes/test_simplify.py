@@ -173,6 +173,52 @@ def test_an_index_counter_that_wraps_around_may_be_negative(model):
     assert "select" in small.ops
 
 
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda x: anp.take(x, anp.arange(4), axis=1), []),
+        (lambda x: anp.take(x, anp.arange(3), axis=1), ["slice"]),
+        (lambda x: x[:, anp.arange(4)[:, None] + 0 * x[0].astype("i32")], None),
+        (lambda x: anp.take(x, np.arange(4)[None, :], axis=1), []),
+        (lambda x: x[:, np.arange(2)[:, None], np.arange(5)], ["slice"]),
+        (lambda x: x[anp.arange(3)[None], anp.arange(4)[:, None]], ["transpose"]),
+        (lambda x: anp.take(anp.full(4, 2.0), x[0].astype("i32")), ["constant"]),
+    ],
+)
+def test_what_is_read_in_order_is_moved(model, function, left):
+    small = model(function, "f32[3, 4, 5]")
+    small.keeps_meaning_under("simplify", "cse", "simplify")
+    assert "gather" not in small.ops
+    if left:
+        assert [op for op in small.ops if op != "broadcast"] == left
+    assert not small.run("simplify")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: anp.take(x, anp.arange(6), axis=1),  # the last one is read again
+        lambda x: anp.take(x, anp.arange(3) + 1, axis=1),
+        lambda x: x[anp.arange(3), anp.arange(3)],  # a diagonal
+        lambda x: anp.take(x, anp.arange(3)[::-1], axis=1),
+    ],
+)
+def test_what_is_read_in_another_order_is_gathered(model, function):
+    small = model(function, "f32[3, 4, 5]")
+    small.keeps_meaning_under("simplify", "cse", "simplify")
+    assert "gather" in small.ops
+
+
+def test_symbolic_positions_are_read_in_order(model):
+    def function(x, table):
+        rows, columns = (anp.arange(n, dtype="i64") for n in x.shape)
+        return x[rows[:, None], columns], anp.take(table, columns, axis=0)
+
+    small = model(function, "f32[n, m]", "f32[m, 2]", symbols=("n", "m"))
+    small.keeps_meaning_under("simplify", "cse", "simplify")
+    assert small.ops == []
+
+
 def test_symbolic_positions_are_not_negative(model):
     def function(x):
         return x + wrapped(anp.arange(x.shape[0], dtype="i64"), x.shape[0])[:, None]
