@@ -68,8 +68,11 @@ def build(
 
 
 def lower(program: Program) -> Program:
-    """Run all passes on a program in memory; returns it."""
-    run_passes(Unit(program), all_passes(program.level))
+    """Run all passes on a program in memory; returns it.
+
+    Its parameters stay as they are, so its code can be run without an archive of them.
+    """
+    run_passes(Unit(Program(program.module)), all_passes(program.level))
     return program
 
 
