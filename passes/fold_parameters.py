@@ -18,6 +18,7 @@ Ensures: equal values of several entries are one weight; no entry has a large co
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +40,8 @@ from aotc.program import Program
 
 SUFFIX = "folded"  # of the name of a weight that is computed from another
 CONSTANTS = "constants"  # what weights belong to that are computed from none
+
+_FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
 
 Array = np.ndarray[Any, Any]
 
@@ -122,7 +125,7 @@ class _Store:
         if source is None:
             names = (f"{self._constants}.{number}" for number in count())
         else:
-            first = f"{source}.{SUFFIX}"
+            first = f"{_FOLDED.sub('', source)}.{SUFFIX}"
             names = (f"{first}_{number}" if number else first for number in count())
         return next(name for name in names if name not in self._program.parameters)
 
@@ -187,7 +190,8 @@ def _replace(
     ]
     kept = _erase_unread(block, ports, unread)
     stored = [port.name.partition(".")[0] for port in kept if port.kind != "input"]
-    reads = tuple(dict.fromkeys(stored))
+    known = [name for name in entry.reads if name in stored]  # in the order they had
+    reads = tuple(dict.fromkeys((*known, *stored)))
     types = [value.type for value in block.arguments]
     whole = ir.FunctionType.get(types, list(values.function.type.results))
     values.function.attributes["function_type"] = ir.TypeAttr.get(whole)
