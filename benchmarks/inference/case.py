@@ -48,16 +48,34 @@ class Case:
         """Where the forms for all systems lie."""
         return self.work / "cases" / f"{self.model}-b{self.batch}"
 
-    def export(self, torch: Path, systems: list[System]) -> None:
+    def export(self, torch: Path, systems: list[System]) -> bool:
         """Write the forms that the systems read, by an interpreter with PyTorch.
 
-        Raises:
-            subprocess.CalledProcessError: PyTorch cannot export it.
+        False if PyTorch cannot export the model; it has said why on standard error.
         """
         words = [self.model, str(self.batch), str(self.exported)]
         if any(isinstance(each, (OnnxRuntime, OpenVino)) for each in systems):
             words.append("--onnx")
-        run_module(torch, "inference.export", *words)
+        try:
+            run_module(torch, "inference.export", *words)
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
+    def failures(
+        self, systems: list[System], settings: Settings, reason: str
+    ) -> list[Row]:
+        """Rows that say why no system has times."""
+        return [
+            self._row(system, threads, reason)
+            for threads in settings.threads
+            for system in systems
+        ]
+
+    def _row(self, system: System, threads: int, failure: str | None = None) -> Row:
+        row = Row(self.model, self.batch, threads, system.name, system.is_peer)
+        row.failure = failure
+        return row
 
     def measure(self, systems: list[System], settings: Settings) -> list[Row]:
         """A row for each system and number of threads; all are prepared before."""
@@ -86,7 +104,7 @@ class Case:
     ) -> list[Row]:
         rows, workers = [], {}
         for system, artifact in prepared.items():
-            row = Row(self.model, self.batch, threads, system.name, system.is_peer)
+            row = self._row(system, threads)
             rows.append(row)
             worker = self._start(system, artifact, row, settings)
             if worker is not None:

@@ -35,8 +35,10 @@ def main(arguments: list[str] | None = None) -> None:
     for model in options.models:
         for batch in options.batches:
             case = Case(model, batch, options.work)
-            case.export(pythons["torch"], systems)
-            rows += case.measure(systems, settings)
+            if case.export(pythons["torch"], systems):
+                rows += case.measure(systems, settings)
+            else:
+                rows += case.failures(systems, settings, "not exported")
             write_json(rows, facts(options), options.output)
     print(time_table(rows), fact_table(rows), sep="\n\n")
     print(f"\n{options.output}", file=sys.stderr)

@@ -60,8 +60,8 @@ def compare_with_peers(rows: Iterable[Row], times: dict[str, Times]) -> None:
 
 
 def write_json(rows: list[Row], facts: dict[str, object], file: Path) -> None:
-    """All rows, and facts about machine and run."""
-    found = {**facts, "rows": [asdict(row) for row in rows]}
+    """All rows, and facts about machine and run; what was not measured is null."""
+    found = {**facts, "rows": [_without_nan(asdict(row)) for row in rows]}
     file.write_text(json.dumps(found, indent=1) + "\n")
 
 
@@ -93,6 +93,11 @@ def fact_table(rows: list[Row]) -> str:
             if row.failure is None:
                 lines.append(_line(*key, row.system, *_facts(row)))
     return "\n".join(lines)
+
+
+def _without_nan(fields: dict[str, object]) -> dict[str, object]:
+    """NaN is no JSON."""
+    return {name: None if value != value else value for name, value in fields.items()}
 
 
 def _by_model(rows: list[Row]) -> dict[tuple[str, int, int], list[Row]]:

@@ -47,6 +47,15 @@ def test_results_that_are_not_finite_or_of_another_shape_are_infinitely_wrong(fo
     assert relative_error(np.array([1.0, 1.5]), np.array([1.0, 2.0])) == 0.25
 
 
+def test_a_model_that_cannot_be_exported_has_rows_that_say_so(tmp_path):
+    options = ["--models", "mlp", "--peers", "--levels", "x86_64-v3", "--threads", "1"]
+    options += ["--work", str(tmp_path), "--python", "torch=/bin/false"]
+    subprocess.run([sys.executable, COMMAND, *options], check=True, capture_output=True)
+    [row] = json.loads((tmp_path / "models.json").read_text())["rows"]
+    assert row["failure"] == "not exported"
+    assert row["median_ms"] is None
+
+
 @pytest.mark.slow
 def test_the_smallest_model_is_exported_built_checked_and_timed(tmp_path):
     pytest.importorskip("torch")
