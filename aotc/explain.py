@@ -119,7 +119,7 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
     names = [stage.name for stage in PASS_STAGES]
     done = names.index(program.stage) + 1 if program.stage in names else 0
     for stage in PASS_STAGES[done:]:
-        if stage.name == "linalg":
+        if stage.name == "regions":
             _note_targets(module, targets, survey)
             _note_ops(module, survey)
         try:

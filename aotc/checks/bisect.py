@@ -121,7 +121,7 @@ def first_divergence(
         inputs = [value for port, value in ports if port.kind == "input"]
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
-        unit = Unit(Program(copy_module(graph), program.parameters))
+        unit = Unit(Program(copy_module(graph), program.parameters), variant.target)
         ports = zip(entry.arguments, values, strict=True)
         given = {(port.kind, port.name): value for port, value in ports}
         call: tuple[Any, Entry, Sequence[Any]] = unit.module, entry, values
