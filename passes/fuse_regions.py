@@ -96,6 +96,11 @@ class _Region:
     values: dict[Value, None] = field(default_factory=dict)
     reads: dict[Value, None] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, anchor: GraphOp) -> "_Region":
+        """The anchor alone."""
+        return cls(anchor, values={anchor.results[0]: None})
+
     @property
     def last(self) -> GraphOp:
         """The op that ends it."""
@@ -137,8 +142,7 @@ def _is_after(anchor: GraphOp, value: Value) -> bool:
 
 def _region_at(anchor: GraphOp) -> _Region:
     """The anchor with the elementwise ops after it that can be computed with it."""
-    region = _Region(anchor)
-    region.values[anchor.results[0]] = None
+    region = _Region.of(anchor)
     rest = _users(anchor)
     while rest:
         op = rest.pop(0)
@@ -222,7 +226,8 @@ def _outline(anchor: GraphOp, fused: Fused, known: dict[str, str]) -> None:
         fused: how it is computed.
         known: the functions so far, by their text.
     """
-    region = _region_at(anchor)
+    has_epilogue = FAMILIES[fused.kernel].has_epilogue
+    region = _region_at(anchor) if has_epilogue else _Region.of(anchor)
     late, results = _readers_before_end(region), region.results()
     with ir.InsertionPoint(region.last), anchor.location:
         operands = dict.fromkeys([*anchor.operands, *region.reads])

@@ -370,43 +370,13 @@ class Contraction:
             def right(number: int) -> Value:
                 return vectors.load(self.packed, add(packed, number * lanes), lanes)
 
-            return _outer_product(element, right, (len(rows), count), some)
+            return vectors.outer_product(element, right, (len(rows), count), some)
 
         if not chosen:
             return sums
         found = vectors.loop(0, length, 1, [sums[n] for n in chosen], add_products)
         known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
         return [known[number] for number in range(len(sums))]
-
-
-def _outer_product(
-    element: Callable[[int], Value],
-    right: Callable[[int], Value],
-    sizes: tuple[int, int],
-    sums: Values,
-) -> Values:
-    """`sums`, by rows, plus all products of elements and vectors.
-
-    The fewer of the two are held in registers, and of the others one at a time: no more
-    than `rows * vectors + min(rows, vectors) + 1` registers are in use.
-    """
-    rows, count = sizes
-    found = list(sums)
-    if rows >= count:
-        held = [right(number) for number in range(count)]
-        for row in range(rows):
-            x = element(row)
-            for number, y in enumerate(held):
-                place = row * count + number
-                found[place] = vectors.multiply_add(x, y, sums[place])
-        return found
-    held = [element(row) for row in range(rows)]
-    for number in range(count):
-        y = right(number)
-        for row, x in enumerate(held):
-            place = row * count + number
-            found[place] = vectors.multiply_add(x, y, sums[place])
-    return found
 
 
 def _least(value: Value, limit: int) -> Value:

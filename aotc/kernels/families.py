@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.kernels import contraction
+from aotc.kernels import attention, contraction
 from aotc.kernels.machine import Machine
 from aotc.mlir import Function, Value
 
@@ -31,6 +32,8 @@ class Family:
             are.
         packs: whether the second operand of the anchor is to be a weight, which is
             packed (`aotc.kernels.packing`).
+        has_epilogue: whether it computes the elementwise ops that follow, too
+            (`aotc.kernels.epilogue`).
     """
 
     anchors: tuple[type[GraphOp], ...]
@@ -39,6 +42,7 @@ class Family:
         [Function, GraphOp, Schedule, Sequence[Value], Workgroup], tuple[int, int]
     ]
     packs: bool = False
+    has_epilogue: bool = False
 
 
 FAMILIES = {
@@ -47,6 +51,10 @@ FAMILIES = {
         plan=contraction.plan,
         write=contraction.write,
         packs=True,
+        has_epilogue=True,
+    ),
+    "attention": Family(
+        anchors=(Attention,), plan=attention.plan, write=attention.write
     ),
 }
 

@@ -51,6 +51,19 @@ def split_evenly(count: int, most: int) -> list[int]:
     return [least + 1] * more + [least] * (parts - more)
 
 
+def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
+    """`split_evenly` by size: where the first part is, its size, and how many follow.
+
+    `(0, 5, 2), (10, 4, 1)` for 14 in parts of at most 5.
+    """
+    sizes = split_evenly(count, most)
+    larger = sizes.count(sizes[0])
+    groups = [(0, sizes[0], larger)]
+    if larger < len(sizes):
+        groups.append((larger * sizes[0], sizes[-1], len(sizes) - larger))
+    return groups
+
+
 _MOST_ROWS, _MOST_VECTORS = 14, 8
 _WORK = 2_000_000  # float operations of a workgroup, at least: tens of microseconds
 _WORKGROUPS = 32  # for threads to share evenly
@@ -80,20 +93,32 @@ def _most_vectors(geometry: Geometry, machine: Machine) -> int:
 
 
 def _rows_to_try(geometry: Geometry, vectors: int, machine: Machine) -> Iterator[int]:
-    """The tiles' rows for which there are registers: for the sums, and what makes them.
-
-    Of the panel's vectors and the rows' elements, the fewer are held, and one of the
-    others. Rows that begin a multiple of a way of the first cache from each other share
-    its lines: more of them than it has ways would displace one another.
-    """
+    """The tiles' rows for which there are registers; others would split as fewer."""
     width = _run_length(geometry)
-    aliased = 4 * geometry.strides[1] * geometry.channels % machine.way_bytes == 0
-    for rows in range(1, min(width, _MOST_ROWS) + 1):
-        needed = rows * vectors + min(rows, vectors) + 1
-        is_split = max(split_evenly(width, rows)) == rows  # others split as fewer rows
-        fits = needed <= machine.registers and not (aliased and rows > machine.ways)
-        if (is_split and fits) or rows == 1:
+    most = most_rows(vectors, geometry.strides[1] * geometry.channels, machine)
+    for rows in range(1, min(width, most) + 1):
+        if max(split_evenly(width, rows)) == rows or rows == 1:
             yield rows
+
+
+def most_rows(vectors: int, step: int, machine: Machine) -> int:
+    """The rows for which there are registers: for their sums, and what makes these.
+
+    Of the vectors and the rows' elements, the fewer are held, and one of the others.
+    Rows that begin a multiple of a way of the first cache from each other share its
+    lines: more of them than it has ways would displace one another.
+
+    Args:
+        vectors: of sums that each row has.
+        step: elements from one row to the next, in memory.
+        machine: that computes them.
+    """
+    aliased = 4 * step % machine.way_bytes == 0
+    most = min(_MOST_ROWS, machine.ways) if aliased else _MOST_ROWS
+    for rows in range(most, 1, -1):
+        if rows * vectors + min(rows, vectors) + 1 <= machine.registers:
+            return rows
+    return 1
 
 
 def _cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> float:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from aotc.dialects.lowering.scalars import constant, constant_of
 from aotc.mlir import Type, Value, arith, ir, scf
 
@@ -72,9 +74,98 @@ def store(
     ir.Operation.create("vector.maskedstore", operands=[memory, at, mask, vector])
 
 
+def transpose(rows: Sequence[Value]) -> Values:
+    """A square of as many vectors as they have lanes, transposed.
+
+    In rounds, one for each bit of a place in it: off-diagonal quarters change places
+    in all squares of twice the bit (Eklundh, IEEE Transactions on Computers C-21 (1972)
+    801).
+    """
+    found, lanes, bit = list(rows), len(rows), 1
+    while bit < lanes:
+        low = [n if n & bit == 0 else lanes + n - bit for n in range(lanes)]
+        high = [n + bit if n & bit == 0 else lanes + n for n in range(lanes)]
+        for number in range(lanes):
+            if number & bit == 0:
+                x, y = found[number], found[number + bit]
+                found[number] = _shuffle(x, y, low)
+                found[number + bit] = _shuffle(x, y, high)
+        bit *= 2
+    return found
+
+
+def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
+    """The elements at some places of two vectors, one after the other."""
+    made: Value = ir.Operation.create(
+        "vector.shuffle",
+        results=[x.type],
+        operands=[x, y],
+        attributes={"mask": ir.DenseI64ArrayAttr.get(places)},
+    ).result
+    return made
+
+
+def counting(first: Value, lanes: int) -> Value:
+    """A vector of i32: a number of type index and those after it."""
+    kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(32))
+    numbers = np.arange(lanes, dtype=np.int32)
+    steps = constant_of(ir.DenseElementsAttr.get(numbers, type=kind))
+    return arith.addi(repeat_index(first, lanes), steps)
+
+
+def repeat_index(value: Value, lanes: int) -> Value:
+    """A number of type index as i32, in all lanes."""
+    kind = ir.IntegerType.get_signless(32)
+    narrow = _make("arith.index_cast", [value], kind)
+    return _make("vector.broadcast", [narrow], ir.VectorType.get([lanes], kind))
+
+
+def allocate(count: int) -> Value:
+    """Memory of a workgroup for some elements, on its stack."""
+    made: Value = ir.Operation.create(
+        "memref.alloca",
+        results=[ir.MemRefType.get([count], ir.F32Type.get())],
+        attributes={
+            "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
+        },
+    ).result
+    return made
+
+
 def multiply_add(x: Value, y: Value, total: Value) -> Value:
     """`x * y + total`, rounded once."""
     return _make("vector.fma", [x, y, total], total.type)
+
+
+def outer_product(
+    element: Callable[[int], Value],
+    right: Callable[[int], Value],
+    sizes: tuple[int, int],
+    sums: Values,
+) -> Values:
+    """`sums`, by rows, plus all products of elements and vectors.
+
+    The fewer of the two are held in registers, and of the others one at a time: no more
+    than `rows * vectors + min(rows, vectors) + 1` registers are in use.
+    """
+    rows, count = sizes
+    found = list(sums)
+    if rows >= count:
+        held = [right(number) for number in range(count)]
+        for row in range(rows):
+            x = element(row)
+            for number, y in enumerate(held):
+                place = row * count + number
+                found[place] = multiply_add(x, y, sums[place])
+        return found
+    held = [element(row) for row in range(rows)]
+    for number in range(count):
+        y = right(number)
+        for row, x in enumerate(held):
+            place = row * count + number
+            found[place] = multiply_add(x, y, sums[place])
+    return found
 
 
 def loop(

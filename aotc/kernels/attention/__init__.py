@@ -1,0 +1,199 @@
+"""Attention on vectors: scores, softmax and weighted sums, without scores in memory.
+
+One workgroup has some queries of one head, which are the lanes of its vectors; they are
+transposed into memory of its own. Keys come in blocks. The scores of a block are
+products of keys with the transposed queries, made in registers; highest scores and sums
+of exponentials are vectors, too, so nothing is summed across lanes (`scores`). The
+weighted sums of values go on from those of the blocks before, scaled to the highest
+score so far (`sums`): the online softmax of Milakov and Gimelshein (2018,
+arXiv:1805.02867), as Dao et al. use it ("FlashAttention", NeurIPS 2022).
+
+A position that all queries of a workgroup hide (`causal`) is not read: what is not
+finite there is not seen, while the reference multiplies it by 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.scalars import constant, float_compare
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.types import Tensor
+from aotc.kernels import vectors
+from aotc.kernels.attention.scores import Scores, rescaling
+from aotc.kernels.attention.sums import WeightedSums
+from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides, choose_tile
+from aotc.kernels.attention.work import Block, Queries, Scratch, Softmax
+from aotc.kernels.machine import Machine
+from aotc.kernels.vectors import Values, add, index, scale
+from aotc.mlir import Function, Value, arith
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The tile for an attention; None where there is no kernel for it.
+
+    Shapes are static, elements f32, and nobody reads the logarithms of the sums. The
+    transposed queries and the scores of a block are on the stack, so heads are at most
+    some hundred elements deep. A bias does not vary with the query alone.
+    """
+    assert isinstance(op, Attention)
+    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
+    if not all(x.is_static and x.dtype == "f32" and 0 not in x.shape for x in types):
+        return None
+    if any(True for _ in op.logsum.uses):
+        return None
+    strides = bias_strides(op)
+    if strides.query and not strides.position:
+        return None
+    tile = choose_tile(op, machine)
+    return None if tile is None else tile.to_plain()
+
+
+def write(
+    function: Function,
+    anchor: GraphOp,
+    schedule: Mapping[str, int],
+    memories: Sequence[Value],
+    workgroup: tuple[Value, Value],
+) -> tuple[int, int]:
+    """Write the kernel of a region; returns how many workgroups there are."""
+    assert isinstance(anchor, Attention)
+    *taken, result = memories
+    known = dict(zip(function.entry_block.arguments, taken, strict=True))
+    operands = [known[value] for value in anchor.operands]
+    kernel = _Kernel(anchor, AttentionTile.of_plain(schedule), operands, result)
+    head, part = workgroup
+    kernel.write(head, part)
+    return kernel.workgroups
+
+
+class _Kernel:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        op: what is computed.
+        tile: how it is cut up.
+        operands: memories of query, key, value and bias.
+        result: memory of the result.
+    """
+
+    def __init__(
+        self,
+        op: Attention,
+        tile: AttentionTile,
+        operands: Sequence[Value],
+        result: Value,
+    ) -> None:
+        self._op, self._tile, self._sizes = op, tile, Sizes.of(op)
+        self._scratch = Scratch.allocate(tile, self._sizes)
+        query, key, value, bias = operands
+        self._scores = Scores(op, tile, query, key, bias, self._scratch)
+        self._sums = WeightedSums(self._sizes, tile, value, result, self._scratch)
+
+    @property
+    def workgroups(self) -> tuple[int, int]:
+        """Heads of all batches, and parts of the queries."""
+        sizes = self._sizes
+        return sizes.batch * sizes.heads, -(-sizes.length // self._tile.columns)
+
+    def write(self, head: Value, part: Value) -> None:
+        """Write the work of one workgroup.
+
+        Args:
+            head: its number, over all batches.
+            part: the number of its part of the queries.
+        """
+        queries = self._find(head, scale(part, self._tile.columns))
+        self._scores.transpose_queries(queries)
+        if self._sizes.positions == self._tile.keys:
+            self._write_only_block(queries)
+        else:
+            self._write_blocks(queries)
+
+    def _find(self, number: Value, first: Value) -> Queries:
+        """The queries of a head from the first one on."""
+        sizes, strides = self._sizes, bias_strides(self._op)
+        batch = arith.divui(number, index(sizes.heads))
+        head = arith.remui(number, index(sizes.heads))
+        shared = arith.divui(head, index(sizes.heads // sizes.shared))
+        query = add(scale(add(scale(batch, sizes.length), first), sizes.heads), head)
+        key = add(scale(batch, sizes.positions * sizes.shared), shared)
+        bias = add(scale(batch, strides.batch), scale(head, strides.head))
+        return Queries(
+            first=first,
+            query=scale(query, sizes.depth),
+            key=scale(key, sizes.depth),
+            value=scale(key, sizes.width),
+            bias=add(bias, scale(first, strides.query)),
+            result=scale(query, sizes.width),
+        )
+
+    def _write_only_block(self, queries: Queries) -> None:
+        """All keys are one block: nothing is scaled to a later one."""
+        block = self._block(queries, index(0), self._tile.keys)
+        softmax = self._scores.weigh(queries, block, self._nothing())
+        self._store_factors(_inverse(softmax.total))
+        self._sums.write(queries, block)
+
+    def _write_blocks(self, queries: Queries) -> None:
+        count, keys = self._tile.vectors, self._tile.keys
+        positions = self._sizes.positions
+        whole = positions // keys * keys
+
+        def write_block(start: Value, size: int, carried: Values) -> Values:
+            before = Softmax(carried[:count], carried[count:])
+            block = self._block(queries, start, size)
+            softmax = self._scores.weigh(queries, block, before)
+            self._store_factors(rescaling(before.highest, softmax.highest))
+            self._sums.accumulate(queries, block)
+            return [*softmax.highest, *softmax.total]
+
+        last: Value | int = whole
+        if self._op.causal:
+            last = arith.minsi(self._end(queries), index(whole))
+        start = self._nothing()
+        self._sums.clear(queries)
+        carried = vectors.loop(
+            0,
+            last,
+            keys,
+            [*start.highest, *start.total],
+            lambda start, some: write_block(start, keys, some),
+        )
+        if whole < positions:
+            carried = write_block(index(whole), positions - whole, carried)
+        self._store_factors(_inverse(carried[count:]))
+        self._sums.rescale(queries)
+
+    def _end(self, queries: Queries) -> Value:
+        """The first position that none of some queries sees, if they are causal."""
+        return add(queries.first, self._tile.columns)
+
+    def _block(self, queries: Queries, start: Value, count: int) -> Block:
+        if not self._op.causal:
+            return Block(start, count, count)
+        seen = arith.minsi(arith.subi(self._end(queries), start), index(count))
+        return Block(start, count, arith.maxsi(seen, index(0)))
+
+    def _nothing(self) -> Softmax:
+        """The softmax before all keys."""
+        count, lanes = self._tile.vectors, self._tile.lanes
+        lowest, zero = vectors.splat(-inf, lanes), vectors.splat(0.0, lanes)
+        return Softmax([lowest] * count, [zero] * count)
+
+    def _store_factors(self, factors: Values) -> None:
+        lanes = self._tile.lanes
+        for number, factor in enumerate(factors):
+            vectors.store(factor, self._scratch.factors, index(number * lanes), lanes)
+
+
+def _inverse(totals: Values) -> Values:
+    """1 / total; 1 for a query that sees no position."""
+    found = []
+    for total in totals:
+        one = constant(total.type, 1.0)
+        none = float_compare("OEQ", total, constant(total.type, 0.0))
+        found.append(arith.divf(one, arith.select(none, one, total)))
+    return found

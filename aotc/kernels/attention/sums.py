@@ -1,0 +1,196 @@
+"""Sums of values, weighted with the exponentials of their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.kernels import vectors
+from aotc.kernels.attention.tile import AttentionTile, Sizes
+from aotc.kernels.attention.work import Block, Queries, Scratch
+from aotc.kernels.tile import split_groups
+from aotc.kernels.vectors import Values, add, index, scale
+from aotc.mlir import Value, arith
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A vector of results.
+
+    Args:
+        query: its number in the workgroup.
+        first: the number of its first element, in the row of the query.
+        count: of its elements that there are.
+    """
+
+    query: Value
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class WeightedSums:
+    """Writes their part of a kernel at the insertion point.
+
+    Args:
+        sizes: of the attention.
+        tile: how it is cut up.
+        value: memory of the values.
+        result: memory of the results.
+        scratch: of the workgroup.
+    """
+
+    sizes: Sizes
+    tile: AttentionTile
+    value: Value
+    result: Value
+    scratch: Scratch
+
+    def clear(self, queries: Queries) -> None:
+        """Let the results be 0."""
+        zero = vectors.splat(0.0, self.tile.lanes)
+        self._write_results(queries, lambda place: zero)
+
+    def rescale(self, queries: Queries) -> None:
+        """Multiply the results with their factors."""
+        self._write_results(queries, lambda place: self._rescaled(queries, place))
+
+    def write(self, queries: Queries, block: Block) -> None:
+        """Let the results be the sums of a block, times their factors."""
+        zero = vectors.splat(0.0, self.tile.lanes)
+
+        def finish(place: _Place, total: Value) -> Value:
+            return self._times_factor(total, place.query)
+
+        self._sum_rows(queries, block, lambda place: zero, finish)
+
+    def accumulate(self, queries: Queries, block: Block) -> None:
+        """Multiply the results with their factors and add the sums of a block."""
+
+        def start(place: _Place) -> Value:
+            return self._rescaled(queries, place)
+
+        self._sum_rows(queries, block, start, lambda place, total: total)
+
+    def _sum_rows(
+        self,
+        queries: Queries,
+        block: Block,
+        start: Callable[[_Place], Value],
+        finish: Callable[[_Place, Value], Value],
+    ) -> None:
+        """Write the sums of all queries.
+
+        Args:
+            queries: of the workgroup.
+            block: what they are of.
+            start: what they go on from.
+            finish: what is done to them at the end.
+        """
+        columns = self.tile.columns
+        whole, rest = divmod(self.sizes.length, columns)
+
+        def write_rows(count: int) -> None:
+            for first, size, number in split_groups(count, self.tile.queries):
+
+                def write_tile(
+                    number: Value, _: Values, first: int = first, size: int = size
+                ) -> Values:
+                    query = add(scale(number, size), first)
+                    for panel in self._panels():
+                        places = [
+                            _Place(add(query, row), *vector)
+                            for row in range(size)
+                            for vector in panel
+                        ]
+                        sums = self._sum_tile(
+                            queries, block, places, len(panel), list(map(start, places))
+                        )
+                        for place, total in zip(places, sums, strict=True):
+                            self._store(queries, place, finish(place, total))
+                    return []
+
+                vectors.loop(0, number, 1, [], write_tile)
+
+        if not rest:
+            write_rows(columns)
+        elif not whole:
+            write_rows(rest)
+        else:
+            is_whole = int_compare("slt", queries.first, index(whole * columns))
+            vectors.branch(
+                is_whole, lambda: write_rows(columns), lambda: write_rows(rest)
+            )
+
+    def _panels(self) -> list[list[tuple[int, int]]]:
+        """The vectors of a row of values: first element and count, some at a time."""
+        width, lanes, step = self.sizes.width, self.tile.lanes, self.tile.width
+        found = [(first, min(lanes, width - first)) for first in range(0, width, lanes)]
+        return [found[n : n + step] for n in range(0, len(found), step)]
+
+    def _sum_tile(
+        self,
+        queries: Queries,
+        block: Block,
+        places: list[_Place],
+        count: int,
+        sums: Values,
+    ) -> Values:
+        """The sums at some places, by queries, of which each has `count` vectors."""
+        step, lanes = self.sizes.shared * self.sizes.width, self.tile.lanes
+        begin = add(queries.value, scale(block.start, step))
+
+        def add_products(key: Value, sums: Values) -> Values:
+            left = scale(key, self.tile.columns)
+            right = add(begin, scale(key, step))
+
+            def weight(number: int) -> Value:
+                at = add(left, places[number * count].query)
+                return vectors.repeat(
+                    vectors.load_element(self.scratch.scores, at), lanes
+                )
+
+            def value(number: int) -> Value:
+                place = places[number]
+                at = add(right, place.first)
+                return vectors.load(self.value, at, lanes, place.count)
+
+            sizes = len(places) // count, count
+            return vectors.outer_product(weight, value, sizes, sums)
+
+        return vectors.loop(0, block.seen, 1, sums, add_products)
+
+    # ---- results --------------------------------------------------------------------
+
+    def _write_results(
+        self, queries: Queries, result: Callable[[_Place], Value]
+    ) -> None:
+        rest = arith.subi(index(self.sizes.length), queries.first)
+        last = arith.minsi(rest, index(self.tile.columns))
+
+        def write_row(query: Value, _: Values) -> Values:
+            for panel in self._panels():
+                for vector in panel:
+                    place = _Place(query, *vector)
+                    self._store(queries, place, result(place))
+            return []
+
+        vectors.loop(0, last, 1, [], write_row)
+
+    def _rescaled(self, queries: Queries, place: _Place) -> Value:
+        at = self._at(queries, place)
+        result = vectors.load(self.result, at, self.tile.lanes, place.count)
+        return self._times_factor(result, place.query)
+
+    def _times_factor(self, x: Value, query: Value) -> Value:
+        factor = vectors.load_element(self.scratch.factors, query)
+        return arith.mulf(x, vectors.repeat(factor, self.tile.lanes))
+
+    def _store(self, queries: Queries, place: _Place, x: Value) -> None:
+        at = self._at(queries, place)
+        vectors.store(x, self.result, at, self.tile.lanes, place.count)
+
+    def _at(self, queries: Queries, place: _Place) -> Value:
+        row = scale(place.query, self.sizes.heads * self.sizes.width)
+        return add(add(queries.result, row), place.first)

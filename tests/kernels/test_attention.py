@@ -1,0 +1,161 @@
+"""Attention kernels against the reference evaluator, on every level they are for."""
+
+from dataclasses import dataclass
+
+import iree.runtime as iree
+import numpy as np
+import pytest
+
+import aotc
+from aotc import nn, processor, reference
+from aotc import numpy as anp
+from aotc.backend import compile_units
+from aotc.dialects.functions import functions_of
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES, all_passes
+from aotc.target import Target
+from aotc.tracing.assembly import trace
+
+
+@dataclass(frozen=True)
+class Case:
+    """An attention: sizes, whether it is causal, and the shape of its bias."""
+
+    batch: int
+    length: int
+    heads: int
+    depth: int
+    positions: int
+    shared: int
+    width: int
+    causal: bool = False
+    bias: tuple[int, ...] = ()
+
+    @property
+    def shapes(self):
+        """Of query, key, value and, if there is one, the bias."""
+        query = (self.batch, self.length, self.heads, self.depth)
+        key = (self.batch, self.positions, self.shared, self.depth)
+        value = (*key[:3], self.width)
+        return [query, key, value, *([self.bias] if self.bias else [])]
+
+    def entry(self, name):
+        """As a function of arrays."""
+
+        def attend(q, k, v, bias=None):
+            return nn.attention(q, k, v, bias=bias, causal=self.causal)
+
+        attend.__name__ = name
+        names = ("q", "k", "v", "bias")
+        specs = zip(names, self.shapes, strict=False)
+        return aotc.entry(**{name: aotc.Spec(s) for name, s in specs})(attend)
+
+
+CASES = {
+    "one_of_all": Case(1, 1, 1, 1, 1, 1, 1),
+    "encoder": Case(1, 128, 2, 64, 128, 2, 64, bias=(1, 1, 1, 128)),
+    "decoder": Case(2, 40, 2, 16, 40, 2, 16, causal=True),
+    "one_query": Case(2, 1, 4, 24, 70, 2, 40, bias=(2, 1, 1, 70)),
+    "odd_sizes": Case(1, 37, 3, 19, 53, 3, 21),
+    "own_bias": Case(2, 35, 2, 8, 21, 2, 8, bias=(1, 2, 35, 21)),
+    "bias_of_heads": Case(2, 5, 4, 8, 6, 4, 8, bias=(1, 4, 1, 1)),
+    "bias_of_queries": Case(1, 5, 2, 8, 6, 2, 8, bias=(1, 1, 5, 1)),
+    "bias_for_one_key": Case(1, 5, 2, 8, 1, 2, 8, bias=(1, 1, 5, 1)),
+    "blocks": Case(1, 20, 4, 32, 300, 2, 70, bias=(1, 4, 20, 300)),
+    "causal_blocks": Case(1, 290, 2, 20, 290, 1, 20, causal=True),
+    "causal_memory": Case(1, 45, 1, 16, 141, 1, 16, causal=True, bias=(1, 1, 45, 141)),
+    "deep_heads": Case(1, 33, 1, 260, 50, 1, 260),
+    "too_deep": Case(1, 33, 1, 1100, 17, 1, 9),
+}
+rng = np.random.default_rng(0)
+
+
+@aotc.entry(x=aotc.Spec((1, 20, 2, 16)))
+def one_operand(x):
+    """Query, key and value are one tensor; the results go on into other ops."""
+    return anp.tanh(nn.attention(x, x, x)).reshape(20, 32)
+
+
+@aotc.entry(**{name: aotc.Spec((1, 20, 2, 16)) for name in "qkv"})
+def gradients(q, k, v):
+    """The derivative reads the logarithms of the sums, which no kernel gives."""
+
+    def loss(q, k, v):
+        return anp.sum(anp.sin(nn.attention(q, k, v, causal=True)))
+
+    return aotc.grad(loss, argnums=(0, 1, 2))(q, k, v)
+
+
+def entries():
+    return [*(case.entry(name) for name, case in CASES.items()), one_operand, gradients]
+
+
+def arrays(case, kind="normal"):
+    """Operands; a bias of `masked` has rows of nothing but -infinity."""
+    found = [rng.normal(size=shape).astype("f") for shape in case.shapes]
+    if kind == "masked" and case.bias:
+        found[3][rng.random(case.bias) < 0.6] = -np.inf
+        found[3][..., : case.bias[2] // 2 + 1, :] = -np.inf
+    elif kind == "special":  # those of hidden positions are not read
+        for x in found[: 2 if case.causal else None]:
+            x.flat[rng.integers(x.size)] = rng.choice([np.inf, -np.inf, np.nan])
+    return found
+
+
+@pytest.fixture(scope="module", params=["x86_64-v3", "x86_64-v4"])
+def compiled(request):
+    """A module with all entries."""
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    unit = Unit(trace(entries(), {}), target)
+    run_passes(unit, all_passes())
+    (variant,) = compile_units([unit])
+    config = iree.Config("local-sync")
+    code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
+    return iree.load_vm_module(code, config)
+
+
+@pytest.fixture(scope="module")
+def evaluated():
+    module = trace(entries(), {}).module
+    run_passes(module, ["autodiff", "inline"])
+    return module
+
+
+def require_equal(compiled, evaluated, name, given):
+    found = getattr(compiled, name)(*given)
+    found = found if isinstance(found, (list, tuple)) else [found]
+    wanted = reference.evaluate(evaluated, name, given)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(got), want, 2e-5, 2e-6)
+
+
+@pytest.mark.parametrize("kind", ["normal", "masked", "special"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_kernel_computes_what_the_graph_says(name, kind, compiled, evaluated):
+    require_equal(compiled, evaluated, name, arrays(CASES[name], kind))
+
+
+def test_operands_of_a_kernel_may_be_one_tensor(compiled, evaluated):
+    given = [rng.normal(size=(1, 20, 2, 16)).astype("f")]
+    require_equal(compiled, evaluated, "one_operand", given)
+
+
+def test_attention_whose_derivative_is_taken_needs_no_kernel(compiled, evaluated):
+    given = [rng.normal(size=(1, 20, 2, 16)).astype("f") for _ in range(3)]
+    require_equal(compiled, evaluated, "gradients", given)
+
+
+@pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4"])
+def test_every_attention_of_static_sizes_is_a_region(level):
+    unit = Unit(trace(entries(), {})).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module)
+    for name in (*CASES, "one_operand", "gradients"):
+        text = str(functions[name].operation)
+        without = ("bias_of_queries", "too_deep", "gradients")
+        assert ("call @attention" in text) == (name not in without), name
+        assert "graph.attention" not in text, name
