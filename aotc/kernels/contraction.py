@@ -11,9 +11,8 @@ patches as well: a convolution reads them where they are, and skips what is padd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
@@ -21,10 +20,11 @@ from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.kernels import vectors
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile, block_count, choose_tile, split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
-from aotc.mlir import Function, Value, arith
+from aotc.mlir import Function, Value
 
 _UNROLLED = (
     4,
@@ -88,27 +88,6 @@ class _Panel:
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Some rows of results beside each other, which are one tile.
-
-    Args:
-        left: where the patch of the first one begins in the left operand, but for the
-            line of the window.
-        result: where the first one begins in a result.
-        count: of them.
-        lines: of the window that are no padding: the first, and the one after them.
-        inside: for each position of the window, the rows for which that is no padding;
-            None if it is none for all of them.
-    """
-
-    left: Value
-    result: Value
-    count: int
-    lines: tuple[Value | int, Value | int]
-    inside: list[range] | None = None
-
-
-@dataclass(frozen=True)
 class Contraction:
     """Writes a kernel at the insertion point.
 
@@ -169,14 +148,14 @@ class Contraction:
         shape = self.geometry
         sizes = split_evenly(shape.rows, self.tile.rows)
         larger = sizes.count(sizes[0])
-        last = _least(add(first, self.tile.block), len(sizes))
+        last = least(add(first, self.tile.block), len(sizes))
 
         def write_tiles(first: Value, last: Value, count: int, before: int) -> None:
             def write(number: Value, _: Values) -> Values:
                 row = add(scale(number, count), before)
                 left, result = scale(row, shape.channels), scale(row, shape.features)
                 result = add(result, panel.column)
-                self._write_tile(panel, _Rows(left, result, count, (0, 1)))
+                self._write_tile(panel, Rows(left, result, count, (0, 1)))
                 return []
 
             vectors.loop(first, last, 1, [], write)
@@ -184,119 +163,26 @@ class Contraction:
         if larger == len(sizes):
             write_tiles(first, last, sizes[0], 0)
             return
-        write_tiles(first, _least(last, larger), sizes[0], 0)
-        write_tiles(_most(first, larger), last, sizes[-1], larger)
+        write_tiles(first, least(last, larger), sizes[0], 0)
+        write_tiles(most(first, larger), last, sizes[-1], larger)
 
     def _write_lines(self, panel: _Panel, first: Value) -> None:
         """The lines of a block, tile by tile."""
-        last = _least(add(first, self.tile.block), self.geometry.lines)
+        lines = Lines(self.geometry, self.tile.rows)
+        last = least(add(first, self.tile.block), self.geometry.lines)
 
-        def write(line: Value, _: Values) -> Values:
-            for write_tiles in self._line_writers(panel, line):
-                write_tiles()
-            return []
+        def write_tile(rows: Rows) -> None:
+            at = add(rows.result, panel.column)
+            self._write_tile(panel, replace(rows, result=at))
 
-        vectors.loop(first, last, 1, [], write)
+        def write_line(line: Line) -> None:
+            lines.write_tiles(line, lines.window(line), write_tile)
 
-    def _line_writers(self, panel: _Panel, line: Value) -> Iterator[Callable[[], None]]:
-        """What writes the tiles of one line of results."""
-        shape = self.geometry
-        image, top = self._place_of_line(line)
-        window = self._window_lines(top)
-        pixels = scale(add(scale(image, shape.size[0]), top), shape.size[1])
-        left = scale(pixels, shape.channels)
-        result = add(scale(line, shape.result[1] * shape.features), panel.column)
-        step = shape.strides[1] * shape.channels
-        before = shape.padding[1] * shape.channels
-
-        def rows_at(
-            start: Value | int, count: int, inside: list[range] | None
-        ) -> _Rows:
-            at = index(start) if isinstance(start, int) else start
-            begin = add(add(left, scale(at, step)), -before)
-            return _Rows(
-                begin, add(result, scale(at, shape.features)), count, window, inside
-            )
-
-        for start, count, number, inside in self._tiles_of_line():
-
-            def write_tiles(
-                start: int = start,
-                count: int = count,
-                number: int = number,
-                inside: list[range] | None = inside,
-            ) -> None:
-                def write(at: Value, _: Values) -> Values:
-                    self._write_tile(panel, rows_at(at, count, inside))
-                    return []
-
-                if number == 1:
-                    self._write_tile(panel, rows_at(start, count, inside))
-                else:
-                    vectors.loop(start, start + number * count, count, [], write)
-
-            yield write_tiles
-
-    def _place_of_line(self, line: Value) -> tuple[Value, Value]:
-        """The image that a line of results is of, and the first line that it sees."""
-        shape = self.geometry
-        image = index(0)
-        if shape.images > 1:
-            image = arith.divui(line, index(shape.result[0]))
-            line = arith.remui(line, index(shape.result[0]))
-        return image, add(scale(line, shape.strides[0]), -shape.padding[0])
-
-    def _window_lines(self, top: Value) -> tuple[Value | int, Value | int]:
-        """The lines of the window that are within the image, if it begins at `top`."""
-        shape = self.geometry
-        lines, dilation = shape.window[0], shape.dilation[0]
-        lowest = (shape.result[0] - 1) * shape.strides[0] - shape.padding[0]
-        bottom = lowest + (lines - 1) * dilation
-        first: Value | int = 0
-        last: Value | int = lines
-        if shape.padding[0]:
-            above = arith.subi(index(0), top)
-            first = _least(_ceildiv(_most(above, 0), dilation), lines)
-        if bottom >= shape.size[0]:
-            below = arith.subi(index(shape.size[0]), top)
-            last = _least(_ceildiv(_most(below, 0), dilation), lines)
-        return first, last
-
-    def _tiles_of_line(self) -> list[tuple[int, int, int, list[range] | None]]:
-        """First row, rows, how many of these, and which of the rows are inside."""
-        sizes = split_evenly(self.geometry.result[1], self.tile.rows)
-        starts = [sum(sizes[:number]) for number in range(len(sizes))]
-        tiles = [
-            (start, count, self._rows_inside(start, count))
-            for start, count in zip(starts, sizes, strict=True)
-        ]
-        found: list[tuple[int, int, int, list[range] | None]] = []
-        for (count, is_edge), run in groupby(
-            tiles, key=lambda each: (each[1], each[2] is not None)
-        ):
-            group = list(run)
-            if is_edge:
-                found += [(start, count, 1, inside) for start, _, inside in group]
-            else:
-                found.append((group[0][0], count, len(group), None))
-        return found
-
-    def _rows_inside(self, start: int, count: int) -> list[range] | None:
-        """For each position of the window, the rows of a tile that see no padding."""
-        shape = self.geometry
-        width, step, before = shape.size[1], shape.strides[1], shape.padding[1]
-        found = []
-        for position in range(shape.window[1]):
-            at = position * shape.dilation[1] - before
-            seen = [
-                row for row in range(count) if 0 <= (start + row) * step + at < width
-            ]
-            found.append(range(seen[0], seen[-1] + 1) if seen else range(0))
-        return None if all(len(rows) == count for rows in found) else found
+        lines.write(first, last, write_line)
 
     # ---- one tile -------------------------------------------------------------------
 
-    def _write_tile(self, panel: _Panel, rows: _Rows) -> None:
+    def _write_tile(self, panel: _Panel, rows: Rows) -> None:
         places, lanes = self._places(panel, rows), self.tile.lanes
         sums = self._sum_window(panel, rows, [vectors.splat(0.0, lanes)] * len(places))
         found = self.epilogue.apply(self.wanted, list(zip(places, sums, strict=True)))
@@ -304,7 +190,7 @@ class Contraction:
             for place, value in zip(places, values, strict=True):
                 vectors.store(value, memory, place.at, lanes, place.count)
 
-    def _places(self, panel: _Panel, rows: _Rows) -> list[Place]:
+    def _places(self, panel: _Panel, rows: Rows) -> list[Place]:
         lanes = self.tile.lanes
         return [
             Place(
@@ -317,7 +203,7 @@ class Contraction:
             for number in range(panel.vectors)
         ]
 
-    def _sum_window(self, panel: _Panel, rows: _Rows, sums: Values) -> Values:
+    def _sum_window(self, panel: _Panel, rows: Rows, sums: Values) -> Values:
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
         depth = shape.window[1] * shape.channels * self.tile.columns
@@ -332,17 +218,18 @@ class Contraction:
         return vectors.loop(*rows.lines, 1, sums, sum_line)
 
     def _sum_line(
-        self, panel: _Panel, rows: _Rows, begin: tuple[Value, Value], sums: Values
+        self, panel: _Panel, rows: Rows, begin: tuple[Value, Value], sums: Values
     ) -> Values:
         """The part of the sums that one line of the window makes."""
-        shape, every = self.geometry, range(rows.count)
+        shape = self.geometry
         positions, channels = shape.window[1], shape.channels
         if rows.inside is None and shape.dilation[1] == 1:  # side by side in memory
-            return self._sum_run(panel, every, begin, positions * channels, sums)
+            every, length = range(rows.count), positions * channels
+            return self._sum_run(panel, every, begin, length, sums)
         for position in range(positions):
-            seen = every if rows.inside is None else rows.inside[position]
             left = add(begin[0], position * shape.dilation[1] * channels)
             packed = add(begin[1], position * channels * self.tile.columns)
+            seen = rows.seeing(position)
             sums = self._sum_run(panel, seen, (left, packed), channels, sums)
         return sums
 
@@ -377,18 +264,3 @@ class Contraction:
         found = vectors.loop(0, length, 1, [sums[n] for n in chosen], add_products)
         known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
         return [known[number] for number in range(len(sums))]
-
-
-def _least(value: Value, limit: int) -> Value:
-    return arith.minsi(value, index(limit))
-
-
-def _most(value: Value, limit: int) -> Value:
-    return arith.maxsi(value, index(limit))
-
-
-def _ceildiv(value: Value, divisor: int) -> Value:
-    """Rounded up, for what is not negative."""
-    if divisor == 1:
-        return value
-    return arith.divui(add(value, divisor - 1), index(divisor))
