@@ -206,8 +206,9 @@ def _source(value: Value, anchor: GraphOp) -> Value | None:
 
 def _feature_axes(anchor: GraphOp) -> range:
     """The axes of the result that are of the right operand."""
-    rank, right = Tensor.of(anchor.results[0]).rank, Tensor.of(anchor.operands[1]).rank
-    count = right - len(anchor.rhs_contract) if isinstance(anchor, DotGeneral) else 1
+    rank, count = Tensor.of(anchor.results[0]).rank, 1
+    if isinstance(anchor, DotGeneral):
+        count = Tensor.of(anchor.rhs).rank - len(anchor.rhs_contract)
     return range(rank - count, rank)
 
 

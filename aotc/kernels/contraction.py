@@ -40,7 +40,9 @@ _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """The tile for a product or a convolution; None where there is no kernel for it."""
     geometry = geometry_of(op)
-    if geometry is None or (isinstance(op, DotGeneral) and is_summed_in_parts(op)):
+    if geometry is None or geometry.groups != 1:
+        return None
+    if isinstance(op, DotGeneral) and is_summed_in_parts(op):
         return None
     if geometry.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
         return None

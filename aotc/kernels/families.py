@@ -10,7 +10,8 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.kernels import attention, contraction
+from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.kernels import attention, contraction, depthwise
 from aotc.kernels.machine import Machine
 from aotc.mlir import Function, Value
 
@@ -55,6 +56,18 @@ FAMILIES = {
     ),
     "attention": Family(
         anchors=(Attention,), plan=attention.plan, write=attention.write
+    ),
+    "depthwise": Family(
+        anchors=(ConvGeneral,),
+        plan=depthwise.plan,
+        write=depthwise.write,
+        has_epilogue=True,
+    ),
+    "pooling": Family(
+        anchors=(MaxPool, SumPool),
+        plan=depthwise.plan,
+        write=depthwise.write,
+        has_epilogue=True,
     ),
 }
 

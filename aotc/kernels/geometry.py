@@ -1,8 +1,9 @@
-"""The sums of products that one kernel computes: all of them are convolutions.
+"""What one kernel computes, as windows over images: all of it is a convolution.
 
 A product of matrices (M, K) times (K, N) is the convolution of an image of one line of
 M positions and K channels with a window of one position; so is one of 1×1 windows and
-steps of one over all pixels of a batch.
+steps of one over all pixels of a batch. Pooling is a depthwise convolution that adds
+up, or compares, without weights.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.types import Tensor
 
 
@@ -32,6 +34,7 @@ class Geometry:
         strides: steps between windows.
         padding: zeros before the first line, and the first position.
         dilation: distance between the elements of a window.
+        groups: of channels and features; those of one group see each other only.
     """
 
     images: int
@@ -43,11 +46,17 @@ class Geometry:
     strides: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
 
     @property
     def depth(self) -> int:
         """How many products each sum is of."""
-        return math.prod(self.window) * self.channels
+        return math.prod(self.window) * self.channels // self.groups
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each feature sees one channel only, its own."""
+        return self.groups == self.channels == self.features > 1
 
     @property
     def lines(self) -> int:
@@ -81,7 +90,9 @@ def geometry_of(op: GraphOp) -> Geometry | None:
         return None
     if isinstance(op, DotGeneral):
         return _of_product(op)
-    return _of_convolution(op) if isinstance(op, ConvGeneral) else None
+    if isinstance(op, ConvGeneral):
+        return _of_convolution(op)
+    return _of_pooling(op) if isinstance(op, Pool) else None
 
 
 def _product(rows: int, depth: int, features: int) -> Geometry:
@@ -99,22 +110,38 @@ def _of_product(op: DotGeneral) -> Geometry | None:
 
 
 def _of_convolution(op: ConvGeneral) -> Geometry | None:
-    x, kernel, y = (Tensor.of(each) for each in (op.x, op.kernel, op.y))
-    if op.groups != 1 or x.rank not in (3, 4):
+    x, kernel = Tensor.of(op.x), Tensor.of(op.kernel)
+    if x.rank not in (3, 4) or min(op.padding) < 0:
         return None
-    window = _pair(kernel.shape[:-2], 1)
-    strides, dilation = _pair(op.strides, 1), _pair(op.dilation, 1)
-    padding = _pair(op.padding[::2], 0)
-    channels, features = _count(kernel, [-2]), _count(kernel, [-1])
-    if min(op.padding) < 0:
+    window, channels = _pair(kernel.shape[:-2], 1), _count(x, [-1])
+    is_pointwise = window == (1, 1) and {*op.strides} == {1} and not any(op.padding)
+    if is_pointwise and op.groups == 1:
+        return _product(_count(x, range(x.rank - 1)), channels, _count(kernel, [-1]))
+    return _of_windows(op, window, op.groups)
+
+
+def _of_pooling(op: Pool) -> Geometry | None:
+    x = Tensor.of(op.x)
+    if x.rank not in (3, 4) or min(op.padding) < 0:
         return None
-    pointwise = window == (1, 1) and strides == (1, 1) and not any(op.padding)
-    if pointwise:
-        return _product(_count(x, range(x.rank - 1)), channels, features)
-    size, result = _pair(x.shape[1:-1], 1), _pair(y.shape[1:-1], 1)
-    images = _count(x, [0])
+    return _of_windows(op, _pair(op.window, 1), _count(x, [-1]))
+
+
+def _of_windows(
+    op: ConvGeneral | Pool, window: tuple[int, int], groups: int
+) -> Geometry:
+    x, y = Tensor.of(op.x), Tensor.of(op.y)
     return Geometry(
-        images, size, channels, window, features, result, strides, padding, dilation
+        images=_count(x, [0]),
+        size=_pair(x.shape[1:-1], 1),
+        channels=_count(x, [-1]),
+        window=window,
+        features=_count(y, [-1]),
+        result=_pair(y.shape[1:-1], 1),
+        strides=_pair(op.strides, 1),
+        padding=_pair(op.padding[::2], 0),
+        dilation=_pair(op.dilation, 1),
+        groups=groups,
     )
 
 

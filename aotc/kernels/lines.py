@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 
+from aotc.dialects.lowering.scalars import int_compare
 from aotc.kernels import vectors
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.tile import split_evenly
@@ -135,6 +136,18 @@ class Lines:
             below = arith.subi(index(shape.size[0]), line.top)
             last = least(_ceildiv(most(below, 0), dilation), lines)
         return first, last
+
+    def is_inside(self, line: Line) -> Value | bool:
+        """Whether all lines of the windows of a line of results are in the image."""
+        shape = self.geometry
+        span = (shape.window[0] - 1) * shape.dilation[0]
+        lowest = (shape.result[0] - 1) * shape.strides[0] - shape.padding[0]
+        if span >= shape.size[0]:
+            return False
+        if shape.padding[0] == 0 and lowest + span < shape.size[0]:
+            return True
+        # a line before the first one is a large number without a sign
+        return int_compare("ult", line.top, index(shape.size[0] - span))
 
     def _line(self, number: Value) -> Line:
         shape = self.geometry

@@ -1,0 +1,108 @@
+"""Kernels of depthwise convolutions and pooling compute what the graph says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.importers import load
+from aotc.kernels.depthwise import Sweep, choose_sweep
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import machine_of
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "windows.py"
+LEVELS = ["x86_64-v3", "x86_64-v4"]
+ENTRIES = [entry.name for entry in load(MODEL).entries]
+# what is no part of the region; counts at edges are repeated in memory for all channels
+BEFORE = {"not_a_number": ["graph.log"], "mean_at_edges": ["graph.broadcast"]}
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, tmp_path_factory):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    report = build(
+        MODEL,
+        targets=[target],
+        output=tmp_path_factory.mktemp("kernels"),
+        self_check="off",
+        sign=False,
+    )
+    return aotc.load(report.bundle, allow_unsigned=True)
+
+
+@pytest.fixture(scope="module")
+def program():
+    loaded = load(MODEL)
+    run_passes(loaded.module, ("autodiff",), silently=True)
+    return loaded
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
+    rng, entry = np.random.default_rng(1), program.entry(name)
+    inputs = {
+        port.name: rng.normal(size=port.type.shape).astype("f")
+        for port in entry.ports("input")
+    }
+    given = [
+        inputs.get(p.name, program.parameters.get(p.name)) for p in entry.arguments
+    ]
+    expected = reference.evaluate(program.module, name, given)
+    found = bundle.entries[name](**inputs)
+    found = found if isinstance(found, tuple) else (found,)
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_windows_with_what_follows_are_one_region(level):
+    unit = Unit(load(MODEL)).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module)
+    for name in ENTRIES:
+        ops = [op.operation.name for op in functions[name].entry_block.operations]
+        assert ops == [*BEFORE.get(name, ()), "func.call", "func.return"], name
+    families = {fused.kernel for fused in map(fused_of, functions.values()) if fused}
+    assert families == {"depthwise", "pooling"}
+
+
+def _depthwise(size, channels, window, strides=(1, 1)):
+    result = tuple((n - 1) // s + 1 for n, s in zip(size, strides, strict=True))
+    padding = tuple(n // 2 for n in window)
+    return Geometry(
+        1, size, channels, window, channels, result, strides, padding, groups=channels
+    )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("window", [(1, 1), (3, 3), (5, 5), (7, 7), (1, 31)])
+def test_what_is_held_fits_into_the_registers(level, window):
+    machine = machine_of(Target.parse(level))
+    for size in ((1, 1), (7, 7), (112, 112), (1, 3000)):
+        for channels in (4, 32, 100, 1024):
+            shape = _depthwise(size, channels, window)
+            sweep = choose_sweep(shape, True, machine)
+            positions = window[1] * (window[0] if sweep.is_held else 1)
+            held = (sweep.rows + positions) * sweep.vectors + 1
+            assert held <= machine.registers or sweep.rows == 1
+
+
+def test_workgroups_are_some_lines_or_some_channels_of_a_long_line():
+    machine = machine_of(Target.parse("x86_64-v4"))
+    image = _depthwise((112, 112), 32, (3, 3))
+    assert choose_sweep(image, True, machine) == Sweep(16, 1, 7, 1, 2, 28)
+    line = _depthwise((1, 2048), 768, (1, 3))
+    assert choose_sweep(line, True, machine).workgroups(line) == (5, 1)
