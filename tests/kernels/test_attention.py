@@ -53,10 +53,11 @@ class Case:
 
 
 CASES = {
-    "one_of_all": Case(1, 1, 1, 1, 1, 1, 1),
+    "one_of_most": Case(1, 4, 1, 1, 1, 1, 1),
     "encoder": Case(1, 128, 2, 64, 128, 2, 64, bias=(1, 1, 1, 128)),
     "decoder": Case(2, 40, 2, 16, 40, 2, 16, causal=True),
     "one_query": Case(2, 1, 4, 24, 70, 2, 40, bias=(2, 1, 1, 70)),
+    "few_queries": Case(2, 4, 4, 24, 70, 2, 40, bias=(2, 1, 1, 70)),
     "odd_sizes": Case(1, 37, 3, 19, 53, 3, 21),
     "own_bias": Case(2, 35, 2, 8, 21, 2, 8, bias=(1, 2, 35, 21)),
     "bias_of_heads": Case(2, 5, 4, 8, 6, 4, 8, bias=(1, 4, 1, 1)),
@@ -77,6 +78,12 @@ def one_operand(x):
     return anp.tanh(nn.attention(x, x, x)).reshape(20, 32)
 
 
+@aotc.entry(x=aotc.Spec((1, 4096, 1, 1)), two=aotc.Spec((1, 2, 1, 1)))
+def exponentials(x, two):
+    """e**x / (1 + e**x), if `two` is 1 and 0."""
+    return nn.attention(x, two, two, scale=1.0)
+
+
 @aotc.entry(**{name: aotc.Spec((1, 20, 2, 16)) for name in "qkv"})
 def gradients(q, k, v):
     """The derivative reads the logarithms of the sums, which no kernel gives."""
@@ -88,7 +95,8 @@ def gradients(q, k, v):
 
 
 def entries():
-    return [*(case.entry(name) for name, case in CASES.items()), one_operand, gradients]
+    cases = (case.entry(name) for name, case in CASES.items())
+    return [*cases, one_operand, exponentials, gradients]
 
 
 def arrays(case, kind="normal"):
@@ -143,6 +151,19 @@ def test_operands_of_a_kernel_may_be_one_tensor(compiled, evaluated):
     require_equal(compiled, evaluated, "one_operand", given)
 
 
+def test_exponentials_are_right_to_some_units_in_the_last_place(compiled):
+    """Those of scores far below the highest are 0; nothing else is."""
+    x = -np.concatenate(
+        [rng.random(2000) * 86, rng.random(2000) * 3, 87 + np.arange(96)]
+    )
+    given = x.astype("f").reshape(1, -1, 1, 1)
+    two = np.array([1, 0], "f").reshape(1, 2, 1, 1)
+    found = np.asarray(compiled.exponentials(given, two)).ravel()
+    power = np.exp(given.ravel().astype("d"))
+    np.testing.assert_allclose(found[:4000], (power / (1 + power))[:4000], rtol=4e-7)
+    assert not found[4000:].any()
+
+
 def test_attention_whose_derivative_is_taken_needs_no_kernel(compiled, evaluated):
     given = [rng.normal(size=(1, 20, 2, 16)).astype("f") for _ in range(3)]
     require_equal(compiled, evaluated, "gradients", given)
@@ -154,8 +175,8 @@ def test_every_attention_of_static_sizes_is_a_region(level):
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
     functions = functions_of(unit.module)
-    for name in (*CASES, "one_operand", "gradients"):
+    for name in (*CASES, "one_operand", "exponentials", "gradients"):
         text = str(functions[name].operation)
-        without = ("bias_of_queries", "too_deep", "gradients")
+        without = ("bias_of_queries", "too_deep", "one_query", "gradients")
         assert ("call @attention" in text) == (name not in without), name
         assert "graph.attention" not in text, name

@@ -30,13 +30,17 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
+_FEWEST = 4  # the share of lanes that have a query is no less than one in so many
+
 
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """The tile for an attention; None where there is no kernel for it.
 
     Shapes are static, elements f32, and nobody reads the logarithms of the sums. The
     transposed queries and the scores of a block are on the stack, so heads are at most
-    some hundred elements deep. A bias does not vary with the query alone.
+    some hundred elements deep. A bias does not vary with the query alone. Of a few
+    queries, as in a step of a decoder, most lanes would be empty: what IREE makes of
+    products of one row is faster.
     """
     assert isinstance(op, Attention)
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
@@ -46,6 +50,8 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     strides = bias_strides(op)
     if strides.query and not strides.position:
+        return None
+    if _FEWEST * Sizes.of(op).length < machine.lanes:
         return None
     tile = choose_tile(op, machine)
     return None if tile is None else tile.to_plain()

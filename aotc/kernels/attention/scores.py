@@ -12,9 +12,10 @@ from aotc.dialects.types import Tensor
 from aotc.kernels import vectors
 from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides
 from aotc.kernels.attention.work import Block, Queries, Scratch, Softmax
+from aotc.kernels.elementary import exp_of_negative
 from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
-from aotc.mlir import Value, arith, math
+from aotc.mlir import Value, arith
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Scores:
             for number, (total, shift) in enumerate(zip(totals, shifts, strict=True)):
                 at = add(scale(key, tile.columns), number * lanes)
                 score = vectors.load(self.scratch.scores, at, lanes)
-                weight = math.exp(arith.subf(score, shift))
+                weight = exp_of_negative(arith.subf(score, shift))
                 vectors.store(weight, self.scratch.scores, at, lanes)
                 found.append(arith.addf(total, weight))
             return found
@@ -259,7 +260,7 @@ class _Rows:
 def rescaling(before: Values, after: Values) -> Values:
     """What sums are multiplied with where the highest score has become another."""
     return [
-        math.exp(arith.subf(old, _finite(new)))
+        exp_of_negative(arith.subf(old, _finite(new)))
         for old, new in zip(before, after, strict=True)
     ]
 
