@@ -25,7 +25,7 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
-from aotc.kernels.families import FAMILIES, choose
+from aotc.kernels.families import FAMILIES, Family, choose
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
 from aotc.kernels.tile import Tile
@@ -89,17 +89,21 @@ class _Region:
         members: the ops after it, in order.
         values: what all of them give.
         reads: what they take from elsewhere, beside the operands of the anchor.
+        packed: the operand that the kernel gets packed, so that only the anchor can
+            read it; None if there is none.
     """
 
     anchor: GraphOp
     members: list[GraphOp] = field(default_factory=list)
     values: dict[Value, None] = field(default_factory=dict)
     reads: dict[Value, None] = field(default_factory=dict)
+    packed: Value | None = None
 
     @classmethod
-    def of(cls, anchor: GraphOp) -> "_Region":
+    def of(cls, anchor: GraphOp, family: Family) -> "_Region":
         """The anchor alone."""
-        return cls(anchor, values={anchor.results[0]: None})
+        packed = anchor.operands[1] if family.packs else None
+        return cls(anchor, values={anchor.results[0]: None}, packed=packed)
 
     @property
     def last(self) -> GraphOp:
@@ -140,10 +144,10 @@ def _is_after(anchor: GraphOp, value: Value) -> bool:
     )
 
 
-def _region_at(anchor: GraphOp) -> _Region:
+def _region_at(anchor: GraphOp, family: Family) -> _Region:
     """The anchor with the elementwise ops after it that can be computed with it."""
-    region = _Region.of(anchor)
-    rest = _users(anchor)
+    region = _Region.of(anchor, family)
+    rest = _users(anchor) if family.has_epilogue else []
     while rest:
         op = rest.pop(0)
         if not isinstance(op, GraphOp) or region.computes(op):
@@ -172,6 +176,8 @@ def _reads(op: GraphOp, region: _Region) -> list[Value] | None:
     sources = [_source(value, region.anchor) for value in outside]
     found = [each for each in sources if each is not None]
     if len(found) < len(sources) or any(map(region.depends, found)):
+        return None
+    if region.packed in found:
         return None
     found = [value for value in found if not _is_number(value)]
     if len({*region.reads, *found}) + len(region.values) > _MOST_TENSORS:
@@ -227,13 +233,12 @@ def _outline(anchor: GraphOp, fused: Fused, known: dict[str, str]) -> None:
         fused: how it is computed.
         known: the functions so far, by their text.
     """
-    has_epilogue = FAMILIES[fused.kernel].has_epilogue
-    region = _region_at(anchor) if has_epilogue else _Region.of(anchor)
+    region = _region_at(anchor, FAMILIES[fused.kernel])
     late, results = _readers_before_end(region), region.results()
     with ir.InsertionPoint(region.last), anchor.location:
         operands = dict.fromkeys([*anchor.operands, *region.reads])
         given = [*operands]
-        if FAMILIES[fused.kernel].packs:
+        if region.packed is not None:
             given[1] = pack(Builder(), anchor, Tile.of_plain(fused.tile))
         name = _define(region, [*operands], given, results, fused)
         made = call(_shared(name, known), given)
@@ -280,7 +285,7 @@ def _define(
 
     def body(arguments: list[Value]) -> list[Value]:
         values = dict(zip(operands, arguments, strict=True))
-        if FAMILIES[fused.kernel].packs:
+        if region.packed is not None:
             tile = Tile.of_plain(fused.tile)
             values[operands[1]] = unpack(Builder(), anchor, arguments[1], tile)
         for op in (anchor, *region.members):

@@ -71,7 +71,10 @@ class Geometry:
     @property
     def is_product(self) -> bool:
         """Whether it is a product of matrices."""
-        return self.lines == 1 and self.window == (1, 1) and self.padding == (0, 0)
+        if self.lines != 1 or self.window != (1, 1):
+            return False
+        is_whole = self.size[1] == self.result[1]  # neither fewer nor padded at the end
+        return is_whole and self.strides[1] == 1 and self.padding == (0, 0)
 
     @property
     def flops(self) -> int:

@@ -32,6 +32,8 @@ CONVOLUTIONS = {
     "dilated": ((1, 20, 20, 6), (3, 3, 16), (1, 1), ((2, 2), (2, 2)), (2, 2)),
     "mixed": ((3, 8, 8, 4), (5, 2, 12), (1, 2), ((2, 2), (0, 1)), (1, 3)),
     "line": ((1, 1, 40, 12), (1, 5, 24), (1, 1), ((0, 0), (2, 2)), (1, 1)),
+    "line_with_step": ((1, 1, 60, 24), (1, 1, 40), (1, 2), ((0, 0), (0, 0)), (1, 1)),
+    "padded_after": ((1, 1, 40, 24), (1, 1, 24), (1, 1), ((0, 0), (0, 3)), (1, 1)),
     "wider_than_image": ((1, 2, 2, 8), (5, 5, 16), (1, 1), ((2, 2), (2, 2)), (1, 1)),
     "all_padding": ((1, 3, 3, 8), (3, 3, 16), (1, 1), ((4, 4), (4, 4)), (1, 1)),
 }
@@ -100,6 +102,12 @@ def tied(w, x):
 def own_input(w, x):
     """What is multiplied is also what is added."""
     return x @ w["remainders"][:24, :24] + x
+
+
+@aotc.entry(x=aotc.Spec((48, 48), "f32"))
+def weight_read_again(w, x):
+    """What is packed for the product is also what is added, as it is."""
+    return nn.relu(x @ w["square"] + w["square"])
 
 
 @aotc.entry(x=aotc.Spec((5, 6, 4, 24), "f32"))
