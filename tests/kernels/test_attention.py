@@ -56,7 +56,10 @@ CASES = {
     "one_of_most": Case(1, 4, 1, 1, 1, 1, 1),
     "encoder": Case(1, 128, 2, 64, 128, 2, 64, bias=(1, 1, 1, 128)),
     "decoder": Case(2, 40, 2, 16, 40, 2, 16, causal=True),
-    "one_query": Case(2, 1, 4, 24, 70, 2, 40, bias=(2, 1, 1, 70)),
+    "one_query": Case(2, 1, 4, 24, 70, 4, 40, bias=(2, 1, 1, 70)),
+    "one_query_of_groups": Case(2, 1, 12, 24, 170, 3, 9, bias=(2, 1, 1, 170)),
+    "one_query_of_biased_groups": Case(2, 1, 8, 8, 40, 2, 8, bias=(1, 8, 1, 40)),
+    "one_query_of_causal_groups": Case(2, 1, 8, 8, 40, 2, 8, causal=True),
     "few_queries": Case(2, 4, 4, 24, 70, 2, 40, bias=(2, 1, 1, 70)),
     "odd_sizes": Case(1, 37, 3, 19, 53, 3, 21),
     "own_bias": Case(2, 35, 2, 8, 21, 2, 8, bias=(1, 2, 35, 21)),
@@ -69,6 +72,7 @@ CASES = {
     "deep_heads": Case(1, 33, 1, 260, 50, 1, 260),
     "too_deep": Case(1, 33, 1, 1100, 17, 1, 9),
 }
+ONE_QUERY = ("one_query", "one_query_of_causal_groups")
 rng = np.random.default_rng(0)
 
 
@@ -177,6 +181,6 @@ def test_every_attention_of_static_sizes_is_a_region(level):
     functions = functions_of(unit.module)
     for name in (*CASES, "one_operand", "exponentials", "gradients"):
         text = str(functions[name].operation)
-        without = ("bias_of_queries", "too_deep", "one_query", "gradients")
+        without = ("bias_of_queries", "too_deep", "gradients", *ONE_QUERY)
         assert ("call @attention" in text) == (name not in without), name
         assert "graph.attention" not in text, name

@@ -124,7 +124,9 @@ class _Kernel:
         batch = arith.divui(number, index(sizes.heads))
         head = arith.remui(number, index(sizes.heads))
         shared = arith.divui(head, index(sizes.heads // sizes.shared))
-        query = add(scale(add(scale(batch, sizes.length), first), sizes.heads), head)
+        query = scale(batch, sizes.length * sizes.heads)
+        query = add(query, scale(head, sizes.head_step))
+        query = add(query, scale(first, sizes.row_step))
         key = add(scale(batch, sizes.positions * sizes.shared), shared)
         bias = add(scale(batch, strides.batch), scale(head, strides.head))
         return Queries(

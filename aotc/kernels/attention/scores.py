@@ -46,7 +46,9 @@ class Scores:
         """Put the queries of a workgroup into its memory, scaled."""
         sizes = self._sizes
         factor = vectors.splat(float(self.op.scale), self.tile.lanes)
-        rows = _Rows(self.query, queries.query, sizes.heads * sizes.depth, sizes.depth)
+        rows = _Rows(
+            self.query, queries.query, sizes.row_step * sizes.depth, sizes.depth
+        )
         self._transpose(
             queries, rows, self.scratch.queries, lambda x: arith.mulf(x, factor)
         )

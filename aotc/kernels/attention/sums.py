@@ -192,5 +192,5 @@ class WeightedSums:
         vectors.store(x, self.result, at, self.tile.lanes, place.count)
 
     def _at(self, queries: Queries, place: _Place) -> Value:
-        row = scale(place.query, self.sizes.heads * self.sizes.width)
+        row = scale(place.query, self.sizes.row_step * self.sizes.width)
         return add(add(queries.result, row), place.first)

@@ -20,7 +20,22 @@ _MOST_WIDTH = 4  # vectors of weighted sums in registers
 
 @dataclass(frozen=True)
 class Sizes:
-    """The static sizes of an attention."""
+    """The static sizes of an attention, and where its queries lie.
+
+    Where heads share keys and have one query each, the heads that share them are taken
+    for queries of one head.
+
+    Args:
+        batch: batches.
+        length: queries of a head.
+        heads: heads.
+        depth: elements of a query and a key.
+        positions: keys and values of a head.
+        shared: heads of keys and values.
+        width: elements of a value.
+        row_step: from one query of a head to the next, in queries in memory.
+        head_step: from the first query of a head to that of the next.
+    """
 
     batch: int
     length: int
@@ -29,12 +44,20 @@ class Sizes:
     positions: int
     shared: int
     width: int
+    row_step: int
+    head_step: int
 
     @classmethod
     def of(cls, op: Attention) -> Sizes:
+        """Those of an attention of static sizes."""
         query: Any = Tensor.of(op.query).shape
         value: Any = Tensor.of(op.value).shape
-        return cls(*query, *value[1:])
+        batch, length, heads, depth = query
+        _, positions, shared, width = value
+        steps = heads, 1
+        if length == 1 and not op.causal:
+            length, heads, steps = heads // shared, shared, (1, heads // shared)
+        return cls(batch, length, heads, depth, positions, shared, width, *steps)
 
 
 @dataclass(frozen=True)
@@ -52,16 +75,20 @@ class Strides:
 
 def bias_strides(op: Attention) -> Strides:
     """Those of an attention; zeros where it has no bias."""
-    kind, sizes = Tensor.of(op.bias), Sizes.of(op)
-    if kind.rank == 0:
+    bias, key = Tensor.of(op.bias), Tensor.of(op.key)
+    if bias.rank == 0:
         return Strides(0, 0, 0, 0)
+    own: Any = bias.shape
     found, stride = [], 1
-    wanted = (sizes.batch, sizes.heads, sizes.length, sizes.positions)
-    own: Any = kind.shape
+    wanted = (*Tensor.of(op.logsum).shape, key.shape[1])
     for size, want in zip(reversed(own), reversed(wanted), strict=True):
         found.append(stride if size == want else 0)
         stride *= size
-    return Strides(*reversed(found))
+    position, query, head, batch = found
+    sizes = Sizes.of(op)
+    if sizes.length != Tensor.of(op.query).shape[1]:  # queries are heads
+        query, head = head, head * sizes.head_step
+    return Strides(batch, head, query, position)
 
 
 @dataclass(frozen=True)
