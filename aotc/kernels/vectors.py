@@ -184,9 +184,12 @@ def loop(
 
 
 def branch(
-    condition: Value, then: Callable[[], None], otherwise: Callable[[], None]
+    condition: Value | bool, then: Callable[[], None], otherwise: Callable[[], None]
 ) -> None:
     """Do one thing or the other."""
+    if isinstance(condition, bool):
+        (then if condition else otherwise)()
+        return
     op = scf.IfOp(condition, has_else=True)
     for block, write in ((op.then_block, then), (op.else_block, otherwise)):
         with ir.InsertionPoint(block):
