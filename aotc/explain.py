@@ -3,7 +3,8 @@
 One run imports the model and takes it through the passes for every target. It goes on
 after what cannot be imported, so that it finds all of it: what a build would end with
 (`unsupported`), what becomes several simpler ops (`decomposed`), and what is computed
-in another way than the source says (`approximated`).
+in another way than the source says (`approximated`), and which products are left to
+IREE's code generation (`without-kernel`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from aotc.backend import require_compiler
 from aotc.dialects.graph import where_of
 from aotc.dialects.limits import graph_ops, refusals
 from aotc.errors import AotcError, SetupError
-from aotc.passes import printed_pass, run_passes
+from aotc.kernels.machine import machine_of
+from aotc.kernels.refusal import refusals_in
+from aotc.passes import load, printed_pass, run_passes
+from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.program import Program
 from aotc.target import Target
@@ -27,7 +31,7 @@ from aotc.tracing.survey import Survey, survey_imports
 
 __all__ = ["Explanation", "Finding", "explain"]
 
-KINDS = ("unsupported", "decomposed", "approximated")
+KINDS = ("unsupported", "decomposed", "approximated", "without-kernel")
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
         if stage.name == "regions":
             _note_targets(module, targets, survey)
             _note_ops(module, survey)
+            _note_kernels(program, targets, survey)
         try:
             run_passes(module, stage.passes(program.level))
         except SetupError:  # such as a folder of AOTC_DUMP that cannot be written
@@ -134,6 +139,24 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
 def _note_targets(module: Any, targets: Sequence[Target], survey: Survey) -> None:
     for op, error in refusals(module, targets):
         survey.refuse(op, error)
+
+
+def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -> None:
+    """Note the products that are left to IREE's code generation, for each target."""
+    fusing = load("fuse-regions")
+    if fusing.level > program.level:
+        return
+    for target in targets:
+        machine = machine_of(target)
+        if machine is None:
+            continue
+        unit = Unit(program).fork(target)
+        run_passes(unit, [fusing], silently=True)
+        for found in refusals_in(unit.module, machine).values():
+            for each in found:
+                why = f"{target} has no kernel for it: {each.why}"
+                name = f"graph.{each.op}"
+                survey.note("without-kernel", name, why, each.where or name)
 
 
 def _note_ops(module: Any, survey: Survey) -> None:

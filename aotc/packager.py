@@ -217,6 +217,7 @@ def _variant(variant: Compiled) -> dict[str, Any]:
         "runtime_abi": {**abi, "runtime_tested": [release]},
         "statistics": variant.statistics,
         "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
+        "kernels": variant.kernels,
     }
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from aotc.dialects.entries import Entry, entries_of, rename_ports, write_entry
 from aotc.dialects.functions import copy_module, keep_only
+from aotc.dialects.fusion import TARGET
 from aotc.dialects.parameters import (
     Parameter,
     declare_parameter,
@@ -38,7 +39,7 @@ TARGET_STAGES = ("regions", "linalg", "variant")  # that can be for one target
 STAGE = "graph.stage"
 LEVEL = "graph.level"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
-_TARGET, _PASSES = "graph.target", "graph.passes"
+_PASSES = "graph.passes"
 
 
 @dataclass(frozen=True)
@@ -206,12 +207,12 @@ class Program:
     @property
     def target(self) -> str | None:
         """What the module is for, once it is for one target only."""
-        target: str | None = self._attribute(_TARGET, None)
+        target: str | None = self._attribute(TARGET, None)
         return target
 
     @target.setter
     def target(self, target: str) -> None:
-        self._write_attribute(_TARGET, target)
+        self._write_attribute(TARGET, target)
 
     def entry(self, name: str) -> Entry:
         """The entry called `name`."""

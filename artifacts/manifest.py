@@ -98,7 +98,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class Variant:
-    """One compiled module; `selection` finds the best one for a device."""
+    """One compiled module; `selection` finds the best one for a device.
+
+    `kernels` and `dispatches` are None in bundles that do not tell of them.
+    """
 
     id: str
     file: str
@@ -107,6 +110,8 @@ class Variant:
     flags: tuple[str, ...]
     runtime_abi: Mapping[str, Any]
     memory: Mapping[str, Any]
+    kernels: Mapping[str, Any] | None = None
+    dispatches: int | None = None
 
 
 @dataclass(frozen=True)
@@ -259,6 +264,8 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
         flags=tuple(variant.get("flags", ())),
         runtime_abi=variant["runtime_abi"],
         memory=variant.get("memory", {}),
+        kernels=variant.get("kernels"),
+        dispatches=variant.get("statistics", {}).get("dispatches"),
     )
 
 

@@ -141,6 +141,44 @@ _memory = record(
         "peak_bytes": integer(0),
     }
 )
+_calls = record({"calls": integer(0), "places": listing(_string), "more": integer(0)})
+_region = record(
+    {
+        "name": _string,
+        "family": _string,
+        "schedule": _string,
+        "ops": listing(_string),
+        "flops": integer(0),
+        "bytes_read": integer(0),
+        "bytes_written": integer(0),
+        "entries": mapping(_identifier, _calls),
+    },
+    {
+        "tile": mapping(_string, integer(0)),
+        "workgroups": listing(integer(0)),
+        "cycles": integer(0),
+    },
+)
+_without = record(
+    {
+        "entry": _identifier,
+        "op": _string,
+        "why": _string,
+        "count": integer(0),
+        "places": listing(_string),
+        "more": integer(0),
+    }
+)
+_kernels = record(
+    {"regions": listing(_region)},
+    {
+        "machine": record(
+            {"flops_per_cycle": integer(1), "bytes_per_cycle": integer(1)}
+        ),
+        "without": listing(_without),
+        "none": _string,
+    },
+)
 _variant = record(
     {
         "id": _name,
@@ -153,6 +191,8 @@ _variant = record(
         "priority": integer(-(2**31)),  # written by earlier versions, not read
         "flags": listing(_string),
         "memory": mapping(_identifier, _memory),
+        "kernels": _kernels,
+        "statistics": mapping(_string, anything),
     },
 )
 _file = record(

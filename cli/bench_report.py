@@ -10,7 +10,8 @@ from typing import Any
 from aotc import __version__
 from aotc.artifacts.manifest import EntryPoint
 from aotc.cli import output
-from aotc.timing.dispatches import Profile
+from aotc.cli.kernels import ops_text, places_text
+from aotc.timing.dispatches import Dispatch, Profile
 from aotc.timing.rounds import Measurement
 from aotc.timing.statistics import Comparison, Latency
 
@@ -167,10 +168,11 @@ class Report:
                 _ms(each.ms),
                 f"{_ratio(each.ms, self.profile.ms):.1%}",
                 f"{_ratio(each.processor_ms, each.ms):.2f}",
+                *_kernel_cells(each, self.point.name),
             )
             for each in shown
         ]
-        header = ("dispatch", "per call", "ms", "share", "threads busy")
+        header = ("dispatch", "per call", "ms", "share", "threads busy", *_KERNEL)
         yield "\n" + output.table(header, rows)
         if rest := self.profile.dispatches[_SHOWN:]:
             yield f"and {len(rest)} others, {_ms(sum(each.ms for each in rest))} ms"
@@ -265,6 +267,18 @@ _COSTS = (
     "", "calls/s", "load ms", "first call ms", "threads busy", "memory", "peak",
     "before load",
 )  # fmt: skip
+
+
+_KERNEL = ("GFLOP/s", "ops", "source")
+
+
+def _kernel_cells(each: Dispatch, entry: str) -> tuple[str, ...]:
+    """What a kernel computes and how fast; nothing of IREE's own code is known."""
+    if each.kernel is None or each.gflops is None:
+        return "-", "-", ""
+    calls = each.kernel["entries"].get(entry)
+    where = places_text([calls]) if calls else ""
+    return f"{each.gflops:.3g}", ops_text(each.kernel), where
 
 
 def _cost_cells(each: Measurement, latency: Latency) -> tuple[str, ...]:

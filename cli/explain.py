@@ -19,6 +19,7 @@ _TITLES = {
     "unsupported": "UNSUPPORTED: a build would end with these",
     "decomposed": "DECOMPOSED: made into several simpler ops",
     "approximated": "APPROXIMATED: computed in another way than the source says",
+    "without-kernel": "WITHOUT KERNEL: left to the code generation of IREE",
 }
 _PLACES_SHOWN = 5
 
@@ -38,7 +39,8 @@ def explain(
 ) -> None:
     """List every op of SOURCE that is unsupported, decomposed or approximated.
 
-    The model is imported and taken through all passes, but not compiled. The exit code
+    It also lists the products that no kernel of aotc's own computes, and why. The
+    model is imported and taken through all passes, but not compiled. The exit code
     is 0 if a build would succeed as far as that tells, else 1.
     """
     from aotc.explain import explain

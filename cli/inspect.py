@@ -20,23 +20,75 @@ if TYPE_CHECKING:
 @verb(
     "aotc inspect model-1.0.0.aotc",
     "aotc inspect model-1.0.0.aotc --format json",
+    "aotc inspect model-1.0.0.aotc --kernels --target x86_64-v4",
 )
 @click.argument("bundle", type=FilePath())
 @trust_option()
+@click.option(
+    "--kernels", is_flag=True, help="Show the kernels of each variant instead."
+)
+@click.option("--target", metavar="VARIANT", help="Only those of this variant.")
+@click.option("--entry", help="Only those that this entry calls.")
 @format_option()
-def inspect(bundle: str, keys: tuple[str, ...], form: str) -> None:
+def inspect(
+    bundle: str,
+    keys: tuple[str, ...],
+    kernels: bool,
+    target: str | None,
+    entry: str | None,
+    form: str,
+) -> None:
     """Show the entries, variants, weights and signer of BUNDLE.
 
     This also works for a bundle that is damaged or from a stranger, and says so. It
     checks the signature and not the content of large files; `verify` checks all.
+
+    With --kernels it shows what aotc's own kernels compute: their ops, schedules, work,
+    the time that a model of a processor's core expects, and the lines of the source;
+    and which products are left to IREE's code generation, and why.
     """
+    if (target or entry) and not kernels:
+        raise click.UsageError("--target and --entry need --kernels")
     manifest, verdict = _read(bundle, trust(keys))
+    if kernels:
+        _show_kernels(manifest, verdict, target, entry, form)
+        return
     document = {
         "schema": "aotc.inspect/1",
         "verification": verdict,
         "manifest": manifest.data,
     }
     output.emit(document, _render(manifest, verdict), form)
+
+
+def _show_kernels(
+    manifest: Manifest,
+    verdict: dict[str, Any],
+    target: str | None,
+    entry: str | None,
+    form: str,
+) -> None:
+    from aotc.cli.kernels import KernelTable
+
+    _require_one_of("--target", target, list(manifest.variants))
+    _require_one_of("--entry", entry, list(manifest.entry_points))
+    variants = [v for v in manifest.variants.values() if target in (None, v.id)]
+    tables = [KernelTable(variant, entry) for variant in variants]
+    document = {
+        "schema": "aotc.inspect-kernels/1",
+        "verification": verdict,
+        "variants": [each.to_json() for each in tables],
+    }
+    title = f"{manifest.name} {manifest.version}, signature {_signature(verdict)}"
+    text = "\n\n".join([title, *(each.to_text() for each in tables)])
+    output.emit(document, text, form)
+
+
+def _require_one_of(option: str, given: str | None, known: list[str]) -> None:
+    if given is not None and given not in known:
+        raise click.UsageError(
+            f"expected one of {', '.join(known)} for {option}; got {given!r}"
+        )
 
 
 def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from aotc.explain import Explanation, Finding
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {"unsupported": "error", "approximated": "warning", "decomposed": "note"}
+_LEVELS = {
+    "unsupported": "error",
+    "approximated": "warning",
+    "decomposed": "note",
+    "without-kernel": "note",
+}
 _PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: \((?P<path>.*)\))?")
 
 # of files that have lines; in others a number counts nodes

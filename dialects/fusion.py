@@ -15,6 +15,7 @@ from aotc.dialects.plain import attribute_of, plain_of
 from aotc.mlir import Function
 
 FUSED = "graph.fused"
+TARGET = "graph.target"  # of a module: what its regions are for
 
 
 @dataclass(frozen=True)

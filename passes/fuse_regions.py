@@ -26,6 +26,7 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
 from aotc.kernels.families import FAMILIES, Family, choose
+from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
 from aotc.kernels.tile import Tile
@@ -55,6 +56,7 @@ class FuseRegions(Pass):
                 kinds = [port.kind for port in entry.arguments]
                 for anchor, fused in _anchors(function, kinds, machine):
                     _outline(anchor, fused, known)
+            note_refusals(unit.module, machine)
         return bool(known)
 
 

@@ -74,7 +74,7 @@ ALLOWED = {
     "pipeline": PROGRAM
     | {"importers", "passes", "backend", "packager", "checks", "cache"}
     | {"program_files", "tracing"},
-    "explain": TRACING | {"importers", "passes", "backend", "pipeline"},
+    "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "timing", "pipeline", "explain", "checks"}
     | {"dialects"},

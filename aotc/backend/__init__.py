@@ -36,6 +36,7 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
+from aotc.kernels.listing import kernels_listed
 from aotc.passes.base import Unit
 from aotc.program import Program
 from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
@@ -111,6 +112,7 @@ class Compiled:
         memory: of each entry that has a plan.
         seconds: wall time of the worker.
         peak_bytes: largest resident set of the worker.
+        kernels: of aotc's own, see `aotc.kernels.listing`.
         reuse: whether the cache had it: `off`, `hit`, or `miss` and why.
     """
 
@@ -123,6 +125,7 @@ class Compiled:
     memory: dict[str, Memory]
     seconds: float
     peak_bytes: int
+    kernels: dict[str, Any]
     reuse: str = "off"
 
 
@@ -223,6 +226,7 @@ class _Job:
         crossed: bytecode of the graph functions, and the frame around them.
         settings: what the worker is told beside these.
         passes: that the program went through.
+        kernels: of the program.
         kept: where the cache has the module, if there is one.
     """
 
@@ -231,6 +235,7 @@ class _Job:
     crossed: tuple[bytes, str]
     settings: dict[str, Any]
     passes: tuple[str, ...]
+    kernels: dict[str, Any]
     kept: KeptModule | None
 
     @classmethod
@@ -251,7 +256,8 @@ class _Job:
         }
         kept = KeptModule.of(cache, unit, crossed, settings) if cache else None
         passes = tuple(unit.program.passes)
-        return cls(target, entries, crossed, settings, passes, kept)
+        kernels = kernels_listed(unit.module, target, passes)
+        return cls(target, entries, crossed, settings, passes, kernels, kept)
 
 
 def _plans(entries: Sequence[Entry]) -> dict[str, list[list[int]]]:
@@ -307,6 +313,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
         memory=_memory(job.entries, report),
         seconds=report["seconds"],
         peak_bytes=report["peak_bytes"],
+        kernels=job.kernels,
         reuse=reuse,
     )
 

@@ -1,6 +1,7 @@
 """Regions as kernels of the module, and as what IREE dispatches.
 
-    module @contraction.kernel attributes {graph.kernel = {workgroups = [16, 4]}} {
+    module @contraction.kernel attributes {graph.kernel = {
+        workgroups = [16, 4], ops = ["dot_general", "add"], …}} {
       func.func @contraction.kernel(%x: memref<98304xf32>, …, %panel: index, …)
     }
 
@@ -13,18 +14,21 @@ function that takes the place of the region dispatches.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.function_table import name_of
 from aotc.dialects.functions import current_module, types_of
-from aotc.dialects.fusion import Fused, fused_of
+from aotc.dialects.fusion import TARGET, Fused, fused_of
 from aotc.dialects.lowering import foreign
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.kernels import families
+from aotc.kernels.facts import facts_of
+from aotc.kernels.machine import Machine, machine_of
 from aotc.mlir import Function, Module, Value, func, ir
+from aotc.target import Target
 
 KERNEL = "graph.kernel"
 
@@ -37,11 +41,13 @@ class Kernel:
         name: of the module that holds it, and of its function.
         memories: types of the memrefs that it takes.
         workgroups: how many there are, along two axes.
+        facts: what is to be told of it, see `aotc.kernels.facts`.
     """
 
     name: str
     memories: tuple[str, ...]
     workgroups: tuple[int, int]
+    facts: Mapping[str, Any]
 
 
 def call_kernel(function: Function, operands: Sequence[Value]) -> list[Value]:
@@ -80,7 +86,8 @@ def kernels_of(module: Module) -> Iterator[Kernel]:
             )
             memories = tuple(str(each) for each in kind.inputs[:-2])
             stated = plain_of(op.attributes[KERNEL])
-            yield Kernel(name_of(op), memories, tuple(stated["workgroups"]))
+            workgroups = tuple(stated.pop("workgroups"))
+            yield Kernel(name_of(op), memories, workgroups, stated)
 
 
 def strip_kernels(module: Module) -> None:
@@ -112,8 +119,17 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
             *memories, x, y = kernel.arguments
             workgroups = families.write(fused, function, memories, (x, y))
             func.ReturnOp([])
-        stated = attribute_of({"workgroups": list(workgroups)})
-        holder.attributes[KERNEL] = stated
+        facts = facts_of(function, fused, _machine_of(module))
+        stated = {**facts, "workgroups": list(workgroups)}
+        holder.attributes[KERNEL] = attribute_of(stated)
+
+
+def _machine_of(module: Module) -> Machine | None:
+    """That of the target that a module is for; None if it does not say which."""
+    attributes = module.operation.attributes
+    if TARGET not in attributes:
+        return None
+    return machine_of(Target.parse(plain_of(attributes[TARGET])))
 
 
 def _memory_type(kind: Tensor) -> Any:

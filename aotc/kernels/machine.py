@@ -19,6 +19,7 @@ class Machine:
         latency: cycles until the result of a multiply-add is there.
         first_cache: bytes of the first data cache.
         second_cache: bytes of the core's own second cache.
+        memory_bytes: of main memory, in a cycle; a nominal one, for rooflines.
         ways: of the first cache: how many lines with one place in it there are.
     """
 
@@ -29,6 +30,7 @@ class Machine:
     latency: int = 4
     first_cache: int = 32 << 10
     second_cache: int = 1 << 20
+    memory_bytes: int = 8
     ways: int = 8
 
     @property

@@ -70,14 +70,14 @@ _WORKGROUPS = 32  # for threads to share evenly
 
 
 def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
-    """The tile for which a contraction takes the fewest cycles, as `_cycles` has it."""
+    """The tile for which a contraction takes the fewest cycles, as `cycles` has it."""
     candidates = [
         (rows, vectors)
         for vectors in range(1, _most_vectors(geometry, machine) + 1)
         for rows in _rows_to_try(geometry, vectors, machine)
     ]
     rows, vectors = min(
-        candidates, key=lambda tile: _cycles(geometry, tile[0], tile[1], machine)
+        candidates, key=lambda tile: cycles(geometry, tile[0], tile[1], machine)
     )
     block = _choose_block(geometry, rows, vectors * machine.lanes)
     return Tile(machine.lanes, vectors, rows, block)
@@ -121,7 +121,7 @@ def most_rows(vectors: int, step: int, machine: Machine) -> int:
     return 1
 
 
-def _cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> float:
+def cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> float:
     """A model of the time of a contraction on one core.
 
     A step of a tile takes as long as its multiply-adds, its loads, or one of them until
@@ -131,7 +131,7 @@ def _cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> fl
     """
     whole, rest = divmod(geometry.features, vectors * machine.lanes)
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
-    cycles = 0.0
+    total = 0.0
     for width, count in panels:
         for size in split_evenly(_run_length(geometry), rows):
             step = max(
@@ -139,11 +139,12 @@ def _cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> fl
                 size * width / machine.multiply_adds,
                 (size + width) / machine.loads,
             )
-            cycles += count * (geometry.depth * step + 2 * size * width + 12)
+            total += count * (geometry.depth * step + 2 * size * width + 12)
     panel_bytes = geometry.depth * vectors * machine.lanes * 4
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
-    return cycles * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
+    total *= 1 if geometry.is_product else geometry.lines
+    return total * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
 
 
 def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:

@@ -42,16 +42,25 @@ class Dispatch:
         count: how many dispatches of it a call makes.
         ms: from the first of its workgroups to the end of the last, for all dispatches.
         processor_ms: the time of its workgroups, on all threads.
+        kernel: of aotc's own, as the manifest lists it; None for code by IREE.
     """
 
     name: str
     count: float
     ms: float
     processor_ms: float
+    kernel: Mapping[str, Any] | None = None
+
+    @property
+    def gflops(self) -> float | None:
+        """Float operations in a nanosecond, of a kernel of aotc's own."""
+        if self.kernel is None or not self.ms:
+            return None
+        return float(self.kernel["flops"]) * self.count / self.ms / 1e6
 
     def to_json(self) -> dict[str, Any]:
         """The figures by name."""
-        return dict(vars(self))
+        return {**vars(self), "gflops": self.gflops}
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,9 @@ def profile_of(measured: Measurement) -> Profile:
         told = run_program(
             "iree-profile", "dispatch", "--format=jsonl", "--dispatch_events", record
         )
-    return Profile(calls, tuple(dispatches_in(told, calls)))
+    rows = (chosen.kernels or {}).get("regions", ())
+    kernels = {row["name"]: row for row in rows}
+    return Profile(calls, tuple(dispatches_in(told, calls, kernels)))
 
 
 # ---- what the program is given ------------------------------------------------------
@@ -182,8 +193,16 @@ def run_program(program: str, *arguments: str | Path) -> str:
 # ---- what it notes ------------------------------------------------------------------
 
 
-def dispatches_in(told: str, calls: int) -> list[Dispatch]:
-    """The dispatches that were noted in so many calls, the longest first."""
+def dispatches_in(
+    told: str, calls: int, kernels: Mapping[str, Mapping[str, Any]]
+) -> list[Dispatch]:
+    """The dispatches that were noted in so many calls, the longest first.
+
+    Args:
+        told: by `iree-profile`, line by line.
+        calls: that were made.
+        kernels: of aotc's own, by name.
+    """
     spans: defaultdict[str, list[int]] = defaultdict(list)
     works: defaultdict[str, list[int]] = defaultdict(list)
     for line in told.splitlines():
@@ -197,6 +216,7 @@ def dispatches_in(told: str, calls: int) -> list[Dispatch]:
             len(each) / calls,
             _per_call(each, calls),
             _per_call(works[name], calls),
+            kernels.get(name),
         )
         for name, each in spans.items()
     ]

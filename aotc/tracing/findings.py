@@ -24,7 +24,7 @@ class Finding:
         reason: why it is not taken, or how it is.
         places: the user's lines or names of nodes, one for each use.
         help: what to do instead.
-        kind: `unsupported`, `decomposed` or `approximated`.
+        kind: `unsupported`, `decomposed`, `approximated` or `without-kernel`.
         code: stable identifier for scripts.
     """
 

@@ -160,7 +160,7 @@ def test_dispatches_of_a_call_are_added_and_calls_are_not() -> None:
     lines = [event("twice", span, 1) for call in calls for span in call]
     lines += [event("once", 5, 10)] * 3 + [event("once", 7, 7, valid=False)]
     told = "\n".join([*lines, '{"type": "dispatch_summary"}'])
-    assert dispatches.dispatches_in(told, len(calls)) == [
+    assert dispatches.dispatches_in(told, len(calls), {}) == [
         dispatches.Dispatch("once", 1, 5, 10),
         dispatches.Dispatch("twice", 2, 3, 2),
     ]

@@ -1,0 +1,116 @@
+"""What is to be told of a kernel: its ops, its work and its schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from aotc.dialects.fusion import Fused
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.pooling import Pool
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.types import Tensor
+from aotc.dtypes import to_numpy
+from aotc.kernels.geometry import geometry_of
+from aotc.kernels.machine import Machine
+from aotc.kernels.tile import Tile, cycles
+from aotc.mlir import Function, Value
+
+Facts = dict[str, Any]
+
+_NO_WORK = (Broadcast, Constant)
+
+
+def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts:
+    """What is to be told of the kernel of a region, as plain data.
+
+    Args:
+        function: the region.
+        fused: how it is computed.
+        machine: that it is for; None if that is not known.
+
+    Returns:
+        `family`, `tile` (as the family reads it), `schedule` (the same in words), `ops`
+        (names), `flops` (float operations of its product or window; an elementwise op
+        adds one for each element), `bytes_read` and `bytes_written` (each tensor once),
+        and `cycles` on one core, where there is a model of them.
+    """
+    ops = _computing_ops(function)
+    *_, end = function.entry_block.operations
+    found: Facts = {
+        "family": fused.kernel,
+        "tile": dict(fused.tile),
+        "schedule": schedule_text(fused.tile),
+        "ops": [_name_of(op) for op in ops],
+        "flops": sum(map(_flops_of, ops)),
+        "bytes_read": sum(map(_bytes_of, function.entry_block.arguments)),
+        "bytes_written": sum(map(_bytes_of, end.operands)),
+    }
+    if machine is not None and fused.kernel == "contraction":
+        found["cycles"] = _contraction_cycles(ops[0], fused, machine)
+    return found
+
+
+def schedule_text(tile: Mapping[str, int]) -> str:
+    """A schedule in words: `8 rows × 3 vectors of 16`, and what else it says."""
+    rest = dict(tile)
+    text = ""
+    if {"rows", "vectors", "lanes"} <= rest.keys():
+        rows, vectors, lanes = (rest.pop(name) for name in ("rows", "vectors", "lanes"))
+        text = f"{_counted(rows, 'row')} × {_counted(vectors, 'vector')} of {lanes}"
+    others = (f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
+    return ", ".join([*filter(None, [text]), *others])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _computing_ops(function: Function) -> list[GraphOp]:
+    """The ops of a region that compute: not those that bring elements into order."""
+    return [
+        op
+        for op in function.entry_block.operations
+        if isinstance(op, GraphOp)
+        and not type(op).rearranges
+        and not isinstance(op, _NO_WORK)
+    ]
+
+
+def _name_of(op: GraphOp) -> str:
+    return op.operation.name.removeprefix("graph.")
+
+
+def _flops_of(op: GraphOp) -> int:
+    results = math.prod(_sizes(op.results[0]))
+    if isinstance(op, DotGeneral):
+        sizes = _sizes(op.lhs)
+        return 2 * results * math.prod(sizes[axis] for axis in op.lhs_contract)
+    if isinstance(op, ConvGeneral):
+        return 2 * results * math.prod(_sizes(op.kernel)[:-1])
+    if isinstance(op, Attention):
+        _, positions, _, depth = _sizes(op.key)
+        scores = math.prod(_sizes(op.query)[:3]) * positions
+        return 2 * scores * (depth + _sizes(op.value)[-1])
+    return results * math.prod(op.window) if isinstance(op, Pool) else results
+
+
+def _sizes(value: Value) -> tuple[int, ...]:
+    """The shape of a value in a region, which is static."""
+    sizes: Any = Tensor.of(value).shape
+    return tuple(map(int, sizes))
+
+
+def _bytes_of(value: Value) -> int:
+    return math.prod(_sizes(value)) * int(to_numpy(Tensor.of(value).dtype).itemsize)
+
+
+def _contraction_cycles(anchor: GraphOp, fused: Fused, machine: Machine) -> int:
+    geometry, tile = geometry_of(anchor), Tile.of_plain(fused.tile)
+    assert geometry is not None
+    return round(cycles(geometry, tile.rows, tile.vectors, machine))

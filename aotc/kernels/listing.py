@@ -1,0 +1,105 @@
+"""The kernels of a program for a target, as its manifest lists them.
+
+All of it stands in the IR, so that a build that goes on from a file lists the same:
+`graph.kernel` says what a kernel is, calls and their lines are those of the entries,
+and `graph.without_kernel` at an entry says what of it has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aotc.dialects.callees import calls_in
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.graph import where_of
+from aotc.dialects.lowering import foreign
+from aotc.dialects.plain import attribute_of, plain_of
+from aotc.kernels.dispatch import kernels_of
+from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.refusal import refusals_in
+from aotc.mlir import Function, Module, func
+from aotc.target import Target
+
+WITHOUT = "graph.without_kernel"
+
+_MOST_PLACES = 8  # that a row lists
+_DISPATCHED = re.compile(r'flow\.dispatch @"([^"]+)"::')
+
+
+def note_refusals(module: Module, machine: Machine) -> None:
+    """State at each entry which of its products have no kernel, and why."""
+    functions = functions_of(module)
+    for name, refusals in refusals_in(module, machine).items():
+        places: dict[tuple[str, str], list[str]] = {}
+        for each in refusals:
+            places.setdefault((each.op, each.why), []).append(each.where)
+        rows = [
+            {"op": op, "why": why, "count": len(found), **_places(found)}
+            for (op, why), found in places.items()
+        ]
+        functions[name].attributes[WITHOUT] = attribute_of(rows)
+
+
+def kernels_listed(
+    module: Module, target: Target, passes: Sequence[str]
+) -> dict[str, Any]:
+    """The field `kernels` of a variant in a manifest.
+
+    Args:
+        module: lowered.
+        target: that it is for.
+        passes: that it went through.
+    """
+    machine = machine_of(target)
+    if machine is None:
+        return {"none": f"there are no kernels for the target {target}", "regions": []}
+    if "fuse-regions" not in passes:
+        why = "the pass fuse-regions, which forms regions, did not run (-O2 runs it)"
+        return {"none": why, "regions": []}
+    functions = functions_of(module)
+    entries = {entry.name: functions[entry.name] for entry in entries_of(module)}
+    called = {name: _calls(function, functions) for name, function in entries.items()}
+    regions = []
+    for kernel in kernels_of(module):
+        places = {name: found.get(kernel.name, []) for name, found in called.items()}
+        calls = {
+            name: {"calls": len(found), **_places(found)}
+            for name, found in places.items()
+            if found
+        }
+        groups = list(kernel.workgroups)
+        row = {"name": kernel.name, **kernel.facts, "workgroups": groups}
+        regions.append({**row, "entries": calls})
+    without = [
+        {"entry": name, **row}
+        for name, function in entries.items()
+        if WITHOUT in function.attributes
+        for row in plain_of(function.attributes[WITHOUT])
+    ]
+    stated = {
+        "flops_per_cycle": 2 * machine.lanes * machine.multiply_adds,
+        "bytes_per_cycle": machine.memory_bytes,
+    }
+    return {"machine": stated, "regions": regions, "without": without}
+
+
+def _calls(
+    function: Function, functions: dict[str, func.FuncOp]
+) -> dict[str, list[str]]:
+    """The lines of the calls of each kernel in a lowered entry."""
+    found: dict[str, list[str]] = {}
+    for call in calls_in(function):
+        text = foreign.body_of(functions[callee_of(call)])
+        dispatched = _DISPATCHED.search(text or "")
+        if dispatched:
+            found.setdefault(dispatched[1], []).append(where_of(call) or "")
+    return found
+
+
+def _places(found: Iterable[str]) -> dict[str, Any]:
+    """The first different lines, and how many more there are."""
+    places = [each for each in dict.fromkeys(found) if each]
+    return {"places": places[:_MOST_PLACES], "more": len(places[_MOST_PLACES:])}

@@ -1,0 +1,112 @@
+"""Why a product, a convolution or an attention has no kernel, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotc.dialects.callees import reachable_functions
+from aotc.dialects.entries import entries_of, weight_arguments
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.types import Tensor
+from aotc.kernels.families import choose
+from aotc.kernels.machine import Machine
+from aotc.mlir import Function, Module
+
+_PRODUCTS = (DotGeneral, ConvGeneral, Attention)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An op that is left to IREE's code generation.
+
+    Args:
+        op: its name.
+        why: it has no kernel.
+        where: the user's line, or "".
+    """
+
+    op: str
+    why: str
+    where: str
+
+
+def refusals_in(module: Module, machine: Machine) -> dict[str, list[Refusal]]:
+    """What is left of the products of each entry, once its regions are formed."""
+    functions = functions_of(module)
+    return {
+        entry.name: [
+            refusal
+            for name in reachable_functions(functions, entry.name)
+            for refusal in _refusals(functions[name], name == entry.name, machine)
+        ]
+        for entry in entries_of(module)
+    }
+
+
+def _refusals(
+    function: Function, is_entry: bool, machine: Machine
+) -> Iterator[Refusal]:
+    if function.is_external or fused_of(function) is not None:
+        return
+    weights = set(weight_arguments(function))
+    for op in function.entry_block.operations:
+        if all(value in weights for value in op.operands):
+            weights.update(op.results)
+        if isinstance(op, _PRODUCTS):
+            if not is_entry:
+                why = "in the body of a loop, a branch or a function that stays a call"
+            elif op.results[0] in weights:
+                why = "it is of weights alone"
+            else:
+                why = why_refused(op, machine)
+            name = op.operation.name.removeprefix("graph.")
+            yield Refusal(name, why, where_of(op) or "")
+
+
+def why_refused(op: GraphOp, machine: Machine) -> str:
+    """Why an op of an entry, which no region took, has none."""
+    if choose(op, machine) is not None:
+        return "its right operand is no weight"
+    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
+    if not all(kind.is_static for kind in types):
+        return "a size is known only when it is called"
+    others = sorted({kind.dtype for kind in types} - {"f32"})
+    if others:
+        return f"its elements are {', '.join(others)}, not f32"
+    if any(0 in kind.shape for kind in types):
+        return "it has no elements"
+    if isinstance(op, DotGeneral):
+        return _why_product(op)
+    if isinstance(op, ConvGeneral):
+        return _why_convolution(op)
+    if isinstance(op, Attention) and any(True for _ in op.logsum.uses):
+        return "its derivative reads the logarithms of its sums"
+    return _OTHER
+
+
+_OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its shape"
+
+
+def _why_product(op: DotGeneral) -> str:
+    rank = Tensor.of(op.lhs).rank
+    if op.lhs_batch:
+        return "it has batch axes"
+    if not op.lhs_contract:
+        return "it sums over no axis"
+    if op.lhs_contract != tuple(range(rank - len(op.lhs_contract), rank)):
+        return "it does not sum over the last axes of its left operand"
+    return "it is added in parts, for precision" if is_summed_in_parts(op) else _OTHER
+
+
+def _why_convolution(op: ConvGeneral) -> str:
+    if Tensor.of(op.x).rank not in (3, 4):
+        return "it has other than one or two spatial axes"
+    if min(op.padding) < 0:
+        return "its padding is negative"
+    return f"it has {op.groups} groups" if op.groups != 1 else _OTHER

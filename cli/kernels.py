@@ -1,0 +1,209 @@
+"""The kernels of a variant, as its manifest lists them: as a document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.artifacts.manifest import Variant
+from aotc.cli import output
+
+NOMINAL_GHZ = 3.0  # the clock that expected times are for
+_PLACES_SHOWN = 2
+_COLUMNS = (
+    "KERNEL", "OPS", "SCHEDULE", "CALLS", "GFLOP", "MB", "FLOP/B", "MS", "GFLOP/S",
+    "ROOFLINE", "SOURCE",
+)  # fmt: skip
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KernelTable:
+    """The kernels of one variant.
+
+    Args:
+        variant: of a bundle.
+        entry: whose calls are shown; None for all.
+    """
+
+    variant: Variant
+    entry: str | None = None
+
+    @property
+    def _known(self) -> Row:
+        return self.variant.kernels or {}
+
+    @property
+    def _regions(self) -> list[dict[str, Any]]:
+        """The kernels that are called, with the calls that are asked for."""
+        found = []
+        for row in self._known.get("regions", ()):
+            entries = {
+                name: calls
+                for name, calls in row["entries"].items()
+                if self.entry in (None, name)
+            }
+            if entries:
+                found.append({**row, "entries": entries})
+        return found
+
+    @property
+    def _without(self) -> list[Row]:
+        rows = self._known.get("without", ())
+        return [row for row in rows if self.entry in (None, row["entry"])]
+
+    @property
+    def _others(self) -> int | None:
+        """How many dispatches of all entries are of IREE's own code."""
+        if self.variant.dispatches is None or self.variant.kernels is None:
+            return None
+        rows = self._known.get("regions", ())
+        calls: int = sum(
+            each["calls"] for row in rows for each in row["entries"].values()
+        )
+        return max(0, self.variant.dispatches - calls)
+
+    @property
+    def _why_none(self) -> str:
+        """Why there are no kernels, where there are none."""
+        if self.variant.kernels is None:
+            return "the bundle was built by an aotc that does not tell of kernels"
+        if self._known.get("none"):
+            return str(self._known["none"])
+        if self._without:
+            return "every product is left to IREE's code generation, see below"
+        return "there is no product, convolution or attention"
+
+    # ---- for scripts ----------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `aotc.inspect-kernels/1`."""
+        regions, machine = self._regions, self._known.get("machine")
+        return {
+            "variant": self.variant.id,
+            "none": None if regions else self._why_none,
+            "machine": {**machine, "nominal_ghz": NOMINAL_GHZ} if machine else None,
+            "kernels": [{**row, **expected(row, machine)} for row in regions],
+            "without_kernel": self._without,
+            "other_dispatches": self._others,
+        }
+
+    # ---- for people -----------------------------------------------------------------
+
+    def to_text(self) -> str:
+        """A table, with the assumptions behind its figures and what has no kernel."""
+        lines = [f"VARIANT {self.variant.id}"]
+        regions, machine = self._regions, self._known.get("machine")
+        if regions:
+            cells = [_cells(row, machine) for row in regions]
+            lines.append(output.table(_COLUMNS, cells))
+            lines += _assumptions(machine)
+        else:
+            lines.append(f"no kernels: {self._why_none}")
+        if self._others is not None:
+            more = " more" if self._known.get("regions") else ""
+            lines.append(
+                f"IREE generates the code of {self._others}{more} dispatches (of all "
+                "entries)"
+            )
+        if self._without:
+            lines += ["", "WITHOUT KERNEL (IREE generates the code)"]
+            lines += [f"  {_without_text(row)}" for row in self._without]
+        return "\n".join(lines)
+
+
+def expected(row: Row, machine: Row | None) -> dict[str, float | None]:
+    """Figures of one call of a kernel on one core.
+
+    Args:
+        row: of the manifest.
+        machine: of the manifest: the peak of a core, and a nominal bandwidth.
+
+    Returns:
+        `intensity` (float operations for each byte); `expected_ms`, of the model or of
+        reading and writing all bytes, whichever is longer, and `expected_gflops`, both
+        at the nominal clock; and `roofline`: the time that peak and bandwidth allow at
+        best, over the expected one. None where there is no model.
+    """
+    size = row["bytes_read"] + row["bytes_written"]
+    found = {
+        "intensity": row["flops"] / size if size else 0.0,
+        "expected_ms": None,
+        "expected_gflops": None,
+        "roofline": None,
+    }
+    if not row.get("cycles") or machine is None:
+        return found
+    moving = size / machine["bytes_per_cycle"]
+    cycles = max(row["cycles"], moving)
+    least = max(row["flops"] / machine["flops_per_cycle"], moving)
+    return {
+        **found,
+        "expected_ms": cycles / NOMINAL_GHZ / 1e6,
+        "expected_gflops": row["flops"] / cycles * NOMINAL_GHZ,
+        "roofline": least / cycles,
+    }
+
+
+def ops_text(row: Row) -> str:
+    """`conv_general, add ×2, relu`."""
+    counts: dict[str, int] = {}
+    for name in row["ops"]:
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items())
+
+
+def places_text(rows: list[Row]) -> str:
+    """The first lines of the source, and how many more there are.
+
+    Args:
+        rows: each with `places` and `more`.
+    """
+    places = list(dict.fromkeys(place for row in rows for place in row["places"]))
+    hidden = len(places[_PLACES_SHOWN:]) + sum(row["more"] for row in rows)
+    more = [f"{hidden} more"] if hidden else []
+    return ", ".join([*places[:_PLACES_SHOWN], *more])
+
+
+def _cells(row: Row, machine: Row | None) -> tuple[str, ...]:
+    figures, rows = expected(row, machine), list(row["entries"].items())
+    if len(rows) == 1:
+        calls = str(rows[0][1]["calls"])
+    else:
+        calls = ", ".join(f"{name} {each['calls']}" for name, each in rows)
+    return (
+        row["name"],
+        ops_text(row),
+        row["schedule"],
+        calls,
+        _number(row["flops"] / 1e9),
+        _number((row["bytes_read"] + row["bytes_written"]) / 1e6),
+        _number(figures["intensity"]),
+        _number(figures["expected_ms"]),
+        _number(figures["expected_gflops"]),
+        "-" if figures["roofline"] is None else f"{figures['roofline']:.0%}",
+        places_text([each for _, each in rows]),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _assumptions(machine: Row | None) -> Iterator[str]:
+    if machine is None:
+        return
+    yield (
+        "figures are of one call; MS, GFLOP/S and ROOFLINE are what aotc's model "
+        f"expects of one core at {NOMINAL_GHZ:g} GHz, not measurements: at most "
+        f"{machine['flops_per_cycle']} float operations a cycle, and every byte from "
+        f"or to memory once, at {machine['bytes_per_cycle']} bytes a cycle"
+    )
+
+
+def _without_text(row: Row) -> str:
+    where = places_text([row])
+    at = f"; at {where}" if where else ""
+    return f"{row['entry']}: {row['op']} ({row['count']}×): {row['why']}{at}"

@@ -1,0 +1,155 @@
+"""What a manifest tells of kernels: from the IR alone, with the reasons for none."""
+
+import json
+
+import pytest
+
+from aotc.explain import explain
+from aotc.importers import load
+from aotc.kernels.facts import schedule_text
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import machine_of
+from aotc.kernels.tile import choose_tile, cycles
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = """
+import aotc
+import aotc.numpy as np
+import numpy
+from aotc import nn
+
+rng = numpy.random.default_rng(0)
+w = aotc.Weights([rng.normal(size=(64, 64)).astype("f4") for _ in range(11)])
+n = aotc.Dim("n", min=1, max=64)
+
+
+@aotc.entry(x=aotc.Spec((32, 64), "f32"))
+def layers(w, x):
+    for each in w:
+        x = nn.gelu(x @ each)
+    return x
+
+
+@aotc.entry(x=aotc.Spec((32, 64), "f32"), z=aotc.Spec((n, 64), "f32"))
+def others(w, x, z):
+    first = nn.gelu(x @ w[0])
+    scores = x @ np.transpose(x)
+    batched = np.reshape(x, (2, 16, 64)) @ np.reshape(x, (2, 64, 16))
+    half = x.astype("f16") @ w[1].astype("f16")
+    tiny = x[:2] @ w[2][:, :3]
+    return first, scores, batched, half, tiny, z @ w[3]
+"""
+V4, V2 = Target.parse("x86_64-v4"), Target.parse("x86_64-v2")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    file = tmp_path_factory.mktemp("model") / "listed.py"
+    file.write_text(MODEL)
+    return file
+
+
+@pytest.fixture(scope="module")
+def built(model):
+    """Where IR and bundle of a build for two targets are."""
+    folder = model.parent
+    choices = {"sign": False, "self_check": "off"}
+    report = build(
+        model, targets=[V4, V2], output=folder, dump=folder / "ir", **choices
+    )
+    return folder, report.bundle
+
+
+@pytest.fixture(scope="module")
+def variants(built):
+    rows = json.loads((built[1] / "manifest.json").read_bytes())["variants"]
+    return {row["id"]: row["kernels"] for row in rows}
+
+
+def test_tells_what_a_kernel_computes_how_and_where_from(variants, model):
+    rows = variants["x86_64-v4"]["regions"]
+    (region,) = [row for row in rows if "layers" in row["entries"]]
+    assert region["ops"] == ["dot_general", "gelu"]
+    assert region["family"] == "contraction"
+    assert region["schedule"] == schedule_text(region["tile"])
+    assert region["flops"] == 2 * 32 * 64 * 64 + 32 * 64
+    assert region["bytes_read"] == 4 * (32 * 64 + 64 * 64)
+    assert region["bytes_written"] == 4 * 32 * 64
+    assert 2 * 32 * 64 * 64 / region["cycles"] <= 64
+    line = 1 + MODEL.splitlines().index("        x = nn.gelu(x @ each)")
+    layers = region["entries"]["layers"]
+    assert (layers["calls"], layers["more"]) == (11, 0)
+    assert [place.partition(" ")[0] for place in layers["places"]] == [
+        f"listed.py:{line}"
+    ]
+
+
+def test_tells_why_a_product_has_no_kernel(variants):
+    found = variants["x86_64-v4"]["without"]
+    assert {row["entry"] for row in found} == {"others"}
+    assert {row["why"] for row in found} == {
+        "its right operand is no weight",
+        "it has batch axes",
+        "its elements are f16, not f32",
+        "it is too small or narrow to gain by a kernel, or no schedule fits its shape",
+        "a size is known only when it is called",
+    }
+    assert all(row["places"][0].startswith("listed.py:") for row in found)
+
+
+def test_tells_why_a_target_has_none(variants):
+    assert variants["x86_64-v2"] == {
+        "none": "there are no kernels for the target x86_64-v2",
+        "regions": [],
+    }
+
+
+@pytest.mark.parametrize("stage", ["regions", "linalg", "variant"])
+def test_ir_gives_the_same_listing(built, variants, tmp_path, stage):
+    """Each goes through IREE by the cache, if at all: its module is the same."""
+    from aotc.kernels.listing import kernels_listed
+    from aotc.passes import run_passes
+    from aotc.passes.base import Unit
+    from aotc.passes.stages import PASS_STAGES
+
+    program = load(built[0] / "ir" / "x86_64-v4" / f"{stage}.mlir")
+    names = [each.name for each in PASS_STAGES]
+    unit = Unit(program, V4)
+    for each in PASS_STAGES[names.index(stage) + 1 :]:
+        run_passes(unit, each.passes())
+    listed = kernels_listed(unit.module, V4, program.passes)
+    assert json.dumps(listed, sort_keys=True) == json.dumps(
+        variants["x86_64-v4"], sort_keys=True
+    )
+
+
+def test_many_lines_are_listed_in_part(tmp_path):
+    from aotc.kernels.listing import _places
+
+    found = _places([f"m.py:{line}" for line in [*range(12), 3, 4]] + [""])
+    assert found == {"places": [f"m.py:{line}" for line in range(8)], "more": 4}
+
+
+def test_explain_notes_what_has_no_kernel_for_a_target(model):
+    found = [
+        (each.op, each.reason)
+        for each in explain(model, targets=[V4, V2]).findings
+        if each.kind == "without-kernel"
+    ]
+    assert (
+        "graph.dot_general",
+        "x86_64-v4 has no kernel for it: it has batch axes",
+    ) in (found)
+    assert all(reason.startswith("x86_64-v4") for _, reason in found)
+
+
+@pytest.mark.parametrize("lines", [1, 7, 56])
+def test_the_model_of_cycles_is_of_the_whole_call(lines):
+    """No kernel is above the peak, and a large one comes near to it."""
+    machine = machine_of(V4)
+    shape = Geometry(1, (lines, 56), 64, (3, 3), 64, (lines, 56), padding=(1, 1))
+    tile = choose_tile(shape, machine)
+    expected = cycles(shape, tile.rows, tile.vectors, machine)
+    peak = 2 * machine.lanes * machine.multiply_adds
+    assert 0.7 * peak < shape.flops / expected <= peak
