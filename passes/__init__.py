@@ -34,6 +34,7 @@ PASSES = {
     "simplify": "aotc.passes.simplify:Simplify",
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",
+    "recover-ops": "aotc.passes.recover_ops:RecoverOps",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "fold-scales": "aotc.passes.fold_scales:FoldScales",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",

@@ -45,6 +45,7 @@ PASS_STAGES = (
             "simplify",
             "cse",
             "simplify",
+            "recover-ops",
             "sink-transposes",
             "simplify",
             "fold-scales",

@@ -61,6 +61,7 @@ _FOR_GRAPHS = {
     "inline",
     "prune",
     "record-intermediates",
+    "recover-ops",
     "relax-order",
     "simplify",
     "sink-transposes",

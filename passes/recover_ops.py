@@ -1,0 +1,120 @@
+"""Recover ops of the dialect from the parts that exporters write them in.
+
+    %1 = graph.multiply(%x, %sqrt_half)
+    %2 = graph.erf(%1)
+    %3 = graph.add(%2, %one)                →      %5 = graph.gelu(%x) {form = "exact"}
+    %4 = graph.multiply(%x, %3)
+    %5 = graph.multiply(%4, %half)
+
+What is recovered is a table of patterns (`recovery/table.py`). One op has rules that
+parts have not: a kernel, sums in f32 for half precision, no overflow. Weights with one
+element count as the numbers that they are, where the arrays are at hand.
+
+Sums and products are rounded in another order, never worse. Nothing changes where
+something else reads what is in between: a derivative that reads it would have it
+computed twice.
+
+Requires: calls are inlined (inline), equal values are one (cse). Ensures: nothing is
+computed that was not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import in_order
+from aotc.mlir import Function, Operation, Value, ir
+from aotc.passes.base import Pass, Unit
+from aotc.passes.recovery.matching import find_match
+from aotc.passes.recovery.table import PATTERNS, Pattern
+from aotc.passes.recovery.terms import root_ops
+from aotc.passes.recovery.views import Numbers
+from aotc.program import Program
+
+_PATTERNS_OF: dict[str, list[Pattern]] = {}
+for _pattern in PATTERNS:
+    for _name in sorted(root_ops(_pattern.term)):
+        _PATTERNS_OF.setdefault(f"graph.{_name}", []).append(_pattern)
+
+
+class RecoverOps(Pass):
+    """Recover the ops of every function."""
+
+    name = "recover-ops"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        weights = _numbers_of_weights(unit.program)
+        changed = False
+        for name, function in functions_of(unit.module).items():
+            if not function.is_external and fused_of(function) is None:
+                numbers = Numbers(weights.get(name, {}))
+                changed |= _recover(function, numbers)
+        return changed
+
+
+def _numbers_of_weights(program: Program) -> dict[str, Mapping[Value, float]]:
+    """For each entry, its weights that have one element, as numbers."""
+    if not program.has_arrays:
+        return {}
+    functions = functions_of(program.module)
+    return {
+        entry.name: {
+            value: float(program.parameters[port.name].reshape(()))
+            for value, port in zip(
+                functions[entry.name].entry_block.arguments,
+                entry.arguments,
+                strict=True,
+            )
+            if port.kind == "weight" and _is_number(program.parameters[port.name])
+        }
+        for entry in program.entries
+    }
+
+
+def _is_number(array: np.ndarray[Any, Any]) -> bool:
+    return array.size == 1 and dtypes.is_float(dtypes.canonical(array.dtype))
+
+
+def _recover(function: Function, numbers: Numbers) -> bool:
+    """Go through the ops in order: those that follow read what is recovered."""
+    changed = False
+    for op in list(function.entry_block.operations):
+        for pattern in _PATTERNS_OF.get(op.operation.name, ()):
+            if _replace(op, pattern, numbers):
+                changed = True
+                break
+    return changed
+
+
+def _replace(op: Operation, pattern: Pattern, numbers: Numbers) -> bool:
+    root = op.results[0]
+    if not dtypes.is_float(Tensor.of(root).dtype):
+        return False
+    match = find_match(pattern.term, root, numbers)
+    if match is None:
+        return False
+    with ir.InsertionPoint(op), op.location:
+        value = pattern.build(Builder(), match.captured)
+    if value is None:
+        return False
+    root.replace_all_uses_with(value)
+    _erase(match.inside | {root})
+    return True
+
+
+def _erase(covered: frozenset[Value]) -> None:
+    """Erase the ops of values that nothing reads any more, readers first."""
+    for op in reversed(in_order([value.owner.opview for value in covered])):
+        if not any(list(value.uses) for value in op.results):
+            op.operation.erase()

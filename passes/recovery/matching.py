@@ -1,0 +1,204 @@
+"""Match terms against the values of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.patterns import made_by
+from aotc.dialects.types import Tensor, element_count
+from aotc.mlir import Value
+from aotc.passes.recovery.terms import (
+    AnyOf,
+    Call,
+    Capture,
+    Constant,
+    Mean,
+    Number,
+    Product,
+    Reciprocal,
+    Sum,
+    Term,
+)
+from aotc.passes.recovery.views import Numbers, View
+
+ROUNDING = 4  # units in the last place by which a constant may differ
+COMMUTATIVE = {
+    "maximum"
+}  # ops called by name; sums and products are terms of their own
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a term has captured, by name, and the values that it covers."""
+
+    captured: Mapping[str, Any] = field(default_factory=dict)
+    inside: frozenset[Value] = frozenset()
+
+    def bind(self, name: str, found: Any) -> Match | None:
+        """With one more; None if the name has another value already."""
+        if name in self.captured:
+            return self if self.captured[name] == found else None
+        return replace(self, captured={**self.captured, name: found})
+
+    def covering(self, view: View, *, itself: bool) -> Match:
+        """With the values on the way to one, and with that one `itself`."""
+        more = (*view.inside, view.value) if itself else view.inside
+        return replace(self, inside=self.inside.union(more))
+
+
+def find_match(term: Term, root: Value, numbers: Numbers) -> Match | None:
+    """How a value is what a term says, if it is and nothing else reads its parts."""
+    for match in _Matcher(root, numbers).match(term, View.of_root(root), 1, Match()):
+        if _is_closed(match.inside, root):
+            return match
+    return None
+
+
+def _is_closed(inside: frozenset[Value], root: Value) -> bool:
+    """Whether the values that a match covers are read by one another alone."""
+    return all(
+        use.owner.results and use.owner.results[0] in inside
+        for value in inside
+        if value != root
+        for use in value.uses
+    )
+
+
+class _Matcher:
+    def __init__(self, root: Value, numbers: Numbers) -> None:
+        self._kind = Tensor.of(root)
+        self._numbers = numbers
+        narrow = dtypes.to_numpy(self._kind.dtype)
+        self._tolerance = ROUNDING * float(ml_dtypes.finfo(narrow).eps)
+
+    def match(self, term: Term, view: View, sign: int, found: Match) -> Iterator[Match]:
+        """The ways in which `sign` times a value is what a term says."""
+        match term:
+            case AnyOf(choices=choices):
+                for choice in choices:
+                    yield from self.match(choice, view, sign, found)
+            case Sum():
+                yield from self._match_sum(term, view, sign, found)
+            case Product():
+                yield from self._match_product(term, view, sign, found)
+            case Mean(of=of):
+                yield from self._match_mean(of, view, sign, found)
+            case Number(value=value):
+                yield from self._match_number(value, view, sign, found)
+            case Reciprocal(of=of) if view.is_inverse:
+                yield from self.match(of, replace(view, is_inverse=False), sign, found)
+            case Capture(name=name) if sign == 1 and not view.is_inverse:
+                yield from self._match_capture(name, view, found)
+            case Call() if sign == 1 and not view.is_inverse:
+                yield from self._match_call(term, view, found)
+
+    def _match_all(
+        self, rows: Sequence[tuple[Term, View, int]], found: Match
+    ) -> Iterator[Match]:
+        if not rows:
+            yield found
+            return
+        (term, view, sign), *rest = rows
+        for each in self.match(term, view, sign, found):
+            yield from self._match_all(rest, each)
+
+    def _match_sum(
+        self, term: Sum, view: View, sign: int, found: Match
+    ) -> Iterator[Match]:
+        if view.is_inverse:
+            return
+        wanted = [*((each, 1) for each in term.plus), *((t, -1) for t in term.minus)]
+        for constant, views in self._numbers.terms(view, len(wanted), sign):
+            for bound in self._bind_number(term.constant, constant, found):
+                for order in permutations(views):
+                    pairs = zip(wanted, order, strict=True)
+                    rows = [(each, v, s * own) for (each, s), (own, v) in pairs]
+                    yield from self._match_all(rows, bound)
+
+    def _match_product(
+        self, term: Product, view: View, sign: int, found: Match
+    ) -> Iterator[Match]:
+        for coefficient, views in self._numbers.factors(view, len(term.factors)):
+            for bound in self._bind_number(term.coefficient, sign * coefficient, found):
+                for order in permutations(views):
+                    pairs = zip(term.factors, order, strict=True)
+                    yield from self._match_all([(t, v, 1) for t, v in pairs], bound)
+
+    def _match_mean(
+        self, of: Term, view: View, sign: int, found: Match
+    ) -> Iterator[Match]:
+        """A sum times 1 / the number of its elements, or divided by that number."""
+        total = Call("reduce_sum", (of,), {"axes": "axes"})
+        for share, (part,) in self._numbers.factors(view, 1):
+            count = _reduced_count(part)
+            if isinstance(count, int) and self._is_close(sign * share * count, 1.0):
+                yield from self.match(total, part, 1, found)
+        for share, (part, divisor) in self._numbers.factors(view, 2):
+            size = made_by(divisor.value, "dimension")
+            is_count = size is not None and size.size == (_reduced_count(part),)
+            if is_count and divisor.is_inverse and sign * share == 1:
+                inner = found.covering(divisor, itself=False)
+                yield from self.match(total, part, 1, inner)
+
+    def _match_number(
+        self, value: Constant, view: View, sign: int, found: Match
+    ) -> Iterator[Match]:
+        number = self._numbers.find(view.value)
+        if number is not None and not view.is_inverse:
+            yield from self._bind_number(value, sign * number, found)
+
+    def _match_capture(self, name: str, view: View, found: Match) -> Iterator[Match]:
+        if Tensor.of(view.value) == self._kind and view.is_aligned():
+            bound = found.bind(name, view.value)
+            if bound is not None:
+                yield bound.covering(view, itself=False)
+
+    def _match_call(self, term: Call, view: View, found: Match) -> Iterator[Match]:
+        inner = view.without_repeats()
+        if inner is not None:
+            yield from self.match(term, inner, 1, found)
+        if view.op_name != term.name:
+            return
+        bound: Match | None = found.covering(view, itself=True)
+        for attribute, name in term.attributes.items():
+            bound = bound and bound.bind(name, getattr(view.op, attribute))
+        operands = view.operands()
+        orders = permutations(operands) if term.name in COMMUTATIVE else [operands]
+        for order in orders if bound is not None else []:
+            rows = [(t, v, 1) for t, v in zip(term.operands, order, strict=True)]
+            yield from self._match_all(rows, bound or found)
+
+    def _bind_number(
+        self, wanted: Constant, number: float, found: Match
+    ) -> Iterator[Match]:
+        if isinstance(wanted, str):
+            bound = found.bind(wanted, number)
+            if bound is not None:
+                yield bound
+        elif self._is_close(number, wanted):
+            yield found
+
+    def _is_close(self, number: float, wanted: float) -> bool:
+        if number == wanted:
+            return True
+        return bool(abs(number - wanted) <= self._tolerance * abs(wanted)) and bool(
+            np.isfinite(wanted)
+        )
+
+
+def _reduced_count(view: View) -> Any:
+    """How many elements a sum that is read here adds; None where none is."""
+    while (inner := view.without_repeats()) is not None:
+        view = inner
+    op = made_by(view.value, "reduce_sum")
+    if op is None:
+        return None
+    sizes = Tensor.of(op.x).shape
+    return element_count(tuple(sizes[axis] for axis in op.axes))

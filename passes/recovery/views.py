@@ -1,0 +1,188 @@
+"""Values as an expression sees them: which axis is which, and what products are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aotc.dialects.ops.binary import Binary
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.unary import Unary
+from aotc.dialects.patterns import made_by, splat_of
+from aotc.dialects.types import Size, Tensor
+from aotc.mlir import Value, ir
+
+Labels = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A value that an expression reads.
+
+    Args:
+        value: what is read.
+        labels: for each of its axes, the axis of the whole expression that it runs
+            along; ~i for axis i of what is reduced along it; None for one of size 1.
+        is_inverse: whether the expression is divided by it.
+        inside: the values between the whole expression and this one.
+    """
+
+    value: Value
+    labels: Labels
+    is_inverse: bool = False
+    inside: tuple[Value, ...] = ()
+
+    @staticmethod
+    def of_root(value: Value) -> View:
+        """The whole expression."""
+        return View(value, tuple(range(Tensor.of(value).rank)))
+
+    def below(self, value: Value, labels: Labels | None = None) -> View:
+        """What the op of this value reads."""
+        inside = (*self.inside, self.value)
+        own = self.labels if labels is None else labels
+        return replace(self, value=value, labels=own, inside=inside)
+
+    @property
+    def op(self) -> Any:
+        """The op that computes the value, of its own class; None for an argument."""
+        owner = self.value.owner
+        return None if isinstance(owner, ir.Block) else owner.opview
+
+    @property
+    def op_name(self) -> str:
+        """Of the op without its dialect; empty for an argument."""
+        op = self.op
+        return "" if op is None else op.operation.name.removeprefix("graph.")
+
+    def is_aligned(self) -> bool:
+        """Whether each axis is the same one of the whole expression."""
+        return all(
+            size == 1 or label in (axis, ~axis)
+            for axis, (size, label) in enumerate(
+                zip(Tensor.of(self.value).shape, self.labels, strict=True)
+            )
+        )
+
+    def without_repeats(self) -> View | None:
+        """What is repeated or given axes of size 1 here; None if nothing is."""
+        if (op := made_by(self.value, "broadcast")) is not None:
+            sizes = Tensor.of(op.x).shape
+            labels = [self.labels[axis] for axis in op.axes]
+            found = zip(sizes, labels, strict=True)
+            return self.below(op.x, tuple(None if n == 1 else x for n, x in found))
+        if (op := made_by(self.value, "reshape")) is not None:
+            labels_below = _labels_below(Tensor.of(op.x).shape, self)
+            return None if labels_below is None else self.below(op.x, labels_below)
+        return None
+
+    def operands(self) -> list[View]:
+        """What an elementwise op or a reduction reads; none of another op."""
+        op = self.op
+        if isinstance(op, (Unary, Binary)):
+            return [self.below(value) for value in op.operands]
+        if isinstance(op, Reduction):
+            kept = iter(self.labels)
+            rank = Tensor.of(op.x).rank
+            labels = [~i if i in op.axes else next(kept) for i in range(rank)]
+            return [self.below(op.x, tuple(labels))]
+        return []
+
+
+def _labels_below(shape: tuple[Size, ...], view: View) -> Labels | None:
+    """The labels of what is reshaped; None if sizes other than 1 change."""
+    own = zip(Tensor.of(view.value).shape, view.labels, strict=True)
+    rest = [(size, label) for size, label in own if size != 1]
+    if [size for size in shape if size != 1] != [size for size, _ in rest]:
+        return None
+    labels = iter(label for _, label in rest)
+    return tuple(None if size == 1 else next(labels) for size in shape)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers that values are known to repeat.
+
+    Args:
+        weights: the numbers of weights with one element.
+    """
+
+    weights: Mapping[Value, float]
+
+    def find(self, value: Value) -> float | None:
+        """The number in every element of a value, if it is known."""
+        while (
+            op := made_by(value, "broadcast") or made_by(value, "reshape")
+        ) is not None:
+            value = op.x
+        if value in self.weights:
+            return self.weights[value]
+        return splat_of(value)
+
+    def factors(
+        self, view: View, count: int
+    ) -> Iterator[tuple[float, tuple[View, ...]]]:
+        """The ways to read a value as a number times so many other values."""
+        number = self.find(view.value)
+        if number is not None:
+            if count == 0 and not (view.is_inverse and number == 0):
+                yield (1 / number if view.is_inverse else number), ()
+            return
+        if count == 0:
+            return
+        if count == 1:
+            yield 1.0, (view,)
+        if (inner := view.without_repeats()) is not None:
+            yield from self.factors(inner, count)
+        elif not view.is_inverse:
+            yield from self._factors_of_op(view, count)
+
+    def _factors_of_op(
+        self, view: View, count: int
+    ) -> Iterator[tuple[float, tuple[View, ...]]]:
+        name, operands = view.op_name, view.operands()
+        if name == "negate":
+            for number, found in self.factors(operands[0], count):
+                yield -number, found
+        elif name == "power" and self.find(operands[1].value) == count in (2, 3):
+            yield 1.0, (operands[0],) * count
+        elif name in ("multiply", "divide"):
+            one, other = operands
+            other = replace(other, is_inverse=name == "divide")
+            for left in range(count + 1):
+                for first, some in self.factors(one, left):
+                    for second, more in self.factors(other, count - left):
+                        yield first * second, (*some, *more)
+
+    def terms(
+        self, view: View, count: int, sign: int = 1
+    ) -> Iterator[tuple[float, tuple[tuple[int, View], ...]]]:
+        """The ways to read a value as a number plus so many others, with signs."""
+        number = self.find(view.value)
+        if number is not None:
+            if count == 0:
+                yield sign * number, ()
+            return
+        if count == 0:
+            return
+        if count == 1:
+            yield 0.0, ((sign, view),)
+        if (inner := view.without_repeats()) is not None:
+            yield from self.terms(inner, count, sign)
+            return
+        yield from self._terms_of_op(view, count, sign)
+
+    def _terms_of_op(
+        self, view: View, count: int, sign: int
+    ) -> Iterator[tuple[float, tuple[tuple[int, View], ...]]]:
+        name, operands = view.op_name, view.operands()
+        if name == "negate":
+            yield from self.terms(operands[0], count, -sign)
+        elif name in ("add", "subtract"):
+            one, other = operands
+            other_sign = sign if name == "add" else -sign
+            for left in range(count + 1):
+                for first, some in self.terms(one, left, sign):
+                    for second, more in self.terms(other, count - left, other_sign):
+                        yield first + second, (*some, *more)
