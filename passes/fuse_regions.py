@@ -179,7 +179,7 @@ def _reads(op: GraphOp, region: _Region) -> list[Value] | None:
     found = [each for each in sources if each is not None]
     if len(found) < len(sources) or any(map(region.depends, found)):
         return None
-    if region.packed in found:
+    if region.packed is not None and region.packed in found:
         return None
     found = [value for value in found if not _is_number(value)]
     if len({*region.reads, *found}) + len(region.values) > _MOST_TENSORS:
