@@ -99,7 +99,7 @@ class KernelTable:
         if regions:
             cells = [_cells(row, machine) for row in regions]
             lines.append(output.table(_COLUMNS, cells))
-            lines += _assumptions(machine)
+            lines += [*_totals(regions), *_assumptions(machine)]
         else:
             lines.append(f"no kernels: {self._why_none}")
         if self._others is not None:
@@ -190,6 +190,19 @@ def _cells(row: Row, machine: Row | None) -> tuple[str, ...]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
+
+
+def _totals(regions: list[dict[str, Any]]) -> Iterator[str]:
+    """The kernels of a call of each entry, taken together."""
+    for entry in dict.fromkeys(name for row in regions for name in row["entries"]):
+        calls = [
+            (row["flops"], row["entries"][entry]["calls"])
+            for row in regions
+            if entry in row["entries"]
+        ]
+        work = sum(flops * count for flops, count in calls) / 1e9
+        number = sum(count for _, count in calls)
+        yield f"{entry}: {number} calls of kernels, {_number(work)} GFLOP"
 
 
 def _assumptions(machine: Row | None) -> Iterator[str]:

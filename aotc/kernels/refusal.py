@@ -72,7 +72,7 @@ def _refusals(
 def why_refused(op: GraphOp, machine: Machine) -> str:
     """Why an op of an entry, which no region took, has none."""
     if choose(op, machine) is not None:
-        return "its right operand is no weight"
+        return "its right operand is no weight: it may change from call to call"
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(kind.is_static for kind in types):
         return "a size is known only when it is called"

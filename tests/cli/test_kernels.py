@@ -51,6 +51,7 @@ def test_tells_the_ops_the_work_and_the_expected_time() -> None:
         "predict 3, embed 1",
         "m.py:1 (a), m.py:2, 3 more",
         "80%",
+        "predict: 3 calls of kernels, 0.192 GFLOP",
         "IREE generates the code of 6 more dispatches",
         "predict: dot_general (2×): it has batch axes; at m.py:7",
     ):
