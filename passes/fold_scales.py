@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from aotc import dtypes as dt
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
-from aotc.dialects.graph import GraphOp
+from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.patterns import made_by
@@ -68,7 +68,7 @@ class _Product:
 
 
 def _product(op: Operation, weights: set[Value]) -> _Product | None:
-    if not isinstance(op, GraphOp) or op.results[0] in weights:
+    if not isinstance(op, GraphOp) or has_effect(op) or op.results[0] in weights:
         return None
     for number, value in enumerate(op.operands):
         axes = type(op).scaled_axes(op, number)

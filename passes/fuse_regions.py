@@ -22,6 +22,7 @@ from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.effects import Effect
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
@@ -255,16 +256,31 @@ def _outline(anchor: GraphOp, fused: Fused, known: dict[str, str]) -> None:
 
 
 def _readers_before_end(region: _Region) -> list[Operation]:
-    """What is computed from values of a region, by others, before it ends; in order."""
-    found: dict[Value, Operation] = {}
-    rest: list[Operation] = [region.anchor, *region.members]
-    while rest:
-        for user in _users(rest.pop()):
-            is_early = user.operation.is_before_in_block(region.last.operation)
-            if is_early and not region.computes(user) and user.results[0] not in found:
-                found[user.results[0]] = user
-                rest.append(user)
-    return in_order(list(found.values()))
+    """What others compute from values of a region before it ends, in order.
+
+    What has an effect and comes after one of these is among them: effects keep their
+    order.
+    """
+    found: list[Operation] = []
+    if not region.members:
+        return found
+    values, after_effect = set(region.values), False
+    for op in _ops_between(region.anchor, region.last):
+        if region.computes(op):
+            continue
+        is_effect = isinstance(op, Effect)
+        if any(x in values for x in op.operands) or (is_effect and after_effect):
+            found.append(op)
+            values.update(op.results)
+            after_effect = after_effect or is_effect
+    return found
+
+
+def _ops_between(first: GraphOp, last: GraphOp) -> list[Operation]:
+    """The ops of a block after one and before another."""
+    ops: list[Operation] = list(first.operation.block.operations)
+    places = [ops.index(each) for each in (first, last)]
+    return ops[places[0] + 1 : places[1]]
 
 
 def _define(

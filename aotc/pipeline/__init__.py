@@ -26,6 +26,7 @@ from aotc.pipeline.stages import STAGES, stages_after
 from aotc.program import GRAPH_STAGES, Program
 from aotc.program_files import parse_module
 from aotc.system_errors import system_errors
+from aotc.target import Target
 
 __all__ = ["IR_STAGES", "STAGES", "BuildReport", "build", "lower", "optimize"]
 
@@ -67,12 +68,18 @@ def build(
     return run.report
 
 
-def lower(program: Program) -> Program:
+def lower(program: Program, target: Target | None = None) -> Program:
     """Run all passes on a program in memory; returns it.
 
     Its parameters stay as they are, so its code can be run without an archive of them.
+
+    Args:
+        program: to lower, in place.
+        target: that it is for; without one it has nothing that is a target's own, such
+            as kernels.
     """
-    run_passes(Unit(Program(program.module)), all_passes(program.level))
+    unit = Unit(Program(program.module), target)
+    run_passes(unit, all_passes(program.level))
     return program
 
 

@@ -41,7 +41,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", message=".*is not used")
     report, start = Report(), time.monotonic()
     jax = jax_library() if asked.jax else None
-    settings = Settings(level=asked.level)
+    settings = Settings(asked.target, asked.level)
     with Runner() as runner:
         for batch in _batches(asked, report, start):
             for checked in check(batch, runner, jax, settings):
@@ -76,6 +76,7 @@ def _arguments() -> argparse.Namespace:
     add("--steps", type=int, default=6, help="the most in a program (6)")
     add("--transform", choices=VARIANTS, help="only this one, such as grad")
     add("-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1], help="level")
+    add("--target", default="cpu", help="to compile for (cpu)")
     add("--jax", action="store_true", help="compare with JAX as well")
     add("--reduce", type=float, default=120, help="seconds for each failure (120)")
     add("--keep", type=Path, help="a folder for the programs that failed, reduced")

@@ -13,7 +13,7 @@ from aotc.backend import compile_targets
 from aotc.dialects.entries import Entry
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.passes.stages import all_passes
+from aotc.pipeline import lower
 from aotc.program import LEVELS
 from aotc.program import Program as Traced
 from aotc.target import Target
@@ -98,10 +98,11 @@ def _built_together(
     ]
     stage = "passes"
     try:
-        traced = trace(entries, {})
-        run_passes(traced.module, all_passes(settings.level))
+        traced, target = trace(entries, {}), Target.parse(settings.target)
+        traced.level = settings.level
+        lower(traced, target)
         stage = "compiles"
-        (compiled,) = compile_targets(traced, [Target.parse(settings.target)])
+        (compiled,) = compile_targets(traced, [target])
     except Exception as error:
         failure = failure_of(stage, error)
         yield from _in_parts(programs, runner, settings, failure)

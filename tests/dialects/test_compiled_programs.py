@@ -251,7 +251,8 @@ def modules() -> tuple[Any, Any]:
     entries = [aotc.entry(x=spec)(function) for function, spec in PROGRAMS.values()]
     evaluated = trace(entries, {})
     run_passes(evaluated.module, ["autodiff", "inline"])
-    (variant,) = compile_targets(lower(trace(entries, {})), [Target.parse("cpu")])
+    target = Target.parse("cpu")
+    (variant,) = compile_targets(lower(trace(entries, {}), target), [target])
     config = iree.Config("local-sync")
     code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
     return evaluated.module, iree.load_vm_module(code, config)

@@ -146,7 +146,8 @@ def compiled():
 
         entry.__name__ = name
         entries.append(aotc.entry(x=aotc.Spec(shape))(entry))
-    (variant,) = compile_targets(lower(trace(entries, {})), [Target.parse("cpu")])
+    target = Target.parse("cpu")
+    (variant,) = compile_targets(lower(trace(entries, {}), target), [target])
     config = iree.Config("local-sync")
     code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
     return iree.load_vm_module(code, config)

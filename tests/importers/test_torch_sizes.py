@@ -257,7 +257,8 @@ def test_compiled_code_computes_what_the_graph_says():
         name: [reference.evaluate(program.module, name, [x]) for x in inputs]
         for name in nets
     }
-    (variant,) = compile_targets(lower(program), [Target.parse("cpu")])
+    target = Target.parse("cpu")
+    (variant,) = compile_targets(lower(program, target), [target])
     config = iree.Config("local-sync")
     code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
     module = iree.load_vm_module(code, config)

@@ -7,7 +7,7 @@ import numpy as onp
 
 import aotc
 import aotc.numpy as np
-from aotc import nn
+from aotc import debug, nn
 
 _rng = onp.random.default_rng(0)
 
@@ -128,3 +128,13 @@ def features_of_two_axes(w, x):
 def two_that_meet(w, x, y):
     """Two products whose results are added: one of them is read by the other."""
     return nn.relu(x @ w["tied"].T + y @ w["tied"].T) + x.sum()
+
+
+@aotc.entry(x=aotc.Spec((20, 64), "f32"))
+def printed(w, x):
+    """What has an effect reads the sums, before another that does not."""
+    y = x @ w["tied"]
+    z = np.tanh(y)
+    debug.print("first {}", y.mean())
+    debug.print("second {}", x.mean())
+    return z + y * x.mean()

@@ -9,6 +9,7 @@ import aotc
 from aotc import processor, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
+from aotc.dialects.ops.effects import Print
 from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
@@ -105,6 +106,13 @@ def test_the_graph_keeps_its_meaning_in_regions(program):
         )
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_effects_keep_their_order_around_a_region():
+    unit = _regions("x86_64-v4")
+    printed = functions_of(unit.module)["printed"]
+    ops = [op for op in printed.entry_block.operations if isinstance(op, Print)]
+    assert [op.format.split()[0] for op in ops] == ["first", "second"]
 
 
 def test_regions_of_one_meaning_are_one_function(tmp_path):
