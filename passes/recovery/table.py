@@ -1,7 +1,8 @@
 """The patterns: what exporters write in parts, and the op that it is.
 
 One row for each way of writing it. A row names what it captures: `x` and `scale` of the
-type of the result, numbers such as `epsilon`, attributes such as `axes`.
+type of the result, numbers such as `epsilon`, attributes such as `axes`. Factors and
+terms are matched in the order written: those that few graphs have come first.
 """
 
 from __future__ import annotations
@@ -100,9 +101,9 @@ def _shifted_layer_norm(b: Builder, c: Captured) -> Value:
 # tf.nn.batch_normalization writes it
 _AS_BATCH_NORM = total(
     0.0,
-    product(1.0, X, _BY_DEVIATION, SCALE),
+    product(1.0, _BY_DEVIATION, X, SCALE),
     SHIFT,
-    minus=(product(1.0, Mean(X), _BY_DEVIATION, SCALE),),
+    minus=(product(1.0, _BY_DEVIATION, Mean(X), SCALE),),
 )
 
 # ---- activations --------------------------------------------------------------------
@@ -111,15 +112,15 @@ _AS_BATCH_NORM = total(
 def _times_share(share: Term) -> Term:
     """x (1 + share) / 2."""
     return any_of(
-        product(0.5, X, total(1.0, share)),
-        product(1.0, X, total(0.5, product(0.5, share))),
+        product(0.5, total(1.0, share), X),
+        product(1.0, total(0.5, product(0.5, share)), X),
     )
 
 
 _ROOT_HALF = sqrt(0.5)
 _EXACT_GELU = any_of(
     _times_share(call("erf", product(_ROOT_HALF, X))),
-    product(0.5, X, call("erfc", product(-_ROOT_HALF, X))),  # as JAX writes it
+    product(0.5, call("erfc", product(-_ROOT_HALF, X)), X),  # as JAX writes it
 )
 _SLOPE, _CUBIC = sqrt(2 / pi), 0.044715
 _TANH_GELU = _times_share(
@@ -153,17 +154,17 @@ def _log_softmax(b: Builder, c: Captured) -> Value | None:
 
 
 PATTERNS = (
-    Pattern("layer norm", product(1.0, _CENTERED, _BY_DEVIATION), _layer_norm),
+    Pattern("layer norm", product(1.0, _BY_DEVIATION, _CENTERED), _layer_norm),
     Pattern(
         "layer norm with a scale",
-        product(1.0, _CENTERED, _BY_DEVIATION, SCALE),
+        product(1.0, _BY_DEVIATION, _CENTERED, SCALE),
         _scaled_layer_norm,
     ),
     Pattern("layer norm as a batch norm", _AS_BATCH_NORM, _shifted_layer_norm),
-    Pattern("RMS norm", product(1.0, X, _BY_ROOT_MEAN_SQUARE), _rms_norm),
+    Pattern("RMS norm", product(1.0, _BY_ROOT_MEAN_SQUARE, X), _rms_norm),
     Pattern(
         "RMS norm with a scale",
-        product(1.0, X, _BY_ROOT_MEAN_SQUARE, SCALE),
+        product(1.0, _BY_ROOT_MEAN_SQUARE, X, SCALE),
         _scaled_rms_norm,
     ),
     Pattern("gelu", _EXACT_GELU, lambda b, c: b.gelu(c["x"], form="exact")),

@@ -150,10 +150,21 @@ class Numbers:
         elif name in ("multiply", "divide"):
             one, other = operands
             other = replace(other, is_inverse=name == "divide")
-            for left in range(count + 1):
+            for left in self._shares(one, other, count):
                 for first, some in self.factors(one, left):
                     for second, more in self.factors(other, count - left):
                         yield first * second, (*some, *more)
+
+    def _shares(self, one: View, other: View, count: int) -> Iterator[int]:
+        """How many of so many values the first operand of two may hold.
+
+        None or all only beside a number: who looked for that last would follow a long
+        chain of sums to its end first.
+        """
+        for left in range(count + 1):
+            alone = {0: one, count: other}.get(left)
+            if alone is None or self.find(alone.value) is not None:
+                yield left
 
     def terms(
         self, view: View, count: int, sign: int = 1
@@ -182,7 +193,7 @@ class Numbers:
         elif name in ("add", "subtract"):
             one, other = operands
             other_sign = sign if name == "add" else -sign
-            for left in range(count + 1):
+            for left in self._shares(one, other, count):
                 for first, some in self.terms(one, left, sign):
                     for second, more in self.terms(other, count - left, other_sign):
                         yield first + second, (*some, *more)
