@@ -91,6 +91,29 @@ def test_every_stage_goes_on_to_the_same_bundle_byte_for_byte(
         assert files_of(again.bundle) == files_of(whole), stage
 
 
+def test_kernels_and_packed_weights_go_on_to_the_same_bundle(
+    source, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
+    source.write_text(
+        "import aotc\nimport numpy\nfrom aotc import nn\n"
+        "w = aotc.Weights({'a': numpy.ones((64, 100), 'f4'), 'b': numpy.float32(2)})\n"
+        "@aotc.entry(x=aotc.Spec((7, 64)))\n"
+        "def f(w, x):\n    return nn.relu(x @ w['a'] + w['b'])\n"
+    )
+    choices = {"targets": [Target.parse("x86_64-v4")], "sign": False}
+    choices |= {"self_check": "off"}
+    whole = build(
+        source, output=tmp_path / "whole", dump=tmp_path / "ir", **choices
+    ).bundle
+    assert "graph.kernel" in (tmp_path / "ir/x86_64-v4/linalg.mlir").read_text()
+    for stage in IR_STAGES:
+        (file,) = (tmp_path / "ir").rglob(f"{stage}.mlir")
+        again = build(file, output=tmp_path / stage, **choices)
+        assert again.variants[0].reuse == "hit"
+        assert files_of(again.bundle) == files_of(whole), stage
+
+
 def test_a_bundle_from_ir_lacks_nothing_but_what_checks_of_the_source_found(
     source, tmp_path
 ):
