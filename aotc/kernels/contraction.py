@@ -26,14 +26,7 @@ from aotc.kernels.tile import Tile, block_count, choose_tile, split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value
 
-_UNROLLED = (
-    4,
-    3,
-    2,
-    1,
-)  # steps of the innermost loop, which its length is a multiple of
-
-
+_CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over calls
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 
 
@@ -81,12 +74,15 @@ class _Panel:
         last: elements of the last one.
         packed: where the panel begins in the packed operand.
         column: its first column.
+        ahead: where the tile at hand begins to fetch the next panel; None if it does
+            not.
     """
 
     vectors: int
     last: int
     packed: Value
     column: Value
+    ahead: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -151,13 +147,18 @@ class Contraction:
         sizes = split_evenly(shape.rows, self.tile.rows)
         larger = sizes.count(sizes[0])
         last = least(add(first, self.tile.block), len(sizes))
+        ahead = self._next_panel(panel, len(sizes))
 
         def write_tiles(first: Value, last: Value, count: int, before: int) -> None:
             def write(number: Value, _: Values) -> Values:
                 row = add(scale(number, count), before)
                 left, result = scale(row, shape.channels), scale(row, shape.features)
                 result = add(result, panel.column)
-                self._write_tile(panel, Rows(left, result, count, (0, 1)))
+                here = panel
+                if ahead is not None:
+                    part = shape.depth * self._fetched_by_step
+                    here = replace(panel, ahead=add(ahead, scale(number, part)))
+                self._write_tile(here, Rows(left, result, count, (0, 1)))
                 return []
 
             vectors.loop(first, last, 1, [], write)
@@ -167,6 +168,26 @@ class Contraction:
             return
         write_tiles(first, least(last, larger), sizes[0], 0)
         write_tiles(most(first, larger), last, sizes[-1], larger)
+
+    def _next_panel(self, panel: _Panel, tiles: int) -> Value | None:
+        """Where the next panel begins, if the tiles of this one are to fetch it.
+
+        Weights of large models come from memory in every call. A workgroup that has all
+        tiles of a panel takes the next one after it, so each tile brings a part of that
+        into the cache: as many elements a step as all tiles together need.
+        """
+        size = self.geometry.depth * self.tile.columns
+        panels = self.tile.panels(self.geometry.features)
+        is_whole = self.tile.block >= tiles >= self.tile.vectors
+        if not is_whole or panels * size < _CACHED:
+            return None
+        return least(add(panel.packed, size), (panels - 1) * size)
+
+    @property
+    def _fetched_by_step(self) -> int:
+        """How many elements of the next panel a step of a tile brings, of its share."""
+        tiles = len(split_evenly(self.geometry.rows, self.tile.rows))
+        return max(1, self.tile.columns // tiles)
 
     def _write_lines(self, panel: _Panel, first: Value) -> None:
         """The lines of a block, tile by tile."""
@@ -251,6 +272,9 @@ class Contraction:
         def add_products(number: Value, some: Values) -> Values:
             left = add(begin[0], number)
             packed = add(begin[1], scale(number, self.tile.columns))
+            if panel.ahead is not None:
+                at = add(panel.ahead, scale(number, self._fetched_by_step))
+                vectors.prefetch(self.packed, at)
 
             def element(row: int) -> Value:
                 at = add(left, rows[row] * step)

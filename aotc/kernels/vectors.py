@@ -74,6 +74,19 @@ def store(
     ir.Operation.create("vector.maskedstore", operands=[memory, at, mask, vector])
 
 
+def prefetch(memory: Value, at: Value) -> None:
+    """Bring what lies around a place into the first cache; it is read later."""
+    ir.Operation.create(
+        "memref.prefetch",
+        operands=[memory, at],
+        attributes={
+            "isWrite": ir.BoolAttr.get(False),
+            "localityHint": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 3),
+            "isDataCache": ir.BoolAttr.get(True),
+        },
+    )
+
+
 def transpose(rows: Sequence[Value]) -> Values:
     """A square of as many vectors as they have lanes, transposed.
 
