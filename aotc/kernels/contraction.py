@@ -24,7 +24,7 @@ from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile, block_count, choose_tile, split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
-from aotc.mlir import Function, Value
+from aotc.mlir import Function, Value, arith
 
 _CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over calls
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
@@ -144,10 +144,10 @@ class Contraction:
     def _write_product(self, panel: _Panel, first: Value) -> None:
         """The tiles of a block of rows: larger ones, then smaller ones."""
         shape = self.geometry
-        sizes = split_evenly(shape.rows, self.tile.rows)
+        sizes, block = split_evenly(shape.rows, self.tile.rows), first
         larger = sizes.count(sizes[0])
         last = least(add(first, self.tile.block), len(sizes))
-        ahead = self._next_panel(panel, len(sizes))
+        ahead = self._next_panel(panel)
 
         def write_tiles(first: Value, last: Value, count: int, before: int) -> None:
             def write(number: Value, _: Values) -> Values:
@@ -157,7 +157,8 @@ class Contraction:
                 here = panel
                 if ahead is not None:
                     part = shape.depth * self._fetched_by_step
-                    here = replace(panel, ahead=add(ahead, scale(number, part)))
+                    share = scale(arith.subi(number, block), part)
+                    here = replace(panel, ahead=add(ahead, share))
                 self._write_tile(here, Rows(left, result, count, (0, 1)))
                 return []
 
@@ -169,25 +170,23 @@ class Contraction:
         write_tiles(first, least(last, larger), sizes[0], 0)
         write_tiles(most(first, larger), last, sizes[-1], larger)
 
-    def _next_panel(self, panel: _Panel, tiles: int) -> Value | None:
+    def _next_panel(self, panel: _Panel) -> Value | None:
         """Where the next panel begins, if the tiles of this one are to fetch it.
 
-        Weights of large models come from memory in every call. A workgroup that has all
-        tiles of a panel takes the next one after it, so each tile brings a part of that
-        into the cache: as many elements a step as all tiles together need.
+        Weights of large models come from memory in every call. The workgroups of a
+        block of rows take one panel after the other, so each tile brings a part of the
+        next one into the cache: as many elements a step as all tiles together need.
         """
         size = self.geometry.depth * self.tile.columns
         panels = self.tile.panels(self.geometry.features)
-        is_whole = self.tile.block >= tiles >= self.tile.vectors
-        if not is_whole or panels * size < _CACHED:
+        if self.tile.block < self.tile.vectors or panels * size < _CACHED:
             return None
         return least(add(panel.packed, size), (panels - 1) * size)
 
     @property
     def _fetched_by_step(self) -> int:
         """How many elements of the next panel a step of a tile brings, of its share."""
-        tiles = len(split_evenly(self.geometry.rows, self.tile.rows))
-        return max(1, self.tile.columns // tiles)
+        return max(1, self.tile.columns // self.tile.block)
 
     def _write_lines(self, panel: _Panel, first: Value) -> None:
         """The lines of a block, tile by tile."""

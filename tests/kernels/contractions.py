@@ -19,6 +19,7 @@ PRODUCTS = {
     "narrow": (65, 20, 9),
     "long": (7, 1024, 64),
     "many_rows": (200, 16, 24),
+    "panels_fetched_ahead": (70, 512, 600),
 }
 
 # x, kernel, strides, padding, dilation
@@ -46,7 +47,7 @@ def _weights():
     for name, (x, (lines, positions, features), *_) in CONVOLUTIONS.items():
         shape = (lines, positions, x[-1], features)
         found[name] = _rng.normal(size=shape).astype("f")
-    found["bias"] = _rng.normal(size=256).astype("f")
+    found["bias"] = _rng.normal(size=640).astype("f")
     found["tied"] = _rng.normal(size=(64, 32)).astype("f")
     found["heads"] = _rng.normal(size=(4, 24, 16)).astype("f")
     return found
