@@ -13,7 +13,10 @@ from aotc.checks.certificate import certify
 from aotc.checks.parity import measure, require
 from aotc.checks.reuse import found_or_made, recipe_of
 from aotc.checks.self_check import SelfCheck, check_entries, skipped_checks
+from aotc.dialects.entries import write_intermediates
+from aotc.dialects.functions import functions_of
 from aotc.dialects.limits import require_supported
+from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.passes.base import Pass
 from aotc.passes.stages import (
@@ -87,6 +90,7 @@ class Lower(Stage):
             build.run_passes(unit, self.name, self._passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
         build.report.fits = [note for unit in build.units for note in unit.notes]
+        _state_intermediates(build)
 
     def _passes(self, build: Build) -> Sequence[Pass]:
         level = build.program.level
@@ -95,6 +99,22 @@ class Lower(Stage):
         if self.name == "variant" and build.request.peak_memory is not None:
             return FitMemory(build.request.peak_memory), *self.stage.passes(level)
         return self.stage.passes(level)
+
+
+def _state_intermediates(build: Build) -> None:
+    """State at the program for all targets what tensors any of them may have.
+
+    The manifest lists them, so that a call whose sizes are too large is refused.
+    """
+    found: dict[str, dict[Tensor, None]] = {}
+    for unit in build.units:
+        for entry in unit.program.entries:
+            found.setdefault(entry.name, {}).update(dict.fromkeys(entry.intermediates))
+    module = build.program.module
+    with module.context:
+        for name, tensors in found.items():
+            if tensors:
+                write_intermediates(functions_of(module)[name], [*tensors])
 
 
 class Compile(Stage):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from aotc import backend, importers, system_errors, writing
-from aotc.checks import messages, serve
+from aotc.checks import serve
 from aotc.cli import arrays, main
 from aotc.errors import AotcError, CompileError, SetupError
 from aotc.target import Target
 from aotc.tracing.archives import load_arrays
 from aotc.training import inputs
+from aotc.worker import messages
 
 
 def failing(error):

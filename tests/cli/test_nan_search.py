@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aotc.cli.main import main
+from aotc.target import Target
 
 MODEL = Path(__file__).with_name("nan_model.py")
 
@@ -93,9 +94,10 @@ def test_ir_of_the_model_stands_for_it_before_its_derivatives_are_written_out(
 
     other = tmp_path / "other.py"
     other.write_text(MODEL.read_text() + "\n# another text\n")
-    build(model or other, dump=tmp_path / "ir", stop_after=stage)
-    ir = str(tmp_path / "ir" / f"{stage}.mlir")
-    _, found = call("--entry", "chosen", "-i", "x=[1, 0, 4]", "--find-nan", ir)
+    target = [Target.parse("vmvx")]
+    build(model or other, dump=tmp_path / "ir", stop_after=stage, targets=target)
+    (ir,) = (tmp_path / "ir").rglob(f"{stage}.mlir")
+    _, found = call("--entry", "chosen", "-i", "x=[1, 0, 4]", "--find-nan", str(ir))
     assert found["code"] == code
     assert said in found["message"]
     if code == "made-not-finite":
