@@ -12,6 +12,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.kernels import attention, contraction, depthwise
+from aotc.kernels.attention import decoder
 from aotc.kernels.machine import Machine
 from aotc.mlir import Function, Value
 
@@ -46,6 +47,7 @@ class Family:
     has_epilogue: bool = False
 
 
+# of those that compute one op, the first with a plan for it is taken
 FAMILIES = {
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -54,6 +56,7 @@ FAMILIES = {
         packs=True,
         has_epilogue=True,
     ),
+    "decoder": Family(anchors=(Attention,), plan=decoder.plan, write=decoder.write),
     "attention": Family(
         anchors=(Attention,), plan=attention.plan, write=attention.write
     ),
