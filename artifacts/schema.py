@@ -157,6 +157,7 @@ _region = record(
         "tile": mapping(_string, integer(0)),
         "workgroups": listing(integer(0)),
         "cycles": integer(0),
+        "sizes": mapping(_identifier, integer(0)),
     },
 )
 _without = record(

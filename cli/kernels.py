@@ -99,7 +99,7 @@ class KernelTable:
         if regions:
             cells = [_cells(row, machine) for row in regions]
             lines.append(output.table(_COLUMNS, cells))
-            lines += [*_totals(regions), *_assumptions(machine)]
+            lines += [*_totals(regions), *_assumptions(machine), *_least(regions)]
         else:
             lines.append(f"no kernels: {self._why_none}")
         if self._others is not None:
@@ -214,6 +214,14 @@ def _assumptions(machine: Row | None) -> Iterator[str]:
         f"{machine['flops_per_cycle']} float operations a cycle, and every byte from "
         f"or to memory once, at {machine['bytes_per_cycle']} bytes a cycle"
     )
+
+
+def _least(regions: list[dict[str, Any]]) -> Iterator[str]:
+    """What the figures hold for, where calls decide sizes."""
+    sizes = {name: n for row in regions for name, n in row.get("sizes", {}).items()}
+    if sizes:
+        said = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        yield f"where a call decides sizes, the figures are for the least: {said}"
 
 
 def _without_text(row: Row) -> str:

@@ -177,35 +177,51 @@ def _executable(kernel: Kernel) -> list[str]:
     """What dispatches a kernel; its function, declared here, comes as bytecode."""
     name = _mlir_string(kernel.name)
     body = _mlir_string(f"{kernel.name}.body")
-    taken = ", ".join(f"%b{n}: !stream.binding" for n in range(len(kernel.memories)))
+    symbols = [f"%s{n}" for n in range(kernel.symbols)]
+    bindings = [f"%b{n}: !stream.binding" for n in range(len(kernel.memories))]
+    first = len(bindings) - kernel.results
+    numbers = [f"{symbol}: index" for symbol in symbols]
+    taken = ", ".join([*bindings[:first], *numbers, *bindings[first:]])
     views = [
-        f"      %m{n} = stream.binding.subspan %b{n}[%zero] : !stream.binding -> {kind}"
+        line
         for n, kind in enumerate(kernel.memories)
+        for line in _view(n, kind, kernel.elements[n], symbols)
     ]
-    given = "".join(f"%m{n}, " for n in range(len(kernel.memories)))
-    types = "".join(f"{kind}, " for kind in kernel.memories)
-    x, y = kernel.workgroups
+    memories = [f"%m{n}" for n in range(len(kernel.memories))]
+    given = ", ".join([*memories, *symbols, "%x", "%y"])
+    indices = ["index"] * (len(symbols) + 2)
+    types = ", ".join([*kernel.memories, *indices])
     return [
         f"stream.executable private @{name} {{",
-        f"  stream.executable.export public @{name} workgroups() -> "
-        "(index, index, index) {",
-        f"    %x = arith.constant {x} : index",
-        f"    %y = arith.constant {y} : index",
+        f"  stream.executable.export public @{name} workgroups(%x: index, %y: index) "
+        "-> (index, index, index) {",
         "    %z = arith.constant 1 : index",
         "    stream.return %x, %y, %z : index, index, index",
         "  }",
         "  builtin.module {",
-        f"    func.func private @{body}({types}index, index)",
+        f"    func.func private @{body}({types})",
         f"    func.func @{name}({taken}) {{",
         "      %zero = arith.constant 0 : index",
         "      %x = stream.dispatch.workgroup.id[0] : index",
         "      %y = stream.dispatch.workgroup.id[1] : index",
         *views,
-        f"      func.call @{body}({given}%x, %y) : ({types}index, index) -> ()",
+        f"      func.call @{body}({given}) : ({types}) -> ()",
         "      return",
         "    }",
         "  }",
         "}",
+    ]
+
+
+def _view(number: int, kind: str, elements: str, symbols: list[str]) -> list[str]:
+    """The memory of a binding; how many elements it has is a map of the symbols."""
+    view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"
+    if "?" not in kind:
+        return [f"      {view} : !stream.binding -> {kind}"]
+    given = ", ".join(symbols)
+    return [
+        f"      %n{number} = affine.apply affine_map<{elements}>()[{given}]",
+        f"      {view} : !stream.binding -> {kind}{{%n{number}}}",
     ]
 
 

@@ -17,12 +17,20 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
+from aotc.dialects.types import Size
 from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.machine import Machine
-from aotc.kernels.tile import Tile, block_count, choose_tile, split_evenly
+from aotc.kernels.tile import (
+    Tile,
+    block_count,
+    choose_tile,
+    row_counts,
+    split_evenly,
+)
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
@@ -37,32 +45,36 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     if isinstance(op, DotGeneral) and is_summed_in_parts(op):
         return None
-    if geometry.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
+    typical = geometry.typical
+    if typical.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
         return None
-    return choose_tile(geometry, machine).to_plain()
+    return choose_tile(typical, machine).to_plain()
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """How many there are: panels, and blocks of rows."""
+    tile, geometry = Tile.of_plain(schedule), geometry_of(op)
+    assert geometry is not None
+    return tile.panels(geometry.features), block_count(geometry, tile)
 
 
 def write(
     function: Function,
     anchor: GraphOp,
     schedule: Mapping[str, int],
-    memories: Sequence[Value],
-    workgroup: tuple[Value, Value],
-) -> tuple[int, int]:
-    """Write the kernel of a region; returns how many workgroups there are."""
+    given: Arguments,
+) -> None:
+    """Write the kernel of a region."""
     arguments = list(function.entry_block.arguments)
     *_, end = function.entry_block.operations
     tile, geometry = Tile.of_plain(schedule), geometry_of(anchor)
     assert geometry is not None
-    taken, results = memories[: len(arguments)], memories[len(arguments) :]
+    taken, results = given.memories[: len(arguments)], given.memories[len(arguments) :]
     known = dict(zip(arguments, taken, strict=True))
     del known[arguments[1]]  # which is packed
     epilogue = Epilogue(anchor.results[0], known, tile.lanes)
-    wanted = list(end.operands)
-    left, packed = taken[:2]
-    kernel = Contraction(geometry, tile, left, packed, results, wanted, epilogue)
-    kernel.write(*workgroup)
-    return tile.panels(geometry.features), block_count(geometry, tile)
+    kernel = Contraction(geometry, tile, given, results, list(end.operands), epilogue)
+    kernel.write(*given.workgroup)
 
 
 @dataclass(frozen=True)
@@ -92,8 +104,7 @@ class Contraction:
     Args:
         geometry: what is summed up.
         tile: how it is cut up.
-        left: memory of the left operand.
-        packed: memory of the right operand.
+        given: the memories of the operands first.
         results: memory of each result.
         wanted: the values that the results are.
         epilogue: makes them of the sums.
@@ -101,11 +112,18 @@ class Contraction:
 
     geometry: Geometry
     tile: Tile
-    left: Value
-    packed: Value
+    given: Arguments
     results: Sequence[Value]
     wanted: Sequence[Value]
     epilogue: Epilogue
+
+    @property
+    def _left(self) -> Value:
+        return self.given.memories[0]
+
+    @property
+    def _packed(self) -> Value:
+        return self.given.memories[1]
 
     def write(self, panel: Value, block: Value) -> None:
         """Write the work of one workgroup.
@@ -136,39 +154,98 @@ class Contraction:
     def _write_panel(self, number: Value, count: int, last: int, block: Value) -> None:
         packed = scale(number, self.geometry.depth * self.tile.columns)
         panel = _Panel(count, last, packed, scale(number, self.tile.columns))
-        write = self._write_product if self.geometry.is_product else self._write_lines
-        write(panel, scale(block, self.tile.block))
+        first = scale(block, self.tile.block)
+        if not self.geometry.is_product:
+            self._write_lines(panel, first)
+        elif isinstance(self.geometry.rows, int):
+            self._write_product(panel, first, self.geometry.rows)
+        else:
+            counts = row_counts(self.geometry, self.tile)
+            self._write_rows(panel, first, self.given.size(self.geometry.rows), counts)
 
     # ---- rows -----------------------------------------------------------------------
 
-    def _write_product(self, panel: _Panel, first: Value) -> None:
-        """The tiles of a block of rows: larger ones, then smaller ones."""
-        shape = self.geometry
-        sizes, block = split_evenly(shape.rows, self.tile.rows), first
+    def _write_product(self, panel: _Panel, block: Value, rows: int) -> None:
+        """The tiles of a block of rows: larger ones, then smaller ones.
+
+        Args:
+            panel: of columns.
+            block: the number of its first tile.
+            rows: of the product.
+        """
+        sizes = split_evenly(rows, self.tile.rows)
         larger = sizes.count(sizes[0])
-        last = least(add(first, self.tile.block), len(sizes))
-        ahead = self._next_panel(panel)
+        last = least(add(block, self.tile.block), len(sizes))
 
         def write_tiles(first: Value, last: Value, count: int, before: int) -> None:
-            def write(number: Value, _: Values) -> Values:
+            def write(number: Value) -> None:
                 row = add(scale(number, count), before)
-                left, result = scale(row, shape.channels), scale(row, shape.features)
-                result = add(result, panel.column)
-                here = panel
-                if ahead is not None:
-                    part = shape.depth * self._fetched_by_step
-                    share = scale(arith.subi(number, block), part)
-                    here = replace(panel, ahead=add(ahead, share))
-                self._write_tile(here, Rows(left, result, count, (0, 1)))
-                return []
+                self._write_rows_at(panel, row, count, arith.subi(number, block))
 
-            vectors.loop(first, last, 1, [], write)
+            vectors.repeat_for(first, last, 1, write)
 
         if larger == len(sizes):
-            write_tiles(first, last, sizes[0], 0)
+            write_tiles(block, last, sizes[0], 0)
             return
-        write_tiles(first, least(last, larger), sizes[0], 0)
-        write_tiles(most(first, larger), last, sizes[-1], larger)
+        write_tiles(block, least(last, larger), sizes[0], 0)
+        write_tiles(most(block, larger), last, sizes[-1], larger)
+
+    def _write_rows(
+        self, panel: _Panel, block: Value, rows: Value, counts: Sequence[int]
+    ) -> None:
+        """The tiles of a block where a call decides how many rows there are.
+
+        The last tile ends with the last row: it computes some rows once more, which
+        gives the same numbers.
+
+        Args:
+            panel: of columns.
+            block: the number of its first tile.
+            rows: of the product.
+            counts: of the rows that tiles may have, the greatest first.
+        """
+        count, *fewer = counts
+
+        def write() -> None:
+            first = scale(block, self.tile.rows)
+            end = add(first, self.tile.block * self.tile.rows)
+            end, last = arith.minsi(end, rows), add(rows, -count)
+
+            def write(row: Value) -> None:
+                number = None
+                if count == self.tile.rows:
+                    number = arith.divui(arith.subi(row, first), index(count))
+                self._write_rows_at(panel, arith.minsi(row, last), count, number)
+
+            vectors.repeat_for(first, end, count, write)
+
+        if not fewer:
+            write()
+            return
+        are_enough = int_compare("sge", rows, index(count))
+        vectors.branch(
+            are_enough, write, lambda: self._write_rows(panel, block, rows, fewer)
+        )
+
+    def _write_rows_at(
+        self, panel: _Panel, row: Value, count: int, number: Value | None
+    ) -> None:
+        """A tile of a product.
+
+        Args:
+            panel: of columns.
+            row: its first one.
+            count: of its rows.
+            number: of the tile, in its block; None if it fetches nothing ahead.
+        """
+        shape = self.geometry
+        left, result = scale(row, shape.channels), scale(row, shape.features)
+        ahead = self._next_panel(panel)
+        if ahead is not None and number is not None:
+            share = scale(number, shape.depth * self._fetched_by_step)
+            panel = replace(panel, ahead=add(ahead, share))
+        result = add(result, panel.column)
+        self._write_tile(panel, Rows(left, result, count, (0, 1)))
 
     def _next_panel(self, panel: _Panel) -> Value | None:
         """Where the next panel begins, if the tiles of this one are to fetch it.
@@ -191,7 +268,8 @@ class Contraction:
     def _write_lines(self, panel: _Panel, first: Value) -> None:
         """The lines of a block, tile by tile."""
         lines = Lines(self.geometry, self.tile.rows)
-        last = least(add(first, self.tile.block), self.geometry.lines)
+        end = self.given.size(self.geometry.lines)
+        last = arith.minsi(add(first, self.tile.block), end)
 
         def write_tile(rows: Rows) -> None:
             at = add(rows.result, panel.column)
@@ -273,14 +351,14 @@ class Contraction:
             packed = add(begin[1], scale(number, self.tile.columns))
             if panel.ahead is not None:
                 at = add(panel.ahead, scale(number, self._fetched_by_step))
-                vectors.prefetch(self.packed, at)
+                vectors.prefetch(self._packed, at)
 
             def element(row: int) -> Value:
                 at = add(left, rows[row] * step)
-                return vectors.repeat(vectors.load_element(self.left, at), lanes)
+                return vectors.repeat(vectors.load_element(self._left, at), lanes)
 
             def right(number: int) -> Value:
-                return vectors.load(self.packed, add(packed, number * lanes), lanes)
+                return vectors.load(self._packed, add(packed, number * lanes), lanes)
 
             return vectors.outer_product(element, right, (len(rows), count), some)
 

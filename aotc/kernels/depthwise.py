@@ -16,7 +16,9 @@ from dataclasses import asdict, dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool
+from aotc.dialects.types import Size, ceil_divide
 from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.lines import Line, Lines, Rows, Window, least, most
@@ -49,10 +51,11 @@ class Sweep:
     vectors: int
     block: int
 
-    def workgroups(self, geometry: Geometry) -> tuple[int, int]:
+    def workgroups(self, geometry: Geometry) -> tuple[Size, Size]:
         """How many there are, along channels and lines."""
-        needed = -(-geometry.channels // self.lanes)
-        return -(-needed // self.vectors), -(-geometry.lines // self.block)
+        needed = ceil_divide(geometry.channels, self.lanes)
+        lines = ceil_divide(geometry.lines, self.block)
+        return ceil_divide(needed, self.vectors), lines
 
 
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
@@ -60,27 +63,43 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     geometry = geometry_of(op)
     if geometry is None or not geometry.is_depthwise:
         return None
-    if geometry.flops < _LEAST_WORK or 2 * geometry.channels < machine.lanes:
+    typical = geometry.typical
+    if typical.flops < _LEAST_WORK or 2 * geometry.channels < machine.lanes:
         return None
     if geometry.window[1] > _MOST_UNROLLED:
         return None
-    return asdict(choose_sweep(geometry, machine))
+    return asdict(choose_sweep(typical, machine))
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """How many there are: parts of the channels, and blocks of lines."""
+    geometry = geometry_of(op)
+    assert geometry is not None
+    return Sweep(**schedule).workgroups(geometry)
 
 
 def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
-    """How windows over images are cut up for a machine."""
+    """How windows over images are cut up for a machine.
+
+    Args:
+        geometry: of static sizes, see `Geometry.typical`.
+        machine: that computes it.
+    """
+    total, flops = geometry.lines, geometry.flops
+    assert isinstance(total, int)
+    assert isinstance(flops, int)
     lines, positions = geometry.window
     vectors = -(-geometry.channels // machine.lanes)
-    line = geometry.flops // geometry.lines
+    line = flops // total
     if line > _WORK:
         vectors = max(split_evenly(vectors, -(-_WORK * vectors // line)))
-    block = min(geometry.lines, -(-_WORK // line))
+    block = min(total, -(-_WORK // line))
     return Sweep(
         lanes=machine.lanes,
         rows=max(split_evenly(geometry.result[1], _MOST_ROWS)),
         is_unrolled=int(lines * positions <= _MOST_UNROLLED),
         vectors=vectors,
-        block=max(split_evenly(geometry.lines, block)),
+        block=max(split_evenly(total, block)),
     )
 
 
@@ -88,25 +107,25 @@ def write(
     function: Function,
     anchor: GraphOp,
     schedule: Mapping[str, int],
-    memories: Sequence[Value],
-    workgroup: tuple[Value, Value],
-) -> tuple[int, int]:
-    """Write the kernel of a region; returns how many workgroups there are."""
+    given: Arguments,
+) -> None:
+    """Write the kernel of a region."""
     arguments = list(function.entry_block.arguments)
     *_, end = function.entry_block.operations
     sweep, geometry = Sweep(**schedule), geometry_of(anchor)
     assert geometry is not None
+    memories = given.memories
     known = dict(zip(arguments, memories[: len(arguments)], strict=True))
     epilogue = Epilogue(anchor.results[0], known, sweep.lanes)
     Windows(
         geometry,
         sweep,
+        given.size(geometry.lines),
         _reduction(anchor, known),
         memories[len(arguments) :],
         list(end.operands),
         epilogue,
-    ).write(*workgroup)
-    return sweep.workgroups(geometry)
+    ).write(*given.workgroup)
 
 
 @dataclass(frozen=True)
@@ -164,6 +183,7 @@ class Windows:
     Args:
         geometry: of the images and windows.
         sweep: how it is cut up.
+        lines: how many lines of results there are.
         reduction: what is made of a window.
         results: memory of each result.
         wanted: the values that the results are.
@@ -172,6 +192,7 @@ class Windows:
 
     geometry: Geometry
     sweep: Sweep
+    lines: Value
     reduction: _Reduction
     results: Sequence[Value]
     wanted: Sequence[Value]
@@ -186,7 +207,7 @@ class Windows:
         """
         sweep, shape = self.sweep, self.geometry
         lines, first = Lines(shape, sweep.rows), scale(block, sweep.block)
-        last = least(add(first, sweep.block), shape.lines)
+        last = arith.minsi(add(first, sweep.block), self.lines)
 
         def write_tiles(line: Line, window: Window) -> None:
             lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))

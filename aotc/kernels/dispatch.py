@@ -5,26 +5,28 @@
       func.func @contraction.kernel(%x: memref<98304xf32>, …, %panel: index, …)
     }
 
-The kernel is a function of memrefs in upstream dialects, one axis each, and of the
-numbers of a workgroup. It stands in a module of its own, so passes over functions on
-tensors do not meet it. `aotc.backend` wraps it into an executable of IREE's, which the
-function that takes the place of the region dispatches.
+The kernel is a function of memrefs in upstream dialects, one axis each, of the symbols
+that their sizes depend on, and of the numbers of a workgroup. It stands in a module of
+its own, so passes over functions on tensors do not meet it. `aotc.backend` wraps it
+into an executable of IREE's, which the function that takes the place of the region
+dispatches, told how many workgroups there are.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 from aotc.dialects.function_table import name_of
-from aotc.dialects.functions import current_module, types_of
+from aotc.dialects.functions import current_module, signature
 from aotc.dialects.fusion import TARGET, Fused, fused_of
-from aotc.dialects.lowering import foreign
+from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.plain import attribute_of, plain_of
-from aotc.dialects.types import Tensor, lowered_type
+from aotc.dialects.types import Dim, Tensor, element_count, lowered_type, symbols_of
 from aotc.kernels import families
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.facts import facts_of
 from aotc.kernels.machine import Machine, machine_of
 from aotc.mlir import Function, Module, Value, func, ir
@@ -40,20 +42,31 @@ class Kernel:
     Args:
         name: of the module that holds it, and of its function.
         memories: types of the memrefs that it takes.
-        workgroups: how many there are, along two axes.
+        results: how many of them, the last ones, are results.
+        elements: of each memory, as a map of the symbols.
+        symbols: how many of them it takes.
         facts: what is to be told of it, see `aotc.kernels.facts`.
     """
 
     name: str
     memories: tuple[str, ...]
-    workgroups: tuple[int, int]
+    results: int
+    elements: tuple[str, ...]
+    symbols: int
     facts: Mapping[str, Any]
 
 
-def call_kernel(function: Function, operands: Sequence[Value]) -> list[Value]:
+def call_kernel(
+    function: Function, operands: Sequence[Value], lowering: Lowering
+) -> list[Value]:
     """The lowered results of a region for lowered operands, by its kernel.
 
     The kernel is written at the end of the module, unless it is there.
+
+    Args:
+        function: the region.
+        operands: of the call.
+        lowering: knows the symbols of the function that calls, which are the region's.
     """
     fused = fused_of(function)
     assert fused is not None
@@ -61,19 +74,44 @@ def call_kernel(function: Function, operands: Sequence[Value]) -> list[Value]:
     module = current_module()
     if all(kernel.name != name for kernel in kernels_of(module)):
         _write_kernel(module, name, function, fused)
-    results = [lowered_type(kind) for kind in types_of(_returned(function))]
-    inputs = ", ".join(f"%{number}" for number in range(len(operands)))
-    given = ", ".join(str(value.type) for value in operands)
-    made = ", ".join(map(str, results))
-    named = [f"%r#{number}" for number in range(len(results))]
-    dispatched = f'%r:{len(results)} = flow.dispatch @"{name}"::@"{name}"'
-    return foreign.call(
-        f"{name}.dispatch",
-        operands,
-        results,
-        [f"{dispatched}({inputs}) : ({given}) -> ({made})"]
-        + [f"return {', '.join(named)} : {made}"],
-    )
+    taken, made = signature(function)
+    symbols = lowering.symbols[: _symbol_count(function)]
+    workgroups = map(lowering.size, families.workgroups(fused, function))
+    sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
+    given = [*operands, *symbols, *workgroups, *chain.from_iterable(sizes)]
+    results = [lowered_type(kind) for kind in made]
+    body = _dispatch(name, [value.type for value in operands], len(symbols), results)
+    return foreign.call(f"{name}.dispatch", given, results, body)
+
+
+def _dispatch(
+    name: str,
+    operands: Sequence[ir.RankedTensorType],
+    symbols: int,
+    results: Sequence[ir.RankedTensorType],
+) -> list[str]:
+    """The body of a function that dispatches a kernel, for IREE.
+
+    Its arguments are the operands, the symbols, how many workgroups there are along two
+    axes, and the sizes of operands and results that are not static, in order.
+    """
+    x = len(operands) + symbols
+    numbers = count(x + 2)
+
+    def sized(kind: ir.RankedTensorType) -> str:
+        axes = filter(kind.is_dynamic_dim, range(kind.rank))
+        names = [f"%{next(numbers)}" for _ in axes]
+        return f"{kind}{{{', '.join(names)}}}" if names else str(kind)
+
+    given = ", ".join(f"%{number}" for number in range(x))
+    taken = ", ".join([*map(sized, operands), *["index"] * symbols])
+    made = ", ".join(map(sized, results))
+    named = ", ".join(f"%r#{number}" for number in range(len(results)))
+    return [
+        f'%r:{len(results)} = flow.dispatch @"{name}"::@"{name}"[%{x}, %{x + 1}]'
+        f"({given}) : ({taken}) -> ({made})",
+        f"return {named} : {', '.join(map(str, results))}",
+    ]
 
 
 def kernels_of(module: Module) -> Iterator[Kernel]:
@@ -84,10 +122,17 @@ def kernels_of(module: Module) -> Iterator[Kernel]:
             kind = ir.FunctionType(
                 ir.TypeAttr(function.attributes["function_type"]).value
             )
-            memories = tuple(str(each) for each in kind.inputs[:-2])
+            taken = [str(each) for each in kind.inputs[:-2]]
+            memories = [each for each in taken if each != "index"]
             stated = plain_of(op.attributes[KERNEL])
-            workgroups = tuple(stated.pop("workgroups"))
-            yield Kernel(name_of(op), memories, workgroups, stated)
+            yield Kernel(
+                name_of(op),
+                tuple(memories),
+                stated.pop("results"),
+                tuple(stated.pop("elements")),
+                len(taken) - len(memories),
+                stated,
+            )
 
 
 def strip_kernels(module: Module) -> None:
@@ -101,27 +146,41 @@ def strip_kernels(module: Module) -> None:
             function.attributes["sym_visibility"] = ir.StringAttr.get("private")
 
 
-def _returned(function: Function) -> list[Value]:
-    *_, end = function.entry_block.operations
-    return list(end.operands)
-
-
 def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -> None:
-    values = [*function.entry_block.arguments, *_returned(function)]
-    kinds = [_memory_type(Tensor.of(value)) for value in values]
-    indices = [ir.IndexType.get()] * 2
+    taken, made = signature(function)
+    symbols = _symbol_count(function)
+    kinds = [_memory_type(kind) for kind in (*taken, *made)]
+    indices = [ir.IndexType.get()] * (symbols + 2)
     with ir.InsertionPoint(module.body), function.location:
         holder = ir.Operation.create("builtin.module", regions=1)
         holder.attributes["sym_name"] = ir.StringAttr.get(name)
         with ir.InsertionPoint(holder.regions[0].blocks.append()):
             kernel = func.FuncOp(name, ([*kinds, *indices], []))
         with ir.InsertionPoint(kernel.add_entry_block()):
-            *memories, x, y = kernel.arguments
-            workgroups = families.write(fused, function, memories, (x, y))
+            *given, x, y = kernel.arguments
+            memories, numbers = given[: len(kinds)], given[len(kinds) :]
+            families.write(fused, function, Arguments(memories, numbers, (x, y)))
             func.ReturnOp([])
-        facts = facts_of(function, fused, _machine_of(module))
-        stated = {**facts, "workgroups": list(workgroups)}
+        stated = {
+            **facts_of(function, fused, _machine_of(module)),
+            "results": len(made),
+            "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
+        }
         holder.attributes[KERNEL] = attribute_of(stated)
+
+
+def _symbol_count(function: Function) -> int:
+    """How many symbols there are up to the last one that a region's types mention."""
+    taken, made = signature(function)
+    sizes = [size for kind in (*taken, *made) for size in kind.shape]
+    return max((number + 1 for size in sizes for number in symbols_of(size)), default=0)
+
+
+def _elements(kind: Tensor, symbols: int) -> str:
+    """How many elements a tensor has, as an affine map of the symbols."""
+    size = element_count(kind.shape)
+    expr = size.expr if isinstance(size, Dim) else ir.AffineConstantExpr.get(size)
+    return str(ir.AffineMap.get(0, symbols, [expr]))
 
 
 def _machine_of(module: Module) -> Machine | None:
@@ -133,6 +192,6 @@ def _machine_of(module: Module) -> Machine | None:
 
 
 def _memory_type(kind: Tensor) -> Any:
-    sizes: Any = kind.shape
-    count = math.prod(sizes)
-    return ir.MemRefType.get([count], lowered_type(kind).element_type)
+    elements = element_count(kind.shape)
+    size = elements if isinstance(elements, int) else ir.ShapedType.get_dynamic_size()
+    return ir.MemRefType.get([size], lowered_type(kind).element_type)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aotc.dialects.fusion import Fused
@@ -14,8 +15,10 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.types import Tensor
+from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
+from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
 from aotc.dtypes import to_numpy
+from aotc.kernels import families
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile, cycles
@@ -36,23 +39,35 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
 
     Returns:
         `family`, `tile` (as the family reads it), `schedule` (the same in words), `ops`
-        (names), `flops` (float operations of its product or window; an elementwise op
-        adds one for each element), `bytes_read` and `bytes_written` (each tensor once),
-        and `cycles` on one core, where there is a model of them.
+        (names), `sizes` (of the symbols: the least that they may have, but not 0),
+        and for these sizes: `workgroups` along two axes, `flops` (float operations of
+        its product or window; an elementwise op adds one for each element),
+        `bytes_read` and `bytes_written` (each tensor once), and `cycles` on one core,
+        where there is a model of them.
     """
+    contracts = contracts_of(function)
+    with known_contracts(contracts):
+        values = [max(1, int(symbol_bounds(n)[0])) for n in range(len(contracts))]
     ops = _computing_ops(function)
     *_, end = function.entry_block.operations
+    groups = families.workgroups(fused, function)
+    read, written = function.entry_block.arguments, end.operands
     found: Facts = {
         "family": fused.kernel,
         "tile": dict(fused.tile),
         "schedule": schedule_text(fused.tile),
         "ops": [_name_of(op) for op in ops],
-        "flops": sum(map(_flops_of, ops)),
-        "bytes_read": sum(map(_bytes_of, function.entry_block.arguments)),
-        "bytes_written": sum(map(_bytes_of, end.operands)),
+        "sizes": {
+            contract.name: contract.multiple_of * value
+            for contract, value in zip(contracts, values, strict=True)
+        },
+        "workgroups": [evaluate_size(size, values) for size in groups],
+        "flops": sum(evaluate_size(_flops_of(op), values) for op in ops),
+        "bytes_read": sum(evaluate_size(_bytes_of(x), values) for x in read),
+        "bytes_written": sum(evaluate_size(_bytes_of(x), values) for x in written),
     }
     if machine is not None and fused.kernel == "contraction":
-        found["cycles"] = _contraction_cycles(ops[0], fused, machine)
+        found["cycles"] = _contraction_cycles(ops[0], fused, machine, values)
     return found
 
 
@@ -86,31 +101,32 @@ def _name_of(op: GraphOp) -> str:
     return op.operation.name.removeprefix("graph.")
 
 
-def _flops_of(op: GraphOp) -> int:
-    results = math.prod(_sizes(op.results[0]))
+def _flops_of(op: GraphOp) -> Size:
+    results = _count(op.results[0])
     if isinstance(op, DotGeneral):
-        sizes = _sizes(op.lhs)
-        return 2 * results * math.prod(sizes[axis] for axis in op.lhs_contract)
+        sizes = Tensor.of(op.lhs).shape
+        return 2 * results * element_count(tuple(sizes[n] for n in op.lhs_contract))
     if isinstance(op, ConvGeneral):
-        return 2 * results * math.prod(_sizes(op.kernel)[:-1])
+        return 2 * results * element_count(Tensor.of(op.kernel).shape[:-1])
     if isinstance(op, Attention):
-        _, positions, _, depth = _sizes(op.key)
-        scores = math.prod(_sizes(op.query)[:3]) * positions
-        return 2 * scores * (depth + _sizes(op.value)[-1])
+        _, positions, _, depth = Tensor.of(op.key).shape
+        scores = element_count(Tensor.of(op.query).shape[:3]) * positions
+        return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
     return results * math.prod(op.window) if isinstance(op, Pool) else results
 
 
-def _sizes(value: Value) -> tuple[int, ...]:
-    """The shape of a value in a region, which is static."""
-    sizes: Any = Tensor.of(value).shape
-    return tuple(map(int, sizes))
+def _count(value: Value) -> Size:
+    return element_count(Tensor.of(value).shape)
 
 
-def _bytes_of(value: Value) -> int:
-    return math.prod(_sizes(value)) * int(to_numpy(Tensor.of(value).dtype).itemsize)
+def _bytes_of(value: Value) -> Size:
+    return _count(value) * int(to_numpy(Tensor.of(value).dtype).itemsize)
 
 
-def _contraction_cycles(anchor: GraphOp, fused: Fused, machine: Machine) -> int:
+def _contraction_cycles(
+    anchor: GraphOp, fused: Fused, machine: Machine, values: Sequence[int]
+) -> int:
     geometry, tile = geometry_of(anchor), Tile.of_plain(fused.tile)
     assert geometry is not None
-    return round(cycles(geometry, tile.rows, tile.vectors, machine))
+    static = replace(geometry, images=evaluate_size(geometry.images, values))
+    return round(cycles(static, tile.rows, tile.vectors, machine))

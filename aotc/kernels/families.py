@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aotc.dialects.fusion import Fused
@@ -11,13 +11,13 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.types import Size
 from aotc.kernels import attention, contraction, depthwise
-from aotc.kernels.attention import decoder
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.machine import Machine
-from aotc.mlir import Function, Value
+from aotc.mlir import Function
 
 Schedule = Mapping[str, int]
-Workgroup = tuple[Value, Value]
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,9 @@ class Family:
         anchors: the ops.
         plan: how such an op is cut up for a machine; None where there is no kernel for
             it, or where what IREE makes of it is as good.
+        workgroups: how many there are of an op and a schedule, along two axes.
         write: writes the kernel of a region at the insertion point, given the region,
-            its anchor, the schedule, the memory of its arguments and then of its
-            results, and the numbers of a workgroup; returns how many workgroups there
-            are.
+            its anchor and the schedule.
         packs: whether the second operand of the anchor is to be a weight, which is
             packed (`aotc.kernels.packing`).
         has_epilogue: whether it computes the elementwise ops that follow, too
@@ -40,35 +39,38 @@ class Family:
 
     anchors: tuple[type[GraphOp], ...]
     plan: Callable[[GraphOp, Machine], Schedule | None]
-    write: Callable[
-        [Function, GraphOp, Schedule, Sequence[Value], Workgroup], tuple[int, int]
-    ]
+    workgroups: Callable[[GraphOp, Schedule], tuple[Size, Size]]
+    write: Callable[[Function, GraphOp, Schedule, Arguments], None]
     packs: bool = False
     has_epilogue: bool = False
 
 
-# of those that compute one op, the first with a plan for it is taken
 FAMILIES = {
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
         plan=contraction.plan,
+        workgroups=contraction.workgroups,
         write=contraction.write,
         packs=True,
         has_epilogue=True,
     ),
-    "decoder": Family(anchors=(Attention,), plan=decoder.plan, write=decoder.write),
     "attention": Family(
-        anchors=(Attention,), plan=attention.plan, write=attention.write
+        anchors=(Attention,),
+        plan=attention.plan,
+        workgroups=attention.workgroups,
+        write=attention.write,
     ),
     "depthwise": Family(
         anchors=(ConvGeneral,),
         plan=depthwise.plan,
+        workgroups=depthwise.workgroups,
         write=depthwise.write,
         has_epilogue=True,
     ),
     "pooling": Family(
         anchors=(MaxPool, SumPool),
         plan=depthwise.plan,
+        workgroups=depthwise.workgroups,
         write=depthwise.write,
         has_epilogue=True,
     ),
@@ -85,12 +87,19 @@ def choose(op: GraphOp, machine: Machine) -> Fused | None:
     return None
 
 
-def write(
-    fused: Fused, function: Function, memories: Sequence[Value], workgroup: Workgroup
-) -> tuple[int, int]:
+def write(fused: Fused, function: Function, arguments: Arguments) -> None:
     """Write the kernel of a region at the insertion point; see `Family.write`."""
     family = FAMILIES[fused.kernel]
-    anchor = next(
-        op for op in function.entry_block.operations if isinstance(op, family.anchors)
-    )
-    return family.write(function, anchor, fused.tile, memories, workgroup)
+    family.write(function, _anchor(fused, function), fused.tile, arguments)
+
+
+def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
+    """How many workgroups the kernel of a region has, along two axes."""
+    family = FAMILIES[fused.kernel]
+    return family.workgroups(_anchor(fused, function), fused.tile)
+
+
+def _anchor(fused: Fused, function: Function) -> GraphOp:
+    """The op of a region that its kernel is for."""
+    kinds = FAMILIES[fused.kernel].anchors
+    return next(op for op in function.entry_block.operations if isinstance(op, kinds))

@@ -152,7 +152,7 @@ class Lines:
     def _line(self, number: Value) -> Line:
         shape = self.geometry
         image, inner = index(0), number
-        if shape.images > 1:
+        if shape.images != 1:
             image = arith.divui(number, index(shape.result[0]))
             inner = arith.remui(number, index(shape.result[0]))
         top = add(scale(inner, shape.strides[0]), -shape.padding[0])

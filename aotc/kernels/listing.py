@@ -70,9 +70,7 @@ def kernels_listed(
             for name, found in places.items()
             if found
         }
-        groups = list(kernel.workgroups)
-        row = {"name": kernel.name, **kernel.facts, "workgroups": groups}
-        regions.append({**row, "entries": calls})
+        regions.append({"name": kernel.name, **kernel.facts, "entries": calls})
     without = [
         {"entry": name, **row}
         for name, function in entries.items()

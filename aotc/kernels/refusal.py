@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import entries_of, weight_arguments
@@ -13,7 +14,7 @@ from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels.families import choose
 from aotc.kernels.machine import Machine
 from aotc.mlir import Function, Module
@@ -74,8 +75,8 @@ def why_refused(op: GraphOp, machine: Machine) -> str:
     if choose(op, machine) is not None:
         return "its right operand is no weight: it may change from call to call"
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if not all(kind.is_static for kind in types):
-        return "a size is known only when it is called"
+    if any(isinstance(size, Dim) for size in _sizes_of_one(op)):
+        return f"only a call decides a size, beside the number of {_MANY[type(op)]}"
     others = sorted({kind.dtype for kind in types} - {"f32"})
     if others:
         return f"its elements are {', '.join(others)}, not f32"
@@ -88,6 +89,19 @@ def why_refused(op: GraphOp, machine: Machine) -> str:
     if isinstance(op, Attention) and any(True for _ in op.logsum.uses):
         return "its derivative reads the logarithms of its sums"
     return _OTHER
+
+
+_MANY = {DotGeneral: "rows", ConvGeneral: "images", Attention: "batches"}
+
+
+def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
+    """The sizes of one row, one image or one batch, and of the right operand."""
+    left, *others = (Tensor.of(value).shape for value in op.operands)
+    if isinstance(op, DotGeneral):
+        yield from (left[axis] for axis in op.lhs_contract)
+        yield from others[0]
+    else:
+        yield from chain(left[1:], *(shape[1:] for shape in others))
 
 
 _OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its shape"

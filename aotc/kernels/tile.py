@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
+from aotc.dialects.types import Size, bounds, ceil_divide
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Machine
 
@@ -70,7 +71,12 @@ _WORKGROUPS = 32  # for threads to share evenly
 
 
 def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
-    """The tile for which a contraction takes the fewest cycles, as `cycles` has it."""
+    """The tile for which a contraction takes the fewest cycles, as `cycles` has it.
+
+    Args:
+        geometry: of static sizes, see `Geometry.typical`.
+        machine: that computes it.
+    """
     candidates = [
         (rows, vectors)
         for vectors in range(1, _most_vectors(geometry, machine) + 1)
@@ -83,9 +89,24 @@ def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
     return Tile(machine.lanes, vectors, rows, block)
 
 
-def block_count(geometry: Geometry, tile: Tile) -> int:
+def block_count(geometry: Geometry, tile: Tile) -> Size:
     """How many workgroups share the rows of a panel."""
-    return -(-_tile_count(geometry, tile.rows) // tile.block)
+    if geometry.is_product:
+        return ceil_divide(geometry.rows, tile.rows * tile.block)
+    return ceil_divide(geometry.lines, tile.block)
+
+
+def row_counts(geometry: Geometry, tile: Tile) -> list[int]:
+    """The rows of tiles for a product of which a call decides how many rows it has.
+
+    All tiles of a call have as many rows: the most that there are not too few for. That
+    halves until one row is left, or the fewest rows that a call may have.
+    """
+    least, _ = bounds(geometry.rows)
+    found = [tile.rows]
+    while found[-1] > max(1, least):
+        found.append(-(-found[-1] // 2))
+    return found
 
 
 def _most_vectors(geometry: Geometry, machine: Machine) -> int:
@@ -143,7 +164,7 @@ def cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> flo
     panel_bytes = geometry.depth * vectors * machine.lanes * 4
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
-    total *= 1 if geometry.is_product else geometry.lines
+    total *= 1 if geometry.is_product else _static(geometry.lines)
     return total * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
 
 
@@ -151,17 +172,23 @@ def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
     tiles, panels = _tile_count(geometry, rows), -(-geometry.features // columns)
     wanted = -(-_WORKGROUPS // panels)
-    worth = max(1, geometry.flops // (_WORK * panels))
+    worth = max(1, _static(geometry.flops) // (_WORK * panels))
     return -(-tiles // min(wanted, worth, tiles))
 
 
 def _run_length(geometry: Geometry) -> int:
     """How many rows of results beside each other are split into tiles."""
-    return geometry.rows if geometry.is_product else geometry.result[1]
+    return _static(geometry.rows) if geometry.is_product else geometry.result[1]
 
 
 def _tile_count(geometry: Geometry, rows: int) -> int:
     """Of what workgroups get a number: tiles of rows, or lines."""
     if geometry.is_product:
-        return len(split_evenly(geometry.rows, rows))
-    return geometry.lines
+        return len(split_evenly(_static(geometry.rows), rows))
+    return _static(geometry.lines)
+
+
+def _static(size: Size) -> int:
+    """A size of which schedules are made, which does not depend on a call."""
+    assert isinstance(size, int)
+    return size

@@ -27,7 +27,7 @@ from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError
 from aotc.system_errors import raise_system_error, system_errors
-from aotc.timing.inputs import Array
+from aotc.timing.inputs import Array, sizes_for
 from aotc.timing.rounds import Measurement
 
 _SECONDS, _MOST_CALLS = 1.0, 200  # of a profile, which takes 20 to 50 KB a call
@@ -53,8 +53,11 @@ class Dispatch:
 
     @property
     def gflops(self) -> float | None:
-        """Float operations in a nanosecond, of a kernel of aotc's own."""
-        if self.kernel is None or not self.ms:
+        """Float operations in a nanosecond, of a kernel of aotc's own.
+
+        None where the manifest tells of other sizes than the call has.
+        """
+        if self.kernel is None or self.kernel["flops"] is None or not self.ms:
             return None
         return float(self.kernel["flops"]) * self.count / self.ms / 1e6
 
@@ -123,8 +126,16 @@ def profile_of(measured: Measurement) -> Profile:
             "iree-profile", "dispatch", "--format=jsonl", "--dispatch_events", record
         )
     rows = (chosen.kernels or {}).get("regions", ())
-    kernels = {row["name"]: row for row in rows}
+    sizes = sizes_for(bundle.manifest, point, {}, subject.inputs)
+    kernels = {row["name"]: _row_for(row, sizes) for row in rows}
     return Profile(calls, tuple(dispatches_in(told, calls, kernels)))
+
+
+def _row_for(row: Mapping[str, Any], sizes: Mapping[str, int]) -> Mapping[str, Any]:
+    """What the manifest says of a kernel; no operations if that is for other sizes."""
+    if all(sizes.get(name) == size for name, size in row.get("sizes", {}).items()):
+        return row
+    return {**row, "flops": None}
 
 
 # ---- what the program is given ------------------------------------------------------

@@ -144,7 +144,7 @@ def test_a_tile_fits_into_the_registers(level):
     for rows in (1, 2, 7, 49, 128, 3136):
         for features in (8, 17, 64, 100, 768, 50257):
             for depth in (3, 64, 1024, 4096):
-                shape = Geometry(1, (1, rows), depth, (1, 1), features, (1, rows))
+                shape = Geometry(rows, (1, 1), depth, (1, 1), features, (1, 1))
                 tile = choose_tile(shape, machine)
                 held = min(tile.rows, tile.vectors)
                 assert tile.rows * tile.vectors + held + 1 <= machine.registers

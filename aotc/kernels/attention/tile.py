@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import most_rows, split_evenly
 
-SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
+_SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
 _MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
 _LEAST_KEYS = 16  # of a block, unless there are fewer
 _QUERIES = 32  # of a workgroup, at most
@@ -20,7 +20,7 @@ _MOST_WIDTH = 4  # vectors of weighted sums in registers
 
 @dataclass(frozen=True)
 class Sizes:
-    """The static sizes of an attention, and where its queries lie.
+    """The sizes of an attention, and where its queries lie; all but `batch` are static.
 
     Where heads share keys and have one query each, the heads that share them are taken
     for queries of one head.
@@ -37,7 +37,7 @@ class Sizes:
         head_step: from the first query of a head to that of the next.
     """
 
-    batch: int
+    batch: Size
     length: int
     heads: int
     depth: int
@@ -49,7 +49,7 @@ class Sizes:
 
     @classmethod
     def of(cls, op: Attention) -> Sizes:
-        """Those of an attention of static sizes."""
+        """Those of an attention."""
         query: Any = Tensor.of(op.query).shape
         value: Any = Tensor.of(op.value).shape
         batch, length, heads, depth = query
@@ -58,17 +58,6 @@ class Sizes:
         if length == 1 and not op.causal:
             length, heads, steps = heads // shared, shared, (1, heads // shared)
         return cls(batch, length, heads, depth, positions, shared, width, *steps)
-
-
-def has_kernel_types(op: Attention) -> bool:
-    """Whether kernels can compute an attention: static sizes, elements f32.
-
-    Nobody reads the logarithms of the sums, as derivatives do.
-    """
-    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if not all(x.is_static and x.dtype == "f32" and 0 not in x.shape for x in types):
-        return False
-    return not any(True for _ in op.logsum.uses)
 
 
 @dataclass(frozen=True)
@@ -168,4 +157,4 @@ def _choose_vectors(sizes: Sizes, lanes: int) -> int:
 
 def _most_keys(sizes: Sizes, columns: int) -> int:
     """Keys of a block for which there is scratch memory, beside that of queries."""
-    return min(_MOST_KEYS, SCRATCH // columns - 1 - sizes.depth)
+    return min(_MOST_KEYS, _SCRATCH // columns - 1 - sizes.depth)

@@ -1,0 +1,30 @@
+"""What a kernel is given when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.types import Size
+from aotc.mlir import Value
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a kernel.
+
+    Args:
+        memories: of the arguments of the region, and then of its results.
+        symbols: the index value of each symbol of the region, as far as its types
+            mention them.
+        workgroup: the numbers of the workgroup, along two axes.
+    """
+
+    memories: Sequence[Value]
+    symbols: Sequence[Value]
+    workgroup: tuple[Value, Value]
+
+    def size(self, size: Size) -> Value:
+        """The index value of a size, at the insertion point."""
+        return Lowering([*self.symbols]).size(size)

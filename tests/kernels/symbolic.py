@@ -1,0 +1,103 @@
+"""Products, windows and attention of which calls decide how many there are.
+
+A model file, which the tests beside it build.
+"""
+
+import numpy as onp
+
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+_rng = onp.random.default_rng(0)
+
+
+def _normal(*shape):
+    return _rng.normal(size=shape).astype("f")
+
+
+w = aotc.Weights(
+    {
+        "product": _normal(37, 100),
+        "bias": _normal(100),
+        "deep": _normal(512, 600),
+        "kernel": _normal(3, 3, 16, 24),
+        "pointwise": _normal(1, 1, 16, 40),
+        "depthwise": _normal(3, 3, 1, 24),
+        "heads": _normal(32, 3, 2, 16),
+    }
+)
+images = aotc.Spec(("batch", 9, 7, 16))
+
+
+@aotc.entry(x=aotc.Spec(("batch", 37)), y=aotc.Spec(("batch", 100)))
+def rows(w, x, y):
+    """The sums and what follows them, with an operand of as many rows."""
+    total = x @ w["product"]
+    return total, nn.relu(total + w["bias"]) * y
+
+
+@aotc.entry(x=aotc.Spec(("batch", "length", 37)))
+def rows_of_two_sizes(w, x):
+    """As many rows as two sizes say, and an entry whose symbols come otherwise."""
+    return np.tanh(x @ w["product"])
+
+
+@aotc.entry(x=aotc.Spec(("length", "batch", 3, 37)))
+def rows_of_other_order(w, x):
+    """The same names, the other way round."""
+    return np.tanh(x @ w["product"])
+
+
+_steps = aotc.Dim("steps", min=8, multiple_of=8)
+
+
+@aotc.entry(x=aotc.Spec((_steps + 1, 37)))
+def rows_of_an_expression(w, x):
+    """A size that is made of a symbol, which has steps."""
+    return nn.relu(x @ w["product"])
+
+
+@aotc.entry(x=aotc.Spec((aotc.Dim("any", min=0), 37)))
+def rows_or_none(w, x):
+    """There may be no row at all."""
+    return nn.relu(x @ w["product"])
+
+
+@aotc.entry(x=aotc.Spec(("batch", 512)))
+def panels_fetched_ahead(w, x):
+    """A large weight."""
+    return nn.gelu(x @ w["deep"])
+
+
+@aotc.entry(x=images)
+def convolution(w, x):
+    """Padded windows, with steps."""
+    y = nn.conv(x, w["kernel"], strides=(2, 1), padding=((1, 1), (1, 1)))
+    return nn.relu(y), y.mean(axis=(1, 2))
+
+
+@aotc.entry(x=images)
+def pixels(w, x):
+    """A product of all pixels of all images."""
+    return nn.relu(nn.conv(x, w["pointwise"]))
+
+
+@aotc.entry(x=aotc.Spec(("batch", 9, 7, 24)))
+def channels(w, x):
+    """Windows of one channel."""
+    y = nn.conv(x, w["depthwise"], padding=((1, 1), (1, 1)), groups=24)
+    return nn.relu(y) + x
+
+
+@aotc.entry(x=aotc.Spec(("batch", 20, 14, 64)))
+def pools(x):
+    """The greatest of a window."""
+    return nn.max_pool(x, (2, 2), (2, 2))
+
+
+@aotc.entry(x=aotc.Spec(("batch", 33, 32)), mask=aotc.Spec(("batch", 1, 1, 33)))
+def attention(w, x, mask):
+    """Heads of as many batches, with a bias of each."""
+    q, k, v = (np.einsum("bld,dhk->blhk", x, w["heads"][:, i]) for i in range(3))
+    return nn.attention(q, k, v, bias=mask)

@@ -1,0 +1,118 @@
+"""Kernels for sizes that a call decides compute what the graph says, at any size."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects import context
+from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.types import Dim
+from aotc.importers import load
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.tile import Tile, row_counts
+from aotc.passes import run_passes
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "symbolic.py"
+LEVELS = ["x86_64-v3", "x86_64-v4"]
+ENTRIES = [entry.name for entry in load(MODEL).entries]
+SIZES = [
+    {"batch": 1, "length": 1, "any": 0, "steps": 8},
+    {"batch": 2, "length": 3, "any": 1, "steps": 16},
+    {"batch": 5, "length": 1, "any": 4, "steps": 24},
+    {"batch": 7, "length": 9, "any": 13, "steps": 64},
+    {"batch": 67, "length": 2, "any": 200, "steps": 120},
+]
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, tmp_path_factory):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    report = build(
+        MODEL,
+        targets=[target],
+        output=tmp_path_factory.mktemp("kernels"),
+        self_check="off",
+        sign=False,
+    )
+    return aotc.load(report.bundle, allow_unsigned=True)
+
+
+@pytest.fixture(scope="module")
+def program():
+    loaded = load(MODEL)
+    run_passes(loaded.module, ("autodiff",), silently=True)
+    return loaded
+
+
+def _inputs(point, sizes):
+    rng = np.random.default_rng(1)
+    return {
+        leaf.name: rng.normal(size=[_value(size, sizes) for size in leaf.shape]).astype(
+            "f"
+        )
+        for leaf in point.inputs
+    }
+
+
+def _value(size, sizes):
+    return size if isinstance(size, int) else eval(str(size), {}, dict(sizes))
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_kernel_computes_any_number_of_rows_and_images(bundle, program, name):
+    entry = program.entry(name)
+    point = bundle.manifest.entry_points[name]
+    for sizes in SIZES:
+        inputs = _inputs(point, sizes)
+        given = [
+            inputs.get(p.name, program.parameters.get(p.name)) for p in entry.arguments
+        ]
+        expected = reference.evaluate(program.module, name, given)
+        found = bundle.entries[name](**inputs)
+        found = found if isinstance(found, tuple) else (found,)
+        for mine, theirs in zip(found, expected, strict=True):
+            scale = abs(theirs).max(initial=1e-9)
+            np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5 * scale)
+
+
+def test_every_product_and_window_of_any_number_has_a_kernel(bundle):
+    (variant,) = bundle.manifest.variants.values()
+    assert variant.kernels["without"] == []
+    called = {name for row in variant.kernels["regions"] for name in row["entries"]}
+    assert called == set(ENTRIES)
+
+
+def test_the_manifest_tells_of_the_least_sizes(bundle):
+    (variant,) = bundle.manifest.variants.values()
+    rows = {name: row for row in variant.kernels["regions"] for name in row["entries"]}
+    assert rows["pixels"]["sizes"] == {"batch": 1}
+    assert rows["pixels"]["flops"] >= 2 * 9 * 7 * 16 * 40
+    assert rows["rows_of_an_expression"]["sizes"] == {"steps": 8}
+    assert rows["rows_of_an_expression"]["bytes_written"] == 4 * 9 * 100
+
+
+def test_tiles_have_fewer_rows_only_where_a_call_may_have_as_few():
+    tile = Tile(lanes=16, vectors=3, rows=8, block=4)
+    expected = {0: [8, 4, 2, 1], 1: [8, 4, 2, 1], 2: [8, 4, 2], 3: [8, 4, 2], 9: [8]}
+    for least, counts in expected.items():
+        with context(), known_contracts([Contract("batch", min=least)]):
+            rows = Geometry(Dim.symbol(0), (1, 1), 64, (1, 1), 48, (1, 1))
+            assert row_counts(rows, tile) == counts
+
+
+def test_a_schedule_is_for_the_fewest_images_and_for_some_rows():
+    with context(), known_contracts([Contract("batch", max=20)]):
+        batch = Dim.symbol(0)
+        images = Geometry(batch, (9, 9), 16, (3, 3), 48, (7, 7))
+        assert images.typical.images == 1
+        pixels = Geometry(batch, (1, 1), 64, (1, 1), 48, (1, 1))
+        assert pixels.typical.rows == 20
+        many = Geometry(batch * 49, (1, 1), 64, (1, 1), 48, (1, 1))
+        assert many.typical.rows == 49
