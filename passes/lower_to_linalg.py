@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.dialects.callees import declaration_of
-from aotc.dialects.entries import lower_signature
+from aotc.dialects.entries import entries_of, lower_signature
 from aotc.dialects.function_table import erase, index_functions, insert
 from aotc.dialects.functions import (
     callee_of,
@@ -36,8 +36,9 @@ from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.dialects.walking import walk
 from aotc.errors import CompileError
 from aotc.kernels.dispatch import call_kernel
-from aotc.mlir import Function, Operation, Value, arith, func, ir, tensor
+from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
+from aotc.passes.state_windows import windows_in_place
 
 
 class LowerToLinalg(Pass):
@@ -53,8 +54,9 @@ class LowerToLinalg(Pass):
             raise lowered_error(self, op)
         functions = functions_of(unit.module)
         with index_functions(unit.module):
+            in_place = _windows_in_place(unit.module, functions)
             lowered = [
-                _lower_function(function, functions)
+                _lower_function(function, functions, in_place)
                 for function in functions.values()
                 if not is_private(function)
             ]
@@ -65,7 +67,17 @@ class LowerToLinalg(Pass):
         return bool(functions)
 
 
-def _lower_function(function: Function, functions: dict[str, Function]) -> Function:
+def _windows_in_place(module: Module, functions: dict[str, Function]) -> set[Value]:
+    entries = entries_of(module)
+    ports = (port for entry in entries for port in entry.arguments)
+    states = len({port.name for port in ports if port.kind == "state"})
+    found = (windows_in_place(entry, functions, states) for entry in entries)
+    return set().union(*found)
+
+
+def _lower_function(
+    function: Function, functions: dict[str, Function], in_place: set[Value]
+) -> Function:
     inputs, results = signature(function)
     kind = ir.FunctionType.get(
         [lowered_type(t) for t in inputs], [lowered_type(t) for t in results]
@@ -76,7 +88,7 @@ def _lower_function(function: Function, functions: dict[str, Function]) -> Funct
         lower_signature(function, lowered)
         with ir.InsertionPoint(lowered.add_entry_block()):
             unknown: list[Any] = [None] * len(contracts)
-            lowering = Lowering(unknown)
+            lowering = Lowering(unknown, in_place)
             _read_symbols(lowering, inputs, lowered.arguments)
             _require_bound(lowering, contracts)
             inlined = _Inlined(functions, lowering)

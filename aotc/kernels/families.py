@@ -14,6 +14,7 @@ from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.types import Size
 from aotc.kernels import attention, contraction, depthwise
 from aotc.kernels.arguments import Arguments
+from aotc.kernels.attention import decoder
 from aotc.kernels.machine import Machine
 from aotc.mlir import Function
 
@@ -45,6 +46,7 @@ class Family:
     has_epilogue: bool = False
 
 
+# of those that compute one op, the first with a plan for it is taken
 FAMILIES = {
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -53,6 +55,12 @@ FAMILIES = {
         write=contraction.write,
         packs=True,
         has_epilogue=True,
+    ),
+    "decoder": Family(
+        anchors=(Attention,),
+        plan=decoder.plan,
+        workgroups=decoder.workgroups,
+        write=decoder.write,
     ),
     "attention": Family(
         anchors=(Attention,),

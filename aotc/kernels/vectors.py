@@ -44,6 +44,13 @@ def splat(value: float, lanes: int) -> Value:
     return constant(vector_type(lanes), value)
 
 
+def elements(values: Sequence[float]) -> Value:
+    """A constant vector of some numbers."""
+    numbers = np.array(values, np.float32)
+    kind = vector_type(len(values))
+    return constant_of(ir.DenseElementsAttr.get(numbers, type=kind))
+
+
 def repeat(element: Value, lanes: int) -> Value:
     """An element in all lanes."""
     return _make("vector.broadcast", [element], vector_type(lanes))
@@ -105,6 +112,43 @@ def transpose(rows: Sequence[Value]) -> Values:
                 found[number + bit] = _shuffle(x, y, high)
         bit *= 2
     return found
+
+
+def sums_across(rows: Sequence[Value]) -> Value:
+    """The sum of each of as many vectors as they have lanes, as one vector.
+
+    In rounds, as `transpose`; in each, of two vectors one is made.
+    """
+    found, lanes, bit = list(rows), len(rows), 1
+    while bit < lanes:
+        low = [n if n & bit == 0 else lanes + n - bit for n in range(lanes)]
+        high = [n + bit if n & bit == 0 else lanes + n for n in range(lanes)]
+        pairs = zip(found[::2], found[1::2], strict=True)
+        found = [
+            arith.addf(_shuffle(x, y, low), _shuffle(x, y, high)) for x, y in pairs
+        ]
+        bit *= 2
+    return found[0]
+
+
+def across(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
+    """All lanes combined, by what does not depend on their order; in all lanes."""
+    lanes, bit = x.type.shape[0], 1
+    while bit < lanes:
+        x = combine(x, _shuffle(x, x, [n ^ bit for n in range(lanes)]))
+        bit *= 2
+    return x
+
+
+def any_of(conditions: Value) -> Value:
+    """Whether any lane of a vector of i1 is true."""
+    made: Value = ir.Operation.create(
+        "vector.reduction",
+        results=[ir.IntegerType.get_signless(1)],
+        operands=[conditions],
+        attributes={"kind": ir.Attribute.parse("#vector.kind<or>")},
+    ).result
+    return made
 
 
 def _shuffle(x: Value, y: Value, places: list[int]) -> Value:

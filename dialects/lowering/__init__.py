@@ -6,7 +6,7 @@ are affine expressions over symbols, and the function's inputs say what each sym
 """
 
 import math as pymath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -42,10 +42,12 @@ class Lowering:
 
     Args:
         symbols: the index value of every symbol of the function.
+        in_place: results of ops that may write over their first operand.
     """
 
-    def __init__(self, symbols: list[Value]) -> None:
+    def __init__(self, symbols: list[Value], in_place: Collection[Value] = ()) -> None:
         self.symbols = symbols
+        self.in_place = in_place
         self._variation = Variation()
         self._strided: dict[Value, bool] = {}
 

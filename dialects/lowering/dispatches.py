@@ -55,6 +55,67 @@ def in_place(op: Operation, kinds: Sequence[ir.RankedTensorType]) -> list[str]:
     ]
 
 
+def window_in_place(kinds: Sequence[ir.RankedTensorType], is_signed: bool) -> list[str]:
+    """The body of a function that writes a window of a tensor and nothing else of it.
+
+    Args:
+        kinds: of the tensor, which the result is tied to; of the window; and of the
+            vector of integers that says where it starts on each axis. It is moved to
+            fit.
+        is_signed: whether these have a sign.
+    """
+    whole, part, starts = kinds
+    modes = ("readwrite", "readonly", "readonly")
+    views = [f"!{_TENSOR}<{m}:{kind}>" for m, kind in zip(modes, kinds, strict=True)]
+    taken = ", ".join(f"%t{i}: {view}" for i, view in enumerate(views))
+    given = f"({', '.join(map(str, kinds))}) -> %0"
+    offsets, lines = [], []
+    for axis, (have, size) in enumerate(zip(whole.shape, part.shape, strict=True)):
+        offsets.append(f"%at{axis}" if have > size else "0")
+        if have > size:
+            lines += _start_lines(axis, have - size, starts, is_signed)
+    place = f"offsets = [{', '.join(offsets)}], sizes = {list(part.shape)}"
+    return [
+        f"%r = flow.dispatch.workgroups(%0, %1, %2) : {given} = ({taken}) {{",
+        f"%starts = {_TENSOR}.load %t2, {_part(starts, starts)} "
+        f": {views[2]} -> {starts}",
+        f"%window = {_TENSOR}.load %t1, {_part(part, part)} : {views[1]} -> {part}",
+        *lines,
+        f"{_TENSOR}.store %window, %t0, {place}, strides = {[1] * part.rank} "
+        f": {part} -> {views[0]}",
+        "flow.return",
+        "} count() -> (index, index, index) {",
+        "%one = arith.constant 1 : index",
+        "flow.return %one, %one, %one : index, index, index",
+        "}",
+        f"return %r : {whole}",
+    ]
+
+
+def _start_lines(
+    axis: int, last: int, starts: ir.RankedTensorType, is_signed: bool
+) -> list[str]:
+    """Where a window starts on an axis, as %at0, …: the nearest of 0 … last."""
+    kind, sign = starts.element_type, "s" if is_signed else "u"
+    found, wide = f"%start{axis}", f"%wide{axis}"
+    lines = [
+        f"%axis{axis} = arith.constant {axis} : index",
+        f"{found} = tensor.extract %starts[%axis{axis}] : {starts}",
+    ]
+    if kind.width < 64:
+        lines.append(f"{wide} = arith.ext{sign}i {found} : {kind} to i64")
+    else:
+        wide = found
+    return [
+        *lines,
+        f"%first{axis} = arith.constant 0 : i64",
+        f"%last{axis} = arith.constant {last} : i64",
+        f"%low{axis} = arith.max{sign}i {wide}, %first{axis} : i64",
+        f"%near{axis} = arith.min{sign}i %low{axis}, %last{axis} : i64",
+        f"%at{axis} = arith.index_cast %near{axis} : i64 to index",
+    ]
+
+
 def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
     """All of a tensor, or its first element, as loads and stores say it."""
     zeros, ones = [0] * kind.rank, [1] * kind.rank

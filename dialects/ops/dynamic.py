@@ -14,7 +14,8 @@ from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
-from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects.lowering.dispatches import window_in_place
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.ops.indexing import in_range, position
 from aotc.dialects.samples import Sample, f32
@@ -197,10 +198,18 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     def lower(
         low: Lowering, op: "DynamicUpdateSlice", x: Value, update: Value, starts: Value
     ) -> Value:
-        """A generic over x that chooses between its element and the update's."""
+        """A generic over x that chooses between its element and the update's.
+
+        Or, where x may be written over, a dispatch that writes the window alone.
+        """
         whole, part = Tensor.of(op.x), Tensor.of(op.update)
         if element_count(part.shape) == 0:
             return x
+        if op.y in low.in_place:
+            is_signed = Tensor.of(op.starts).dtype in dt.SIGNED
+            given = [x, update, starts]
+            text = window_in_place([each.type for each in given], is_signed)
+            return foreign.call("write_window", given, [x.type], text)[0]
         read = element_reader(low, update, part)
 
         def body(old: Value) -> Value:

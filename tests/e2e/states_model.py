@@ -15,6 +15,14 @@ odd = aotc.State(
     }
 )
 cache = aotc.State(np.zeros((4, 3)))
+windows = aotc.State(
+    {
+        "rows": np.arange(36.0).reshape(2, 6, 3),
+        "bytes": np.zeros(300, "u8"),
+        "half": np.ones((3, 4), "f16"),
+        "flags": np.zeros((3, 4), "bool"),
+    }
+)
 optimizer = optim.adam(0.1)
 model = aotc.State(
     {"params": (start := {"w": np.ones((3, 3)), "b": np.zeros(3)}),
@@ -72,6 +80,28 @@ def mixed(odd, x):
 def written(cache, x, at):
     """A row at a time."""
     return cache.at[at].set(x), x
+
+
+@aotc.entry(x=x, at=aotc.Spec((), "i32"))
+def windowed(windows, x, at):
+    """Windows at places that are moved to fit, and read at once."""
+    blocks = np.broadcast_to(x, (2, 2, 3))
+    rows = np.dynamic_update_slice(windows["rows"], blocks, [0, 2 * at - 1, 0])
+    rows = np.dynamic_update_slice(rows, x.reshape(1, 1, 3)[..., :2], [1, 0, at])
+    first, part = (250 + 20 * at).astype("u8"), x.astype("u8")
+    bytes = np.dynamic_update_slice(windows["bytes"], part, np.reshape(first, (1,)))
+    half = x.reshape(3, 1).astype("f16")
+    flags = np.dynamic_update_slice(windows["flags"], half > 0, [0, at])
+    half = np.dynamic_update_slice(windows["half"], half, [9, at])
+    return {"rows": rows, "bytes": bytes, "half": half, "flags": flags}, rows.sum(1)
+
+
+@aotc.entry(x=x, at=aotc.Spec((), "i32"))
+def read_before(windows, x, at):
+    """The old value of a window's state is read, too, before or after."""
+    old = windows["rows"]
+    rows = np.dynamic_update_slice(old, x.reshape(1, 1, 3), [0, at, 0])
+    return {**windows, "rows": rows}, (old.sum(1), rows.sum(1) @ old[0].T)
 
 
 @aotc.entry(x=x)

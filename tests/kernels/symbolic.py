@@ -101,3 +101,13 @@ def attention(w, x, mask):
     """Heads of as many batches, with a bias of each."""
     q, k, v = (np.einsum("bld,dhk->blhk", x, w["heads"][:, i]) for i in range(3))
     return nn.attention(q, k, v, bias=mask)
+
+
+@aotc.entry(
+    x=aotc.Spec(("batch", 1, 2, 16)),
+    cache=aotc.Spec(("batch", 40, 2, 16)),
+    mask=aotc.Spec(("batch", 1, 1, 40)),
+)
+def one_query(x, cache, mask):
+    """A step of a decoder."""
+    return nn.attention(x, cache, cache + 1.0, bias=mask)

@@ -18,15 +18,20 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Dim, Size, Tensor, ceil_divide
+from aotc.dialects.types import Size, ceil_divide
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.scores import Scores, rescaling
-from aotc.kernels.attention.sums import WeightedSums
-from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides, choose_tile
-from aotc.kernels.attention.work import Block, Queries, Scratch, Softmax
+from aotc.kernels.attention.sums import WeightedSums, inverse
+from aotc.kernels.attention.tile import (
+    AttentionTile,
+    Sizes,
+    bias_strides,
+    choose_tile,
+    has_kernel_types,
+)
+from aotc.kernels.attention.work import Block, Queries, Scratch, Softmax, queries_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
@@ -37,19 +42,12 @@ _FEWEST = 4  # the share of lanes that have a query is no less than one in so ma
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """The tile for an attention; None where there is no kernel for it.
 
-    Sizes are static but for the number of batches, elements f32, and nobody reads the
-    logarithms of the sums. The transposed queries and the scores of a block are on the
-    stack, so heads are at most some hundred elements deep. A bias does not vary with
-    the query alone. Of a few queries, as in a step of a decoder, most lanes would be
-    empty: what IREE makes of products of one row is faster.
+    The transposed queries and the scores of a block are on the stack, so heads are at
+    most some hundred elements deep. A bias does not vary with the query alone. Of a few
+    queries most lanes would be empty: see `decoder`.
     """
     assert isinstance(op, Attention)
-    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
-        return None
-    if any(isinstance(size, Dim) for x in types for size in x.shape[1:]):
-        return None
-    if any(True for _ in op.logsum.uses):
+    if not has_kernel_types(op):
         return None
     strides = bias_strides(op)
     if strides.query and not strides.position:
@@ -113,38 +111,19 @@ class _Kernel:
             head: its number, over all batches.
             part: the number of its part of the queries.
         """
-        queries = self._find(head, scale(part, self._tile.columns))
+        first = scale(part, self._tile.columns)
+        queries = queries_of(self._op, head, first)
         self._scores.transpose_queries(queries)
         if self._sizes.positions == self._tile.keys:
             self._write_only_block(queries)
         else:
             self._write_blocks(queries)
 
-    def _find(self, number: Value, first: Value) -> Queries:
-        """The queries of a head from the first one on."""
-        sizes, strides = self._sizes, bias_strides(self._op)
-        batch = arith.divui(number, index(sizes.heads))
-        head = arith.remui(number, index(sizes.heads))
-        shared = arith.divui(head, index(sizes.heads // sizes.shared))
-        query = scale(batch, sizes.length * sizes.heads)
-        query = add(query, scale(head, sizes.head_step))
-        query = add(query, scale(first, sizes.row_step))
-        key = add(scale(batch, sizes.positions * sizes.shared), shared)
-        bias = add(scale(batch, strides.batch), scale(head, strides.head))
-        return Queries(
-            first=first,
-            query=scale(query, sizes.depth),
-            key=scale(key, sizes.depth),
-            value=scale(key, sizes.width),
-            bias=add(bias, scale(first, strides.query)),
-            result=scale(query, sizes.width),
-        )
-
     def _write_only_block(self, queries: Queries) -> None:
         """All keys are one block: nothing is scaled to a later one."""
         block = self._block(queries, index(0), self._tile.keys)
         softmax = self._scores.weigh(queries, block, self._nothing())
-        self._store_factors(_inverse(softmax.total))
+        self._store_factors([inverse(x) for x in softmax.total])
         self._sums.write(queries, block)
 
     def _write_blocks(self, queries: Queries) -> None:
@@ -174,7 +153,7 @@ class _Kernel:
         )
         if whole < positions:
             carried = write_block(index(whole), positions - whole, carried)
-        self._store_factors(_inverse(carried[count:]))
+        self._store_factors([inverse(x) for x in carried[count:]])
         self._sums.rescale(queries)
 
     def _end(self, queries: Queries) -> Value:
@@ -197,13 +176,3 @@ class _Kernel:
         lanes = self._tile.lanes
         for number, factor in enumerate(factors):
             vectors.store(factor, self._scratch.factors, index(number * lanes), lanes)
-
-
-def _inverse(totals: Values) -> Values:
-    """1 / total; 1 for a query that sees no position."""
-    found = []
-    for total in totals:
-        one = constant(total.type, 1.0)
-        none = float_compare("OEQ", total, constant(total.type, 0.0))
-        found.append(arith.divf(one, arith.select(none, one, total)))
-    return found

@@ -73,7 +73,7 @@ class Scores:
     ) -> Values:
         """Replace the scores of a block; returns `totals` plus their sums."""
         tile, lanes = self.tile, self.tile.lanes
-        shifts = [_finite(x) for x in highest]
+        shifts = [finite(x) for x in highest]
 
         def write_key(key: Value, totals: Values) -> Values:
             found = []
@@ -262,12 +262,12 @@ class _Rows:
 def rescaling(before: Values, after: Values) -> Values:
     """What sums are multiplied with where the highest score has become another."""
     return [
-        exp_of_negative(arith.subf(old, _finite(new)))
+        exp_of_negative(arith.subf(old, finite(new)))
         for old, new in zip(before, after, strict=True)
     ]
 
 
-def _finite(highest: Value) -> Value:
-    """0 for -infinity, so that -infinity less it is -infinity."""
+def finite(highest: Value) -> Value:
+    """Itself, but 0 for -infinity, so that -infinity less it is -infinity."""
     none = float_compare("OEQ", highest, constant(highest.type, -inf))
     return arith.select(none, constant(highest.type, 0.0), highest)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.kernels import vectors
 from aotc.kernels.attention.tile import AttentionTile, Sizes
 from aotc.kernels.attention.work import Block, Queries, Scratch
 from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
+
+
+def inverse(total: Value) -> Value:
+    """1 / total; 1 for a query that sees no position."""
+    one = constant(total.type, 1.0)
+    none = float_compare("OEQ", total, constant(total.type, 0.0))
+    return arith.divf(one, arith.select(none, one, total))
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import most_rows, split_evenly
 
-_SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
+SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
 _MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
 _LEAST_KEYS = 16  # of a block, unless there are fewer
 _QUERIES = 32  # of a workgroup, at most
@@ -58,6 +58,20 @@ class Sizes:
         if length == 1 and not op.causal:
             length, heads, steps = heads // shared, shared, (1, heads // shared)
         return cls(batch, length, heads, depth, positions, shared, width, *steps)
+
+
+def has_kernel_types(op: Attention) -> bool:
+    """Whether kernels can compute an attention: elements are f32.
+
+    Sizes are static but for the number of batches, and nobody reads the logarithms of
+    the sums, as derivatives do.
+    """
+    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
+    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
+        return False
+    if any(isinstance(size, Dim) for x in types for size in x.shape[1:]):
+        return False
+    return not any(True for _ in op.logsum.uses)
 
 
 @dataclass(frozen=True)
@@ -157,4 +171,4 @@ def _choose_vectors(sizes: Sizes, lanes: int) -> int:
 
 def _most_keys(sizes: Sizes, columns: int) -> int:
     """Keys of a block for which there is scratch memory, beside that of queries."""
-    return min(_MOST_KEYS, _SCRATCH // columns - 1 - sizes.depth)
+    return min(_MOST_KEYS, SCRATCH // columns - 1 - sizes.depth)

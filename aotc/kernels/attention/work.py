@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.dialects.ops.attention import Attention
 from aotc.kernels import vectors
-from aotc.kernels.attention.tile import AttentionTile, Sizes
-from aotc.kernels.vectors import Values
-from aotc.mlir import Value
+from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides
+from aotc.kernels.vectors import Values, add, index, scale
+from aotc.mlir import Value, arith
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,33 @@ class Queries:
     value: Value
     bias: Value
     result: Value
+
+
+def queries_of(op: Attention, number: Value, first: Value) -> Queries:
+    """The queries of a head from one on.
+
+    Args:
+        op: what is computed.
+        number: of the head, over all batches.
+        first: the number of the first query.
+    """
+    sizes, strides = Sizes.of(op), bias_strides(op)
+    batch = arith.divui(number, index(sizes.heads))
+    head = arith.remui(number, index(sizes.heads))
+    shared = arith.divui(head, index(sizes.heads // sizes.shared))
+    query = scale(batch, sizes.length * sizes.heads)
+    query = add(query, scale(head, sizes.head_step))
+    query = add(query, scale(first, sizes.row_step))
+    key = add(scale(batch, sizes.positions * sizes.shared), shared)
+    bias = add(scale(batch, strides.batch), scale(head, strides.head))
+    return Queries(
+        first=first,
+        query=scale(query, sizes.depth),
+        key=scale(key, sizes.depth),
+        value=scale(key, sizes.width),
+        bias=add(bias, scale(first, strides.query)),
+        result=scale(query, sizes.width),
+    )
 
 
 @dataclass(frozen=True)

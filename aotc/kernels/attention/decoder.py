@@ -1,0 +1,351 @@
+"""Attention of few queries, as in a step of a decoder: bound by reading the cache.
+
+One workgroup has all queries of one head of keys. Lanes are neighbouring elements of a
+key, whose products with a query are added up across lanes for as many keys at once as
+there are lanes; the scores of these are one vector. Values are added up with lanes
+along their elements. Keys come in blocks, with the online softmax of the other form.
+
+A block whose bias hides all of its positions (-infinity, as a mask has it) is not read:
+the time of a step is that of the positions which are seen, whatever the capacity of the
+cache. So what is not finite in such a block is not seen, while the reference multiplies
+it by 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import inf
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.scalars import constant, float_compare
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.types import Size, Tensor
+from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
+from aotc.kernels.attention.scores import finite
+from aotc.kernels.attention.sums import inverse
+from aotc.kernels.attention.tile import (
+    SCRATCH,
+    Sizes,
+    bias_strides,
+    has_kernel_types,
+)
+from aotc.kernels.attention.work import Queries, queries_of
+from aotc.kernels.elementary import exp_of_negative
+from aotc.kernels.machine import Machine
+from aotc.kernels.vectors import Values, add, index, scale
+from aotc.mlir import Function, Value, arith
+
+_KEYS = 32  # of a block: what is read of hidden positions is less than that
+_MOST_WIDTH = 8  # vectors of weighted sums in registers
+
+
+@dataclass(frozen=True)
+class DecoderTile:
+    """The schedule of an attention of few queries.
+
+    Args:
+        lanes: elements of a vector.
+        keys: of a block.
+        width: vectors of weighted sums that are in registers.
+    """
+
+    lanes: int
+    keys: int
+    width: int
+
+    def to_plain(self) -> dict[str, int]:
+        """As the IR holds it."""
+        return asdict(self)
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, int]) -> DecoderTile:
+        """The inverse of `to_plain`."""
+        return cls(**plain)
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The tile for an attention of few queries; None for another.
+
+    At most half as many queries share a head of keys as a vector has lanes: for more,
+    the other form has fewer operations. None is causal: of one query, that would hide
+    all positions but the first.
+    """
+    assert isinstance(op, Attention)
+    if op.causal or not has_kernel_types(op):
+        return None
+    sizes, lanes = Sizes.of(op), machine.lanes
+    if 2 * sizes.length > lanes:
+        return None
+    tile = DecoderTile(
+        lanes=lanes,
+        keys=min(_KEYS, sizes.positions),
+        width=min(_MOST_WIDTH, -(-sizes.width // lanes)),
+    )
+    return tile.to_plain() if _scratch_size(sizes, tile) <= SCRATCH else None
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """How many there are: heads of keys of all batches."""
+    assert isinstance(op, Attention)
+    sizes = Sizes.of(op)
+    return sizes.batch * sizes.heads, 1
+
+
+def write(
+    function: Function,
+    anchor: GraphOp,
+    schedule: Mapping[str, int],
+    given: Arguments,
+) -> None:
+    """Write the kernel of a region."""
+    assert isinstance(anchor, Attention)
+    *taken, result = given.memories
+    known = dict(zip(function.entry_block.arguments, taken, strict=True))
+    operands = [known[value] for value in anchor.operands]
+    tile = DecoderTile.of_plain(schedule)
+    queries = queries_of(anchor, given.workgroup[0], index(0))
+    _Decoder(anchor, tile, operands, result, queries).write()
+
+
+def _padded(count: int, lanes: int) -> int:
+    return -(-count // lanes) * lanes
+
+
+def _scratch_size(sizes: Sizes, tile: DecoderTile) -> int:
+    """Elements on the stack: of each query itself, its weights, and three vectors."""
+    rows = _padded(sizes.depth, tile.lanes) + _padded(tile.keys, tile.lanes)
+    return sizes.length * (rows + 3 * tile.lanes)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some keys: the number of the first, and how many there are."""
+
+    start: Value
+    count: int
+
+
+class _Decoder:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        op: what is computed.
+        tile: how it is cut up.
+        operands: memories of query, key, value and bias.
+        result: memory of the result.
+        queries: those of the workgroup.
+    """
+
+    def __init__(
+        self,
+        op: Attention,
+        tile: DecoderTile,
+        operands: Sequence[Value],
+        result: Value,
+        queries: Queries,
+    ) -> None:
+        self._op, self._tile, self._sizes = op, tile, Sizes.of(op)
+        self._lanes, self._queries = tile.lanes, queries
+        self._query, self._key, self._value, self._bias = operands
+        self._result = result
+        self._strides, self._has_bias = bias_strides(op), Tensor.of(op.bias).rank > 0
+        self._depth = _padded(self._sizes.depth, self._lanes)
+        self._keys = _padded(tile.keys, self._lanes)
+        count = self._sizes.length
+        self._scaled = vectors.allocate(count * self._depth)
+        self._weights = vectors.allocate(count * self._keys)
+        # a vector for each query: its highest score, in all lanes; the sum of its
+        # exponentials, in parts; what its result is multiplied with, in all lanes
+        self._highest, self._totals, self._factors = (
+            vectors.allocate(count * self._lanes) for _ in range(3)
+        )
+
+    def write(self) -> None:
+        """Write the work of one workgroup."""
+        self._each_query(self._begin)
+        count = self._tile.keys
+        whole = self._sizes.positions // count * count
+
+        def write_block(start: Value, _: Values) -> Values:
+            self._write_block(_Block(start, count))
+            return []
+
+        vectors.loop(0, whole, count, [], write_block)
+        if whole < self._sizes.positions:
+            rest = self._sizes.positions - whole
+            self._write_block(_Block(index(whole), rest))
+        self._each_query(self._end)
+
+    def _each_query(self, body: Callable[[Value], None]) -> None:
+        def write(query: Value, _: Values) -> Values:
+            body(query)
+            return []
+
+        vectors.loop(0, self._sizes.length, 1, [], write)
+
+    # ---- before and after all blocks ------------------------------------------------
+
+    def _begin(self, query: Value) -> None:
+        """Scale a query, and let its softmax and result be those of no positions."""
+        lanes, sizes = self._lanes, self._sizes
+        factor = vectors.splat(float(self._op.scale), lanes)
+        row = scale(query, sizes.row_step * sizes.depth)
+        begin, target = add(self._queries.query, row), scale(query, self._depth)
+        for first, count in _vectors_of(sizes.depth, lanes):
+            x = vectors.load(self._query, add(begin, first), lanes, count)
+            vectors.store(
+                arith.mulf(x, factor), self._scaled, add(target, first), lanes
+            )
+        zero = vectors.splat(0.0, lanes)
+        self._store(self._highest, query, vectors.splat(-inf, lanes))
+        self._store(self._totals, query, zero)
+        for first, count in _vectors_of(sizes.width, lanes):
+            at = add(self._result_of(query), first)
+            vectors.store(zero, self._result, at, lanes, count)
+
+    def _end(self, query: Value) -> None:
+        """Divide the result of a query by its sum of exponentials."""
+        lanes = self._lanes
+        total = vectors.across(self._load(self._totals, query), arith.addf)
+        factor = inverse(total)
+        for first, count in _vectors_of(self._sizes.width, lanes):
+            at = add(self._result_of(query), first)
+            x = vectors.load(self._result, at, lanes, count)
+            vectors.store(arith.mulf(x, factor), self._result, at, lanes, count)
+
+    def _result_of(self, query: Value) -> Value:
+        step = self._sizes.row_step * self._sizes.width
+        return add(self._queries.result, scale(query, step))
+
+    def _load(self, memory: Value, query: Value) -> Value:
+        return vectors.load(memory, scale(query, self._lanes), self._lanes)
+
+    def _store(self, memory: Value, query: Value, x: Value) -> None:
+        vectors.store(x, memory, scale(query, self._lanes), self._lanes)
+
+    # ---- one block ------------------------------------------------------------------
+
+    def _write_block(self, block: _Block) -> None:
+        def write() -> None:
+            self._each_query(lambda query: self._weigh(block, query))
+            self._each_query(lambda query: self._add_values(block, query))
+
+        if self._strides.position:
+            vectors.branch(self._is_seen(block), write, lambda: None)
+        else:
+            write()
+
+    def _is_seen(self, block: _Block) -> Value:
+        """Whether the bias of any query lets any position of a block be seen."""
+        rows = self._sizes.length if self._strides.query else 1
+        found = [
+            self._bias_at(block, index(row), group)
+            for row in range(rows)
+            for group in _vectors_of(block.count, self._lanes)
+        ]
+        highest = found[0]
+        for each in found[1:]:
+            highest = arith.maximumf(highest, each)
+        hidden = constant(highest.type, -inf)
+        return vectors.any_of(float_compare("UNE", highest, hidden))
+
+    def _bias_at(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
+        """The bias of some keys of a block: as many as lanes; -infinity for no key."""
+        first, count = group
+        lanes, strides = self._lanes, self._strides
+        absent = vectors.elements([0.0] * count + [-inf] * (lanes - count))
+        if not self._has_bias:
+            return absent
+        at = add(self._queries.bias, scale(query, strides.query))
+        if strides.position:
+            at = add(add(at, block.start), first)
+            found = vectors.load(self._bias, at, lanes, count)
+        else:
+            found = vectors.repeat(vectors.load_element(self._bias, at), lanes)
+        return found if count == lanes else arith.addf(found, absent)
+
+    def _weigh(self, block: _Block, query: Value) -> None:
+        """Write e**(score - highest) of a block, and the softmax up to its end."""
+        groups = _vectors_of(block.count, self._lanes)
+        scores = [self._score(block, query, group) for group in groups]
+        before = highest = self._load(self._highest, query)
+        for score in scores:
+            highest = arith.maximumf(highest, score)
+        highest = vectors.across(highest, arith.maximumf)
+        shift = finite(highest)
+        factor = exp_of_negative(arith.subf(before, shift))
+        total = arith.mulf(self._load(self._totals, query), factor)
+        for (first, _), score in zip(groups, scores, strict=True):
+            weight = exp_of_negative(arith.subf(score, shift))
+            at = add(scale(query, self._keys), first)
+            vectors.store(weight, self._weights, at, self._lanes)
+            total = arith.addf(total, weight)
+        self._store(self._highest, query, highest)
+        self._store(self._totals, query, total)
+        self._store(self._factors, query, factor)
+
+    def _score(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
+        """The scores of as many keys of a block as there are lanes."""
+        first, count = group
+        lanes, sizes = self._lanes, self._sizes
+        step = sizes.shared * sizes.depth
+        begin = add(self._queries.key, scale(add(block.start, first), step))
+        left = scale(query, self._depth)
+
+        def add_products(place: Value, sums: Values, width: int = lanes) -> Values:
+            x = vectors.load(self._scaled, add(left, place), lanes)
+            found = []
+            for number, total in enumerate(sums):
+                at = add(add(begin, number * step), place)
+                y = vectors.load(self._key, at, lanes, width)
+                found.append(vectors.multiply_add(x, y, total))
+            return found
+
+        zero = vectors.splat(0.0, lanes)
+        whole = sizes.depth // lanes * lanes
+        sums = vectors.loop(0, whole, lanes, [zero] * count, add_products)
+        if whole < sizes.depth:
+            sums = add_products(index(whole), sums, sizes.depth - whole)
+        product = vectors.sums_across([*sums, *[zero] * (lanes - count)])
+        return arith.addf(product, self._bias_at(block, query, group))
+
+    def _add_values(self, block: _Block, query: Value) -> None:
+        """Multiply the result of a query with its factor and add that of a block."""
+        found = _vectors_of(self._sizes.width, self._lanes)
+        for first in range(0, len(found), self._tile.width):
+            panel = found[first : first + self._tile.width]
+            self._add_panel(block, query, panel)
+
+    def _add_panel(
+        self, block: _Block, query: Value, panel: list[tuple[int, int]]
+    ) -> None:
+        lanes, sizes = self._lanes, self._sizes
+        step = sizes.shared * sizes.width
+        begin = add(self._queries.value, scale(block.start, step))
+        factor, left = self._load(self._factors, query), scale(query, self._keys)
+        places = [(add(self._result_of(query), first), n) for first, n in panel]
+
+        def add_products(key: Value, sums: Values) -> Values:
+            element = vectors.load_element(self._weights, add(left, key))
+            weight, row = vectors.repeat(element, lanes), add(begin, scale(key, step))
+            return [
+                vectors.multiply_add(
+                    weight, vectors.load(self._value, add(row, first), lanes, n), total
+                )
+                for (first, n), total in zip(panel, sums, strict=True)
+            ]
+
+        sums = [
+            arith.mulf(vectors.load(self._result, at, lanes, n), factor)
+            for at, n in places
+        ]
+        sums = vectors.loop(0, block.count, 1, sums, add_products)
+        for (at, n), total in zip(places, sums, strict=True):
+            vectors.store(total, self._result, at, lanes, n)
+
+
+def _vectors_of(length: int, lanes: int) -> list[tuple[int, int]]:
+    """The vectors of a row: the first element, and how many there are."""
+    return [(first, min(lanes, length - first)) for first in range(0, length, lanes)]

@@ -1,0 +1,87 @@
+"""Which windows of states may be written where they are.
+
+    func @step(%cache, %new, %at)                // %cache is a state
+      %y = graph.dynamic_update_slice(%cache, %new, %at)
+      return %y
+
+IREE 3.13 gives every result a buffer of its own, so a step would copy the state to
+change a part of it. A dispatch that is tied to the state writes that part alone. It may
+where nothing else reads the old value: IREE may run another reader at the same time.
+
+As in `update-in-place`, a call that may fail must leave its states as they were, and a
+module with a single state starts with a file that is mapped to be read.
+"""
+
+from collections.abc import Mapping
+
+from aotc.dialects.callees import reachable_functions
+from aotc.dialects.entries import Entry
+from aotc.dialects.ops.dynamic import DynamicUpdateSlice
+from aotc.dialects.ops.effects import Assert
+from aotc.dialects.types import Tensor
+from aotc.mlir import Function, Value
+
+
+def windows_in_place(
+    entry: Entry, functions: Mapping[str, Function], states: int
+) -> set[Value]:
+    """The results of updates of an entry that may write over what they update.
+
+    Args:
+        entry: in graph IR.
+        functions: of the module, by name.
+        states: how many the module has.
+    """
+    function = functions[entry.name]
+    if states < 2 or _may_fail(entry, functions):
+        return set()
+    *_, returned = function.entry_block.operations
+    arguments = {
+        port.name: value
+        for port, value in zip(
+            entry.arguments, function.entry_block.arguments, strict=True
+        )
+        if port.kind == "state"
+    }
+    found: set[Value] = set()
+    for port, value in zip(entry.results, returned.operands, strict=True):
+        if port.kind == "state":
+            found |= _updates_of(arguments[port.name], value)
+    return found
+
+
+def _may_fail(entry: Entry, functions: Mapping[str, Function]) -> bool:
+    return any(
+        isinstance(op, Assert)
+        for name in reachable_functions(functions, entry.name)
+        if not functions[name].is_external
+        for op in functions[name].entry_block.operations
+    )
+
+
+def _updates_of(old: Value, new: Value) -> set[Value]:
+    """The results of a chain of updates from an old value to the new one.
+
+    Empty if there is something else between them, or if any value before the last has
+    another reader.
+    """
+    found: set[Value] = set()
+    value = new
+    while value != old:
+        op = getattr(value.owner, "opview", None)
+        if not isinstance(op, DynamicUpdateSlice) or not _is_writable(op):
+            return set()
+        found.add(value)
+        value = op.x
+        if sum(1 for _ in value.uses) != 1:
+            return set()
+    return found
+
+
+def _is_writable(op: DynamicUpdateSlice) -> bool:
+    """Whether a dispatch may write the window: of static size, not of bits."""
+    kinds = [Tensor.of(value) for value in (op.x, op.update)]
+    return all(
+        x.is_static and x.dtype != "bool" and x.rank > 0 and 0 not in x.shape
+        for x in kinds
+    )
