@@ -15,7 +15,7 @@ from .systems import PEERS, Aotc, System
 
 MODELS = (
     *("resnet50", "mobilenet_v2", "bert", "gpt2", "vit", "mlp", "dit", "moe", "lstm"),
-    *("efficientnet_b0", "unet", "llama"),
+    *("efficientnet_b0", "unet", "llama", "gpt2-decode", "llama-decode"),
 )
 
 

@@ -3,14 +3,17 @@
     python -m inference.export MODEL BATCH FOLDER [--onnx]
 
 `module.pt` (PyTorch), `program.pt2` (torch.export), `inputs.npz`, and what PyTorch
-computes from them, `expected.npz`; `model.onnx` if asked for. What is there already,
-written from the same sources by the same PyTorch, is left as it is.
+computes from them, `expected.npz`; `model.onnx` if asked for. A network that keeps its
+past between calls is written for aotc: `model.py`, with its weights, `weights.npz`.
+What is there already, written from the same sources by the same PyTorch, is left as it
+is.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import shutil
 from pathlib import Path
 
 import models_zoo
@@ -18,6 +21,7 @@ import numpy as np
 import torch
 
 OPSET = 20
+DECODERS = Path(__file__).parents[1] / "decoders"
 
 
 def main() -> None:
@@ -46,6 +50,7 @@ def source_digest() -> str:
     for file in (
         Path(__file__),
         *sorted(Path(models_zoo.__file__).parent.glob("*.py")),
+        *sorted(DECODERS.glob("*.py")),
     ):
         digest.update(file.read_bytes())
     return digest.hexdigest()
@@ -59,6 +64,12 @@ def export(name: str, batch: int, folder: Path) -> None:
         torch.save(module, folder / "module.pt")
         program = torch.export.export(module, (), inputs)
         torch.export.save(program, folder / "program.pt2")
+    source = models_zoo.MODELS[name].source
+    if source is not None:
+        shutil.copy(DECODERS / source, folder / "model.py")
+        shutil.copy(DECODERS / "past.py", folder)
+        weights = module.state_dict().items()
+        np.savez(folder / "weights.npz", **{k: v.numpy() for k, v in weights})
     results = results if isinstance(results, tuple) else (results,)
     np.savez(folder / "inputs.npz", **{k: v.numpy() for k, v in inputs.items()})
     np.savez(folder / "expected.npz", *(each.numpy() for each in results))

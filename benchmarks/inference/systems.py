@@ -112,8 +112,9 @@ class Aotc(System):
 
     def _build(self, case: Path, folder: Path) -> dict[str, float]:
         """Build the bundle; seconds and dispatches of the build."""
-        report = folder / "report.json"
-        command = [self.python, "-m", "aotc.cli.main", "build", case / "program.pt2"]
+        report, source = folder / "report.json", case / "model.py"
+        source = source if source.exists() else case / "program.pt2"
+        command = [self.python, "-m", "aotc.cli.main", "build", source]
         command += ["-o", folder, "--name", "model", "--target", self.level]
         command += ["--no-cache", "--no-sign", "--self-check", "off", "-q"]
         start = time.perf_counter()

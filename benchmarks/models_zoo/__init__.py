@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from . import convolutional, small, transformers
+from . import convolutional, decoders, small, transformers
 
 Inputs = dict[str, Tensor]
 
@@ -27,11 +27,14 @@ class Model:
         build: the module, with weights as PyTorch initialises them.
         inputs: of a batch, by the names of `forward`.
         parameters: how many the published network has.
+        source: the file in `decoders` that aotc builds, because the network keeps its
+            past; None to build what PyTorch exports.
     """
 
     build: Callable[[], nn.Module]
     inputs: Callable[[int], Inputs]
     parameters: int | None = None
+    source: str | None = None
 
 
 def module(name: str) -> nn.Module:
@@ -104,6 +107,12 @@ MODELS = {
     "efficientnet_b0": Model(convolutional.efficientnet_b0, _image(224), 5_288_548),
     "unet": Model(convolutional.UNet, _image(256, "x")),
     "llama": Model(transformers.Llama, _tokens(32000, 64)),
+    "gpt2-decode": Model(
+        decoders.Gpt2Step, decoders.inputs(50257, 12, 12), 124_439_808, "gpt2.py"
+    ),
+    "llama-decode": Model(
+        decoders.LlamaStep, decoders.inputs(32000, 8, 4), source="llama.py"
+    ),
     "lstm": Model(small.Lstm, _sequence(64, 128)),
     "moe": Model(small.Moe, _sequence(64, 512)),
     "dit": Model(transformers.DitBlock, _dit),
@@ -113,4 +122,6 @@ TRANSFORMERS = (
     transformers.Vit,
     transformers.Gpt2,
     transformers.Llama,
+    decoders.Gpt2Step,
+    decoders.LlamaStep,
 )

@@ -49,6 +49,7 @@ class Attention(nn.Module):
         x: Tensor,
         mask: Tensor | None = None,
         angles: tuple[Tensor, Tensor] | None = None,
+        past: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         projected = [layer(x) for layer in self.inputs]
         if len(projected) == 1:
@@ -58,9 +59,12 @@ class Attention(nn.Module):
         )
         if angles is not None:
             q, k = rotate(q, *angles), rotate(k, *angles)
+        causal = self.causal and past is None
+        if past is not None:  # all positions before x
+            k, v = (torch.cat(pair, 2) for pair in zip(past, (k, v), strict=True))
         if self.repeats > 1:
             k, v = (y.repeat_interleave(self.repeats, 1) for y in (k, v))
-        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=self.causal)
+        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
         return self.output(y.transpose(1, 2).reshape(x.shape))
 
 

@@ -127,9 +127,14 @@ class LlamaBlock(nn.Module):
         self.up = nn.Linear(width, hidden, False)
         self.down = nn.Linear(hidden, width, False)
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        angles: tuple[Tensor, Tensor],
+        past: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         first, second = self.norms
-        x = x + self.attention(first(x), angles=angles)
+        x = x + self.attention(first(x), angles=angles, past=past)
         y = second(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
