@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import iree.runtime as iree
 import numpy as np
+from kernel_sizes import write_kernels_of_any_size
 
 from aotc.artifacts.manifest import Leaf
-from aotc.backend import compile_targets
+from aotc.backend import compile_units
+from aotc.dialects.parameters import SCOPE
 from aotc.dtypes import canonical
 from aotc.errors import AotcError
 from aotc.importers.common.imported import Imported
-from aotc.pipeline import lower
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import all_passes
+from aotc.program import LEVELS, Program
+from aotc.program_files import write_parameters
 from aotc.pytree import flatten
+from aotc.runtime import engine
 from aotc.runtime.buffers import sender, viewer
+from aotc.runtime.function import Module
+from aotc.runtime.loader import start
 from aotc.target import Target
 from aotc.tracing.assembly import trace
-from aotc.tracing.entry import EntryFunction, Spec
+from aotc.tracing.entry import EntryFunction, Spec, Weights
 
 BATCH = 96
 PARTS = 6  # of a batch that fails
@@ -29,6 +41,48 @@ SMALL = 64  # elements of an input that may be a constant
 
 Array = np.ndarray[Any, Any]
 Mismatch = Callable[[Any, Any, float, float], str | None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How cases are compiled.
+
+    Args:
+        target: to compile for.
+        level: of optimisation.
+        are_weights: whether weights of a network, and all inputs of a case but the
+            first, are weights of the program: the build computes with them, and packs
+            them for kernels. Else they are inputs.
+    """
+
+    target: Target = Target.parse("cpu")  # noqa: RUF009 - it is frozen
+    level: int = LEVELS[-1]
+    are_weights: bool = False
+
+    def __str__(self) -> str:
+        stored = ", inputs but the first as weights" if self.are_weights else ""
+        return f"{self.target} at -O{self.level}{stored}"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add those of `settings_of`."""
+    parser.add_argument("--target", type=Target.parse, default=Settings.target)
+    parser.add_argument(
+        "-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1]
+    )
+    parser.add_argument(
+        "--weights", action="store_true", help="inputs but the first are weights"
+    )
+    parser.add_argument(
+        "--kernels", action="store_true", help="write kernels for small operators, too"
+    )
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """What was asked for; `--kernels` is heeded at once."""
+    if options.kernels:
+        write_kernels_of_any_size()
+    return Settings(options.target, options.level, options.weights)
 
 
 @dataclass(frozen=True)
@@ -49,32 +103,46 @@ class Compiled:
         refused: how many need to know at build time what they compute, by reason.
         failed: names of those that do not compile, with why.
         wrong: names of those that give something else, with what.
+        kernels: how many compute something of the cases, by their family.
+        settings: that they were compiled with.
     """
 
     passed: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     failed: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
+    kernels: Counter[str] = field(default_factory=Counter)
+    settings: Settings = Settings()
+
+    def title(self) -> str:
+        """What was compiled for what, in words."""
+        told = ", ".join(f"{n} of {name}" for name, n in self.kernels.items())
+        return f"Compiled for {self.settings}, with kernels: {told or 'none'}"
 
 
-def run_compiled(cases: Sequence[Any], mismatch: Mismatch) -> Compiled:
+def run_compiled(
+    cases: Sequence[Any],
+    mismatch: Mismatch,
+    settings: Settings = Settings(),  # noqa: B008 - it is frozen
+) -> Compiled:
     """Compile and run the cases."""
-    result, ready = Compiled(), []
+    result, ready = Compiled(settings=settings), []
     for number, case in enumerate(cases):
-        found = traced(case, f"case_{number}")
+        found = traced(case, f"case_{number}", settings)
         if isinstance(found, str):
             result.refused[found] += 1
         else:
             ready.append(found)
-    for start in range(0, len(ready), BATCH):
-        for each, why in _outcomes(ready[start : start + BATCH], mismatch):
+    for begin in range(0, len(ready), BATCH):
+        batch = ready[begin : begin + BATCH]
+        for each, why in _outcomes(batch, mismatch, settings, result.kernels):
             if why is None:
                 result.passed += 1
             elif why.startswith("compile: "):
                 result.failed.append((each.case.name, why))
             else:
                 result.wrong.append((each.case.name, why))
-        done = min(start + BATCH, len(ready))
+        done = min(begin + BATCH, len(ready))
         print(f"{done} of {len(ready)} compiled", file=sys.stderr, flush=True)
     return result
 
@@ -82,11 +150,11 @@ def run_compiled(cases: Sequence[Any], mismatch: Mismatch) -> Compiled:
 # ---- tracing ------------------------------------------------------------------------
 
 
-def traced(case: Any, name: str) -> Traced | str:
+def traced(case: Any, name: str, settings: Settings) -> Traced | str:
     """The case as an entry; small inputs are constants if it needs them to be known."""
     error = ""
     for known in _choices(case.inputs):
-        attempt = _entry(case, name, known)
+        attempt = _entry(case, name, known, settings.are_weights)
         try:
             trace([attempt.entry], {})
         except AotcError as refusal:
@@ -111,24 +179,32 @@ def _choices(inputs: Sequence[Array]) -> Iterator[set[int]]:
     yield small
 
 
-def _entry(case: Any, name: str, known: set[int]) -> Traced:
+def _entry(case: Any, name: str, known: set[int], are_weights: bool) -> Traced:
     network: Imported = case.network
     tree = {} if network.weights is None else network.weights.tree
     given = [x for i, x in enumerate(case.inputs) if i not in known]
 
-    def run(weights: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
-        rest = iter(inputs)
+    def run(weights: Mapping[str, Any], first: Sequence[Any], others: Any) -> Any:
+        rest = iter([*first, *others])
         arrays = [x if i in known else next(rest) for i, x in enumerate(case.inputs)]
         stored = [] if network.weights is None else [weights]
         found = network(*stored, *arrays)
         return list(found.values()) if isinstance(found, dict) else [found]
 
     run.__name__ = name
-    sources = {
-        "weights": {key: _spec(array) for key, array in tree.items()},
-        "inputs": [_spec(array) for array in given],
-    }
-    return Traced(case, EntryFunction(run, sources), [*flatten(tree)[0], *given])
+    first, others = given[:1], given[1:]
+    if are_weights:
+        stored: dict[str, Any] = {"weights": tree, "others": others}
+        sources = {key: Weights(each) if each else each for key, each in stored.items()}
+        arguments = first
+    else:
+        sources = {
+            "weights": {key: _spec(array) for key, array in tree.items()},
+            "others": [_spec(array) for array in others],
+        }
+        arguments = [*flatten(tree)[0], *given]
+    sources["first"] = [_spec(array) for array in first]
+    return Traced(case, EntryFunction(run, sources), arguments)
 
 
 def _spec(array: Array) -> Spec:
@@ -139,43 +215,52 @@ def _spec(array: Array) -> Spec:
 
 
 def _outcomes(
-    batch: Sequence[Traced], mismatch: Mismatch
+    batch: Sequence[Traced],
+    mismatch: Mismatch,
+    settings: Settings,
+    kernels: Counter[str],
 ) -> Iterator[tuple[Traced, str | None]]:
     """For each case, how its results differ; what does not compile stands alone."""
     try:
         program = trace([each.entry for each in batch], {})
-        (compiled,) = compile_targets(lower(program), [Target.parse("cpu")])
+        program.level = settings.level
+        unit = Unit(program, settings.target)
+        run_passes(unit, all_passes(settings.level))
+        (compiled,) = compile_units([unit])
     except AotcError as error:
         if len(batch) == 1:
             lines = error.message.splitlines()
             yield batch[0], f"compile: {lines[0][:150]}"
             return
         size = -(-len(batch) // PARTS)
-        for start in range(0, len(batch), size):
-            yield from _outcomes(batch[start : start + size], mismatch)
+        for begin in range(0, len(batch), size):
+            part = batch[begin : begin + size]
+            yield from _outcomes(part, mismatch, settings, kernels)
         return
-    config = iree.Config("local-sync")
-    code = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)
-    module = iree.VmContext(config.vm_instance, [*config.default_vm_modules, code])
+    kernels.update(row["family"] for row in compiled.kernels["regions"])
+    code = _load(compiled.vmfb, program)
     for each, entry in zip(batch, program.entries, strict=True):
-        function = code.lookup_function(entry.name)
-        yield each, _run(each, entry, module, function, config.device, mismatch)
+        yield each, _run(each, entry, code, mismatch)
 
 
-def _run(
-    each: Traced,
-    entry: Any,
-    module: Any,
-    function: Any,
-    device: Any,
-    mismatch: Mismatch,
-) -> str | None:
+def _load(vmfb: bytes, program: Program) -> Module:
+    """The code with the weights of its program."""
+    device = engine.device("llvm-cpu", threads=1)
+    with TemporaryDirectory() as folder:
+        archive, index = Path(folder) / "weights.irpa", iree.ParameterIndex()
+        write_parameters(program.parameters, archive)
+        index.load(str(archive))
+    return start(vmfb, "llvm-cpu", device, [index.create_provider(scope=SCOPE)])
+
+
+def _run(each: Traced, entry: Any, code: Module, mismatch: Mismatch) -> str | None:
     arguments = iree.VmVariantList(len(each.arguments))
     results = iree.VmVariantList(len(entry.results))
-    for port, array in zip(entry.arguments, each.arguments, strict=True):
+    device, inputs = code.device, entry.ports("input")
+    for port, array in zip(inputs, each.arguments, strict=True):
         arguments.push_ref(sender(device, _leaf(port))(array))
     try:
-        module.invoke(function, arguments, results)
+        code.context.invoke(code.module.lookup_function(entry.name), arguments, results)
     except Exception as error:  # the runtime's
         return f"it cannot be called: {str(error).splitlines()[0]}"
     for number, (port, want) in enumerate(

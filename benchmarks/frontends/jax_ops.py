@@ -31,7 +31,7 @@ from typing import Any
 import jax
 import jax_cases
 import numpy as np
-from batches import Compiled, run_compiled
+from batches import Compiled, add_options, run_compiled, settings_of
 from jax._src.internal_test_util import lax_test_util, test_harnesses
 
 from aotc.complexes import Complex
@@ -317,7 +317,7 @@ def of_compiled(compiled: Compiled) -> list[str]:
     """What became of the cases that were compiled."""
     refused = compiled.refused.total()
     lines = [
-        "## Compiled for the CPU",
+        f"## {compiled.title()}",
         "",
         f"Of {compiled.passed + refused + len(compiled.failed) + len(compiled.wrong)} "
         f"cases that pass, {compiled.passed} pass compiled, {refused} need to know at "
@@ -355,11 +355,13 @@ def main() -> int:
         "--compiled", type=int, default=0, metavar="N", help="compile N of each group"
     )
     parser.add_argument("--write", action="store_true", help="the table into docs/")
+    add_options(parser)
     options = parser.parse_args()
+    settings = settings_of(options)
     asked = chosen(cases(options.own), options.only, options.most)
     found = swept(asked, options.compiled)
     ready = [each.flat for each in found if each.flat]
-    compiled = run_compiled(ready, mismatch) if ready else None
+    compiled = run_compiled(ready, mismatch, settings) if ready else None
     text = report(found, compiled)
     print(text)
     if options.write:

@@ -2,12 +2,14 @@
 
     pip install -e '.[onnx]'
     python benchmarks/frontends/onnx_nodes.py [--only TEXT] [--compiled] [--write]
+    … --compiled --target x86_64-v4 --weights --kernels
 
 Runs each model of `onnx.backend.test` on the reference evaluator, and with `--compiled`
-those that pass compiled for the CPU, many to a module. Prints how many pass, the
-operators that are not supported with the reasons, and every result that is wrong;
-`--write` puts that into docs/onnx-ops.md. Out of the count are tests of what is no
-array (strings, sequences, optional values) and of training operators.
+those that pass compiled for the CPU, many to a module; `--weights` makes inputs after
+the first ones weights, and `--kernels` has kernels compute small operators. Prints how
+many pass, the operators that are not supported with the reasons, and every result that
+is wrong; `--write` puts that into docs/onnx-ops.md. Out of the count are tests of what
+is no array (strings, sequences, optional values) and of training operators.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from batches import Compiled, run_compiled
+from batches import Compiled, add_options, run_compiled, settings_of
 from onnx.backend.test.case.node import collect_testcases
 
 from aotc.errors import AotcError
@@ -206,7 +208,7 @@ def _of_compiled(compiled: Compiled) -> list[str]:
     refused = compiled.refused.total()
     lines = [
         "",
-        "## Compiled for the CPU",
+        f"## {compiled.title()}",
         "",
         f"Of the tests that pass and draw no random numbers, {compiled.passed} pass "
         f"compiled, {refused} are not traced, {len(compiled.failed)} are not compiled, "
@@ -230,7 +232,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="tests whose names contain this")
     parser.add_argument("--compiled", action="store_true", help="compile them as well")
     parser.add_argument("--write", action="store_true", help="write docs/onnx-ops.md")
+    add_options(parser)
     options = parser.parse_args(arguments)
+    settings = settings_of(options)
     outcome, ready = Outcome(), []
     for case in chosen(options.only):
         why = excluded(case)
@@ -240,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         evaluated = evaluate(case, outcome)
         if evaluated is not None and not _is_random(case):
             ready.append(evaluated)
-    compiled = run_compiled(ready, mismatch) if options.compiled else None
+    compiled = run_compiled(ready, mismatch, settings) if options.compiled else None
     text = report(outcome, compiled)
     print(text)
     if options.write:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from batches import Compiled, run_compiled
+from batches import Compiled, Settings, add_options, run_compiled, settings_of
 from torch.export import decomp_utils, exported_program
 from torch.testing._internal.common_methods_invocations import op_db
 from torch_core import core_table
@@ -118,7 +118,7 @@ def remember_decompositions() -> None:
         module._collect_all_valid_cia_ops = listed
 
 
-def compiled(tables: Iterable[Table]) -> Compiled:
+def compiled(tables: Iterable[Table], settings: Settings) -> Compiled:
     """Compile some samples of each op, and compare with the reference evaluator."""
     cases = []
     for table in tables:
@@ -127,7 +127,7 @@ def compiled(tables: Iterable[Table]) -> Compiled:
             for number, case in enumerate(passed[:COMPILED]):
                 title = f"{name} {number}"
                 cases.append(Case(title, case.network, case.inputs, case.outputs))
-    return run_compiled(cases, mismatch)
+    return run_compiled(cases, mismatch, settings)
 
 
 def mismatch(got: Any, want: Any, _rtol: float, _atol: float) -> str | None:
@@ -189,7 +189,7 @@ def figures_compiled(compiled: Compiled) -> Iterator[str]:
     """What became of the samples that were compiled."""
     yield ""
     yield (
-        f"Compiled for the CPU, up to {COMPILED} samples of each op that pass: "
+        f"{compiled.title()}; up to {COMPILED} samples of each op that pass: "
         f"{compiled.passed} give what the reference gives, {len(compiled.wrong)} do "
         f"not, {len(compiled.failed)} do not compile, and "
         f"{sum(compiled.refused.values())} need sizes or values that only a call knows."
@@ -239,7 +239,9 @@ def main() -> int:
     )
     parser.add_argument("--compiled", action="store_true", help="compile some as well")
     parser.add_argument("--write", action="store_true", help="docs/torch-ops.md")
+    add_options(parser)
     options = parser.parse_args()
+    settings = settings_of(options)
     warnings.filterwarnings("ignore")
     remember_decompositions()
 
@@ -253,7 +255,7 @@ def main() -> int:
         getattr(torch, name): swept(options.ops, getattr(torch, name), count, kept)
         for name, count in zip(options.dtypes, counts, strict=True)
     }
-    ran = compiled(tables.values()) if options.compiled else None
+    ran = compiled(tables.values(), settings) if options.compiled else None
     text = report(tables, ran)
     print(text)
     if options.write:

@@ -23,6 +23,7 @@ import numpy as np
 
 import aotc
 from aotc import reference
+from aotc.errors import AotcError
 from aotc.importers import load
 from aotc.passes import run_passes
 from aotc.pipeline import build
@@ -278,7 +279,7 @@ def _verdict(text: str, target: Target) -> list[str]:
             bundle = build(model, output=Path(folder), **asked).bundle
             assert bundle is not None
             return list(differences(model, bundle))
-        except aotc.AotcError as error:
+        except AotcError as error:
             return [str(error).splitlines()[0]]
 
 

@@ -193,6 +193,15 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 3,
             },
         ),
+        Sample(  # one window, behind which the image goes on
+            (f32(2, 3, 5, 3), f32(4, 3, 1, 3)),
+            {
+                "strides": (2, 2),
+                "padding": (1, 1, 0, 0),
+                "dilation": (1, 1),
+                "groups": 3,
+            },
+        ),
         Sample(
             (f32("n", "h", "w", 2), f32(3, 2, 2, 3)),
             {
@@ -415,7 +424,7 @@ def _by_channels(
     kernel = low.convert(kernel, weight, wide)
     groups = op.groups
     channels, features = (int(size) for size in weight.shape[-2:])
-    some = source.with_shape((*source.shape[:-1], groups)).with_dtype(wide)
+    some = source.with_shape((*_sizes_seen(op, source), groups)).with_dtype(wide)
     own = weight.with_shape((*weight.shape[:-2], 1, features)).with_dtype(wide)
     flat = own.with_shape((*own.shape[:-2], features))
     steps, zeros = [*[1] * (source.rank - 1), channels], [0] * (source.rank - 1)
@@ -432,6 +441,23 @@ def _by_channels(
             dilations=list(op.dilation),
         )
     return total
+
+
+def _sizes_seen(op: ConvGeneral, source: Tensor) -> Shape:
+    """The images and spatial sizes of the source, as far as windows see them.
+
+    Only where there is one window: an image that goes on behind it is of another size
+    than the window, which IREE 3.13 takes for an error in a depthwise convolution.
+    """
+    window = Tensor.of(op.kernel).shape[:-2]
+    counts, (images, *sizes) = Tensor.of(op.y).shape[1:-1], source.shape[:-1]
+    seen = [
+        (length - 1) * dilation + 1 if count == 1 else size
+        for length, dilation, count, size in zip(
+            window, op.dilation, counts, sizes, strict=True
+        )
+    ]
+    return (images, *seen)
 
 
 def _repeat_last(low: Lowering, x: Value, source: Tensor, count: int) -> Value:
