@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Size
-from aotc.mlir import Value
+from aotc.kernels.vectors import scale
+from aotc.mlir import Value, arith
 
 
 @dataclass(frozen=True)
@@ -28,3 +29,9 @@ class Arguments:
     def size(self, size: Size) -> Value:
         """The index value of a size, at the insertion point."""
         return Lowering([*self.symbols]).size(size)
+
+    def scale(self, base: Value, factor: Size) -> Value:
+        """`base * factor`."""
+        if isinstance(factor, int):
+            return scale(base, factor)
+        return arith.muli(base, self.size(factor))

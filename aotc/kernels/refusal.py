@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import entries_of, weight_arguments
@@ -91,7 +90,7 @@ def why_refused(op: GraphOp, machine: Machine) -> str:
     return _OTHER
 
 
-_MANY = {DotGeneral: "rows", ConvGeneral: "images", Attention: "batches"}
+_MANY = {DotGeneral: "rows", ConvGeneral: "images", Attention: "positions"}
 
 
 def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
@@ -100,8 +99,10 @@ def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
     if isinstance(op, DotGeneral):
         yield from (left[axis] for axis in op.lhs_contract)
         yield from others[0]
+    elif isinstance(op, ConvGeneral):
+        yield from (*left[1:], *others[0])
     else:
-        yield from chain(left[1:], *(shape[1:] for shape in others))
+        yield from (*left[2:], *others[0][2:])
 
 
 _OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its shape"

@@ -61,7 +61,9 @@ def load_element(memory: Value, at: Value) -> Value:
     return _make("memref.load", [memory, at], ir.F32Type.get())
 
 
-def load(memory: Value, at: Value, lanes: int, count: int | None = None) -> Value:
+def load(
+    memory: Value, at: Value, lanes: int, count: int | Value | None = None
+) -> Value:
     """A vector from `at` on, of which only `count` elements are there; zeros follow."""
     kind = vector_type(lanes)
     if count is None or count == lanes:
@@ -266,8 +268,10 @@ def branch(
             scf.YieldOp([])
 
 
-def _mask(lanes: int, count: int) -> Value:
+def _mask(lanes: int, count: int | Value) -> Value:
     kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+    if isinstance(count, Value):
+        return _make("vector.create_mask", [count], kind)
     made: Value = ir.Operation.create(
         "vector.constant_mask",
         results=[kind],

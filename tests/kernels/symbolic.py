@@ -111,3 +111,38 @@ def attention(w, x, mask):
 def one_query(x, cache, mask):
     """A step of a decoder."""
     return nn.attention(x, cache, cache + 1.0, bias=mask)
+
+
+@aotc.entry(
+    x=aotc.Spec(("batch", 1, 4, 16)),
+    cache=aotc.Spec(("batch", "length", 2, 16)),
+    mask=aotc.Spec(("batch", 1, 1, "length")),
+)
+def one_query_of_any_cache(w, x, cache, mask):
+    """A step of a decoder that is given what came before."""
+    return nn.attention(x, cache, cache + 1.0, bias=mask)
+
+
+_any_tokens = aotc.Spec(("batch", "length", 2, 24))
+
+
+@aotc.entry(x=_any_tokens, mask=aotc.Spec(("batch", 1, 1, "length")))
+def encoder(x, mask):
+    """Any number of tokens, with a bias of each."""
+    return nn.attention(x, x * 0.5, x + 1.0, bias=mask)
+
+
+@aotc.entry(x=_any_tokens)
+def decoder(x):
+    """Any number of tokens that see those before them."""
+    return nn.attention(x, x * 0.5, x + 1.0, causal=True)
+
+
+@aotc.entry(
+    x=_any_tokens,
+    y=aotc.Spec(("batch", "others", 1, 24)),
+    scores=aotc.Spec((1, 2, "length", "others")),
+)
+def two_lengths(x, y, scores):
+    """Tokens that see others, with a bias of each pair, and heads that share keys."""
+    return nn.attention(x, y * 0.5, y + 1.0, bias=scores)

@@ -50,9 +50,10 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     if not has_kernel_types(op):
         return None
     strides = bias_strides(op)
-    if strides.query and not strides.position:
+    if strides.query != 0 and strides.position == 0:
         return None
-    if _FEWEST * Sizes.of(op).length < machine.lanes:
+    length, _ = Sizes.of(op).typical
+    if _FEWEST * length < machine.lanes:
         return None
     tile = choose_tile(op, machine)
     return None if tile is None else tile.to_plain()
@@ -76,7 +77,8 @@ def write(
     *taken, result = given.memories
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
     operands = [known[value] for value in anchor.operands]
-    kernel = _Kernel(anchor, AttentionTile.of_plain(schedule), operands, result)
+    tile = AttentionTile.of_plain(schedule)
+    kernel = _Kernel(anchor, tile, given, operands, result)
     head, part = given.workgroup
     kernel.write(head, part)
 
@@ -87,6 +89,7 @@ class _Kernel:
     Args:
         op: what is computed.
         tile: how it is cut up.
+        given: the sizes.
         operands: memories of query, key, value and bias.
         result: memory of the result.
     """
@@ -95,14 +98,17 @@ class _Kernel:
         self,
         op: Attention,
         tile: AttentionTile,
+        given: Arguments,
         operands: Sequence[Value],
         result: Value,
     ) -> None:
-        self._op, self._tile, self._sizes = op, tile, Sizes.of(op)
+        self._op, self._tile, self._sizes, self._given = op, tile, Sizes.of(op), given
         self._scratch = Scratch.allocate(tile, self._sizes)
         query, key, value, bias = operands
-        self._scores = Scores(op, tile, query, key, bias, self._scratch)
-        self._sums = WeightedSums(self._sizes, tile, value, result, self._scratch)
+        self._scores = Scores(op, tile, given, query, key, bias, self._scratch)
+        self._sums = WeightedSums(
+            self._sizes, tile, given, value, result, self._scratch
+        )
 
     def write(self, head: Value, part: Value) -> None:
         """Write the work of one workgroup.
@@ -112,7 +118,7 @@ class _Kernel:
             part: the number of its part of the queries.
         """
         first = scale(part, self._tile.columns)
-        queries = queries_of(self._op, head, first)
+        queries = queries_of(self._op, self._given, head, first)
         self._scores.transpose_queries(queries)
         if self._sizes.positions == self._tile.keys:
             self._write_only_block(queries)
@@ -130,8 +136,9 @@ class _Kernel:
         count, keys = self._tile.vectors, self._tile.keys
         positions = self._sizes.positions
         whole = positions // keys * keys
+        last = end = self._given.size(whole)
 
-        def write_block(start: Value, size: int, carried: Values) -> Values:
+        def write_block(start: Value, size: Size, carried: Values) -> Values:
             before = Softmax(carried[:count], carried[count:])
             block = self._block(queries, start, size)
             softmax = self._scores.weigh(queries, block, before)
@@ -139,9 +146,8 @@ class _Kernel:
             self._sums.accumulate(queries, block)
             return [*softmax.highest, *softmax.total]
 
-        last: Value | int = whole
         if self._op.causal:
-            last = arith.minsi(self._end(queries), index(whole))
+            last = arith.minsi(self._end(queries), end)
         start = self._nothing()
         self._sums.clear(queries)
         carried = vectors.loop(
@@ -151,8 +157,8 @@ class _Kernel:
             [*start.highest, *start.total],
             lambda start, some: write_block(start, keys, some),
         )
-        if whole < positions:
-            carried = write_block(index(whole), positions - whole, carried)
+        if whole != positions:
+            carried = write_block(end, positions - whole, carried)
         self._store_factors([inverse(x) for x in carried[count:]])
         self._sums.rescale(queries)
 
@@ -160,10 +166,12 @@ class _Kernel:
         """The first position that none of some queries sees, if they are causal."""
         return add(queries.first, self._tile.columns)
 
-    def _block(self, queries: Queries, start: Value, count: int) -> Block:
+    def _block(self, queries: Queries, start: Value, size: Size) -> Block:
+        count = size if isinstance(size, int) else None
+        there = self._given.size(size)
         if not self._op.causal:
-            return Block(start, count, count)
-        seen = arith.minsi(arith.subi(self._end(queries), start), index(count))
+            return Block(start, count, there if count is None else count)
+        seen = arith.minsi(arith.subi(self._end(queries), start), there)
         return Block(start, count, arith.maxsi(seen, index(0)))
 
     def _nothing(self) -> Softmax:

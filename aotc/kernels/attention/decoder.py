@@ -20,7 +20,7 @@ from math import inf
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.scores import finite
@@ -38,6 +38,7 @@ from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
 _KEYS = 32  # of a block: what is read of hidden positions is less than that
+_FEW = 4  # keys of the blocks after those, where a call decides how many there are
 _MOST_WIDTH = 8  # vectors of weighted sums in registers
 
 
@@ -70,20 +71,22 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
 
     At most half as many queries share a head of keys as a vector has lanes: for more,
     the other form has fewer operations. None is causal: of one query, that would hide
-    all positions but the first.
+    all positions but the first. A call may decide how many positions there are.
     """
     assert isinstance(op, Attention)
     if op.causal or not has_kernel_types(op):
         return None
     sizes, lanes = Sizes.of(op), machine.lanes
-    if 2 * sizes.length > lanes:
+    if isinstance(sizes.length, Dim) or 2 * sizes.length > lanes:
         return None
+    _, positions = sizes.typical
     tile = DecoderTile(
         lanes=lanes,
-        keys=min(_KEYS, sizes.positions),
+        keys=min(_KEYS, positions),
         width=min(_MOST_WIDTH, -(-sizes.width // lanes)),
     )
-    return tile.to_plain() if _scratch_size(sizes, tile) <= SCRATCH else None
+    scratch = sizes.length * _scratch_of(sizes, tile)
+    return tile.to_plain() if scratch <= SCRATCH else None
 
 
 def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
@@ -105,18 +108,18 @@ def write(
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
     operands = [known[value] for value in anchor.operands]
     tile = DecoderTile.of_plain(schedule)
-    queries = queries_of(anchor, given.workgroup[0], index(0))
-    _Decoder(anchor, tile, operands, result, queries).write()
+    queries = queries_of(anchor, given, given.workgroup[0], index(0))
+    _Decoder(anchor, tile, given, operands, result, queries).write()
 
 
 def _padded(count: int, lanes: int) -> int:
     return -(-count // lanes) * lanes
 
 
-def _scratch_size(sizes: Sizes, tile: DecoderTile) -> int:
-    """Elements on the stack: of each query itself, its weights, and three vectors."""
+def _scratch_of(sizes: Sizes, tile: DecoderTile) -> int:
+    """Elements of a query on the stack: itself, its weights, and three vectors."""
     rows = _padded(sizes.depth, tile.lanes) + _padded(tile.keys, tile.lanes)
-    return sizes.length * (rows + 3 * tile.lanes)
+    return rows + 3 * tile.lanes
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,7 @@ class _Decoder:
     Args:
         op: what is computed.
         tile: how it is cut up.
+        given: the sizes.
         operands: memories of query, key, value and bias.
         result: memory of the result.
         queries: those of the workgroup.
@@ -142,11 +146,12 @@ class _Decoder:
         self,
         op: Attention,
         tile: DecoderTile,
+        given: Arguments,
         operands: Sequence[Value],
         result: Value,
         queries: Queries,
     ) -> None:
-        self._op, self._tile, self._sizes = op, tile, Sizes.of(op)
+        self._op, self._tile, self._sizes, self._given = op, tile, Sizes.of(op), given
         self._lanes, self._queries = tile.lanes, queries
         self._query, self._key, self._value, self._bias = operands
         self._result = result
@@ -154,6 +159,8 @@ class _Decoder:
         self._depth = _padded(self._sizes.depth, self._lanes)
         self._keys = _padded(tile.keys, self._lanes)
         count = self._sizes.length
+        assert isinstance(count, int)
+        self._count = count
         self._scaled = vectors.allocate(count * self._depth)
         self._weights = vectors.allocate(count * self._keys)
         # a vector for each query: its highest score, in all lanes; the sum of its
@@ -165,25 +172,26 @@ class _Decoder:
     def write(self) -> None:
         """Write the work of one workgroup."""
         self._each_query(self._begin)
-        count = self._tile.keys
-        whole = self._sizes.positions // count * count
-
-        def write_block(start: Value, _: Values) -> Values:
-            self._write_block(_Block(start, count))
-            return []
-
-        vectors.loop(0, whole, count, [], write_block)
-        if whole < self._sizes.positions:
-            rest = self._sizes.positions - whole
-            self._write_block(_Block(index(whole), rest))
+        positions, count = self._sizes.positions, self._tile.keys
+        whole, rest = positions // count * count, positions % count
+        self._write_blocks(0, whole, count)
+        if isinstance(rest, Dim):
+            some = positions // _FEW * _FEW
+            self._write_blocks(whole, some, _FEW)
+            self._write_blocks(some, positions, 1)
+        elif rest:
+            self._write_block(_Block(self._given.size(whole), rest))
         self._each_query(self._end)
 
-    def _each_query(self, body: Callable[[Value], None]) -> None:
-        def write(query: Value, _: Values) -> Values:
-            body(query)
-            return []
+    def _write_blocks(self, first: Size, last: Size, count: int) -> None:
+        """The keys from one to before another, in blocks of so many."""
+        begin, end = self._given.size(first), self._given.size(last)
+        vectors.repeat_for(
+            begin, end, count, lambda start: self._write_block(_Block(start, count))
+        )
 
-        vectors.loop(0, self._sizes.length, 1, [], write)
+    def _each_query(self, body: Callable[[Value], None]) -> None:
+        vectors.repeat_for(0, self._count, 1, body)
 
     # ---- before and after all blocks ------------------------------------------------
 
@@ -232,14 +240,14 @@ class _Decoder:
             self._each_query(lambda query: self._weigh(block, query))
             self._each_query(lambda query: self._add_values(block, query))
 
-        if self._strides.position:
+        if self._strides.position != 0:
             vectors.branch(self._is_seen(block), write, lambda: None)
         else:
             write()
 
     def _is_seen(self, block: _Block) -> Value:
         """Whether the bias of any query lets any position of a block be seen."""
-        rows = self._sizes.length if self._strides.query else 1
+        rows = self._count if self._strides.query != 0 else 1
         found = [
             self._bias_at(block, index(row), group)
             for row in range(rows)
@@ -258,8 +266,8 @@ class _Decoder:
         absent = vectors.elements([0.0] * count + [-inf] * (lanes - count))
         if not self._has_bias:
             return absent
-        at = add(self._queries.bias, scale(query, strides.query))
-        if strides.position:
+        at = add(self._queries.bias, self._given.scale(query, strides.query))
+        if strides.position != 0:
             at = add(add(at, block.start), first)
             found = vectors.load(self._bias, at, lanes, count)
         else:

@@ -8,12 +8,12 @@ from math import inf
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides
-from aotc.kernels.attention.work import Block, Queries, Scratch, Softmax
+from aotc.kernels.attention.work import Block, Group, Queries, Scratch, Softmax
 from aotc.kernels.elementary import exp_of_negative
-from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
 
@@ -25,6 +25,7 @@ class Scores:
     Args:
         op: what is computed.
         tile: how it is cut up.
+        given: the sizes.
         query: memory of the queries.
         key: memory of the keys.
         bias: memory of the bias.
@@ -33,6 +34,7 @@ class Scores:
 
     op: Attention
     tile: AttentionTile
+    given: Arguments
     query: Value
     key: Value
     bias: Value
@@ -55,10 +57,10 @@ class Scores:
 
     def weigh(self, queries: Queries, block: Block, before: Softmax) -> Softmax:
         """Write e**(score - highest) of a block; returns the softmax up to its end."""
-        if bias_strides(self.op).query:
+        if bias_strides(self.op).query != 0:
             self._transpose_bias(queries, block)
         highest = before.highest
-        for group in split_groups(block.count, self.tile.rows):
+        for group in block.tiles(self.tile.rows):
             highest = self._score_keys(queries, block, group, highest)
         totals = [
             arith.mulf(total, factor)
@@ -92,7 +94,7 @@ class Scores:
     def _transpose_bias(self, queries: Queries, block: Block) -> None:
         """Put the bias of a block where its scores will be."""
         begin, step = add(queries.bias, block.start), bias_strides(self.op).query
-        rows = _Rows(self.bias, begin, step, block.count)
+        rows = _Rows(self.bias, begin, step, block.count or block.seen)
         self._transpose(queries, rows, self.scratch.scores, lambda x: x)
 
     def _transpose(
@@ -113,30 +115,37 @@ class Scores:
             convert: what is done to each vector of a row.
         """
         tile, lanes = self.tile, self.tile.lanes
-        last = arith.subi(index(self._sizes.length - 1), queries.first)
-        whole = rows.length // lanes * lanes
+        last = arith.subi(self.given.size(self._sizes.length - 1), queries.first)
 
-        def write_square(query: Value, place: Value, count: int) -> None:
+        def write_square(query: Value, place: Value, count: int | Value) -> None:
             square = []
             for lane in range(lanes):
-                row = scale(arith.minsi(add(query, lane), last), rows.step)
+                row = self.given.scale(arith.minsi(add(query, lane), last), rows.step)
                 at = add(add(rows.begin, row), place)
                 square.append(convert(vectors.load(rows.memory, at, lanes, count)))
-            for number, x in enumerate(vectors.transpose(square)[:count]):
+            there = count if isinstance(count, int) else lanes
+            for number, x in enumerate(vectors.transpose(square)[:there]):
                 at = add(scale(add(place, number), tile.columns), query)
                 vectors.store(x, target, at, lanes)
 
-        def write_vector(query: Value, _: Values) -> Values:
-            def write_whole(place: Value, _: Values) -> Values:
-                write_square(query, place, lanes)
-                return []
+        def write_vector(query: Value) -> None:
+            if isinstance(rows.length, int):
+                whole, count = divmod(rows.length, lanes)
+                write_squares(query, whole * lanes)
+                if count:
+                    write_square(query, index(whole * lanes), count)
+                return
+            rest = arith.remui(rows.length, index(lanes))
+            end = arith.subi(rows.length, rest)
+            write_squares(query, end)
+            vectors.repeat_for(0, rest, lanes, lambda _: write_square(query, end, rest))
 
-            vectors.loop(0, whole, lanes, [], write_whole)
-            if whole < rows.length:
-                write_square(query, index(whole), rows.length - whole)
-            return []
+        def write_squares(query: Value, end: Value | int) -> None:
+            vectors.repeat_for(
+                0, end, lanes, lambda place: write_square(query, place, lanes)
+            )
 
-        vectors.loop(0, tile.columns, lanes, [], write_vector)
+        vectors.repeat_for(0, tile.columns, lanes, write_vector)
 
     # ---- scores ---------------------------------------------------------------------
 
@@ -144,7 +153,7 @@ class Scores:
         self,
         queries: Queries,
         block: Block,
-        group: tuple[int, int, int],
+        group: Group,
         highest: Values,
     ) -> Values:
         """Write the scores of tiles of keys; returns the highest so far.
@@ -156,17 +165,12 @@ class Scores:
             highest: so far.
         """
         first, count, tiles = group
-        last: Value | int = tiles
-        if not isinstance(block.seen, int):
-            rest = arith.maxsi(add(block.seen, -first), index(0))
-            needed = arith.divui(add(rest, count - 1), index(count))
-            last = arith.minsi(needed, index(tiles))
 
         def score_tile(number: Value, highest: Values) -> Values:
             key = add(scale(number, count), first)
             return self._score_tile(queries, block, (key, count), highest)
 
-        return vectors.loop(0, last, 1, highest, score_tile)
+        return vectors.loop(0, tiles, 1, highest, score_tile)
 
     def _score_tile(
         self, queries: Queries, block: Block, keys: tuple[Value, int], highest: Values
@@ -233,11 +237,11 @@ class Scores:
         self, queries: Queries, block: Block, place: tuple[Value, int]
     ) -> Value:
         lanes, strides, (key, vector) = self.tile.lanes, bias_strides(self.op), place
-        if strides.query:
+        if strides.query != 0:
             at = add(scale(key, self.tile.columns), vector * lanes)
             return vectors.load(self.scratch.scores, at, lanes)
         at = queries.bias
-        if strides.position:
+        if strides.position != 0:
             at = add(add(at, block.start), key)
         return vectors.repeat(vectors.load_element(self.bias, at), lanes)
 
@@ -255,8 +259,8 @@ class _Rows:
 
     memory: Value
     begin: Value
-    step: int
-    length: int
+    step: Size
+    length: int | Value
 
 
 def rescaling(before: Values, after: Values) -> Values:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes
-from aotc.kernels.attention.work import Block, Queries, Scratch
-from aotc.kernels.tile import split_groups
+from aotc.kernels.attention.work import Block, Queries, Scratch, dynamic_groups
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
 
@@ -43,6 +43,7 @@ class WeightedSums:
     Args:
         sizes: of the attention.
         tile: how it is cut up.
+        given: the sizes.
         value: memory of the values.
         result: memory of the results.
         scratch: of the workgroup.
@@ -50,6 +51,7 @@ class WeightedSums:
 
     sizes: Sizes
     tile: AttentionTile
+    given: Arguments
     value: Value
     result: Value
     scratch: Scratch
@@ -95,15 +97,17 @@ class WeightedSums:
             start: what they go on from.
             finish: what is done to them at the end.
         """
-        columns = self.tile.columns
-        whole, rest = divmod(self.sizes.length, columns)
+        columns, length = self.tile.columns, self.sizes.length
+        whole, rest = length // columns * columns, length % columns
 
-        def write_rows(count: int) -> None:
-            for first, size, number in split_groups(count, self.tile.queries):
+        def write_rows(count: int | Value) -> None:
+            for first, size, number in dynamic_groups(count, self.tile.queries):
 
                 def write_tile(
-                    number: Value, _: Values, first: int = first, size: int = size
-                ) -> Values:
+                    number: Value,
+                    first: int | Value = first,
+                    size: int = size,
+                ) -> None:
                     query = add(scale(number, size), first)
                     for panel in self._panels():
                         places = [
@@ -116,19 +120,19 @@ class WeightedSums:
                         )
                         for place, total in zip(places, sums, strict=True):
                             self._store(queries, place, finish(place, total))
-                    return []
 
-                vectors.loop(0, number, 1, [], write_tile)
+                vectors.repeat_for(0, number, 1, write_tile)
 
-        if not rest:
+        def write_rest() -> None:
+            write_rows(rest if isinstance(rest, int) else self.given.size(rest))
+
+        if rest == 0:
             write_rows(columns)
-        elif not whole:
-            write_rows(rest)
+        elif whole == 0:
+            write_rest()
         else:
-            is_whole = int_compare("slt", queries.first, index(whole * columns))
-            vectors.branch(
-                is_whole, lambda: write_rows(columns), lambda: write_rows(rest)
-            )
+            is_whole = int_compare("slt", queries.first, self.given.size(whole))
+            vectors.branch(is_whole, lambda: write_rows(columns), write_rest)
 
     def _panels(self) -> list[list[tuple[int, int]]]:
         """The vectors of a row of values: first element and count, some at a time."""
@@ -173,7 +177,7 @@ class WeightedSums:
     def _write_results(
         self, queries: Queries, result: Callable[[_Place], Value]
     ) -> None:
-        rest = arith.subi(index(self.sizes.length), queries.first)
+        rest = arith.subi(self.given.size(self.sizes.length), queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 
         def write_row(query: Value, _: Values) -> Values:

@@ -7,23 +7,25 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.types import Dim, Size, Tensor, bounds
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import most_rows, split_evenly
 
 SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
 _MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
 _LEAST_KEYS = 16  # of a block, unless there are fewer
+_TYPICAL = 128  # queries and positions, where a call decides how many
 _QUERIES = 32  # of a workgroup, at most
 _MOST_WIDTH = 4  # vectors of weighted sums in registers
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of an attention, and where its queries lie; all but `batch` are static.
+    """The sizes of an attention, and where its queries lie.
 
-    Where heads share keys and have one query each, the heads that share them are taken
-    for queries of one head.
+    How many batches, queries and positions there are may be what a call decides. Where
+    heads share keys and have one query each, the heads that share them are taken for
+    queries of one head.
 
     Args:
         batch: batches.
@@ -38,10 +40,10 @@ class Sizes:
     """
 
     batch: Size
-    length: int
+    length: Size
     heads: int
     depth: int
-    positions: int
+    positions: Size
     shared: int
     width: int
     row_step: int
@@ -59,17 +61,29 @@ class Sizes:
             length, heads, steps = heads // shared, shared, (1, heads // shared)
         return cls(batch, length, heads, depth, positions, shared, width, *steps)
 
+    @property
+    def typical(self) -> tuple[int, int]:
+        """Queries and positions for which it is cut up: some, where a call decides."""
+        length, positions = map(_typical, (self.length, self.positions))
+        return length, positions
+
+
+def _typical(size: Size) -> int:
+    least, most = bounds(size)
+    return int(min(max(least, _TYPICAL), most))
+
 
 def has_kernel_types(op: Attention) -> bool:
     """Whether kernels can compute an attention: elements are f32.
 
-    Sizes are static but for the number of batches, and nobody reads the logarithms of
-    the sums, as derivatives do.
+    Sizes are static but for the numbers of batches, queries and positions, and nobody
+    reads the logarithms of the sums, as derivatives do.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
         return False
-    if any(isinstance(size, Dim) for x in types for size in x.shape[1:]):
+    parts = [*Tensor.of(op.query).shape[2:], *Tensor.of(op.value).shape[2:]]
+    if any(isinstance(size, Dim) for size in parts):
         return False
     return not any(True for _ in op.logsum.uses)
 
@@ -81,10 +95,10 @@ class Strides:
     0 where one element serves the whole axis.
     """
 
-    batch: int
-    head: int
-    query: int
-    position: int
+    batch: Size
+    head: Size
+    query: Size
+    position: Size
 
 
 def bias_strides(op: Attention) -> Strides:
@@ -92,10 +106,10 @@ def bias_strides(op: Attention) -> Strides:
     bias, key = Tensor.of(op.bias), Tensor.of(op.key)
     if bias.rank == 0:
         return Strides(0, 0, 0, 0)
-    own: Any = bias.shape
-    found, stride = [], 1
+    found: list[Size] = []
+    stride: Size = 1
     wanted = (*Tensor.of(op.logsum).shape, key.shape[1])
-    for size, want in zip(reversed(own), reversed(wanted), strict=True):
+    for size, want in zip(reversed(bias.shape), reversed(wanted), strict=True):
         found.append(stride if size == want else 0)
         stride *= size
     position, query, head, batch = found
@@ -144,10 +158,12 @@ def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:
     """The tile for an attention on a machine; None if its heads are too deep."""
     sizes, lanes = Sizes.of(op), machine.lanes
     count = _choose_vectors(sizes, lanes)
-    most = _most_keys(sizes, count * lanes)
-    if most < min(_LEAST_KEYS, sizes.positions):
+    most, (_, positions) = _most_keys(sizes, count * lanes), sizes.typical
+    if most < min(_LEAST_KEYS, positions):
         return None
-    keys = max(split_evenly(sizes.positions, most))
+    keys = max(split_evenly(positions, most))
+    if isinstance(sizes.positions, Dim):
+        keys = min(most, _MOST_KEYS) // lanes * lanes  # as their scores are transposed
     width = min(_MOST_WIDTH, -(-sizes.width // lanes))
     return AttentionTile(
         lanes=lanes,
@@ -161,7 +177,8 @@ def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:
 
 def _choose_vectors(sizes: Sizes, lanes: int) -> int:
     """As many as leave the fewest lanes empty, more of them first."""
-    needed = -(-sizes.length // lanes)
+    length, _ = sizes.typical
+    needed = -(-length // lanes)
     most = min(needed, _QUERIES // lanes)
     while most > 1 and _most_keys(sizes, most * lanes) < _LEAST_KEYS:
         most -= 1

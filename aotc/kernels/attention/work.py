@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 from aotc.dialects.ops.attention import Attention
 from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides
+from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
+
+Group = tuple[Value | int, int, Value | int]  # the first, of how many, and how many
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,12 @@ class Queries:
     result: Value
 
 
-def queries_of(op: Attention, number: Value, first: Value) -> Queries:
+def queries_of(op: Attention, given: Arguments, number: Value, first: Value) -> Queries:
     """The queries of a head from one on.
 
     Args:
         op: what is computed.
+        given: the sizes.
         number: of the head, over all batches.
         first: the number of the first query.
     """
@@ -44,17 +49,17 @@ def queries_of(op: Attention, number: Value, first: Value) -> Queries:
     batch = arith.divui(number, index(sizes.heads))
     head = arith.remui(number, index(sizes.heads))
     shared = arith.divui(head, index(sizes.heads // sizes.shared))
-    query = scale(batch, sizes.length * sizes.heads)
+    query = given.scale(batch, sizes.length * sizes.heads)
     query = add(query, scale(head, sizes.head_step))
     query = add(query, scale(first, sizes.row_step))
-    key = add(scale(batch, sizes.positions * sizes.shared), shared)
-    bias = add(scale(batch, strides.batch), scale(head, strides.head))
+    key = add(given.scale(batch, sizes.positions * sizes.shared), shared)
+    bias = add(given.scale(batch, strides.batch), given.scale(head, strides.head))
     return Queries(
         first=first,
         query=scale(query, sizes.depth),
         key=scale(key, sizes.depth),
         value=scale(key, sizes.width),
-        bias=add(bias, scale(first, strides.query)),
+        bias=add(bias, given.scale(first, strides.query)),
         result=scale(query, sizes.width),
     )
 
@@ -65,13 +70,36 @@ class Block:
 
     Args:
         start: the number of the first one.
-        count: of them.
+        count: of them; None if only a call decides it.
         seen: how many of them any query sees.
     """
 
     start: Value
-    count: int
+    count: int | None
     seen: Value | int
+
+    def tiles(self, most: int) -> list[Group]:
+        """The keys in tiles of at most so many: those that are seen, and a few more."""
+        if self.count is None:
+            return dynamic_groups(self.seen, most)
+        found: list[Group] = []
+        for first, count, tiles in split_groups(self.count, most):
+            last: Value | int = tiles
+            if not isinstance(self.seen, int):
+                rest = arith.maxsi(add(self.seen, -first), index(0))
+                needed = arith.divui(add(rest, count - 1), index(count))
+                last = arith.minsi(needed, index(tiles))
+            found.append((first, count, last))
+        return found
+
+
+def dynamic_groups(count: Value | int, most: int) -> list[Group]:
+    """So many things in parts of `most` and then of one, see `split_groups`."""
+    if isinstance(count, int):
+        return [*split_groups(count, most)]
+    whole = arith.divui(count, index(most))
+    first = scale(whole, most)
+    return [(0, most, whole), (first, 1, arith.subi(count, first))]
 
 
 @dataclass(frozen=True)
