@@ -20,12 +20,12 @@ from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.functions import call, define, find, functions_of
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
+from aotc.kernels.epilogue import defining_op, readable_source
 from aotc.kernels.families import FAMILIES, Family, choose
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
@@ -85,28 +85,48 @@ def _anchors(
 
 @dataclass
 class _Region:
-    """An anchor and what is computed from its result.
+    """An anchor, what is computed from its result, and what its operand is made by.
 
     Args:
-        anchor: the product.
+        anchor: the product, or whatever the kernel is for.
+        before: the ops that make its operand, in order; no other ops read their values.
         members: the ops after it, in order.
         values: what all of them give.
         reads: what they take from elsewhere, beside the operands of the anchor.
         packed: the operand that the kernel gets packed, so that only the anchor can
             read it; None if there is none.
+        columns: the axes of the result along which rows share vectors.
     """
 
     anchor: GraphOp
+    before: list[GraphOp] = field(default_factory=list)
     members: list[GraphOp] = field(default_factory=list)
     values: dict[Value, None] = field(default_factory=dict)
     reads: dict[Value, None] = field(default_factory=dict)
     packed: Value | None = None
+    columns: range = range(0)
 
     @classmethod
     def of(cls, anchor: GraphOp, family: Family) -> "_Region":
         """The anchor alone."""
         packed = anchor.operands[1] if family.packs else None
-        return cls(anchor, values={anchor.results[0]: None}, packed=packed)
+        rank = Tensor.of(anchor.results[0]).rank
+        return cls(
+            anchor,
+            values={anchor.results[0]: None},
+            packed=packed,
+            columns=range(rank - family.column_axes(anchor), rank),
+        )
+
+    @property
+    def ops(self) -> list[GraphOp]:
+        """All of them, in order."""
+        return [*self.before, self.anchor, *self.members]
+
+    def operands(self) -> list[Value]:
+        """What all of them take from elsewhere."""
+        found = dict.fromkeys([*self.anchor.operands, *self.reads])
+        return [value for value in found if value not in self.values]
 
     @property
     def last(self) -> GraphOp:
@@ -162,7 +182,39 @@ def _region_at(anchor: GraphOp, family: Family) -> _Region:
         region.values[op.results[0]] = None
         region.reads.update(dict.fromkeys(reads))
         rest = in_order([*rest, *_users(op)])
+    if family.prologue_axes is not None:
+        rank = Tensor.of(anchor.operands[0]).rank
+        columns = range(rank - family.prologue_axes(anchor), rank)
+        _add_prologue(region, anchor.operands[0], columns)
     return region
+
+
+def _add_prologue(region: _Region, value: Value, columns: range) -> None:
+    """Add the ops that make an operand of the shape of the rows, as far as they can be.
+
+    Nothing else reads what they give.
+    """
+    op = defining_op(value)
+    if not isinstance(op, GraphOp) or not type(op).on_vectors:
+        return
+    if value in region.values or not all(
+        region.computes(use.owner) for use in value.uses
+    ):
+        return
+    found = []
+    for operand in op.operands:
+        source = readable_source(operand, columns)
+        if source is None or isinstance(defining_op(source), Broadcast):
+            return
+        found.append(source)
+    reads = [each for each in found if not _is_number(each)]
+    if len({*region.reads, *reads}) + len(region.values) > _MOST_TENSORS:
+        return
+    region.before.insert(0, op)
+    region.values[value] = None
+    region.reads.update(dict.fromkeys(reads))
+    for operand in op.operands:
+        _add_prologue(region, operand, columns)
 
 
 def _users(op: Operation) -> list[Operation]:
@@ -176,7 +228,7 @@ def _reads(op: GraphOp, region: _Region) -> list[Value] | None:
     if not type(op).on_vectors or [Tensor.of(y) for y in op.results] != [kind]:
         return None
     outside = [value for value in op.operands if value not in region.values]
-    sources = [_source(value, region.anchor) for value in outside]
+    sources = [readable_source(value, region.columns) for value in outside]
     found = [each for each in sources if each is not None]
     if len(found) < len(sources) or any(map(region.depends, found)):
         return None
@@ -190,39 +242,7 @@ def _reads(op: GraphOp, region: _Region) -> list[Value] | None:
 
 def _is_number(value: Value) -> bool:
     """Whether a value is a constant without axes, which needs no memory."""
-    return isinstance(_op_of(value), Constant) and Tensor.of(value).rank == 0
-
-
-def _source(value: Value, anchor: GraphOp) -> Value | None:
-    """What a kernel reads for an operand of the shape of the result; None if it cannot.
-
-    That is the operand, or what is repeated in it: a number, or a vector along the
-    features, in all rows.
-    """
-    if Tensor.of(value).dtype != "f32":
-        return None
-    op = _op_of(value)
-    if not isinstance(op, Broadcast):
-        return value
-    source, features = Tensor.of(op.x), _feature_axes(anchor)
-    if all(size == 1 for size in source.shape):
-        return op.x
-    axes = {a for a, n in zip(op.axes, source.shape, strict=True) if n != 1}
-    shape = Tensor.of(value).shape
-    needed = {axis for axis in features if shape[axis] != 1}
-    return op.x if axes == needed else value
-
-
-def _feature_axes(anchor: GraphOp) -> range:
-    """The axes of the result that are of the right operand."""
-    rank, count = Tensor.of(anchor.results[0]).rank, 1
-    if isinstance(anchor, DotGeneral):
-        count = Tensor.of(anchor.rhs).rank - len(anchor.rhs_contract)
-    return range(rank - count, rank)
-
-
-def _op_of(value: Value) -> Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.opview
+    return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
 
 
 # ---- a region as a function ---------------------------------------------------------
@@ -239,11 +259,11 @@ def _outline(anchor: GraphOp, fused: Fused, known: dict[str, str]) -> None:
     region = _region_at(anchor, FAMILIES[fused.kernel])
     late, results = _readers_before_end(region), region.results()
     with ir.InsertionPoint(region.last), anchor.location:
-        operands = dict.fromkeys([*anchor.operands, *region.reads])
+        operands = region.operands()
         given = [*operands]
         if region.packed is not None:
             given[1] = pack(Builder(), anchor, Tile.of_plain(fused.tile))
-        name = _define(region, [*operands], given, results, fused)
+        name = _define(region, operands, given, results, fused)
         made = call(_shared(name, known), given)
     for old, new in zip(results, made, strict=True):
         old.replace_all_uses_with(new)
@@ -251,7 +271,7 @@ def _outline(anchor: GraphOp, fused: Fused, known: dict[str, str]) -> None:
     for op in late:
         op.operation.move_after(after)
         after = op.operation
-    for op in (*reversed(region.members), anchor):
+    for op in reversed(region.ops):
         op.operation.erase()
 
 
@@ -306,7 +326,7 @@ def _define(
         if region.packed is not None:
             tile = Tile.of_plain(fused.tile)
             values[operands[1]] = unpack(Builder(), anchor, arguments[1], tile)
-        for op in (anchor, *region.members):
+        for op in region.ops:
             copied = clone(op, [_copied(value, values) for value in op.operands])
             values.update(zip(op.results, copied, strict=True))
         return [values[each] for each in results]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
-from aotc.dialects.types import Size
+from aotc.dialects.types import Size, Tensor
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
@@ -56,6 +56,13 @@ def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
     tile, geometry = Tile.of_plain(schedule), geometry_of(op)
     assert geometry is not None
     return tile.panels(geometry.features), block_count(geometry, tile)
+
+
+def column_axes(op: GraphOp) -> int:
+    """How many of the last axes of the result are of the right operand."""
+    if not isinstance(op, DotGeneral):
+        return 1
+    return Tensor.of(op.rhs).rank - len(op.rhs_contract)
 
 
 def write(

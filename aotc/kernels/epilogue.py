@@ -1,4 +1,4 @@
-"""What a region computes of the sums of its anchor, while these are in registers.
+"""What a region computes beside its anchor, while that is in registers.
 
 Ops of the graph are applied to vectors by their own `lower` rules. What else they read
 is read in place: a tensor of the shape of the result, a vector along its last axis, or
@@ -77,6 +77,14 @@ class Epilogue:
             for place, total in sums
         ]
 
+    def compute(self, value: Value, place: Place) -> Value:
+        """The vector of a value that does not depend on the sums."""
+        return self._value(value, {}, place, {})
+
+    def is_read(self, value: Value) -> bool:
+        """Whether a value is read from memory, not computed."""
+        return value in self._memories
+
     def _value(
         self,
         value: Value,
@@ -98,7 +106,9 @@ class Epilogue:
         if value in self._memories:
             memory = self._memories[value]
             return vectors.load(memory, place.at, self._lanes, place.count)
-        op = _defining_op(value)
+        op = _computing_op(value)
+        if isinstance(op, Constant):  # a tensor without axes, like the result
+            return vectors.splat(float(op.value), self._lanes)
         if isinstance(op, Broadcast):
             key = value, place.key
             if key not in shared:
@@ -117,13 +127,42 @@ class Epilogue:
                 element = vectors.load_element(memory, vectors.index(0))
                 return vectors.repeat(element, self._lanes)
             return vectors.load(memory, place.column, self._lanes, place.count)
-        op = _defining_op(source)
+        op = _computing_op(source)
         assert isinstance(op, Constant)
         return vectors.splat(float(op.value), self._lanes)
 
 
-def _defining_op(value: Value) -> GraphOp:
-    op: Operation = value.owner.opview
-    if isinstance(value.owner, ir.Block) or not isinstance(op, GraphOp):
+def readable_source(value: Value, columns: Sequence[int]) -> Value | None:
+    """What a kernel reads for an operand of the shape of its rows; None if it cannot.
+
+    That is the operand, or what is repeated in it: a number, or a vector along the
+    columns, in all rows.
+
+    Args:
+        value: the operand.
+        columns: the axes of the shape along which rows share vectors.
+    """
+    if Tensor.of(value).dtype != "f32":
+        return None
+    op = defining_op(value)
+    if not isinstance(op, Broadcast):
+        return value
+    source = Tensor.of(op.x)
+    if all(size == 1 for size in source.shape):
+        return op.x
+    axes = {a for a, n in zip(op.axes, source.shape, strict=True) if n != 1}
+    shape = Tensor.of(value).shape
+    needed = {axis for axis in columns if shape[axis] != 1}
+    return op.x if axes == needed else value
+
+
+def defining_op(value: Value) -> Operation | None:
+    """The op that computes a value; None if it is an argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.opview
+
+
+def _computing_op(value: Value) -> GraphOp:
+    op = defining_op(value)
+    if not isinstance(op, GraphOp):
         raise CompileError("not-lowered", f"a kernel cannot compute {op}")
     return op

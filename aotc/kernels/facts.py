@@ -13,7 +13,9 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.pooling import Pool
+from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
@@ -27,6 +29,7 @@ from aotc.mlir import Function, Value
 Facts = dict[str, Any]
 
 _NO_WORK = (Broadcast, Constant)
+_PASSES = 3  # over a row, of a norm or a softmax
 
 
 def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts:
@@ -41,7 +44,8 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         `family`, `tile` (as the family reads it), `schedule` (the same in words), `ops`
         (names), `sizes` (of the symbols: the least that they may have, but not 0),
         and for these sizes: `workgroups` along two axes, `flops` (float operations of
-        its product or window; an elementwise op adds one for each element),
+        its product or window; one for each element of an elementwise op or a reduction,
+        three of a norm or a softmax),
         `bytes_read` and `bytes_written` (each tensor once), and `cycles` on one core,
         where there is a model of them.
     """
@@ -112,6 +116,10 @@ def _flops_of(op: GraphOp) -> Size:
         _, positions, _, depth = Tensor.of(op.key).shape
         scores = element_count(Tensor.of(op.query).shape[:3]) * positions
         return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
+    if isinstance(op, Reduction):
+        return _count(op.x)
+    if isinstance(op, (AlongAxis, Normalize)):
+        return _PASSES * results
     return results * math.prod(op.window) if isinstance(op, Pool) else results
 
 

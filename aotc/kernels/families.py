@@ -12,7 +12,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.types import Size
-from aotc.kernels import attention, contraction, depthwise
+from aotc.kernels import attention, contraction, depthwise, rows
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.machine import Machine
@@ -36,6 +36,10 @@ class Family:
             packed (`aotc.kernels.packing`).
         has_epilogue: whether it computes the elementwise ops that follow, too
             (`aotc.kernels.epilogue`).
+        column_axes: how many of the last axes of the result a vector that is the same
+            in all rows has.
+        prologue_axes: if it computes the elementwise ops that make its operand, too:
+            how many of the last axes of that a row has.
     """
 
     anchors: tuple[type[GraphOp], ...]
@@ -44,6 +48,8 @@ class Family:
     write: Callable[[Function, GraphOp, Schedule, Arguments], None]
     packs: bool = False
     has_epilogue: bool = False
+    column_axes: Callable[[GraphOp], int] = lambda op: 1
+    prologue_axes: Callable[[GraphOp], int] | None = None
 
 
 # of those that compute one op, the first with a plan for it is taken
@@ -55,6 +61,7 @@ FAMILIES = {
         write=contraction.write,
         packs=True,
         has_epilogue=True,
+        column_axes=contraction.column_axes,
     ),
     "decoder": Family(
         anchors=(Attention,),
@@ -81,6 +88,15 @@ FAMILIES = {
         workgroups=depthwise.workgroups,
         write=depthwise.write,
         has_epilogue=True,
+    ),
+    "rows": Family(
+        anchors=rows.ANCHORS,
+        plan=rows.plan,
+        workgroups=rows.workgroups,
+        write=rows.write,
+        has_epilogue=True,
+        column_axes=rows.column_axes,
+        prologue_axes=rows.row_axes,
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Why a product, a convolution or an attention has no kernel, in words."""
+"""Why a product, a convolution, an attention, a norm or a softmax has no kernel."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels.families import choose
 from aotc.kernels.machine import Machine
+from aotc.kernels.rows.tile import reduced_axes
 from aotc.mlir import Function, Module
 
-_PRODUCTS = (DotGeneral, ConvGeneral, Attention)
+# reductions are not: many are small parts of something else
+_EXPECTED = (DotGeneral, ConvGeneral, Attention, AlongAxis, Normalize)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Refusal:
 
 
 def refusals_in(module: Module, machine: Machine) -> dict[str, list[Refusal]]:
-    """What is left of the products of each entry, once its regions are formed."""
+    """What is left to IREE of each entry, once its regions are formed."""
     functions = functions_of(module)
     return {
         entry.name: [
@@ -58,7 +61,7 @@ def _refusals(
     for op in function.entry_block.operations:
         if all(value in weights for value in op.operands):
             weights.update(op.results)
-        if isinstance(op, _PRODUCTS):
+        if isinstance(op, _EXPECTED):
             if not is_entry:
                 why = "in the body of a loop, a branch or a function that stays a call"
             elif op.results[0] in weights:
@@ -75,7 +78,8 @@ def why_refused(op: GraphOp, machine: Machine) -> str:
         return "its right operand is no weight: it may change from call to call"
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if any(isinstance(size, Dim) for size in _sizes_of_one(op)):
-        return f"only a call decides a size, beside the number of {_MANY[type(op)]}"
+        many = _MANY.get(type(op), "rows")
+        return f"only a call decides a size, beside the number of {many}"
     others = sorted({kind.dtype for kind in types} - {"f32"})
     if others:
         return f"its elements are {', '.join(others)}, not f32"
@@ -87,10 +91,10 @@ def why_refused(op: GraphOp, machine: Machine) -> str:
         return _why_convolution(op)
     if isinstance(op, Attention) and any(True for _ in op.logsum.uses):
         return "its derivative reads the logarithms of its sums"
-    return _OTHER
+    return _why_rows(op) if isinstance(op, (AlongAxis, Normalize)) else _OTHER
 
 
-_MANY = {DotGeneral: "rows", ConvGeneral: "images", Attention: "positions"}
+_MANY = {ConvGeneral: "images", Attention: "positions"}  # of others, rows
 
 
 def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
@@ -101,6 +105,8 @@ def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
         yield from others[0]
     elif isinstance(op, ConvGeneral):
         yield from (*left[1:], *others[0])
+    elif isinstance(op, (AlongAxis, Normalize)):
+        yield from (left[axis] for axis in reduced_axes(op))
     else:
         yield from (*left[2:], *others[0][2:])
 
@@ -117,6 +123,15 @@ def _why_product(op: DotGeneral) -> str:
     if op.lhs_contract != tuple(range(rank - len(op.lhs_contract), rank)):
         return "it does not sum over the last axes of its left operand"
     return "it is added in parts, for precision" if is_summed_in_parts(op) else _OTHER
+
+
+def _why_rows(op: AlongAxis | Normalize) -> str:
+    axes, rank = reduced_axes(op), Tensor.of(op.x).rank
+    if axes != tuple(range(rank - len(axes), rank)):
+        return "it does not go along the last axes"
+    if any(True for value in list(op.results)[1:] for _ in value.uses):
+        return "its derivative, or something else, reads its mean or its variance"
+    return _OTHER
 
 
 def _why_convolution(op: ConvGeneral) -> str:

@@ -72,6 +72,14 @@ def load(
     return _make("vector.maskedload", given, kind)
 
 
+def select_first(x: Value, count: int, otherwise: float) -> Value:
+    """The first `count` elements of a vector, and a number in place of the others."""
+    lanes = x.type.shape[0]
+    if count == lanes:
+        return x
+    return arith.select(_mask(lanes, count), x, splat(otherwise, lanes))
+
+
 def store(
     vector: Value, memory: Value, at: Value, lanes: int, count: int | None = None
 ) -> None:
@@ -116,30 +124,24 @@ def transpose(rows: Sequence[Value]) -> Values:
     return found
 
 
-def sums_across(rows: Sequence[Value]) -> Value:
-    """The sum of each of as many vectors as they have lanes, as one vector.
+def reduce_lanes(
+    rows: Sequence[Value], combine: Callable[[Value, Value], Value]
+) -> Value:
+    """What the elements of each vector make together: of vector n in lane n.
 
-    In rounds, as `transpose`; in each, of two vectors one is made.
+    Of fewer vectors than lanes (a power of two), it is there again in the lanes that
+    follow: of one vector, in all of them. The elements are combined in pairs, in rounds
+    like those of `transpose`, in which the vectors become fewer.
     """
-    found, lanes, bit = list(rows), len(rows), 1
+    found, lanes, bit = list(rows), rows[0].type.shape[0], 1
     while bit < lanes:
         low = [n if n & bit == 0 else lanes + n - bit for n in range(lanes)]
         high = [n + bit if n & bit == 0 else lanes + n for n in range(lanes)]
+        found = found if len(found) > 1 else found * 2
         pairs = zip(found[::2], found[1::2], strict=True)
-        found = [
-            arith.addf(_shuffle(x, y, low), _shuffle(x, y, high)) for x, y in pairs
-        ]
+        found = [combine(_shuffle(x, y, low), _shuffle(x, y, high)) for x, y in pairs]
         bit *= 2
     return found[0]
-
-
-def across(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
-    """All lanes combined, by what does not depend on their order; in all lanes."""
-    lanes, bit = x.type.shape[0], 1
-    while bit < lanes:
-        x = combine(x, _shuffle(x, x, [n ^ bit for n in range(lanes)]))
-        bit *= 2
-    return x
 
 
 def any_of(conditions: Value) -> Value:

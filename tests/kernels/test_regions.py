@@ -6,7 +6,7 @@
 import pytest
 
 from aotc import processor
-from aotc.kernels import contraction
+from aotc.kernels import contraction, rows
 from aotc.pipeline import build
 from aotc.target import Target
 from benchmarks.fuzz.weighted import differences, model_source
@@ -19,6 +19,7 @@ def test_random_entries_compute_what_their_model_says(level, tmp_path, monkeypat
     if not set(target.cpu_features_required) <= set(processor.cpu_features()):
         pytest.skip(f"this processor runs no code for {target}")
     monkeypatch.setattr(contraction, "_LEAST_WORK", 1)  # kernels for small ones too
+    monkeypatch.setattr(rows, "_LEAST", 1)
     model = tmp_path / "model.py"
     model.write_text(model_source(seed=9, entries=20), encoding="utf-8")
     asked = {"targets": [target], "self_check": "off", "sign": False}

@@ -216,7 +216,7 @@ class _Decoder:
     def _end(self, query: Value) -> None:
         """Divide the result of a query by its sum of exponentials."""
         lanes = self._lanes
-        total = vectors.across(self._load(self._totals, query), arith.addf)
+        total = vectors.reduce_lanes([self._load(self._totals, query)], arith.addf)
         factor = inverse(total)
         for first, count in _vectors_of(self._sizes.width, lanes):
             at = add(self._result_of(query), first)
@@ -281,7 +281,7 @@ class _Decoder:
         before = highest = self._load(self._highest, query)
         for score in scores:
             highest = arith.maximumf(highest, score)
-        highest = vectors.across(highest, arith.maximumf)
+        highest = vectors.reduce_lanes([highest], arith.maximumf)
         shift = finite(highest)
         factor = exp_of_negative(arith.subf(before, shift))
         total = arith.mulf(self._load(self._totals, query), factor)
@@ -316,7 +316,7 @@ class _Decoder:
         sums = vectors.loop(0, whole, lanes, [zero] * count, add_products)
         if whole < sizes.depth:
             sums = add_products(index(whole), sums, sizes.depth - whole)
-        product = vectors.sums_across([*sums, *[zero] * (lanes - count)])
+        product = vectors.reduce_lanes([*sums, *[zero] * (lanes - count)], arith.addf)
         return arith.addf(product, self._bias_at(block, query, group))
 
     def _add_values(self, block: _Block, query: Value) -> None:

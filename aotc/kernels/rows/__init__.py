@@ -1,0 +1,215 @@
+"""What is computed along the last axes: norms, softmax, log softmax and reductions.
+
+One workgroup has some rows. A row is gone through by vectors, once for each number that
+is made of all of it (`walk`), and once for the results (`formulas`), which are made
+with what follows (`Epilogue`). Its elements may be computed, too: in the first of these
+passes, from which they are kept in the memory of a result for those that follow. Where
+a row gives one number, short rows are gone through side by side, as many as a vector
+has lanes, so that results are vectors, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
+from aotc.dialects.ops.reduction import (
+    ReduceMax,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    Reduction,
+)
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.types import Size, Tensor, ceil_divide
+from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
+from aotc.kernels.epilogue import Epilogue, Place, defining_op, readable_source
+from aotc.kernels.machine import Machine
+from aotc.kernels.rows.formulas import Row, formula
+from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile, reduced_axes
+from aotc.kernels.rows.walk import Combination, Walk
+from aotc.kernels.vectors import Values, add, index, scale
+from aotc.mlir import Function, Value, arith
+
+ANCHORS = (Softmax, LogSoftmax, Normalize, ReduceSum, ReduceProd, ReduceMax, ReduceMin)
+
+# families of ops whose results IREE computes by themselves
+_FAMILIES_IN_MEMORY = {
+    "attention", "contraction", "convolution", "cumulative", "factorization", "fourier",
+    "normalization", "ordering", "pooling", "reduction", "scattering",
+}  # fmt: skip
+_LEAST = 1 << 10  # elements that are worth code of their own
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The schedule for an op along the last axes; None where there is no kernel for it.
+
+    The length of a row is static, elements are f32, and nobody reads the statistics of
+    a norm.
+    """
+    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
+    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
+        return None
+    axes, sizes = reduced_axes(op), RowSizes.of(op)
+    if not axes or sizes is None:
+        return None
+    if any(True for value in list(op.results)[1:] for _ in value.uses):
+        return None
+    if isinstance(op, Reduction) and not _is_in_memory(op.x, axes):
+        return None
+    if sizes.typical_count * sizes.length < _LEAST or 2 * sizes.length < machine.lanes:
+        return None
+    is_reduced = isinstance(op, Reduction)
+    return choose_tile(sizes, machine, is_reduced=is_reduced).to_plain()
+
+
+def _is_in_memory(value: Value, axes: Sequence[int]) -> bool:
+    """Whether a kernel can read the elements of a reduction, or compute them.
+
+    Else IREE's code computes them with the sum, where the kernel would have them
+    written to memory first.
+    """
+    op = defining_op(value)
+    if not isinstance(op, GraphOp) or type(op).family in _FAMILIES_IN_MEMORY:
+        return True
+    if isinstance(op, (Broadcast, Constant)):
+        source = readable_source(value, axes)
+        return source is not None and source != value
+    if not type(op).on_vectors:
+        return False
+    return all(_is_in_memory(each, axes) for each in op.operands)
+
+
+def column_axes(op: GraphOp) -> int:
+    """How many of the last axes of the result are those of a row."""
+    return 0 if isinstance(op, Reduction) else row_axes(op)
+
+
+def row_axes(op: GraphOp) -> int:
+    """How many of the last axes of the operand a row has."""
+    return len(reduced_axes(op))
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """How many there are: blocks of rows."""
+    sizes = RowSizes.of(op)
+    assert sizes is not None
+    return ceil_divide(sizes.count, RowTile.of_plain(schedule).block), 1
+
+
+def write(
+    function: Function,
+    anchor: GraphOp,
+    schedule: Mapping[str, int],
+    given: Arguments,
+) -> None:
+    """Write the kernel of a region."""
+    arguments = list(function.entry_block.arguments)
+    *_, end = function.entry_block.operations
+    tile, sizes = RowTile.of_plain(schedule), RowSizes.of(anchor)
+    assert sizes is not None
+    memories = given.memories
+    known = dict(zip(arguments, memories[: len(arguments)], strict=True))
+    results, wanted = memories[len(arguments) :], list(end.operands)
+    epilogue = Epilogue(anchor.results[0], known, tile.lanes)
+    kernel = _Kernel(anchor, sizes.length, tile, results, wanted, epilogue)
+    block, _ = given.workgroup
+    is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
+    kernel.write(block, given.size(sizes.count), is_even=is_even)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        anchor: what is computed.
+        length: of a row.
+        tile: how they are cut up.
+        results: memory of each result.
+        wanted: the values that the results are.
+        epilogue: makes them of what the anchor gives, and the elements of rows.
+    """
+
+    anchor: GraphOp
+    length: int
+    tile: RowTile
+    results: Sequence[Value]
+    wanted: Sequence[Value]
+    epilogue: Epilogue
+
+    def write(self, block: Value, count: Value, *, is_even: bool) -> None:
+        """Write the work of one workgroup.
+
+        Args:
+            block: the number of its block of rows.
+            count: of all rows.
+            is_even: whether they are known to be a multiple of those of a tile.
+        """
+        rows, first = self.tile.rows, scale(block, self.tile.block)
+        last = arith.minsi(add(first, self.tile.block), count)
+        if is_even:
+            self._write_tiles(first, last, rows)
+            return
+        whole = arith.subi(last, arith.remui(last, index(rows)))
+        self._write_tiles(first, whole, rows)
+        self._write_tiles(whole, last, 1)
+
+    def _write_tiles(self, first: Value, last: Value, rows: int) -> None:
+        """Rows, so many of them side by side."""
+        tile = self.tile
+        walk = Walk(rows, self.length, tile.lanes, tile.vectors)
+
+        def write(row: Value, _: Values) -> Values:
+            if isinstance(self.anchor, Reduction):
+                self._write_numbers(self.anchor, walk, row)
+            else:
+                self._write_row(walk, row)
+            return []
+
+        vectors.loop(first, last, rows, [], write)
+
+    def _write_row(self, walk: Walk, number: Value) -> None:
+        """A row of results for each row."""
+        x, begin = self.anchor.operands[0], scale(number, walk.length)
+
+        def place(at: Value, count: int) -> Place:
+            return Place(add(begin, at), at, 0, count)
+
+        def compute(at: Value, count: int) -> Value:
+            return self.epilogue.compute(x, place(at, count))
+
+        def compute_and_keep(at: Value, count: int) -> Value:
+            found = compute(at, count)
+            row.keep(found, at, count)
+            return found
+
+        row = Row(walk, begin, compute, compute, self.results[0])
+        if not self.epilogue.is_read(x):
+            row = replace(row, read_first=compute_and_keep, read=row.read_kept)
+        result = formula(self.anchor, row)
+        walk.visit(lambda at, count: self._finish(place(at, count), result(at, count)))
+
+    def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
+        """A number for each of some rows."""
+        how = Combination.of(type(anchor))
+        begins = [scale(add(first, row), walk.length) for row in range(walk.rows)]
+
+        def elements(at: Value, count: int) -> Values:
+            return [
+                self.epilogue.compute(anchor.x, Place(add(begin, at), at, 0, count))
+                for begin in begins
+            ]
+
+        totals = vectors.reduce_lanes(walk.reduce(how, elements), how.combine)
+        self._finish(Place(first, first, 0, walk.rows), totals)
+
+    def _finish(self, place: Place, value: Value) -> None:
+        """Compute the results at a place from the anchor's, and store them."""
+        (found,) = self.epilogue.apply(self.wanted, [(place, value)])
+        for memory, result in zip(self.results, found, strict=True):
+            vectors.store(result, memory, place.at, self.tile.lanes, place.count)

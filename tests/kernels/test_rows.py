@@ -1,0 +1,177 @@
+"""Kernels of norms, softmax and reductions compute what the graph says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.importers import load
+from aotc.kernels.machine import machine_of
+from aotc.kernels.refusal import refusals_in
+from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "rows.py"
+LEVELS = ["x86_64-v3", "x86_64-v4"]
+ENTRIES = [entry.name for entry in load(MODEL).entries]
+STATIC = [name for name in ENTRIES if name != "any_rows"]
+OF_ALL = [name for name in ENTRIES if name.startswith("of_")]
+# what is no part of a region
+BEFORE = {
+    "also_a_result": ["graph.add"],
+    "everything": ["graph.slice", "graph.reshape"],
+}
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, tmp_path_factory):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    report = build(
+        MODEL,
+        targets=[target],
+        output=tmp_path_factory.mktemp("kernels"),
+        self_check="off",
+        sign=False,
+    )
+    return aotc.load(report.bundle, allow_unsigned=True)
+
+
+@pytest.fixture(scope="module")
+def program():
+    loaded = load(MODEL)
+    run_passes(loaded.module, ("autodiff",), silently=True)
+    return loaded
+
+
+def compared(bundle, program, name, change=lambda x: x, shape=None):
+    """Results of the kernel and the reference for the same inputs, in pairs."""
+    rng, entry = np.random.default_rng(1), program.entry(name)
+    inputs = {
+        port.name: change(rng.normal(size=shape or port.type.shape).astype("f"))
+        for port in entry.ports("input")
+    }
+    given = [
+        inputs.get(p.name, program.parameters.get(p.name)) for p in entry.arguments
+    ]
+    expected = reference.evaluate(program.module, name, given)
+    found = bundle.entries[name](**inputs)
+    found = found if isinstance(found, tuple) else (found,)
+    return list(zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
+    for mine, theirs in compared(bundle, program, name):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 72), (3, 5, 72), (64, 16, 72), (0, 4, 72)])
+def test_a_call_decides_how_many_rows_there_are(bundle, program, shape):
+    for mine, theirs in compared(bundle, program, "any_rows", shape=shape):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
+
+
+def with_odd_rows(x):
+    """A row each with NaN, infinity, -infinity, and of nothing but the last."""
+    x[0, -1], x[1, 0], x[2, -1] = np.nan, np.inf, -np.inf
+    if len(x) > 3:
+        x[3] = -np.inf
+    return x
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_is_not_finite_is_as_the_reference_has_it(bundle, program, name):
+    for mine, theirs in compared(bundle, program, name, with_odd_rows):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-6)
+
+
+def test_the_error_of_a_long_sum_does_not_grow_with_it(bundle):
+    x = np.random.default_rng(2).uniform(size=(1, 1 << 20)).astype("f")
+    exact = x.sum(dtype="f8")
+    assert abs(bundle.entries["long_sum"](x=x)[0] - exact) < 3e-7 * exact
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_rows_with_what_is_around_them_are_one_region(level):
+    unit = Unit(load(MODEL)).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module)
+    for name in ENTRIES:
+        ops = [op.operation.name for op in functions[name].entry_block.operations]
+        computing = [op for op in ops if op not in ("func.call", "func.return")]
+        assert computing == BEFORE.get(name, []), name
+    assert {fused.kernel for fused in map(fused_of, functions.values()) if fused} == {
+        "rows"
+    }
+
+
+OTHERS = """
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+n = aotc.Dim("n", min=1, max=64)
+SPEC = aotc.Spec((16, 64, 300), "f32")
+
+
+@aotc.entry(x=SPEC, z=aotc.Spec((64, n), "f32"))
+def others(x, z):
+    inner = nn.softmax(x, 1)
+    tiny = nn.softmax(x[0, :, :3])
+    half = nn.layer_norm(x.astype("f16"))
+    chosen = np.sum(np.where(x > 0, x, 1.0), -1)  # its elements, in one pass, by IREE
+    return inner, tiny, half, nn.softmax(z), chosen
+
+
+def loss(x):
+    return np.sum(nn.layer_norm(x))
+
+
+@aotc.entry(x=SPEC)
+def derivative(x):
+    return aotc.grad(loss)(x)
+"""
+
+
+def test_tells_why_a_norm_or_a_softmax_has_no_kernel(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(OTHERS, encoding="utf-8")
+    target = Target.parse("x86_64-v3")
+    unit = Unit(load(model)).fork(target)
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    found = refusals_in(unit.module, machine_of(target))
+    assert {(each.op, each.why) for each in found["others"]} == {
+        ("softmax", "it does not go along the last axes"),
+        (
+            "softmax",
+            "it is too small or narrow to gain by a kernel, or no schedule fits its "
+            "shape",
+        ),
+        ("softmax", "only a call decides a size, beside the number of rows"),
+        ("normalize", "its elements are f16, not f32"),
+    }
+    assert [each.why for each in found["derivative"]] == [
+        "its derivative, or something else, reads its mean or its variance"
+    ]
+
+
+def test_short_rows_that_give_one_number_are_gone_through_side_by_side():
+    machine = machine_of(Target.parse("x86_64-v4"))
+    short, long = RowSizes(1536, 128), RowSizes(64, 50257)
+    assert choose_tile(short, machine, is_reduced=True) == RowTile(16, 16, 1, 512)
+    assert choose_tile(short, machine, is_reduced=False) == RowTile(16, 1, 8, 512)
+    assert choose_tile(long, machine, is_reduced=True) == RowTile(16, 1, 8, 2)
