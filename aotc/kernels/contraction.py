@@ -35,6 +35,8 @@ from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
 _CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over calls
+_DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
+_LINE = 16  # elements of a line of a cache
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 
 
@@ -93,8 +95,8 @@ class _Panel:
         last: elements of the last one.
         packed: where the panel begins in the packed operand.
         column: its first column.
-        ahead: where the tile at hand begins to fetch the next panel; None if it does
-            not.
+        ahead: where the tile at hand begins to fetch what is read later; None if it
+            does not.
     """
 
     vectors: int
@@ -247,29 +249,32 @@ class Contraction:
         """
         shape = self.geometry
         left, result = scale(row, shape.channels), scale(row, shape.features)
-        ahead = self._next_panel(panel)
-        if ahead is not None and number is not None:
-            share = scale(number, shape.depth * self._fetched_by_step)
-            panel = replace(panel, ahead=add(ahead, share))
+        panel = replace(panel, ahead=self._fetched_first(panel, number))
         result = add(result, panel.column)
         self._write_tile(panel, Rows(left, result, count, (0, 1)))
 
-    def _next_panel(self, panel: _Panel) -> Value | None:
-        """Where the next panel begins, if the tiles of this one are to fetch it.
+    def _fetched_first(self, panel: _Panel, number: Value | None) -> Value | None:
+        """Where a tile begins to fetch what is read later, if it is to do so.
 
         Weights of large models come from memory in every call. The workgroups of a
         block of rows take one panel after the other, so each tile brings a part of the
-        next one into the cache: as many elements a step as all tiles together need.
+        next one into the cache: as many elements a step as all tiles together need. A
+        tile that is the only one reads what it fetches itself, some steps later.
         """
-        size = self.geometry.depth * self.tile.columns
+        size, tiles = self.geometry.depth * self.tile.columns, self.tile.block
         panels = self.tile.panels(self.geometry.features)
-        if self.tile.block < self.tile.vectors or panels * size < _CACHED:
+        if panels * size < _CACHED:
             return None
-        return least(add(panel.packed, size), (panels - 1) * size)
+        if tiles == 1:
+            return add(panel.packed, _DISTANCE)
+        if tiles < self.tile.vectors or number is None:
+            return None
+        ahead = least(add(panel.packed, size), (panels - 1) * size)
+        return add(ahead, scale(number, self.geometry.depth * self._fetched_by_step))
 
     @property
     def _fetched_by_step(self) -> int:
-        """How many elements of the next panel a step of a tile brings, of its share."""
+        """How many elements a step of a tile fetches, of its share."""
         return max(1, self.tile.columns // self.tile.block)
 
     def _write_lines(self, panel: _Panel, first: Value) -> None:
@@ -358,7 +363,8 @@ class Contraction:
             packed = add(begin[1], scale(number, self.tile.columns))
             if panel.ahead is not None:
                 at = add(panel.ahead, scale(number, self._fetched_by_step))
-                vectors.prefetch(self._packed, at)
+                for line in range(0, self._fetched_by_step, _LINE):
+                    vectors.prefetch(self._packed, add(at, line))
 
             def element(row: int) -> Value:
                 at = add(left, rows[row] * step)
