@@ -1,4 +1,4 @@
-"""Token by token, with its past in a State, a decoder says what it says of the whole."""
+"""Token by token, with its past in a State, a decoder gives the scores of the whole."""
 
 from pathlib import Path
 

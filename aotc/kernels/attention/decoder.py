@@ -295,11 +295,15 @@ class _Decoder:
         self._store(self._factors, query, factor)
 
     def _score(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
-        """The scores of as many keys of a block as there are lanes."""
+        """The scores of as many keys of a block as there are lanes.
+
+        Meanwhile the values beside the keys are fetched, which are read next.
+        """
         first, count = group
         lanes, sizes = self._lanes, self._sizes
-        step = sizes.shared * sizes.depth
-        begin = add(self._queries.key, scale(add(block.start, first), step))
+        start = add(block.start, first)
+        step, begin = self._row_step(sizes.depth), self._key_at(start)
+        value_step, value_begin = self._row_step(sizes.width), self._value_at(start)
         left = scale(query, self._depth)
 
         def add_products(place: Value, sums: Values, width: int = lanes) -> Values:
@@ -308,6 +312,8 @@ class _Decoder:
             for number, total in enumerate(sums):
                 at = add(add(begin, number * step), place)
                 y = vectors.load(self._key, at, lanes, width)
+                later = add(add(value_begin, number * value_step), place)
+                vectors.prefetch(self._value, later)
                 found.append(vectors.multiply_add(x, y, total))
             return found
 
@@ -319,6 +325,18 @@ class _Decoder:
         product = vectors.reduce_lanes([*sums, *[zero] * (lanes - count)], arith.addf)
         return arith.addf(product, self._bias_at(block, query, group))
 
+    def _row_step(self, size: int) -> int:
+        """From one key, or value, of a head to the next, of so many elements."""
+        return self._sizes.shared * size
+
+    def _key_at(self, position: Value) -> Value:
+        step = self._row_step(self._sizes.depth)
+        return add(self._queries.key, scale(position, step))
+
+    def _value_at(self, position: Value) -> Value:
+        step = self._row_step(self._sizes.width)
+        return add(self._queries.value, scale(position, step))
+
     def _add_values(self, block: _Block, query: Value) -> None:
         """Multiply the result of a query with its factor and add that of a block."""
         found = _vectors_of(self._sizes.width, self._lanes)
@@ -329,15 +347,20 @@ class _Decoder:
     def _add_panel(
         self, block: _Block, query: Value, panel: list[tuple[int, int]]
     ) -> None:
+        """The same for some vectors of it; the next block's keys are fetched."""
         lanes, sizes = self._lanes, self._sizes
-        step = sizes.shared * sizes.width
-        begin = add(self._queries.value, scale(block.start, step))
+        step, begin = self._row_step(sizes.width), self._value_at(block.start)
+        key_step = self._row_step(sizes.depth)
+        next_keys = self._key_at(add(block.start, block.count))
         factor, left = self._load(self._factors, query), scale(query, self._keys)
         places = [(add(self._result_of(query), first), n) for first, n in panel]
 
         def add_products(key: Value, sums: Values) -> Values:
             element = vectors.load_element(self._weights, add(left, key))
             weight, row = vectors.repeat(element, lanes), add(begin, scale(key, step))
+            later = add(next_keys, scale(key, key_step))
+            for first, _ in panel:
+                vectors.prefetch(self._key, add(later, first))
             return [
                 vectors.multiply_add(
                     weight, vectors.load(self._value, add(row, first), lanes, n), total
