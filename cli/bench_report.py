@@ -274,11 +274,12 @@ _KERNEL = ("GFLOP/s", "ops", "source")
 
 def _kernel_cells(each: Dispatch, entry: str) -> tuple[str, ...]:
     """What a kernel computes and how fast; nothing of IREE's own code is known."""
-    if each.kernel is None or each.gflops is None:
+    if each.kernel is None:
         return "-", "-", ""
     calls = each.kernel["entries"].get(entry)
     where = places_text([calls]) if calls else ""
-    return f"{each.gflops:.3g}", ops_text(each.kernel), where
+    speed = "-" if each.gflops is None else f"{each.gflops:.3g}"
+    return speed, ops_text(each.kernel), where
 
 
 def _cost_cells(each: Measurement, latency: Latency) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
@@ -164,45 +164,72 @@ class Contraction:
         packed = scale(number, self.geometry.depth * self.tile.columns)
         panel = _Panel(count, last, packed, scale(number, self.tile.columns))
         first = scale(block, self.tile.block)
-        if not self.geometry.is_product:
-            self._write_lines(panel, first)
-        elif isinstance(self.geometry.rows, int):
-            self._write_product(panel, first, self.geometry.rows)
-        else:
-            counts = row_counts(self.geometry, self.tile)
-            self._write_rows(panel, first, self.given.size(self.geometry.rows), counts)
+        write = self._write_product if self.geometry.is_product else self._write_lines
+        write(panel, first)
 
     # ---- rows -----------------------------------------------------------------------
 
-    def _write_product(self, panel: _Panel, block: Value, rows: int) -> None:
-        """The tiles of a block of rows: larger ones, then smaller ones.
+    def _write_product(self, panel: _Panel, block: Value) -> None:
+        """The tiles of a block of rows.
 
         Args:
             panel: of columns.
             block: the number of its first tile.
-            rows: of the product.
         """
-        sizes = split_evenly(rows, self.tile.rows)
-        larger = sizes.count(sizes[0])
-        last = least(add(block, self.tile.block), len(sizes))
+        rows, most = self.geometry.rows, self.tile.rows
+        if isinstance(rows, int):
+            sizes = split_evenly(rows, most)
+            split = len(sizes), sizes.count(sizes[0])
+            self._write_split(panel, block, split, sizes[0])
+            return
+        count = self.given.size(rows)
+        tiles = self.given.size(ceil_divide(rows, most))
+        larger = arith.subi(count, scale(tiles, most - 1))
+        counts = row_counts(self.geometry, self.tile)
+        vectors.branch(
+            int_compare("sge", larger, index(0)) if counts else True,
+            lambda: self._write_split(panel, block, (tiles, larger), most),
+            lambda: self._write_few(panel, block, count, counts),
+        )
 
-        def write_tiles(first: Value, last: Value, count: int, before: int) -> None:
+    def _write_split(
+        self,
+        panel: _Panel,
+        block: Value,
+        split: tuple[int | Value, int | Value],
+        count: int,
+    ) -> None:
+        """Larger tiles, then smaller ones.
+
+        Args:
+            panel: of columns.
+            block: the number of its first tile.
+            split: how many tiles there are, and how many of them are larger.
+            count: of the rows of a larger one; others have one less.
+        """
+        tiles, larger = split
+        last = least(add(block, self.tile.block), tiles)
+
+        def write_tiles(
+            first: Value, last: Value, count: int, before: int | Value
+        ) -> None:
             def write(number: Value) -> None:
                 row = add(scale(number, count), before)
                 self._write_rows_at(panel, row, count, arith.subi(number, block))
 
             vectors.repeat_for(first, last, 1, write)
 
-        if larger == len(sizes):
-            write_tiles(block, last, sizes[0], 0)
+        if larger is tiles or larger == tiles:
+            write_tiles(block, last, count, 0)
             return
-        write_tiles(block, least(last, larger), sizes[0], 0)
-        write_tiles(most(block, larger), last, sizes[-1], larger)
+        write_tiles(block, least(last, larger), count, 0)
+        if count > 1:
+            write_tiles(most(block, larger), last, count - 1, larger)
 
-    def _write_rows(
+    def _write_few(
         self, panel: _Panel, block: Value, rows: Value, counts: Sequence[int]
     ) -> None:
-        """The tiles of a block where a call decides how many rows there are.
+        """The tiles of a block where a call has few rows, which are not split evenly.
 
         The last tile ends with the last row: it computes some rows once more, which
         gives the same numbers.
@@ -216,24 +243,21 @@ class Contraction:
         count, *fewer = counts
 
         def write() -> None:
-            first = scale(block, self.tile.rows)
-            end = add(first, self.tile.block * self.tile.rows)
-            end, last = arith.minsi(end, rows), add(rows, -count)
+            first, last = scale(block, self.tile.rows), add(rows, -count)
+            end = arith.minsi(add(first, self.tile.block * self.tile.rows), rows)
+            vectors.repeat_for(
+                first,
+                end,
+                count,
+                lambda row: self._write_rows_at(
+                    panel, arith.minsi(row, last), count, None
+                ),
+            )
 
-            def write(row: Value) -> None:
-                number = None
-                if count == self.tile.rows:
-                    number = arith.divui(arith.subi(row, first), index(count))
-                self._write_rows_at(panel, arith.minsi(row, last), count, number)
-
-            vectors.repeat_for(first, end, count, write)
-
-        if not fewer:
-            write()
-            return
-        are_enough = int_compare("sge", rows, index(count))
         vectors.branch(
-            are_enough, write, lambda: self._write_rows(panel, block, rows, fewer)
+            int_compare("sge", rows, index(count)) if fewer else True,
+            write,
+            lambda: self._write_few(panel, block, rows, fewer),
         )
 
     def _write_rows_at(

@@ -20,7 +20,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.types import Dim, Shape, Size, Tensor, bounds, element_count
 
-_TYPICAL_ROWS = 32  # that a product has at least, where a call decides how many
+_FEW_ROWS, _TYPICAL_ROWS = 32, 128  # of a product of which calls decide how many
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,14 @@ class Geometry:
         """One of static sizes, by which this one is cut up.
 
         Where calls decide how many images there are, it has as few as they may have: a
-        schedule that leaves nothing over for one is as good for many. Rows of a product
-        of which one call may have few are taken to be more: smaller tiles, which a call
-        of few rows needs, are there besides.
+        schedule that leaves nothing over for one is as good for many. Where that is few
+        rows of a product, it has more: smaller tiles, which a call of few rows needs,
+        are there besides.
         """
         least, most = bounds(self.images)
-        wanted = _TYPICAL_ROWS if self.is_product else 1
-        return replace(self, images=int(min(max(least, wanted), most)))
+        if self.is_product and least < _FEW_ROWS:
+            least = min(_TYPICAL_ROWS, most)
+        return replace(self, images=int(max(least, min(1, most))))
 
 
 def geometry_of(op: GraphOp) -> Geometry | None:

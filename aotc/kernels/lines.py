@@ -191,14 +191,14 @@ class Lines:
         return None if all(len(rows) == count for rows in found) else found
 
 
-def least(value: Value, limit: int) -> Value:
+def least(value: Value, limit: int | Value) -> Value:
     """The lesser one."""
-    return arith.minsi(value, index(limit))
+    return arith.minsi(value, index(limit) if isinstance(limit, int) else limit)
 
 
-def most(value: Value, limit: int) -> Value:
+def most(value: Value, limit: int | Value) -> Value:
     """The greater one."""
-    return arith.maxsi(value, index(limit))
+    return arith.maxsi(value, index(limit) if isinstance(limit, int) else limit)
 
 
 def _ceildiv(value: Value, divisor: int) -> Value:

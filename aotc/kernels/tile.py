@@ -97,15 +97,19 @@ def block_count(geometry: Geometry, tile: Tile) -> Size:
 
 
 def row_counts(geometry: Geometry, tile: Tile) -> list[int]:
-    """The rows of tiles for a product of which a call decides how many rows it has.
+    """The rows of tiles of a product in calls of too few rows to be split evenly.
 
-    All tiles of a call have as many rows: the most that there are not too few for. That
-    halves until one row is left, or the fewest rows that a call may have.
+    So many are split into tiles of n rows and of n - 1; which n * (n - 1) rows always
+    are, and some fewer. All tiles of a call of others have as many rows: half of n, or
+    as often half of that as there are not too few rows for.
     """
     least, _ = bounds(geometry.rows)
-    found = [tile.rows]
-    while found[-1] > max(1, least):
-        found.append(-(-found[-1] // 2))
+    found: list[int] = []
+    count = tile.rows
+    if least < count * (count - 1):
+        while not found or count > max(1, least):
+            count = -(-count // 2)
+            found.append(count)
     return found
 
 

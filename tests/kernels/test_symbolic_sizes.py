@@ -101,7 +101,7 @@ def test_the_manifest_tells_of_the_least_sizes(bundle):
 
 def test_tiles_have_fewer_rows_only_where_a_call_may_have_as_few():
     tile = Tile(lanes=16, vectors=3, rows=8, block=4)
-    expected = {0: [8, 4, 2, 1], 1: [8, 4, 2, 1], 2: [8, 4, 2], 3: [8, 4, 2], 9: [8]}
+    expected = {0: [4, 2, 1], 1: [4, 2, 1], 2: [4, 2], 3: [4, 2], 9: [4], 56: []}
     for least, counts in expected.items():
         with context(), known_contracts([Contract("batch", min=least)]):
             rows = Geometry(Dim.symbol(0), (1, 1), 64, (1, 1), 48, (1, 1))
