@@ -6,22 +6,47 @@
 import pytest
 
 from aotc import processor
-from aotc.kernels import contraction, rows
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.importers import load
+from aotc.kernels.families import FAMILIES
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from aotc.target import Target
+from benchmarks.frontends.kernel_sizes import thresholds
 from benchmarks.fuzz.weighted import differences, model_source
 
+pytestmark = [
+    # a random entry need not read all
+    pytest.mark.filterwarnings("ignore:.*is not used")
+]
 
-@pytest.mark.filterwarnings("ignore:.*is not used")  # a random entry need not read all
+
+@pytest.fixture(autouse=True)
+def kernels_for_small_operators(monkeypatch):
+    for module, name in thresholds():
+        monkeypatch.setattr(module, name, 1)
+
+
 @pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4"])
-def test_random_entries_compute_what_their_model_says(level, tmp_path, monkeypatch):
+def test_random_entries_compute_what_their_model_says(level, tmp_path):
     target = Target.parse(level)
     if not set(target.cpu_features_required) <= set(processor.cpu_features()):
         pytest.skip(f"this processor runs no code for {target}")
-    monkeypatch.setattr(contraction, "_LEAST_WORK", 1)  # kernels for small ones too
-    monkeypatch.setattr(rows, "_LEAST", 1)
     model = tmp_path / "model.py"
-    model.write_text(model_source(seed=9, entries=20), encoding="utf-8")
+    model.write_text(model_source(seed=6, entries=6))
     asked = {"targets": [target], "self_check": "off", "sign": False}
     report = build(model, output=tmp_path, **asked)
     assert list(differences(model, report.bundle)) == []
+
+
+def test_random_entries_have_kernels_of_all_families(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(model_source(seed=6, entries=16))
+    unit = Unit(load(model), Target.parse("x86_64-v3"))
+    optimized, regions, *_ = PASS_STAGES
+    run_passes(unit, [*optimized.passes(), *regions.passes()])
+    found = [fused_of(function) for function in functions_of(unit.module).values()]
+    assert {each.kernel for each in found if each} == set(FAMILIES)

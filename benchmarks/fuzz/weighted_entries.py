@@ -1,0 +1,429 @@
+"""Random entries of what kernels compute, as source of a model file.
+
+Products and convolutions by weights and of values, attention, windows, norms and sums,
+in one op or written out as exporters do, on sizes that a call decides as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Size = int | str  # `n`, or `6*n`: a multiple of the size that a call decides
+Shape = tuple[Size, ...]
+
+UNARY = (
+    "np.tanh({0})", "nn.relu({0})", "nn.gelu({0})", "np.exp(np.minimum({0}, 2.0))",
+    "np.sin({0})", "nn.sigmoid({0})", "-{0}", "np.sqrt(np.abs({0}) + 0.1)",
+    "np.clip({0}, -1.0, 1.0)", "{0} * 0.5", "1.0 - {0}", "special.erf({0})",
+    "np.where({0} > 0, {0}, 0.1 * {0})", "np.log(np.abs({0}) + 0.5)", "np.cos({0})",
+    "{0} * nn.sigmoid({0})", "0.5 * {0} * (1.0 + special.erf({0} * 0.70710678))",
+    "{0} / (1.0 + np.exp(-{0}))", "np.floor({0} * 2.0)", "nn.hard_swish({0})",
+    "np.astype(np.astype({0}, 'float16'), 'float32')",
+)  # fmt: skip
+BINARY = (
+    "{0} + {1}", "{0} * {1}", "{0} - {1}", "{1} - {0}", "np.maximum({0}, {1})",
+    "{0} / (1.5 + np.abs({1}))", "np.where({0} > {1}, {0}, {1})",
+)  # fmt: skip
+# of rows, with numbers along them; the last ones as exporters write them
+NORMS = (
+    "nn.layer_norm({0}, {1}, {2})", "nn.rms_norm({0}, {1})", "nn.softmax({0})",
+    "nn.log_softmax({0})", "nn.l2_normalize({0})", "nn.softmax({0}, axis=-2)",
+    "nn.softmax({0} * 0.3 + {1})", "np.cumsum({0}, axis=-1)",
+    "({0} - {0}.mean(-1, keepdims=True)) / np.sqrt({0}.var(-1, keepdims=True) + 1e-5)",
+    "{0} * (1.0 / np.sqrt((({0} * {0}).mean(-1, keepdims=True) + 1e-6))) * {1}",
+    "np.exp({0} - {0}.max(-1, keepdims=True))"
+    " / np.exp({0} - {0}.max(-1, keepdims=True)).sum(-1, keepdims=True)",
+)  # fmt: skip
+SOFTMAXES = ("nn.softmax({0})", "nn.log_softmax({0})", "nn.softmax({0}, axis=-2)")
+REDUCTIONS = (
+    "np.sum({0}, axis={1})", "np.mean({0}, axis={1})", "np.max({0}, axis={1})",
+    "np.min({0}, axis={1})", "np.var({0}, axis={1})", "np.std({0}, axis={1})",
+    "special.logsumexp({0}, axis={1})", "np.sum({0} * {0}, axis={1})",
+)  # fmt: skip
+SIZES = (1, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 65, 100)
+ROWS = (1, 2, 3, 7, 8, 13, 14, 15, 33, 64)
+LARGEST = 60_000  # elements of a value, in a call of the typical size
+TYPICAL = 8  # what a call decides
+
+
+def times(size: Size, count: int) -> Size:
+    """So many times a size."""
+    if isinstance(size, int):
+        return size * count
+    return f"{count * factor_of(size)}*n"
+
+
+def factor_of(size: str) -> int:
+    """What `n` is multiplied with."""
+    return 1 if size == "n" else int(size.removesuffix("*n"))
+
+
+def element_count(shape: Shape) -> int:
+    """How many elements there are in a typical call."""
+    sizes = [n if isinstance(n, int) else factor_of(n) * TYPICAL for n in shape]
+    return math.prod(sizes)
+
+
+def rows_of(shape: Sequence[Size]) -> Size | None:
+    """How many rows there are along some axes; None if that is no multiple of `n`."""
+    named = [each for each in shape if isinstance(each, str)]
+    static = math.prod(each for each in shape if isinstance(each, int))
+    if len(named) > 1:
+        return None
+    return times(named[0], static) if named else static
+
+
+@dataclass
+class Entry:
+    """An entry as it is drawn.
+
+    Args:
+        rng: that draws it.
+        name: of its function; those of its weights begin with it.
+        least: what a call may decide at least; None if all sizes are static.
+        values: names and shapes of inputs and results.
+        weights: shapes by name.
+        lines: of its body.
+        read: names of values that others are computed from.
+        text: its source, once it is drawn.
+    """
+
+    rng: np.random.Generator
+    name: str
+    least: int | None = None
+    values: list[tuple[str, Shape]] = field(default_factory=list)
+    weights: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+    text: str = ""
+
+    def one_of(self, some: Sequence[Any]) -> Any:
+        """Any of them."""
+        return some[int(self.rng.integers(len(some)))]
+
+    def chance(self, share: float) -> bool:
+        """Whether something that happens so often happens."""
+        return bool(self.rng.random() < share)
+
+    def value(self, *ranks: int) -> tuple[str, Any] | None:
+        """Any value of some ranks (of all, if none is said) with static features."""
+        found = [
+            (name, shape)
+            for name, shape in self.values
+            if (not ranks or len(shape) in ranks) and shape
+            if isinstance(shape[-1], int)
+        ]
+        return self.one_of(found) if found else None
+
+    def weight(self, *shape: Size) -> str:
+        """A new one, or one of this shape that there is; sizes that vary are 1."""
+        sizes = tuple(n if isinstance(n, int) else 1 for n in shape)
+        known = [name for name, other in self.weights.items() if other == sizes]
+        if known and self.chance(0.4):
+            return f"w[{self.one_of(known)!r}]"
+        name = f"{self.name}_{len(self.weights)}"
+        self.weights[name] = sizes
+        return f"w[{name!r}]"
+
+    def add(self, source: str, shape: Shape, *read: str) -> None:
+        """A value, unless it has too many elements."""
+        if element_count(shape) <= LARGEST:
+            name = f"v{len(self.lines)}"
+            self.lines.append(f"{name} = {source}")
+            self.values.append((name, shape))
+            self.read.update(read)
+
+    # ---- steps ----------------------------------------------------------------------
+
+    def product(self) -> None:
+        """Of a value with a weight, from either side of it, over one axis or two."""
+        found = self.value()
+        if found is None:
+            return
+        x, (*rows, depth) = found
+        others = [n for _, s in self.values for n in s[-1:] if isinstance(n, int)]
+        features = self.one_of([self.one_of(SIZES), self.one_of(others)])
+        inner = rows[-1] if rows and isinstance(rows[-1], int) else None
+        if len(rows) >= 2 and inner and inner * depth < 400 and self.chance(0.2):
+            right = self.weight(inner, depth, features)
+            source = f"np.einsum('...yz,yzn->...n', {x}, {right})"
+            self.add(source, (*rows[:-1], features), x)
+        elif self.chance(0.15):
+            right = self.weight(depth, 4, features)
+            source = f"np.einsum('...z,zmn->...mn', {x}, {right})"
+            self.add(source, (*rows, 4, features), x)
+        elif self.chance(0.3):
+            right = self.weight(features, depth)
+            self.add(f"{x} @ {right}.T", (*rows, features), x)
+        else:
+            right = self.weight(depth, features)
+            self.add(f"{x} @ {right}", (*rows, features), x)
+
+    def product_of_values(self) -> None:
+        """Of two values that change from call to call, one by one along their batch."""
+        found = self.value(2, 3, 4)
+        if found is None:
+            return
+        x, (*batch, rows, depth) = found
+        others = [
+            (name, shape)
+            for name, shape in self.values
+            if list(shape[:-2]) == batch and len(shape) == len(batch) + 2
+        ]
+        y, (*_, second, last) = self.one_of(others)
+        if second == depth and self.chance(0.7):
+            self.add(f"np.matmul({x}, {y}) * 0.2", (*batch, rows, last), x, y)
+        elif last == depth and self.chance(0.7):
+            source = f"np.matmul({x}, np.swapaxes({y}, -1, -2)) * 0.2"
+            self.add(source, (*batch, rows, second), x, y)
+        elif second == rows and isinstance(rows, int):
+            source = f"np.einsum('...ab,...ac->...bc', {x}, {y}) * 0.2"
+            self.add(source, (*batch, depth, last), x, y)
+
+    def attention(self) -> None:
+        """Of queries of a sequence over itself or another, with all that may hide."""
+        found = self.value(3)
+        if found is None:
+            return
+        x, (batch, length, depth) = found
+        sources = [
+            (name, shape)
+            for name, shape in self.values
+            if len(shape) == 3 and shape[0] == batch and isinstance(shape[2], int)
+        ]
+        y, (_, positions, width) = self.one_of(sources)
+        shared, group = self.one_of((1, 1, 2, 3)), self.one_of((1, 1, 2, 4))
+        is_written_out = self.chance(0.25)  # as exporters do
+        heads, inner = shared * group, self.one_of((4, 8, 16, 20, 33))
+        if length != 1 and self.least != 0 and self.chance(0.25):
+            x, length = f"{x}[:, -1:]", 1
+
+        def heads_of(z: str, features: int, count: int) -> str:
+            right = self.weight(features, count * inner)
+            shape = f"(*{z}.shape[:2], {count}, {inner})"
+            return f"np.reshape({z} @ {right}, {shape})"
+
+        query = heads_of(x, depth, heads)
+        key, value = (
+            heads_of(y, width, heads if is_written_out else shared) for _ in range(2)
+        )
+        if is_written_out:
+            scores = f"np.einsum('blhd,bshd->bhls', {query}, {key})"
+            weights = f"nn.softmax({scores} / {math.sqrt(inner)})"
+            source = f"np.einsum('bhls,bshd->blhd', {weights}, {value})"
+        else:
+            bias = self.one_of([
+                "", "", f"bias={self.weight(1, heads, length, positions)}",
+                f"bias={self.weight(1, 1, 1, positions)}",
+                f"mask=np.arange({y}.shape[1]) < {self.one_of((1, 5, 64))}",
+            ])  # fmt: skip
+            causal = f"causal={self.chance(0.4)}"
+            given = ", ".join(filter(None, (query, key, value, bias, causal)))
+            source = f"nn.attention({given})"
+        result = (batch, length, heads, inner)
+        self.add(source, result, x.partition("[")[0], y)
+        if self.chance(0.6) and self.values[-1][1] == result:
+            name = self.values[-1][0]
+            merged = f"np.reshape({name}, (*{name}.shape[:2], {heads * inner}))"
+            self.add(merged, (batch, length, heads * inner), name)
+
+    def convolution(self) -> None:
+        """Of an image or a sequence, with any window, step, padding and dilation."""
+        found = self._windows()
+        if found is None:
+            return
+        x, (count, *_, channels), window, given, result = found
+        features = self.one_of((8, 16, 17, 40, channels))
+        is_depthwise = self.chance(0.25)
+        groups, seen = (channels, 1) if is_depthwise else (1, channels)
+        features = channels if is_depthwise else features
+        kernel = self.weight(*window, seen, features)
+        source = f"nn.conv{len(window)}d({x}, {kernel}, {given}, groups={groups})"
+        self.add(source, (count, *result, features), x)
+
+    def pooling(self) -> None:
+        """The largest or the mean of windows."""
+        found = self._windows()
+        if found is None:
+            return
+        x, (count, *_, channels), window, given, result = found
+        kind = self.one_of(("max", "avg"))
+        if kind == "avg" and self.chance(0.4):
+            given += ", count_include_pad=True"
+        # windows of nothing but padding have no largest element, and no mean
+        source = f"np.nan_to_num(nn.{kind}_pool({x}, {tuple(window)}, {given}))"
+        self.add(source, (count, *result, channels), x)
+
+    def _windows(self) -> Any:
+        """A value, the windows that go over it, and how many there are."""
+        found = self.value(3, 4)
+        if found is None:
+            return None
+        x, (count, *size, channels) = found
+        if not all(isinstance(n, int) for n in size):
+            return None
+        axes = range(len(size))
+        window, strides, dilation = (
+            [self.one_of(some) for _ in axes]
+            for some in ((1, 1, 2, 3, 5), (1, 1, 2, 3), (1, 1, 2))
+        )
+        ends = [(self.one_of((0, 0, 1, 2)), self.one_of((0, 0, 1, 3))) for _ in axes]
+        result = [
+            (n + sum(p) - (k - 1) * d - 1) // s + 1
+            for n, p, k, d, s in zip(size, ends, window, dilation, strides, strict=True)
+        ]
+        if min(result) < 1:
+            return None
+        given = (
+            f"strides={tuple(strides)}, padding={tuple(ends)}, "
+            f"dilation={tuple(dilation)}"
+        )
+        return x, (count, *size, channels), window, given, result
+
+    def elementwise(self) -> None:
+        """Of the newest value or another, with something that can be broadcast."""
+        x, shape = self.values[-1] if self.chance(0.6) else self.one_of(self.values)
+        if self.chance(0.4) or not shape:
+            self.add(self.one_of(UNARY).format(x), shape, x)
+            return
+        same = self.one_of([name for name, other in self.values if other == shape])
+        others = [
+            same, same, same, self.weight(shape[-1]), self.weight(),
+            self.weight(*shape[:-1], 1), f"{same}.mean(axis=-1, keepdims=True)",
+            f"{same}[..., :1]", f"{same}.mean()", self.weight(*shape),
+        ]  # fmt: skip
+        if isinstance(shape[0], int):
+            others.append(f"{same}[0]")
+        self.add(self.one_of(BINARY).format(x, self.one_of(others)), shape, x)
+
+    def norm(self) -> None:
+        """Rows by their own mean, largest element or sum."""
+        x, shape = self.one_of(self.values)
+        if len(shape) < 2:
+            return
+        if not isinstance(shape[-1], int):
+            self.add(self.one_of(SOFTMAXES).format(x), shape, x)
+            return
+        along = [self.weight(shape[-1]) for _ in range(2)]
+        self.add(self.one_of(NORMS).format(x, *along), shape, x)
+
+    def reduction(self) -> None:
+        """Along one axis or two."""
+        x, shape = self.one_of(self.values)
+        if len(shape) < 2:
+            return
+        count = 2 if len(shape) > 2 and self.chance(0.3) else 1
+        # not along what may be empty: there is no largest of no elements
+        fixed = [axis for axis, size in enumerate(shape) if isinstance(size, int)]
+        if len(fixed) < count:
+            return
+        axes = sorted(int(a) for a in self.rng.choice(fixed, count, replace=False))
+        source = self.one_of(REDUCTIONS).format(x, tuple(axes))
+        self.add(source, tuple(n for a, n in enumerate(shape) if a not in axes), x)
+
+    def movement(self) -> None:
+        """Elements in another form, order or number."""
+        x, shape = self.one_of(self.values)
+        if len(shape) < 2:
+            return
+        order = [int(axis) for axis in self.rng.permutation(len(shape))]
+        rows, features = rows_of(shape[:-1]), shape[-1]
+        moved = tuple(shape[axis] for axis in order)
+        forms: list[tuple[str, Shape]] = [
+            (f"np.transpose({x}, {tuple(order)})", moved),
+            (
+                f"np.concatenate([{x}, {x} * 2.0], axis=0)",
+                (times(shape[0], 2), *shape[1:]),
+            ),
+        ]
+        if rows is not None and isinstance(features, int):
+            forms.append((f"{x}.reshape(-1, {features})", (rows, features)))
+        if isinstance(features, int) and features > 2:
+            half = (*shape[:-1], features // 2)
+            double = (*shape[:-1], 2 * features)
+            padded = (*shape[:-1], features + 3)
+            ends = [(0, 0)] * (len(shape) - 1) + [(1, 2)]
+            forms += [
+                (f"{x}[..., :{features // 2}]", half),
+                (f"{x}[..., {features % 2}::2]", half),
+                (f"{x}[..., ::-1]", shape),
+                (f"np.roll({x}, 2, axis=-1)", shape),
+                (f"np.concatenate([{x}, {x}[..., ::-1]], axis=-1)", double),
+                (f"np.pad({x}, {tuple(ends)})", padded),
+                (f"np.take({x}, numpy.array([1, 0, 2, 2]), axis=-1)", (*shape[:-1], 4)),
+            ]
+        self.add(*self.one_of(forms), x)
+
+    # ---- whole entries --------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Inputs, and what is computed from them."""
+        if self.chance(0.35):
+            self.least = self.one_of((0, 1, 1))
+        for number in range(int(self.rng.integers(1, 3))):
+            self.values.append((f"x{number}", self._input()))
+        steps: dict[Callable[[], None], float] = {
+            self.product: 0.17, self.product_of_values: 0.08, self.attention: 0.08,
+            self.convolution: 0.12, self.pooling: 0.04, self.elementwise: 0.3,
+            self.norm: 0.08, self.reduction: 0.05, self.movement: 0.08,
+        }  # fmt: skip
+        for _ in range(int(self.rng.integers(5, 15))):
+            chosen = self.rng.choice(len(steps), p=[*steps.values()])
+            [*steps][chosen]()
+
+    def _input(self) -> Shape:
+        rows, features = self.one_of(ROWS), self.one_of(SIZES)
+        shapes: list[Shape] = [
+            (rows, features), (rows, features), (features,), (2, rows, features),
+            (1, rows, features), (1, rows, self.one_of((1, 7, 16)), min(features, 24)),
+            (3, rows, min(features, 33)),
+        ]  # fmt: skip
+        shape: Shape = self.one_of(shapes)
+        if self.least is None or len(shape) < 2:
+            return shape
+        if len(shape) == 3 and self.chance(0.4):
+            return (shape[0], "n", shape[2])
+        return ("n", *shape[1:])
+
+    def source(self) -> str:
+        """The entry in a model file; it returns what is unread, and one value more.
+
+        Some return the derivative of a sum of that by their inputs and weights.
+        """
+        inputs = [each for each in self.values if each[0][0] == "x"]
+        made = [name for name, _ in self.values if name[0] == "v"] or ["x0 * 2.0"]
+        results = [x for x in made if x not in self.read][-4:] + [self.one_of(made)]
+        names = ", ".join(name for name, _ in inputs)
+        body = "\n".join(f"    {line}" for line in self.lines)
+        returned = f"    return ({', '.join(results)},)"
+        size = f"n = aotc.Dim('n_of_{self.name}', min={self.least})\n"
+        specs = ", ".join(
+            f"{name}=aotc.Spec({_written(shape)})" for name, shape in inputs
+        )
+        head = f"@aotc.entry({specs})\ndef {self.name}(w, {names}):"
+        inner = f"{body}\n{returned}"
+        if self.chance(0.15):
+            inner = self._gradient(names, inner)
+        return ("" if self.least is None else size) + f"{head}\n{inner}\n"
+
+    def _gradient(self, names: str, body: str) -> str:
+        """The body of an entry that returns what the one of `body` changes by."""
+        indented = "\n".join(f"    {line}" for line in body.splitlines())
+        positions = tuple(range(1 + len(names.split(", "))))
+        return (
+            f"    def results(w, {names}):\n{indented}\n\n"
+            f"    def total(w, {names}):\n"
+            f"        return sum(np.sum(np.tanh(y)) for y in results(w, {names}))\n\n"
+            f"    own = {{name: w[name] for name in {[*self.weights]}}}\n"
+            f"    return aotc.grad(total, {positions})(own, {names})"
+        )
+
+
+def _written(shape: Shape) -> str:
+    sizes = "".join(f"{size}, " for size in shape)
+    return f"({sizes.strip()})"
