@@ -339,7 +339,9 @@ def _define(
 def _shared(name: str, known: dict[str, str]) -> str:
     """A function like the one called `name`, which goes if there is an earlier one."""
     function = find(name)
-    text = str(function.operation).replace(f"@{name}(", "@(", 1)
+    # by itself: aliases are looked for in the whole module, a hundred times as long
+    text = function.operation.get_asm(use_local_scope=True)
+    text = text.replace(f"@{name}(", "@(", 1)
     if text in known:
         erase(function)
     return known.setdefault(text, name)
