@@ -12,25 +12,29 @@ Requires: derivatives are written (autodiff): a region is differentiated by no o
 Ensures: regions of one meaning and one schedule are one function.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.entries import entries_of
+from aotc.dialects.entries import Entry, entries_of
 from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.functions import call, define, find, functions_of
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
 from aotc.kernels.epilogue import defining_op, readable_source
-from aotc.kernels.families import FAMILIES, Family, choose
+from aotc.kernels.families import FAMILIES, choose, is_packed
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
 from aotc.kernels.tile import Tile
+from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 
@@ -54,14 +58,22 @@ class FuseRegions(Pass):
         with index_functions(unit.module):
             for entry in entries_of(unit.module):
                 function = functions[entry.name]
-                kinds = [port.kind for port in entry.arguments]
-                for anchor, fused in _anchors(function, kinds, machine):
-                    _outline(anchor, fused, known)
+                with known_contracts(contracts_of(function)):
+                    _form_regions(function, entry, machine, known)
             note_refusals(unit.module, machine)
         return bool(known)
 
 
 # ---- what becomes a region ----------------------------------------------------------
+
+
+def _form_regions(
+    function: Function, entry: Entry, machine: Machine, known: dict[str, str]
+) -> None:
+    kinds = [port.kind for port in entry.arguments]
+    states = _new_states(function, entry)
+    for anchor, fused in _anchors(function, kinds, machine):
+        _outline(anchor, fused, states, known)
 
 
 def _anchors(
@@ -71,16 +83,26 @@ def _anchors(
     arguments = zip(function.entry_block.arguments, kinds, strict=True)
     weights = {value for value, kind in arguments if kind == "weight"}
     found = []
-    for op in function.entry_block.operations:
+    for op in [*function.entry_block.operations]:
         if not isinstance(op, GraphOp) or has_effect(op):
             continue
         if all(value in weights for value in op.operands):
             weights.update(op.results)
             continue
-        fused = choose(op, machine)
-        if fused and (not FAMILIES[fused.kernel].packs or op.operands[1] in weights):
+        if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype == "f32":
+            op = without_transposes(op)
+        by_weight = len(op.operands) > 1 and op.operands[1] in weights
+        fused = choose(op, machine, by_weight=by_weight)
+        if fused is not None:
             found.append((op, fused))
     return found
+
+
+def _new_states(function: Function, entry: Entry) -> set[Value]:
+    """What an entry leaves in its states: loops of their own write it in place."""
+    *_, end = function.entry_block.operations
+    returned = zip(entry.results, end.operands, strict=True)
+    return {value for port, value in returned if port.kind == "state"}
 
 
 @dataclass
@@ -89,6 +111,7 @@ class _Region:
 
     Args:
         anchor: the product, or whatever the kernel is for.
+        states: values that no region computes, but as its anchor.
         before: the ops that make its operand, in order; no other ops read their values.
         members: the ops after it, in order.
         values: what all of them give.
@@ -99,6 +122,7 @@ class _Region:
     """
 
     anchor: GraphOp
+    states: Container[Value] = ()
     before: list[GraphOp] = field(default_factory=list)
     members: list[GraphOp] = field(default_factory=list)
     values: dict[Value, None] = field(default_factory=dict)
@@ -107,15 +131,17 @@ class _Region:
     columns: range = range(0)
 
     @classmethod
-    def of(cls, anchor: GraphOp, family: Family) -> "_Region":
+    def of(cls, anchor: GraphOp, fused: Fused, states: Container[Value]) -> "_Region":
         """The anchor alone."""
-        packed = anchor.operands[1] if family.packs else None
+        packed = anchor.operands[1] if is_packed(fused) else None
         rank = Tensor.of(anchor.results[0]).rank
+        count = FAMILIES[fused.kernel].column_axes(anchor)
         return cls(
             anchor,
+            states,
             values={anchor.results[0]: None},
             packed=packed,
-            columns=range(rank - family.column_axes(anchor), rank),
+            columns=range(rank - count, rank),
         )
 
     @property
@@ -124,9 +150,13 @@ class _Region:
         return [*self.before, self.anchor, *self.members]
 
     def operands(self) -> list[Value]:
-        """What all of them take from elsewhere."""
-        found = dict.fromkeys([*self.anchor.operands, *self.reads])
-        return [value for value in found if value not in self.values]
+        """What all of them take from elsewhere, those of the anchor first.
+
+        An operand that the anchor takes twice is there twice: one may be packed.
+        """
+        first = [*self.anchor.operands]
+        others = [value for value in self.reads if value not in first]
+        return [value for value in (*first, *others) if value not in self.values]
 
     @property
     def last(self) -> GraphOp:
@@ -167,9 +197,10 @@ def _is_after(anchor: GraphOp, value: Value) -> bool:
     )
 
 
-def _region_at(anchor: GraphOp, family: Family) -> _Region:
+def _region_at(anchor: GraphOp, fused: Fused, states: Container[Value]) -> _Region:
     """The anchor with the elementwise ops after it that can be computed with it."""
-    region = _Region.of(anchor, family)
+    family = FAMILIES[fused.kernel]
+    region = _Region.of(anchor, fused, states)
     rest = _users(anchor) if family.has_epilogue else []
     while rest:
         op = rest.pop(0)
@@ -227,6 +258,8 @@ def _reads(op: GraphOp, region: _Region) -> list[Value] | None:
     kind = Tensor.of(region.anchor.results[0])
     if not type(op).on_vectors or [Tensor.of(y) for y in op.results] != [kind]:
         return None
+    if op.results[0] in region.states:
+        return None
     outside = [value for value in op.operands if value not in region.values]
     sources = [readable_source(value, region.columns) for value in outside]
     found = [each for each in sources if each is not None]
@@ -248,15 +281,18 @@ def _is_number(value: Value) -> bool:
 # ---- a region as a function ---------------------------------------------------------
 
 
-def _outline(anchor: GraphOp, fused: Fused, known: dict[str, str]) -> None:
+def _outline(
+    anchor: GraphOp, fused: Fused, states: Container[Value], known: dict[str, str]
+) -> None:
     """Put a call of a region in the place of its ops.
 
     Args:
         anchor: of the region.
         fused: how it is computed.
+        states: new ones of the entry.
         known: the functions so far, by their text.
     """
-    region = _region_at(anchor, FAMILIES[fused.kernel])
+    region = _region_at(anchor, fused, states)
     late, results = _readers_before_end(region), region.results()
     with ir.InsertionPoint(region.last), anchor.location:
         operands = region.operands()
@@ -323,11 +359,12 @@ def _define(
 
     def body(arguments: list[Value]) -> list[Value]:
         values = dict(zip(operands, arguments, strict=True))
-        if region.packed is not None:
-            tile = Tile.of_plain(fused.tile)
-            values[operands[1]] = unpack(Builder(), anchor, arguments[1], tile)
         for op in region.ops:
-            copied = clone(op, [_copied(value, values) for value in op.operands])
+            given = [_copied(value, values) for value in op.operands]
+            if op is anchor and region.packed is not None:
+                tile = Tile.of_plain(fused.tile)
+                given = [arguments[0], unpack(Builder(), anchor, arguments[1], tile)]
+            copied = clone(op, given)
             values.update(zip(op.results, copied, strict=True))
         return [values[each] for each in results]
 

@@ -58,7 +58,8 @@ class UpdateInPlace(Pass):
         with index_functions(unit.module):
             for function in functions:
                 if several and not function.is_external and not _may_fail(function):
-                    changed |= _tie(function)
+                    with ir.InsertionPoint.at_block_begin(function.entry_block):
+                        changed |= _tie(function)
         return changed
 
 

@@ -1,12 +1,14 @@
 """Products of matrices and convolutions on vectors, with what follows them.
 
-One workgroup computes some rows of one panel of columns. The right operand is packed:
-[panel][depth][columns of a panel], zeros after the last column. A tile of rows times
-the vectors of a panel stays in registers while the sums are made: each step reads the
-vectors of the panel, and one element of each row, which is multiplied with all of them
-(the outer-product form of Goto and van de Geijn, ACM Transactions on Mathematical
-Software 34 (2008) 12). Rows of an image that lies in memory by pixels are rows of its
-patches as well: a convolution reads them where they are, and skips what is padding.
+One workgroup computes some rows of one panel of columns. The right operand is packed,
+[panel][depth][columns of a panel] with zeros after the last column, or read by rows as
+it lies: what differs are two distances. A tile of rows times the vectors of a panel
+stays in registers while the sums are made: each step reads the vectors of the panel,
+and one element of each row, which is multiplied with all of them (the outer-product
+form of Goto and van de Geijn, ACM Transactions on Mathematical Software 34 (2008) 12).
+Rows of an image that lies in memory by pixels are rows of its patches as well: a
+convolution reads them where they are, and skips what is padding. Of a batch of products
+a workgroup computes one, or some small ones.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
-from aotc.dialects.types import Size, Tensor, ceil_divide
+from aotc.dialects.types import Dim, Size, Tensor, ceil_divide
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
@@ -28,6 +30,7 @@ from aotc.kernels.tile import (
     Tile,
     block_count,
     choose_tile,
+    group_count,
     row_counts,
     split_evenly,
 )
@@ -38,33 +41,63 @@ _CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over 
 _DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
 _LINE = 16  # elements of a line of a cache
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
+_WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
 
 
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
-    """The tile for a product or a convolution; None where there is no kernel for it."""
+    """The tile for a product or a convolution by a weight; None where there is none."""
+    geometry = _geometry_in_reach(op, machine)
+    if geometry is None or _is_of_any_depth(geometry):
+        return None
+    return choose_tile(geometry.typical, machine).to_plain()
+
+
+def plan_unpacked(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The same where the right operand may change from call to call.
+
+    It is read as it lies if its columns are side by side. Packing it takes as long as
+    some rows of the product, so it pays if there are more.
+    """
+    geometry = _geometry_in_reach(op, machine)
+    if geometry is None:
+        return None
+    typical = geometry.typical
+    if geometry.right_step is not None:
+        return replace(choose_tile(typical, machine), packed=0).to_plain()
+    if _is_of_any_depth(geometry) or typical.rows < _WORTH_PACKING:
+        return None
+    return choose_tile(typical, machine).to_plain()
+
+
+def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
+    """What an op computes, if the kernels here gain by computing it."""
     geometry = geometry_of(op)
     if geometry is None or geometry.groups != 1:
         return None
     if isinstance(op, DotGeneral) and is_summed_in_parts(op):
         return None
-    typical = geometry.typical
-    if typical.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
-        return None
-    return choose_tile(typical, machine).to_plain()
+    is_small = geometry.typical.flops < _LEAST_WORK
+    return None if is_small or 2 * geometry.features < machine.lanes else geometry
+
+
+def _is_of_any_depth(geometry: Geometry) -> bool:
+    """Whether a call decides how many terms the sums have."""
+    return geometry.layout is not None and isinstance(geometry.layout.terms, Dim)
 
 
 def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
-    """How many there are: panels, and blocks of rows."""
+    """How many there are: panels, and blocks of rows of all products."""
     tile, geometry = Tile.of_plain(schedule), geometry_of(op)
     assert geometry is not None
-    return tile.panels(geometry.features), block_count(geometry, tile)
+    blocks = group_count(geometry, tile) * block_count(geometry, tile)
+    return tile.panels(geometry.features), blocks
 
 
 def column_axes(op: GraphOp) -> int:
     """How many of the last axes of the result are of the right operand."""
     if not isinstance(op, DotGeneral):
         return 1
-    return Tensor.of(op.rhs).rank - len(op.rhs_contract)
+    return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
 
 
 def write(
@@ -80,10 +113,26 @@ def write(
     assert geometry is not None
     taken, results = given.memories[: len(arguments)], given.memories[len(arguments) :]
     known = dict(zip(arguments, taken, strict=True))
-    del known[arguments[1]]  # which is packed
+    if tile.packed:
+        del known[arguments[1]]  # which is in another order
     epilogue = Epilogue(anchor.results[0], known, tile.lanes)
     kernel = Contraction(geometry, tile, given, results, list(end.operands), epilogue)
     kernel.write(*given.workgroup)
+
+
+@dataclass(frozen=True)
+class _Begin:
+    """Where a product of a batch begins in memory.
+
+    Args:
+        left: in the left operand.
+        right: in the right one.
+        result: in a result.
+    """
+
+    left: Value
+    right: Value
+    result: Value
 
 
 @dataclass(frozen=True)
@@ -93,16 +142,18 @@ class _Panel:
     Args:
         vectors: that hold them.
         last: elements of the last one.
-        packed: where the panel begins in the packed operand.
+        right: where the panel begins in the right operand.
         column: its first column.
+        begin: of the product.
         ahead: where the tile at hand begins to fetch what is read later; None if it
             does not.
     """
 
     vectors: int
     last: int
-    packed: Value
+    right: Value
     column: Value
+    begin: _Begin
     ahead: Value | None = None
 
 
@@ -131,26 +182,83 @@ class Contraction:
         return self.given.memories[0]
 
     @property
-    def _packed(self) -> Value:
+    def _right(self) -> Value:
         return self.given.memories[1]
 
-    def write(self, panel: Value, block: Value) -> None:
+    @property
+    def _right_step(self) -> int:
+        """Elements from a row of a panel to the next."""
+        step = self.tile.columns if self.tile.packed else self.geometry.right_step
+        assert step is not None
+        return step
+
+    def write(self, panel: Value, number: Value) -> None:
         """Write the work of one workgroup.
 
         Args:
             panel: its number.
-            block: the number of its block of rows.
+            number: of its products, and of its block of rows in each of them.
         """
+        products, some = self.geometry.products, self.tile.products
+        if products == 1:
+            zero = index(0)
+            self._write_block(panel, number, _Begin(zero, zero, zero))
+            return
+        blocks = block_count(self.geometry, self.tile)
+        group, block = self._divided(number, blocks)
+
+        def write(product: Value) -> None:
+            self._write_block(panel, block, self._begin(product))
+
+        if some == 1:
+            write(group)
+            return
+        first = scale(group, some)
+        last = arith.minsi(add(first, some), self.given.size(products))
+        vectors.repeat_for(first, last, 1, write)
+
+    def _begin(self, product: Value) -> _Begin:
+        """Where a product of a batch begins."""
+        shape = self.geometry
+        assert shape.layout is not None
+        left = right = index(0)
+        rest = product
+        for axis in reversed(shape.layout.batch[1:]):
+            rest, here = self._divided(rest, axis.size)
+            left = add(left, self._times(here, axis.left))
+            right = add(right, self._times(here, axis.right))
+        axis = shape.layout.batch[0]
+        left = add(left, self._times(rest, axis.left))
+        right = add(right, self._times(rest, axis.right))
+        if self.tile.packed:
+            panels = self.tile.panels(shape.features)
+            right = scale(product, panels * shape.depth * self.tile.columns)
+        return _Begin(left, right, self._times(product, shape.rows * shape.features))
+
+    def _times(self, value: Value, size: Size) -> Value:
+        if isinstance(size, int):
+            return scale(value, size)
+        return arith.muli(value, self.given.size(size))
+
+    def _divided(self, value: Value, size: Size) -> tuple[Value, Value]:
+        """The quotient and the remainder."""
+        if size == 1:
+            return value, index(0)
+        divisor = self.given.size(size)
+        return arith.divui(value, divisor), arith.remui(value, divisor)
+
+    def _write_block(self, panel: Value, block: Value, begin: _Begin) -> None:
+        """A panel of a block of rows of one product."""
         tile, features = self.tile, self.geometry.features
         whole, rest = divmod(features, tile.columns)
         needed = -(-rest // tile.lanes)
 
         def write_whole() -> None:
-            self._write_panel(panel, tile.vectors, tile.lanes, block)
+            self._write_panel(panel, (tile.vectors, tile.lanes), block, begin)
 
         def write_rest() -> None:
             last = rest - (needed - 1) * tile.lanes
-            self._write_panel(panel, needed, last, block)
+            self._write_panel(panel, (needed, last), block, begin)
 
         if not rest:
             write_whole()
@@ -160,9 +268,13 @@ class Contraction:
             is_whole = int_compare("slt", panel, index(whole))
             vectors.branch(is_whole, write_whole, write_rest)
 
-    def _write_panel(self, number: Value, count: int, last: int, block: Value) -> None:
-        packed = scale(number, self.geometry.depth * self.tile.columns)
-        panel = _Panel(count, last, packed, scale(number, self.tile.columns))
+    def _write_panel(
+        self, number: Value, width: tuple[int, int], block: Value, begin: _Begin
+    ) -> None:
+        column = right = scale(number, self.tile.columns)
+        if self.tile.packed:
+            right = scale(number, self.geometry.depth * self.tile.columns)
+        panel = _Panel(*width, add(begin.right, right), column, begin)
         first = scale(block, self.tile.block)
         write = self._write_product if self.geometry.is_product else self._write_lines
         write(panel, first)
@@ -272,7 +384,8 @@ class Contraction:
             number: of the tile, in its block; None if it fetches nothing ahead.
         """
         shape = self.geometry
-        left, result = scale(row, shape.channels), scale(row, shape.features)
+        left = add(panel.begin.left, scale(row, shape.left_steps[0]))
+        result = add(panel.begin.result, scale(row, shape.features))
         panel = replace(panel, ahead=self._fetched_first(panel, number))
         result = add(result, panel.column)
         self._write_tile(panel, Rows(left, result, count, (0, 1)))
@@ -287,13 +400,15 @@ class Contraction:
         """
         size, tiles = self.geometry.depth * self.tile.columns, self.tile.block
         panels = self.tile.panels(self.geometry.features)
+        if not self.tile.packed or self.geometry.products != 1:
+            return None
         if panels * size < _CACHED:
             return None
         if tiles == 1:
-            return add(panel.packed, _DISTANCE)
+            return add(panel.right, _DISTANCE)
         if tiles < self.tile.vectors or number is None:
             return None
-        ahead = least(add(panel.packed, size), (panels - 1) * size)
+        ahead = least(add(panel.right, size), (panels - 1) * size)
         return add(ahead, scale(number, self.geometry.depth * self._fetched_by_step))
 
     @property
@@ -342,12 +457,12 @@ class Contraction:
     def _sum_window(self, panel: _Panel, rows: Rows, sums: Values) -> Values:
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
-        depth = shape.window[1] * shape.channels * self.tile.columns
+        depth = shape.window[1] * shape.channels * self._right_step
 
         def sum_line(number: Value, sums: Values) -> Values:
             left = add(rows.left, scale(number, line))
-            packed = add(panel.packed, scale(number, depth))
-            return self._sum_line(panel, rows, (left, packed), sums)
+            right = add(panel.right, scale(number, depth))
+            return self._sum_line(panel, rows, (left, right), sums)
 
         if shape.window[0] == 1 and rows.lines == (0, 1):
             return sum_line(index(0), sums)
@@ -360,13 +475,15 @@ class Contraction:
         shape = self.geometry
         positions, channels = shape.window[1], shape.channels
         if rows.inside is None and shape.dilation[1] == 1:  # side by side in memory
-            every, length = range(rows.count), positions * channels
+            every, length = range(rows.count), index(positions * channels)
+            if shape.layout is not None:
+                length = self.given.size(shape.layout.terms)
             return self._sum_run(panel, every, begin, length, sums)
         for position in range(positions):
             left = add(begin[0], position * shape.dilation[1] * channels)
-            packed = add(begin[1], position * channels * self.tile.columns)
-            seen = rows.seeing(position)
-            sums = self._sum_run(panel, seen, (left, packed), channels, sums)
+            right = add(begin[1], position * channels * self._right_step)
+            seen, length = rows.seeing(position), index(channels)
+            sums = self._sum_run(panel, seen, (left, right), length, sums)
         return sums
 
     def _sum_run(
@@ -374,30 +491,34 @@ class Contraction:
         panel: _Panel,
         rows: range,
         begin: tuple[Value, Value],
-        length: int,
+        length: Value,
         sums: Values,
     ) -> Values:
         """Add up products along both operands, for some rows of the tile."""
         lanes, count = self.tile.lanes, panel.vectors
-        step = self.geometry.strides[1] * self.geometry.channels
+        row_step, step = self.geometry.left_steps
         chosen = [row * count + number for row in rows for number in range(count)]
 
         def add_products(number: Value, some: Values) -> Values:
-            left = add(begin[0], number)
-            packed = add(begin[1], scale(number, self.tile.columns))
+            left = add(begin[0], scale(number, step))
+            right = add(begin[1], scale(number, self._right_step))
             if panel.ahead is not None:
                 at = add(panel.ahead, scale(number, self._fetched_by_step))
                 for line in range(0, self._fetched_by_step, _LINE):
-                    vectors.prefetch(self._packed, add(at, line))
+                    vectors.prefetch(self._right, add(at, line))
 
             def element(row: int) -> Value:
-                at = add(left, rows[row] * step)
+                at = add(left, rows[row] * row_step)
                 return vectors.repeat(vectors.load_element(self._left, at), lanes)
 
-            def right(number: int) -> Value:
-                return vectors.load(self._packed, add(packed, number * lanes), lanes)
+            def columns(number: int) -> Value:
+                is_last = number == count - 1 and not self.tile.packed
+                held = panel.last if is_last else lanes
+                return vectors.load(
+                    self._right, add(right, number * lanes), lanes, held
+                )
 
-            return vectors.outer_product(element, right, (len(rows), count), some)
+            return vectors.outer_product(element, columns, (len(rows), count), some)
 
         if not chosen:
             return sums

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from aotc.dialects.fusion import Fused
@@ -79,11 +78,12 @@ def schedule_text(tile: Mapping[str, int]) -> str:
     """A schedule in words: `8 rows × 3 vectors of 16`, and what else it says."""
     rest = dict(tile)
     text = ""
+    lies = "right operand as it lies" if rest.pop("packed", 1) == 0 else ""
     if {"rows", "vectors", "lanes"} <= rest.keys():
         rows, vectors, lanes = (rest.pop(name) for name in ("rows", "vectors", "lanes"))
         text = f"{_counted(rows, 'row')} × {_counted(vectors, 'vector')} of {lanes}"
     others = (f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
-    return ", ".join([*filter(None, [text]), *others])
+    return ", ".join(filter(None, [text, *others, lies]))
 
 
 def _counted(count: int, what: str) -> str:
@@ -136,5 +136,5 @@ def _contraction_cycles(
 ) -> int:
     geometry, tile = geometry_of(anchor), Tile.of_plain(fused.tile)
     assert geometry is not None
-    static = replace(geometry, images=evaluate_size(geometry.images, values))
+    static = geometry.with_sizes(lambda size: evaluate_size(size, values))
     return round(cycles(static, tile.rows, tile.vectors, machine))

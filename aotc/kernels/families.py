@@ -16,6 +16,7 @@ from aotc.kernels import attention, contraction, depthwise, rows
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.machine import Machine
+from aotc.kernels.tile import Tile
 from aotc.mlir import Function
 
 Schedule = Mapping[str, int]
@@ -32,8 +33,8 @@ class Family:
         workgroups: how many there are of an op and a schedule, along two axes.
         write: writes the kernel of a region at the insertion point, given the region,
             its anchor and the schedule.
-        packs: whether the second operand of the anchor is to be a weight, which is
-            packed (`aotc.kernels.packing`).
+        plan_unpacked: the same as `plan` for an anchor whose second operand is no
+            weight, where that makes a difference.
         has_epilogue: whether it computes the elementwise ops that follow, too
             (`aotc.kernels.epilogue`).
         column_axes: how many of the last axes of the result a vector that is the same
@@ -46,7 +47,7 @@ class Family:
     plan: Callable[[GraphOp, Machine], Schedule | None]
     workgroups: Callable[[GraphOp, Schedule], tuple[Size, Size]]
     write: Callable[[Function, GraphOp, Schedule, Arguments], None]
-    packs: bool = False
+    plan_unpacked: Callable[[GraphOp, Machine], Schedule | None] | None = None
     has_epilogue: bool = False
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     prologue_axes: Callable[[GraphOp], int] | None = None
@@ -59,7 +60,7 @@ FAMILIES = {
         plan=contraction.plan,
         workgroups=contraction.workgroups,
         write=contraction.write,
-        packs=True,
+        plan_unpacked=contraction.plan_unpacked,
         has_epilogue=True,
         column_axes=contraction.column_axes,
     ),
@@ -101,14 +102,27 @@ FAMILIES = {
 }
 
 
-def choose(op: GraphOp, machine: Machine) -> Fused | None:
-    """The kernel for an op on a machine, if there is one."""
+def choose(op: GraphOp, machine: Machine, *, by_weight: bool) -> Fused | None:
+    """The kernel for an op on a machine, if there is one.
+
+    Args:
+        op: that is to be computed.
+        machine: that computes it.
+        by_weight: whether its second operand is a weight, which the build can bring
+            into any order.
+    """
     for name, family in FAMILIES.items():
         if isinstance(op, family.anchors):
-            schedule = family.plan(op, machine)
+            plan = family.plan if by_weight else family.plan_unpacked or family.plan
+            schedule = plan(op, machine)
             if schedule is not None:
                 return Fused(name, dict(schedule))
     return None
+
+
+def is_packed(fused: Fused) -> bool:
+    """Whether a kernel gets the second operand packed (`aotc.kernels.packing`)."""
+    return fused.kernel == "contraction" and Tile.of_plain(fused.tile).packed == 1
 
 
 def write(fused: Fused, function: Function, arguments: Arguments) -> None:

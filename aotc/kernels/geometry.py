@@ -4,13 +4,14 @@ A product of matrices (M, K) times (K, N) is the convolution of M images of one 
 and K channels; so is one of 1×1 windows and steps of one over all pixels of a batch.
 Pooling is a depthwise convolution that adds up, or compares, without weights.
 
-How many images there are may be a size that only a call decides; all else is static.
+How many images there are may be a size that only a call decides, and of products also
+how many terms their sums have, and how many products there are. All else is static.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +20,10 @@ from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.types import Dim, Shape, Size, Tensor, bounds, element_count
+from aotc.kernels.layout import Layout, layout_of
 
 _FEW_ROWS, _TYPICAL_ROWS = 32, 128  # of a product of which calls decide how many
+_TYPICAL_TERMS = 64  # that its sums have, where a call decides how many
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Geometry:
     Args:
         images: N; the pixels of a product.
         size: of an image.
-        channels: C.
+        channels: C; typical ones where a call decides how many terms a sum has.
         window: of the kernel.
         features: N of a product.
         result: size of a result.
@@ -38,6 +41,8 @@ class Geometry:
         padding: zeros before the first line, and the first position.
         dilation: distance between the elements of a window.
         groups: of channels and features; those of one group see each other only.
+        layout: of the operands of products; None if they lie as images do, and the
+            kernel by window, channels and features.
     """
 
     images: Size
@@ -50,6 +55,7 @@ class Geometry:
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
+    layout: Layout | None = None
 
     @property
     def depth(self) -> int:
@@ -78,9 +84,36 @@ class Geometry:
         return is_pixel and self.padding == (0, 0)
 
     @property
+    def products(self) -> Size:
+        """How many of them there are, each of its own operands."""
+        return 1 if self.layout is None else self.layout.products
+
+    @property
+    def left_steps(self) -> tuple[int, int]:
+        """Elements from a row to the next, and along a row, in the left operand."""
+        if self.layout is None:
+            return self.strides[1] * self.channels, 1
+        return self.layout.row, self.layout.depth
+
+    @property
+    def right_step(self) -> int | None:
+        """Elements from a row of the right operand to the next, if it has rows."""
+        return self.features if self.layout is None else self.layout.right
+
+    @property
     def flops(self) -> Size:
-        """Operations on floats: a multiplication and an addition for each product."""
-        return 2 * self.rows * self.depth * self.features
+        """Operations on floats: a multiplication and an addition for each term."""
+        return 2 * self.products * self.rows * self.depth * self.features
+
+    def with_sizes(self, number_of: Callable[[Size], int]) -> Geometry:
+        """The same for the sizes of one call."""
+        images = number_of(self.images)
+        if self.layout is None:
+            return replace(self, images=images)
+        layout = self.layout.with_sizes(number_of)
+        return replace(
+            self, images=images, channels=number_of(layout.terms), layout=layout
+        )
 
     @property
     def typical(self) -> Geometry:
@@ -91,17 +124,24 @@ class Geometry:
         rows of a product, it has more: smaller tiles, which a call of few rows needs,
         are there besides.
         """
-        least, most = bounds(self.images)
-        if self.is_product and least < _FEW_ROWS:
-            least = min(_TYPICAL_ROWS, most)
-        return replace(self, images=int(max(least, min(1, most))))
+        images = _typical(self.images, 1)
+        if self.is_product and bounds(self.images)[0] < _FEW_ROWS:
+            images = _typical(self.images, _TYPICAL_ROWS)
+        few = self.with_sizes(lambda size: _typical(size, 1))
+        return replace(few, images=images, channels=self.channels)
+
+
+def _typical(size: Size, wanted: int) -> int:
+    """The number wanted, or the nearest that a size may be."""
+    least, most = bounds(size)
+    return int(min(max(least, wanted), most))
 
 
 def geometry_of(op: GraphOp) -> Geometry | None:
     """What an op computes, as far as there is a kernel for it; None if there is none.
 
-    The elements are f32; contracted axes are the last ones of the left operand. Sizes
-    are static, but for those of a product's rows, and how many images there are.
+    The elements are f32. Sizes are static, but for how many images there are, and of
+    products the rows, the terms of a sum and the batch.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
@@ -113,21 +153,24 @@ def geometry_of(op: GraphOp) -> Geometry | None:
     return _of_pooling(op) if isinstance(op, Pool) else None
 
 
-def product(rows: Size, depth: Size, features: Size) -> Geometry | None:
+def product(
+    rows: Size, depth: Size, features: Size, layout: Layout | None = None
+) -> Geometry | None:
     """The product of matrices (rows, depth) times (depth, features), if it is one."""
     if isinstance(depth, Dim) or isinstance(features, Dim):
         return None
-    return Geometry(rows, (1, 1), depth, (1, 1), features, (1, 1))
+    one = (1, 1)
+    return Geometry(rows, one, depth, one, features, one, layout=layout)
 
 
 def _of_product(op: DotGeneral) -> Geometry | None:
     lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
-    trailing = tuple(range(lhs.rank - len(op.lhs_contract), lhs.rank))
-    if op.lhs_batch or not op.lhs_contract or op.lhs_contract != trailing:
+    layout = layout_of(op)
+    if layout is None or not op.lhs_contract:
         return None
-    depth = _count(lhs, op.lhs_contract)
-    rows = _count(lhs, range(trailing[0]))
-    return product(rows, depth, _count(rhs, free_axes(rhs.rank, (), op.rhs_contract)))
+    rows = _count(lhs, free_axes(lhs.rank, op.lhs_batch, op.lhs_contract))
+    features = _count(rhs, free_axes(rhs.rank, op.rhs_batch, op.rhs_contract))
+    return product(rows, _typical(layout.terms, _TYPICAL_TERMS), features, layout)
 
 
 def _of_convolution(op: ConvGeneral) -> Geometry | None:

@@ -11,11 +11,13 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
+from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels.families import choose
+from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.rows.tile import reduced_axes
 from aotc.mlir import Function, Module
@@ -46,10 +48,15 @@ def refusals_in(module: Module, machine: Machine) -> dict[str, list[Refusal]]:
         entry.name: [
             refusal
             for name in reachable_functions(functions, entry.name)
-            for refusal in _refusals(functions[name], name == entry.name, machine)
+            for refusal in _refusals_in(functions[name], name == entry.name, machine)
         ]
         for entry in entries_of(module)
     }
+
+
+def _refusals_in(function: Function, is_entry: bool, machine: Machine) -> list[Refusal]:
+    with known_contracts(contracts_of(function)):
+        return [*_refusals(function, is_entry, machine)]
 
 
 def _refusals(
@@ -74,8 +81,11 @@ def _refusals(
 
 def why_refused(op: GraphOp, machine: Machine) -> str:
     """Why an op of an entry, which no region took, has none."""
-    if choose(op, machine) is not None:
-        return "its right operand is no weight: it may change from call to call"
+    if choose(op, machine, by_weight=True) is not None:
+        return (
+            "its right operand is no weight, its columns are not side by side, and its "
+            "rows are too few to bring it into another order in each call"
+        )
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if any(isinstance(size, Dim) for size in _sizes_of_one(op)):
         many = _MANY.get(type(op), "rows")
@@ -98,11 +108,12 @@ _MANY = {ConvGeneral: "images", Attention: "positions"}  # of others, rows
 
 
 def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
-    """The sizes of one row, one image or one batch, and of the right operand."""
+    """The sizes of a row of results, of one image or of one batch."""
     left, *others = (Tensor.of(value).shape for value in op.operands)
     if isinstance(op, DotGeneral):
-        yield from (left[axis] for axis in op.lhs_contract)
-        yield from others[0]
+        rank = len(others[0])
+        for axis in free_axes(rank, op.rhs_batch, op.rhs_contract):
+            yield others[0][axis]
     elif isinstance(op, ConvGeneral):
         yield from (*left[1:], *others[0])
     elif isinstance(op, (AlongAxis, Normalize)):
@@ -115,13 +126,13 @@ _OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its
 
 
 def _why_product(op: DotGeneral) -> str:
-    rank = Tensor.of(op.lhs).rank
-    if op.lhs_batch:
-        return "it has batch axes"
     if not op.lhs_contract:
         return "it sums over no axis"
-    if op.lhs_contract != tuple(range(rank - len(op.lhs_contract), rank)):
-        return "it does not sum over the last axes of its left operand"
+    layout = layout_of(op)
+    if layout is None:
+        return "elements of its left operand do not lie at one distance from each other"
+    if layout.right is None and isinstance(layout.terms, Dim):
+        return "its right operand has columns of a length that only a call decides"
     return "it is added in parts, for precision" if is_summed_in_parts(op) else _OTHER
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from aotc.dialects.types import Size, bounds, ceil_divide
 from aotc.kernels.geometry import Geometry
@@ -16,15 +16,19 @@ class Tile:
 
     Args:
         lanes: elements of a vector.
-        vectors: that the columns of a panel make; the right operand is packed by it.
+        vectors: that the columns of a panel make.
         rows: at most, of one tile of accumulators.
         block: tiles of rows, or lines of an image, that one workgroup computes.
+        products: that one workgroup computes, of a batch of them.
+        packed: 1 if the right operand is packed by panels, 0 if it is read as it lies.
     """
 
     lanes: int
     vectors: int
     rows: int
     block: int
+    products: int = 1
+    packed: int = 1
 
     @property
     def columns(self) -> int:
@@ -36,8 +40,10 @@ class Tile:
         return -(-features // self.columns)
 
     def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
+        """As the IR holds it: without what has its usual value."""
+        usual = {"products": 1, "packed": 1}
+        plain = asdict(self)
+        return {name: x for name, x in plain.items() if usual.get(name) != x}
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, int]) -> Tile:
@@ -86,7 +92,8 @@ def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
         candidates, key=lambda tile: cycles(geometry, tile[0], tile[1], machine)
     )
     block = _choose_block(geometry, rows, vectors * machine.lanes)
-    return Tile(machine.lanes, vectors, rows, block)
+    tile = Tile(machine.lanes, vectors, rows, block)
+    return replace(tile, products=_choose_products(geometry, tile))
 
 
 def block_count(geometry: Geometry, tile: Tile) -> Size:
@@ -94,6 +101,11 @@ def block_count(geometry: Geometry, tile: Tile) -> Size:
     if geometry.is_product:
         return ceil_divide(geometry.rows, tile.rows * tile.block)
     return ceil_divide(geometry.lines, tile.block)
+
+
+def group_count(geometry: Geometry, tile: Tile) -> Size:
+    """How many workgroups share the products of a batch."""
+    return ceil_divide(geometry.products, tile.products)
 
 
 def row_counts(geometry: Geometry, tile: Tile) -> list[int]:
@@ -120,7 +132,7 @@ def _most_vectors(geometry: Geometry, machine: Machine) -> int:
 def _rows_to_try(geometry: Geometry, vectors: int, machine: Machine) -> Iterator[int]:
     """The tiles' rows for which there are registers; others would split as fewer."""
     width = _run_length(geometry)
-    most = most_rows(vectors, geometry.strides[1] * geometry.channels, machine)
+    most = most_rows(vectors, geometry.left_steps[0], machine)
     for rows in range(1, min(width, most) + 1):
         if max(split_evenly(width, rows)) == rows or rows == 1:
             yield rows
@@ -168,16 +180,27 @@ def cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> flo
     panel_bytes = geometry.depth * vectors * machine.lanes * 4
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
-    total *= 1 if geometry.is_product else _static(geometry.lines)
+    total *= _static(geometry.products if geometry.is_product else geometry.lines)
     return total * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
 
 
 def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
-    tiles, panels = _tile_count(geometry, rows), -(-geometry.features // columns)
+    tiles = _tile_count(geometry, rows)
+    panels = _static(geometry.products) * -(-geometry.features // columns)
     wanted = -(-_WORKGROUPS // panels)
     worth = max(1, _static(geometry.flops) // (_WORK * panels))
     return -(-tiles // min(wanted, worth, tiles))
+
+
+def _choose_products(geometry: Geometry, tile: Tile) -> int:
+    """Several of a batch, if they are small and there are enough of them."""
+    products = _static(geometry.products)
+    panels = products * tile.panels(geometry.features)
+    if block_count(geometry, tile) != 1:
+        return 1
+    worth = -(-_WORK * panels // _static(geometry.flops))
+    return max(1, min(worth, panels // _WORKGROUPS, products))
 
 
 def _run_length(geometry: Geometry) -> int:

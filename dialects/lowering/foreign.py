@@ -118,6 +118,11 @@ def body_of(function: Function) -> str | None:
     return str(ir.StringAttr(function.attributes[BODY]).value)
 
 
+def is_kernel(function: Function) -> bool:
+    """Whether a function is the dispatch of a kernel, which reads what it is given."""
+    return "flow.dispatch @" in (body_of(function) or "")
+
+
 def definition(function: Function) -> list[str]:
     """A declared function with its body, as lines for IREE."""
     name = ir.StringAttr(function.attributes["sym_name"]).value

@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import TypeVar
 
-from aotc.dialects.functions import current_module
+from aotc.dialects.functions import callee_of, current_module, find
 from aotc.dialects.lowering import dispatches, foreign
 from aotc.dialects.lowering.iterators import has_reduction
 from aotc.dialects.lowering.scalars import never
@@ -281,8 +281,11 @@ def _is_root(op: Operation) -> bool:
     """Whether an op reads its operands itself, whoever reads its results.
 
     Note [fusion]: IREE computes elementwise ops where they are read, perhaps several
-    times over, and views not at all. Products and reductions are computed once.
+    times over, and views not at all. Products and reductions are computed once, and so
+    is what a kernel of ours does.
     """
+    if isinstance(op, func.CallOp):
+        return foreign.is_kernel(find(callee_of(op)))
     if isinstance(op, linalg.GenericOp):
         return has_reduction(op.attributes["iterator_types"])
     name = op.operation.name

@@ -265,19 +265,40 @@ def _operand_adjoint(b: Builder, dy: Value, sides: list[Side], which: int) -> Va
     other_free = free_axes(other_rank, other_batch, other_contract)
     count = len(batch)
     first = count if which == 1 else count + len(mine_free)
-    raw = b.dot_general(
+    given: Side = (
         dy,
-        cast(b, other, Tensor.of(dy).dtype),
-        lhs_batch=tuple(range(count)),
-        rhs_batch=other_batch,
-        lhs_contract=tuple(range(first, first + len(other_free))),
-        rhs_contract=tuple(other_free),
+        tuple(range(count)),
+        tuple(range(first, first + len(other_free))),
     )
-    # raw has axes: batch, my free axes, my contracted axes in the order of the other
+    factor = cast(b, other, Tensor.of(dy).dtype)
+    rest: Side = (factor, other_batch, tuple(other_free))
+    # contracted axes of mine are free ones of the other, in the order that they have
+    # there; the product whose result has the axes in my order is taken, if one has
     by_other = sorted(range(len(contract)), key=lambda i: other_contract[i])
-    order = [*batch, *mine_free, *(contract[i] for i in by_other)]
+    contracted = [contract[i] for i in by_other]
+    order = [*batch, *contracted, *mine_free]
+    if order == [*range(mine_rank)]:
+        raw = _product_of(b, rest, given)
+    else:
+        order = [*batch, *mine_free, *contracted]
+        raw = _product_of(b, given, rest)
     ordered = b.transpose(raw, permutation=tuple(map(order.index, range(mine_rank))))
     return cast(b, ordered, Tensor.of(mine).dtype)
+
+
+def _product_of(b: Builder, left: Side, right: Side) -> Value:
+    """The sums of products of two operands, over the contracted axes of both."""
+    lhs, lhs_batch, lhs_contract = left
+    rhs, rhs_batch, rhs_contract = right
+    made: Value = b.dot_general(
+        lhs,
+        rhs,
+        lhs_batch=lhs_batch,
+        rhs_batch=rhs_batch,
+        lhs_contract=lhs_contract,
+        rhs_contract=rhs_contract,
+    )
+    return made
 
 
 def cast(b: Builder, x: Value, dtype: str) -> Value:

@@ -58,7 +58,10 @@ def rows_of_an_expression(w, x):
     return nn.relu(x @ w["product"])
 
 
-@aotc.entry(x=aotc.Spec((aotc.Dim("any", min=0), 37)))
+_any = aotc.Dim("any", min=0, max=4000)
+
+
+@aotc.entry(x=aotc.Spec((_any, 37)))
 def rows_or_none(w, x):
     """There may be no row at all."""
     return nn.relu(x @ w["product"])
@@ -146,3 +149,18 @@ def decoder(x):
 def two_lengths(x, y, scores):
     """Tokens that see others, with a bias of each pair, and heads that share keys."""
     return nn.attention(x, y * 0.5, y + 1.0, bias=scores)
+
+
+@aotc.entry(x=aotc.Spec((_any, 40)), y=aotc.Spec((_any, 24)))
+def terms(x, y):
+    """As many terms of a sum, as in the derivative of a layer by its weight."""
+    return nn.relu(x.T @ y)
+
+
+@aotc.entry(q=aotc.Spec(("batch", "length", 2, 16)), k=aotc.Spec(("batch", 40, 2, 16)))
+def products(q, k):
+    """As many products, of as many rows and of as many terms, packed and not."""
+    scores = np.einsum("bqhd,bkhd->bhqk", q, k)
+    return np.einsum("bhqk,bkhd->bqhd", scores, k), np.einsum(
+        "bhqk,bqhd->bhkd", scores, q
+    )

@@ -1,5 +1,6 @@
 """Kernels of products and convolutions compute what the graph says, on both levels."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,35 +21,56 @@ from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from aotc.target import Target
 
-MODEL = Path(__file__).parent / "contractions.py"
+MODELS = {
+    name: Path(__file__).parent / f"{name}.py"
+    for name in ("contractions", "changing_products")
+}
+MODEL = MODELS["contractions"]
 LEVELS = ["x86_64-v3", "x86_64-v4"]
-ENTRIES = [entry.name for entry in load(MODEL).entries]
+ENTRIES = {
+    model: [entry.name for entry in load(file).entries]
+    for model, file in MODELS.items()
+}
 
 
 @pytest.fixture(scope="module", params=LEVELS)
-def bundle(request, tmp_path_factory):
+def bundles(request, tmp_path_factory):
+    """The bundle of a model for a level of vectors, built when it is asked for."""
     target = Target.parse(request.param)
     if not set(target.cpu_features_required) <= set(processor.cpu_features()):
         pytest.skip(f"this processor runs no code for {target}")
-    report = build(
-        MODEL,
-        targets=[target],
-        output=tmp_path_factory.mktemp("kernels"),
-        self_check="off",
-        sign=False,
-    )
-    return aotc.load(report.bundle, allow_unsigned=True)
+
+    @cache
+    def bundle(model):
+        report = build(
+            MODELS[model],
+            targets=[target],
+            output=tmp_path_factory.mktemp("kernels"),
+            self_check="off",
+            sign=False,
+        )
+        return aotc.load(report.bundle, allow_unsigned=True)
+
+    return bundle
 
 
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
+@cache
+def _program(model):
+    loaded = load(MODELS[model])
     run_passes(loaded.module, ("autodiff",), silently=True)
     return loaded
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
+@pytest.fixture(scope="module")
+def program():
+    return _program("contractions")
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(model, name) for model in MODELS for name in ENTRIES[model]]
+)
+def test_a_kernel_computes_what_the_graph_says(bundles, model, name):
+    bundle, program = bundles(model), _program(model)
     rng, entry = np.random.default_rng(1), program.entry(name)
     inputs = {
         port.name: rng.normal(size=port.type.shape).astype("f")
@@ -66,18 +88,19 @@ def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
         )
 
 
-def _regions(level):
-    unit = Unit(load(MODEL)).fork(Target.parse(level))
+def _regions(level, model="contractions"):
+    unit = Unit(load(MODELS[model])).fork(Target.parse(level))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
     return unit
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_product_by_a_weight_is_a_region(level):
-    unit = _regions(level)
+def test_every_product_is_a_region(level, model):
+    unit = _regions(level, model)
     functions = functions_of(unit.module)
-    for name in ENTRIES:
+    for name in ENTRIES[model]:
         ops = [op.operation.name for op in functions[name].entry_block.operations]
         assert "graph.dot_general" not in ops, name
         assert "graph.conv_general" not in ops, name

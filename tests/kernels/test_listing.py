@@ -41,12 +41,12 @@ def layers(w, x):
 @aotc.entry(x=aotc.Spec((32, 64), "f32"), z=aotc.Spec((n, 64), "f32"))
 def others(w, x, z):
     first = nn.gelu(x @ w[0])
-    scores = x @ np.transpose(x)
-    batched = np.reshape(x, (2, 16, 64)) @ np.reshape(x, (2, 64, 16))
+    few = x[:8] @ np.transpose(x)
+    uneven = np.einsum("abc,bd->acd", np.reshape(x, (2, 16, 64)), x[:16])
     half = x.astype("f16") @ w[1].astype("f16")
     tiny = x[:2] @ w[2][:, :3]
     looped = control.fori_loop(0, 5, lambda i, y: np.tanh(y @ w[4]), x)
-    return first, scores, batched, half, tiny, z @ np.transpose(z), looped
+    return first, few, uneven, half, tiny, z @ np.transpose(z), looped
 """
 V3, V2 = Target.parse("x86_64-v3"), Target.parse("x86_64-v2")
 
@@ -97,9 +97,10 @@ def test_tells_why_a_product_has_no_kernel(variants):
     found = variants["x86_64-v3"]["without"]
     assert {row["entry"] for row in found} == {"others"}
     assert {row["why"] for row in found} == {
-        "its right operand is no weight: it may change from call to call",
+        "its right operand is no weight, its columns are not side by side, and its "
+        "rows are too few to bring it into another order in each call",
         "in the body of a loop, a branch or a function that stays a call",
-        "it has batch axes",
+        "elements of its left operand do not lie at one distance from each other",
         "its elements are f16, not f32",
         "it is too small or narrow to gain by a kernel, or no schedule fits its shape",
         "only a call decides a size, beside the number of rows",
@@ -152,7 +153,7 @@ def test_explain_notes_what_has_no_kernel_for_a_target(model):
     ]
     assert (
         "graph.dot_general",
-        "x86_64-v3 has no kernel for it: it has batch axes",
+        "x86_64-v3 has no kernel for it: its elements are f16, not f32",
     ) in (found)
     assert all(reason.startswith("x86_64-v3") for _, reason in found)
     results = sarif(explain(model, targets=[V3]))["runs"][0]["results"]

@@ -1,0 +1,94 @@
+"""Products of transposed operands, as products of what these are transposes of.
+
+    %t = graph.transpose(%x)            →   %y = graph.dot_general(%x, %w), over the
+    %y = graph.dot_general(%t, %w)          axes of %x that those of %t are
+
+A kernel reads an operand in any order of axes (`layout`), so no copy of it is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.shape import Transpose
+from aotc.dialects.types import Tensor
+from aotc.kernels.layout import layout_of
+from aotc.mlir import Value, ir
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """An operand of a product, with its batch and its contracted axes."""
+
+    value: Value
+    batch: Axes
+    contract: Axes
+
+    def before_transpose(self) -> _Operand | None:
+        """What it is a transpose of, if that has its free axes in the same order."""
+        made = self.value.owner
+        if isinstance(made, ir.Block) or not isinstance(made.opview, Transpose):
+            return None
+        order = made.opview.permutation
+        free = free_axes(len(order), self.batch, self.contract)
+        before = [order[axis] for axis in free]
+        if before != sorted(before):
+            return None
+        batch, contract = (
+            tuple(order[axis] for axis in axes) for axes in (self.batch, self.contract)
+        )
+        return _Operand(made.opview.x, batch, contract)
+
+
+def without_transposes(op: DotGeneral) -> DotGeneral:
+    """A product of the same result in the place of one, or that itself.
+
+    A transpose of the left operand stays where its rows would lie unevenly without.
+    """
+    left = _Operand(op.lhs, op.lhs_batch, op.lhs_contract)
+    right = _Operand(op.rhs, op.rhs_batch, op.rhs_contract)
+    op = _replaced(op, left, right.before_transpose() or right)
+    right = _Operand(op.rhs, op.rhs_batch, op.rhs_contract)
+    before = left.before_transpose()
+    if before is None:
+        return op
+    shorter = _inserted(op, before, right)
+    if layout_of(shorter) is None:
+        shorter.operation.erase()
+        return op
+    return _put(shorter, op)
+
+
+def _replaced(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
+    if right.value == op.rhs:
+        return op
+    return _put(_inserted(op, left, right), op)
+
+
+def _inserted(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
+    """A product like `op` of other operands, before it."""
+    with ir.InsertionPoint(op), op.location:
+        made: Value = Builder().dot_general(
+            left.value,
+            right.value,
+            lhs_batch=left.batch,
+            rhs_batch=right.batch,
+            lhs_contract=left.contract,
+            rhs_contract=right.contract,
+            dtype=op.dtype,
+        )
+    found = made.owner.opview
+    assert isinstance(found, DotGeneral)
+    assert Tensor.of(found.y) == Tensor.of(op.y)
+    return found
+
+
+def _put(new: DotGeneral, old: DotGeneral) -> DotGeneral:
+    """Put one op in the place of another."""
+    old.y.replace_all_uses_with(new.y)
+    old.operation.erase()
+    return new
