@@ -10,6 +10,7 @@ from aotc import processor, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
+from aotc.kernels import epilogue, rows
 from aotc.kernels.machine import machine_of
 from aotc.kernels.refusal import refusals_in
 from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile
@@ -175,3 +176,31 @@ def test_short_rows_that_give_one_number_are_gone_through_side_by_side():
     assert choose_tile(short, machine, is_reduced=True) == RowTile(16, 16, 1, 512)
     assert choose_tile(short, machine, is_reduced=False) == RowTile(16, 1, 8, 512)
     assert choose_tile(long, machine, is_reduced=True) == RowTile(16, 1, 8, 2)
+
+
+DEEP = """
+import aotc
+import aotc.numpy as np
+
+
+@aotc.entry(x=aotc.Spec((64, 64)))
+def deep(x):
+    for _ in range(14):
+        x = np.maximum(x, 0.1) * x  # two readers of every value
+    return x.sum(-1)
+"""
+
+
+def test_looks_once_at_each_op_that_a_sum_is_made_of(tmp_path, monkeypatch):
+    model, seen = tmp_path / "model.py", []
+    model.write_text(DEEP, encoding="utf-8")
+
+    def defining_op(value):
+        seen.append(value)
+        return epilogue.defining_op(value)
+
+    monkeypatch.setattr(rows, "defining_op", defining_op)
+    unit = Unit(load(model)).fork(Target.parse("x86_64-v3"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    assert 0 < len(seen) < 200

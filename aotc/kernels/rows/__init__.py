@@ -73,15 +73,25 @@ def _is_in_memory(value: Value, axes: Sequence[int]) -> bool:
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
     """
-    op = defining_op(value)
-    if not isinstance(op, GraphOp) or type(op).family in _FAMILIES_IN_MEMORY:
-        return True
-    if isinstance(op, (Broadcast, Constant)):
-        source = readable_source(value, axes)
-        return source is not None and source != value
-    if not type(op).on_vectors:
-        return False
-    return all(_is_in_memory(each, axes) for each in op.operands)
+    rest, seen = [value], set[Value]()
+    while rest:
+        each = rest.pop()
+        op = defining_op(each)
+        is_in_memory = (
+            not isinstance(op, GraphOp) or type(op).family in _FAMILIES_IN_MEMORY
+        )
+        if is_in_memory or each in seen:
+            continue
+        seen.add(each)
+        if isinstance(op, (Broadcast, Constant)):
+            source = readable_source(each, axes)
+            if source is None or source == each:
+                return False
+        elif type(op).on_vectors:
+            rest += op.operands
+        else:
+            return False
+    return True
 
 
 def column_axes(op: GraphOp) -> int:
