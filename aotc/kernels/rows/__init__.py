@@ -77,12 +77,11 @@ def _is_in_memory(value: Value, axes: Sequence[int]) -> bool:
     while rest:
         each = rest.pop()
         op = defining_op(each)
-        is_in_memory = (
-            not isinstance(op, GraphOp) or type(op).family in _FAMILIES_IN_MEMORY
-        )
-        if is_in_memory or each in seen:
+        if each in seen or not isinstance(op, GraphOp):
             continue
         seen.add(each)
+        if type(op).family in _FAMILIES_IN_MEMORY:
+            continue
         if isinstance(op, (Broadcast, Constant)):
             source = readable_source(each, axes)
             if source is None or source == each:
