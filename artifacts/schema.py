@@ -156,6 +156,7 @@ _region = record(
     {
         "tile": mapping(_string, integer(0)),
         "workgroups": listing(integer(0)),
+        "shares": integer(1),
         "cycles": integer(0),
         "sizes": mapping(_identifier, integer(0)),
     },

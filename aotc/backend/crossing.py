@@ -188,22 +188,22 @@ def _executable(kernel: Kernel) -> list[str]:
         for line in _view(n, kind, kernel.elements[n], symbols)
     ]
     memories = [f"%m{n}" for n in range(len(kernel.memories))]
-    given = ", ".join([*memories, *symbols, "%x", "%y"])
+    given = ", ".join([*memories, *symbols, "%share", "%shares"])
     indices = ["index"] * (len(symbols) + 2)
     types = ", ".join([*kernel.memories, *indices])
     return [
         f"stream.executable private @{name} {{",
-        f"  stream.executable.export public @{name} workgroups(%x: index, %y: index) "
+        f"  stream.executable.export public @{name} workgroups(%shares: index) "
         "-> (index, index, index) {",
-        "    %z = arith.constant 1 : index",
-        "    stream.return %x, %y, %z : index, index, index",
+        "    %one = arith.constant 1 : index",
+        "    stream.return %shares, %one, %one : index, index, index",
         "  }",
         "  builtin.module {",
         f"    func.func private @{body}({types})",
         f"    func.func @{name}({taken}) {{",
         "      %zero = arith.constant 0 : index",
-        "      %x = stream.dispatch.workgroup.id[0] : index",
-        "      %y = stream.dispatch.workgroup.id[1] : index",
+        "      %share = stream.dispatch.workgroup.id[0] : index",
+        "      %shares = stream.dispatch.workgroup.count[0] : index",
         *views,
         f"      func.call @{body}({given}) : ({types}) -> ()",
         "      return",

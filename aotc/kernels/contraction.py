@@ -27,6 +27,7 @@ from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import (
+    CACHED,
     Tile,
     block_count,
     choose_tile,
@@ -37,7 +38,6 @@ from aotc.kernels.tile import (
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
-_CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over calls
 _DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
 _LINE = 16  # elements of a line of a cache
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
@@ -402,7 +402,7 @@ class Contraction:
         panels = self.tile.panels(self.geometry.features)
         if not self.tile.packed or self.geometry.products != 1:
             return None
-        if panels * size < _CACHED:
+        if panels * size < CACHED:
             return None
         if tiles == 1:
             return add(panel.right, _DISTANCE)

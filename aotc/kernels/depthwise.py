@@ -28,7 +28,8 @@ from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
-_WORK = 2_000_000  # float operations of a workgroup, at least: tens of microseconds
+_WORK = 50_000  # float operations of a workgroup, at least: some microseconds
+_LINE_WORK = 2_000_000  # of a line, beyond which workgroups share its channels
 _MOST_ROWS = 7  # sums of a tile, which leave half of AVX2's registers to the weights
 _MOST_UNROLLED = 32  # positions of a window, or of a line of it, that are written out
 
@@ -91,8 +92,8 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
     lines, positions = geometry.window
     vectors = -(-geometry.channels // machine.lanes)
     line = flops // total
-    if line > _WORK:
-        vectors = max(split_evenly(vectors, -(-_WORK * vectors // line)))
+    if line > _LINE_WORK:
+        vectors = max(split_evenly(vectors, -(-_LINE_WORK * vectors // line)))
     block = min(total, -(-_WORK // line))
     return Sweep(
         lanes=machine.lanes,

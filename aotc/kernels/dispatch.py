@@ -2,14 +2,15 @@
 
     module @contraction.kernel attributes {graph.kernel = {
         workgroups = [16, 4], ops = ["dot_general", "add"], …}} {
-      func.func @contraction.kernel(%x: memref<98304xf32>, …, %panel: index, …)
+      func.func @contraction.kernel(%x: memref<98304xf32>, …, %share: index, …)
     }
 
 The kernel is a function of memrefs in upstream dialects, one axis each, of the symbols
-that their sizes depend on, and of the numbers of a workgroup. It stands in a module of
-its own, so passes over functions on tensors do not meet it. `aotc.backend` wraps it
-into an executable of IREE's, which the function that takes the place of the region
-dispatches, told how many workgroups there are.
+that their sizes depend on, of the number of a share of the workgroups (`sharing`), and
+of how many shares there are. It stands in a module of its own, so passes over functions
+on tensors do not meet it. `aotc.backend` wraps it into an executable of IREE's, which
+the function that takes the place of the region dispatches, told how many shares there
+are.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from aotc.dialects.fusion import TARGET, Fused, fused_of
 from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import Dim, Tensor, element_count, lowered_type, symbols_of
-from aotc.kernels import families
+from aotc.kernels import families, sharing
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.facts import facts_of
+from aotc.kernels.facts import facts_of, work_of
 from aotc.kernels.machine import Machine, machine_of
-from aotc.mlir import Function, Module, Value, func, ir
+from aotc.mlir import Function, Module, Value, arith, func, ir
 from aotc.target import Target
 
 KERNEL = "graph.kernel"
@@ -76,9 +77,9 @@ def call_kernel(
         _write_kernel(module, name, function, fused)
     taken, made = signature(function)
     symbols = lowering.symbols[: _symbol_count(function)]
-    workgroups = map(lowering.size, families.workgroups(fused, function))
     sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    given = [*operands, *symbols, *workgroups, *chain.from_iterable(sizes)]
+    shares = _share_count(function, fused, lowering)
+    given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
     results = [lowered_type(kind) for kind in made]
     body = _dispatch(name, [value.type for value in operands], len(symbols), results)
     return foreign.call(f"{name}.dispatch", given, results, body)
@@ -92,23 +93,23 @@ def _dispatch(
 ) -> list[str]:
     """The body of a function that dispatches a kernel, for IREE.
 
-    Its arguments are the operands, the symbols, how many workgroups there are along two
-    axes, and the sizes of operands and results that are not static, in order.
+    Its arguments are the operands, the symbols, how many shares there are, and the
+    sizes of operands and results that are not static, in order.
     """
-    x = len(operands) + symbols
-    numbers = count(x + 2)
+    shares = len(operands) + symbols
+    numbers = count(shares + 1)
 
     def sized(kind: ir.RankedTensorType) -> str:
         axes = filter(kind.is_dynamic_dim, range(kind.rank))
         names = [f"%{next(numbers)}" for _ in axes]
         return f"{kind}{{{', '.join(names)}}}" if names else str(kind)
 
-    given = ", ".join(f"%{number}" for number in range(x))
+    given = ", ".join(f"%{number}" for number in range(shares))
     taken = ", ".join([*map(sized, operands), *["index"] * symbols])
     made = ", ".join(map(sized, results))
     named = ", ".join(f"%r#{number}" for number in range(len(results)))
     return [
-        f'%r:{len(results)} = flow.dispatch @"{name}"::@"{name}"[%{x}, %{x + 1}]'
+        f'%r:{len(results)} = flow.dispatch @"{name}"::@"{name}"[%{shares}]'
         f"({given}) : ({taken}) -> ({made})",
         f"return {named} : {', '.join(map(str, results))}",
     ]
@@ -157,9 +158,15 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
         with ir.InsertionPoint(holder.regions[0].blocks.append()):
             kernel = func.FuncOp(name, ([*kinds, *indices], []))
         with ir.InsertionPoint(kernel.add_entry_block()):
-            *given, x, y = kernel.arguments
+            *given, share, shares = kernel.arguments
             memories, numbers = given[: len(kinds)], given[len(kinds) :]
-            families.write(fused, function, Arguments(memories, numbers, (x, y)))
+            columns, rows = families.workgroups(fused, function)
+            size = Lowering(numbers).size
+
+            def write(x: Value, y: Value) -> None:
+                families.write(fused, function, Arguments(memories, numbers, (x, y)))
+
+            sharing.write_share(share, shares, (size(columns), size(rows)), write)
             func.ReturnOp([])
         stated = {
             **facts_of(function, fused, _machine_of(module)),
@@ -167,6 +174,16 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
             "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
         }
         holder.attributes[KERNEL] = attribute_of(stated)
+
+
+def _share_count(function: Function, fused: Fused, lowering: Lowering) -> Value:
+    """How many shares a dispatch of a region has, as an index value."""
+    x, y = families.workgroups(fused, function)
+    work = work_of(function)
+    if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
+        return lowering.size(sharing.share_count(work, x * y))
+    workgroups = arith.muli(lowering.size(x), lowering.size(y))
+    return sharing.share_count_value(lowering.size(work), workgroups)
 
 
 def _symbol_count(function: Function) -> int:

@@ -22,6 +22,7 @@ from aotc.dtypes import to_numpy
 from aotc.kernels import families
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.machine import Machine
+from aotc.kernels.sharing import share_count
 from aotc.kernels.tile import Tile, cycles
 from aotc.mlir import Function, Value
 
@@ -42,18 +43,21 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     Returns:
         `family`, `tile` (as the family reads it), `schedule` (the same in words), `ops`
         (names), `sizes` (of the symbols: the least that they may have, but not 0),
-        and for these sizes: `workgroups` along two axes, `flops` (float operations of
-        its product or window; one for each element of an elementwise op or a reduction,
-        three of a norm or a softmax),
-        `bytes_read` and `bytes_written` (each tensor once), and `cycles` on one core,
-        where there is a model of them.
+        and for these sizes: `workgroups` along two axes, `shares` of them that threads
+        claim, `flops` (float operations of its product or window; one for each element
+        of an elementwise op or a reduction, three of a norm or a softmax), `bytes_read`
+        and `bytes_written` (each tensor once), and `cycles` on one core, where there is
+        a model of them.
     """
     contracts = contracts_of(function)
     with known_contracts(contracts):
         values = [max(1, int(symbol_bounds(n)[0])) for n in range(len(contracts))]
     ops = _computing_ops(function)
     *_, end = function.entry_block.operations
-    groups = families.workgroups(fused, function)
+    groups = [
+        evaluate_size(size, values) for size in families.workgroups(fused, function)
+    ]
+    work = evaluate_size(work_of(function), values)
     read, written = function.entry_block.arguments, end.operands
     found: Facts = {
         "family": fused.kernel,
@@ -64,7 +68,8 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
             contract.name: contract.multiple_of * value
             for contract, value in zip(contracts, values, strict=True)
         },
-        "workgroups": [evaluate_size(size, values) for size in groups],
+        "workgroups": groups,
+        "shares": share_count(work, math.prod(groups)),
         "flops": sum(evaluate_size(_flops_of(op), values) for op in ops),
         "bytes_read": sum(evaluate_size(_bytes_of(x), values) for x in read),
         "bytes_written": sum(evaluate_size(_bytes_of(x), values) for x in written),
@@ -72,6 +77,14 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     if machine is not None and fused.kernel == "contraction":
         found["cycles"] = _contraction_cycles(ops[0], fused, machine, values)
     return found
+
+
+def work_of(function: Function) -> Size:
+    """The float operations of a region, where a byte moved counts as two of them."""
+    ops = _computing_ops(function)
+    *_, end = function.entry_block.operations
+    moved = map(_bytes_of, (*function.entry_block.arguments, *end.operands))
+    return sum(map(_flops_of, ops), start=0) + 2 * sum(moved, start=0)
 
 
 def schedule_text(tile: Mapping[str, int]) -> str:

@@ -71,9 +71,11 @@ def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
     return groups
 
 
+CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over calls
 _MOST_ROWS, _MOST_VECTORS = 14, 8
-_WORK = 2_000_000  # float operations of a workgroup, at least: tens of microseconds
-_WORKGROUPS = 32  # for threads to share evenly
+_WORK = 100_000  # float operations of a workgroup, at least: some microseconds
+_WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
+_FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
 
 def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
@@ -188,7 +190,8 @@ def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
     tiles = _tile_count(geometry, rows)
     panels = _static(geometry.products) * -(-geometry.features // columns)
-    wanted = -(-_WORKGROUPS // panels)
+    is_cached = geometry.depth * geometry.features <= CACHED
+    wanted = -(-(_WORKGROUPS if is_cached else _FEWER_WORKGROUPS) // panels)
     worth = max(1, _static(geometry.flops) // (_WORK * panels))
     return -(-tiles // min(wanted, worth, tiles))
 

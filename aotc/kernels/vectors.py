@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from aotc.dialects.functions import current_function
 from aotc.dialects.lowering.scalars import constant, constant_of
 from aotc.mlir import Type, Value, arith, ir, scf
 
@@ -182,15 +183,19 @@ def repeat_index(value: Value, lanes: int) -> Value:
 
 
 def allocate(count: int) -> Value:
-    """Memory of a workgroup for some elements, on its stack."""
-    made: Value = ir.Operation.create(
-        "memref.alloca",
-        results=[ir.MemRefType.get([count], ir.F32Type.get())],
-        attributes={
-            "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
-        },
-    ).result
+    """Memory of a workgroup for some elements, on its stack.
+
+    It is allocated where the function begins: in a loop, each round would take more.
+    """
+    with ir.InsertionPoint.at_block_begin(current_function().entry_block):
+        made: Value = ir.Operation.create(
+            "memref.alloca",
+            results=[ir.MemRefType.get([count], ir.F32Type.get())],
+            attributes={
+                "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
+            },
+        ).result
     return made
 
 

@@ -89,6 +89,8 @@ def _depthwise(size, channels, window):
 def test_workgroups_are_some_lines_or_some_channels_of_a_long_line():
     machine = machine_of(Target.parse("x86_64-v4"))
     image = _depthwise((112, 112), 32, (3, 3))
-    assert choose_sweep(image, machine) == Sweep(16, 7, 1, 2, 28)
+    assert choose_sweep(image, machine) == Sweep(16, 7, 1, 2, 1)
+    small = _depthwise((7, 7), 64, (3, 3))
+    assert choose_sweep(small, machine).block == 7
     line = _depthwise((1, 2048), 768, (1, 3))
     assert choose_sweep(line, machine).workgroups(line) == (5, 1)

@@ -173,9 +173,9 @@ def test_tells_why_a_norm_or_a_softmax_has_no_kernel(tmp_path):
 def test_short_rows_that_give_one_number_are_gone_through_side_by_side():
     machine = machine_of(Target.parse("x86_64-v4"))
     short, long = RowSizes(1536, 128), RowSizes(64, 50257)
-    assert choose_tile(short, machine, is_reduced=True) == RowTile(16, 16, 1, 512)
-    assert choose_tile(short, machine, is_reduced=False) == RowTile(16, 1, 8, 512)
-    assert choose_tile(long, machine, is_reduced=True) == RowTile(16, 1, 8, 2)
+    assert choose_tile(short, machine, is_reduced=True) == RowTile(16, 16, 1, 64)
+    assert choose_tile(short, machine, is_reduced=False) == RowTile(16, 1, 8, 64)
+    assert choose_tile(long, machine, is_reduced=True) == RowTile(16, 1, 8, 1)
 
 
 DEEP = """

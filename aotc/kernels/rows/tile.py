@@ -14,7 +14,7 @@ from aotc.kernels.tile import split_evenly
 
 _TYPICAL_ROWS = 32
 _SHORT = 16  # vectors of a row, of which one accumulator may add up all
-_WORK = 1 << 16  # elements of a workgroup, at least: tens of microseconds
+_WORK = 1 << 13  # elements of a workgroup, at least: some microseconds
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""How threads share the workgroups of a kernel: in runs, which IREE dispatches.
+
+IREE's threads claim what is dispatched one by one, or by eights where there are eight
+for each thread (`tiles_per_reservation` in block_processor.c of its driver local-task).
+Panels of columns times blocks of rows divide badly by that: of 39, two threads compute
+23 and 16. And a thread that waits for the other one's last claim sleeps after 10 µs,
+so that the next dispatch has to wake it. So a dispatch has shares: runs of neighbouring
+workgroups, of almost equal length, in a number that divides well and that the work is
+worth. Where a call decides about sizes, it decides about that number, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.kernels import vectors
+from aotc.kernels.vectors import add, index
+from aotc.mlir import Value, arith
+
+# 2, 4, 8, … threads divide each of them evenly, one by one or by eights.
+_COUNTS = (1, 2, 4, 8, 16, 64, 256)
+_WORK = 300_000  # of a share, at least: some microseconds
+
+
+def share_count(work: int, workgroups: int) -> int:
+    """How many shares a dispatch has: at least one, else no more than workgroups.
+
+    Args:
+        work: of all of them, as `facts.work_of` has it.
+        workgroups: how many there are.
+    """
+    wanted = max(1, min(work // _WORK, workgroups))
+    return max(count for count in _COUNTS if count <= wanted)
+
+
+def share_count_value(work: Value, workgroups: Value) -> Value:
+    """`share_count` of index values, at the insertion point."""
+    wanted = arith.minui(arith.divui(work, index(_WORK)), workgroups)
+    found = index(_COUNTS[0])
+    for count in _COUNTS[1:]:
+        is_enough = int_compare("uge", wanted, index(count))
+        found = arith.select(is_enough, index(count), found)
+    return found
+
+
+def write_share(
+    number: Value,
+    count: Value,
+    workgroups: tuple[Value, Value],
+    write: Callable[[Value, Value], None],
+) -> None:
+    """Do something for each workgroup of a share, at the insertion point.
+
+    Args:
+        number: of the share.
+        count: of all shares.
+        workgroups: how many there are along two axes, the first of them innermost.
+        write: is given the numbers of a workgroup.
+    """
+    columns, rows = workgroups
+    total = arith.muli(columns, rows)
+
+    def first(share: Value) -> Value:
+        return arith.divui(arith.muli(share, total), count)
+
+    def write_workgroup(item: Value) -> None:
+        write(arith.remui(item, columns), arith.divui(item, columns))
+
+    vectors.repeat_for(first(number), first(add(number, 1)), 1, write_workgroup)
