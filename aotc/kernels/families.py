@@ -12,7 +12,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.types import Size
-from aotc.kernels import attention, contraction, depthwise, rows
+from aotc.kernels import attention, columns, contraction, depthwise, rows
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.machine import Machine
@@ -98,6 +98,15 @@ FAMILIES = {
         has_epilogue=True,
         column_axes=rows.column_axes,
         prologue_axes=rows.row_axes,
+    ),
+    "columns": Family(
+        anchors=rows.REDUCTIONS,
+        plan=columns.plan,
+        workgroups=columns.workgroups,
+        write=columns.write,
+        has_epilogue=True,
+        column_axes=columns.column_axes,
+        prologue_axes=columns.column_axes,
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Norms, softmax and reductions along the last axes: remainders, what is around them.
+"""Norms, softmax and reductions: remainders, and what is around them.
 
 A model file, which the tests beside it build.
 """
@@ -14,17 +14,10 @@ _rng = onp.random.default_rng(0)
 # rows and their length: remainders of vectors, of steps of vectors, of rows of a tile
 SIZES = [(600, 8), (300, 15), (256, 16), (241, 17), (150, 31), (47, 100), (7, 601)]
 SIZES += [(3, 4099)]
-OPS = {
-    "softmax": nn.softmax,
-    "log_softmax": nn.log_softmax,
-    "layer_norm": nn.layer_norm,
-    "rms_norm": nn.rms_norm,
-    "sum": lambda x: np.sum(x, -1),
-    "mean": lambda x: np.mean(x, -1),
-    "greatest": lambda x: np.max(x, -1),
-    "least": lambda x: np.min(x, -1),
-    "product": lambda x: np.prod(1.0 + 0.05 * x, -1),  # neither 0 nor infinite
-}
+NORMS = (nn.softmax, nn.log_softmax, nn.layer_norm, nn.rms_norm)
+
+# matrices, their rows, and their columns: remainders of vectors and tiles, many parts
+COLUMNS = [(1, 300, 8), (3, 40, 17), (2, 129, 31), (5, 7, 401), (1, 2, 5000)]
 
 w = aotc.Weights(
     {
@@ -35,16 +28,27 @@ w = aotc.Weights(
 )
 
 
+def _reductions(x, axis):
+    product = np.prod(1.0 + 0.05 * x, axis)  # neither 0 nor infinite
+    return *(op(x, axis) for op in (np.sum, np.mean, np.max, np.min)), product
+
+
 def _all_of(shape):
     def entry(x):
-        return tuple(op(x) for op in OPS.values())
+        if len(shape) == 2:
+            return *(norm(x) for norm in NORMS), *_reductions(x, 1)
+        return _reductions(x, 1)
 
-    entry.__name__ = "of_{}_{}".format(*shape)
+    entry.__name__ = _name(shape)
     return aotc.entry(x=aotc.Spec(shape, "f32"))(entry)
 
 
-for _shape in SIZES:
-    globals()["of_{}_{}".format(*_shape)] = _all_of(_shape)
+def _name(shape):
+    return "_".join(["of", *map(str, shape)])
+
+
+for _shape in SIZES + COLUMNS:
+    globals()[_name(_shape)] = _all_of(_shape)
 
 _X = aotc.Spec((40, 768), "f32")
 
@@ -106,6 +110,12 @@ def long_sum(x):
     return np.sum(x, -1)
 
 
+@aotc.entry(x=aotc.Spec((2, 6, 7, 90), "f32"), y=aotc.Spec((2, 6, 7, 90), "f32"))
+def means_of_pixels(w, x, y):
+    """Elements that are computed, and a step after the sums, with a vector of each."""
+    return np.tanh(np.mean(x * y * w["scale"][:90], (1, 2)) + w["bias"][:90])
+
+
 _ANY = aotc.Spec((aotc.Dim("batch", min=0), "length", 72))
 
 
@@ -114,3 +124,9 @@ def any_rows(w, x, y):
     """As many rows as a call says."""
     z = nn.layer_norm(x + y, w["scale"][:72], w["bias"][:72])
     return z, nn.softmax(x * 2.0), np.max(x, -1) - np.sum(y, -1)
+
+
+@aotc.entry(x=aotc.Spec((aotc.Dim("batch", min=0), 5, 3, 72)))
+def any_images(x):
+    """As many matrices as a call says."""
+    return np.sum(x, (1, 2))

@@ -10,9 +10,12 @@ from aotc import processor, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels import epilogue, rows
+from aotc.kernels import epilogue
+from aotc.kernels.columns import ColumnSizes, ColumnTile
+from aotc.kernels.columns import choose_tile as choose_columns
 from aotc.kernels.machine import machine_of
 from aotc.kernels.refusal import refusals_in
+from aotc.kernels.rows import operands
 from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -23,7 +26,7 @@ from aotc.target import Target
 MODEL = Path(__file__).parent / "rows.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
-STATIC = [name for name in ENTRIES if name != "any_rows"]
+STATIC = [name for name in ENTRIES if not name.startswith("any_")]
 OF_ALL = [name for name in ENTRIES if name.startswith("of_")]
 # what is no part of a region
 BEFORE = {
@@ -77,17 +80,20 @@ def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 72), (3, 5, 72), (64, 16, 72), (0, 4, 72)])
-def test_a_call_decides_how_many_rows_there_are(bundle, program, shape):
-    for mine, theirs in compared(bundle, program, "any_rows", shape=shape):
+@pytest.mark.parametrize("batch", [0, 1, 3, 64])
+@pytest.mark.parametrize("name", ["any_rows", "any_images"])
+def test_a_call_decides_how_many_rows_there_are(bundle, program, name, batch):
+    shape = (batch, 5, 72) if name == "any_rows" else (batch, 5, 3, 72)
+    for mine, theirs in compared(bundle, program, name, shape=shape):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
 
 
 def with_odd_rows(x):
-    """A row each with NaN, infinity, -infinity, and of nothing but the last."""
-    x[0, -1], x[1, 0], x[2, -1] = np.nan, np.inf, -np.inf
-    if len(x) > 3:
-        x[3] = -np.inf
+    """Rows, and columns, with NaN, infinity, -infinity, and of nothing but the last."""
+    rows = x if x.ndim == 2 else x[0].T
+    rows[0, -1], rows[1, 0], rows[2, -1] = np.nan, np.inf, -np.inf
+    if len(rows) > 3:
+        rows[3] = -np.inf
     return x
 
 
@@ -114,9 +120,8 @@ def test_rows_with_what_is_around_them_are_one_region(level):
         ops = [op.operation.name for op in functions[name].entry_block.operations]
         computing = [op for op in ops if op not in ("func.call", "func.return")]
         assert computing == BEFORE.get(name, []), name
-    assert {fused.kernel for fused in map(fused_of, functions.values()) if fused} == {
-        "rows"
-    }
+    families = {fused.kernel for fused in map(fused_of, functions.values()) if fused}
+    assert families == {"rows", "columns"}
 
 
 OTHERS = """
@@ -199,8 +204,16 @@ def test_looks_once_at_each_op_that_a_sum_is_made_of(tmp_path, monkeypatch):
         seen.append(value)
         return epilogue.defining_op(value)
 
-    monkeypatch.setattr(rows, "defining_op", defining_op)
+    monkeypatch.setattr(operands, "defining_op", defining_op)
     unit = Unit(load(model)).fork(Target.parse("x86_64-v3"))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
     assert 0 < len(seen) < 200
+
+
+def test_columns_are_gone_through_side_by_side_and_shared_where_they_are_many():
+    machine = machine_of(Target.parse("x86_64-v4"))
+    pixels = choose_columns(ColumnSizes(1, 49, 2048), machine)
+    assert pixels == ColumnTile(lanes=16, vectors=22, steps=1, tiles=3, block=1)
+    narrow = choose_columns(ColumnSizes(64, 49, 32), machine)
+    assert narrow == ColumnTile(lanes=16, vectors=2, steps=4, tiles=1, block=32)

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.reduction import (
     ReduceMax,
@@ -23,25 +22,21 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
-from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.epilogue import Epilogue, Place, defining_op, readable_source
+from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.machine import Machine
 from aotc.kernels.rows.formulas import Row, formula
+from aotc.kernels.rows.operands import is_in_memory
 from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile, reduced_axes
 from aotc.kernels.rows.walk import Combination, Walk
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
-ANCHORS = (Softmax, LogSoftmax, Normalize, ReduceSum, ReduceProd, ReduceMax, ReduceMin)
+REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
+ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
 
-# families of ops whose results IREE computes by themselves
-_FAMILIES_IN_MEMORY = {
-    "attention", "contraction", "convolution", "cumulative", "factorization", "fourier",
-    "normalization", "ordering", "pooling", "reduction", "scattering",
-}  # fmt: skip
 _LEAST = 1 << 10  # elements that are worth code of their own
 
 
@@ -59,38 +54,12 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     if any(True for value in list(op.results)[1:] for _ in value.uses):
         return None
-    if isinstance(op, Reduction) and not _is_in_memory(op.x, axes):
+    if isinstance(op, Reduction) and not is_in_memory(op.x, axes):
         return None
     if sizes.typical_count * sizes.length < _LEAST or 2 * sizes.length < machine.lanes:
         return None
     is_reduced = isinstance(op, Reduction)
     return choose_tile(sizes, machine, is_reduced=is_reduced).to_plain()
-
-
-def _is_in_memory(value: Value, axes: Sequence[int]) -> bool:
-    """Whether a kernel can read the elements of a reduction, or compute them.
-
-    Else IREE's code computes them with the sum, where the kernel would have them
-    written to memory first.
-    """
-    rest, seen = [value], set[Value]()
-    while rest:
-        each = rest.pop()
-        op = defining_op(each)
-        if each in seen or not isinstance(op, GraphOp):
-            continue
-        seen.add(each)
-        if type(op).family in _FAMILIES_IN_MEMORY:
-            continue
-        if isinstance(op, (Broadcast, Constant)):
-            source = readable_source(each, axes)
-            if source is None or source == each:
-                return False
-        elif type(op).on_vectors:
-            rest += op.operands
-        else:
-            return False
-    return True
 
 
 def column_axes(op: GraphOp) -> int:
@@ -171,7 +140,7 @@ class _Kernel:
     def _write_tiles(self, first: Value, last: Value, rows: int) -> None:
         """Rows, so many of them side by side."""
         tile = self.tile
-        walk = Walk(rows, self.length, tile.lanes, tile.vectors)
+        walk = Walk(rows, self.length, tile.lanes, tile.vectors, width=tile.lanes)
 
         def write(row: Value, _: Values) -> Values:
             if isinstance(self.anchor, Reduction):

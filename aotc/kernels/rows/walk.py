@@ -54,12 +54,15 @@ class Walk:
         length: of a row.
         lanes: of a vector.
         vectors: of a row that are read in one step.
+        width: elements of a row that a vector holds; 1 where rows are columns of memory
+            and a vector holds one element of each.
     """
 
     rows: int
     length: int
     lanes: int
     vectors: int
+    width: int
 
     def reduce(self, how: Combination, elements: Elements) -> Values:
         """A vector for each row, whose lanes make together what the row makes."""
@@ -68,10 +71,9 @@ class Walk:
         if self._steps:
             totals = self._reduce_steps(how, elements, index(0), self._steps)
         for number, (first, count) in enumerate(self._rest()):
-            found = [
-                vectors.select_first(x, count, how.start)
-                for x in elements(index(first), count)
-            ]
+            found = elements(index(first), count)
+            if count < self.width:
+                found = [vectors.select_first(x, count, how.start) for x in found]
             place = number * self.rows
             chosen = slice(place, place + self.rows)
             totals[chosen] = _combined(how, totals[chosen], found)
@@ -88,7 +90,7 @@ class Walk:
 
         def visit_step(number: Value, _: Values) -> Values:
             for place in self._places(number):
-                visit(place, self.lanes)
+                visit(place, self.width)
             return []
 
         vectors.loop(0, self._steps, 1, [], visit_step)
@@ -98,19 +100,19 @@ class Walk:
     @property
     def _steps(self) -> int:
         """How many there are of which all vectors are whole."""
-        return self.length // (self.vectors * self.lanes)
+        return self.length // (self.vectors * self.width)
 
     def _places(self, step: Value) -> list[Value]:
         """Where the vectors of a step begin."""
-        first = scale(step, self.vectors * self.lanes)
-        return [add(first, number * self.lanes) for number in range(self.vectors)]
+        first = scale(step, self.vectors * self.width)
+        return [add(first, number * self.width) for number in range(self.vectors)]
 
     def _rest(self) -> list[tuple[int, int]]:
         """Where the vectors after the last step begin, and how long they are."""
-        begin = self._steps * self.vectors * self.lanes
+        begin = self._steps * self.vectors * self.width
         return [
-            (first, min(self.lanes, self.length - first))
-            for first in range(begin, self.length, self.lanes)
+            (first, min(self.width, self.length - first))
+            for first in range(begin, self.length, self.width)
         ]
 
     def _reduce_steps(
@@ -122,7 +124,7 @@ class Walk:
 
         def add_step(number: Value, totals: Values) -> Values:
             places = self._places(add(first, number))
-            found = [x for at in places for x in elements(at, self.lanes)]
+            found = [x for at in places for x in elements(at, self.width)]
             return _combined(how, totals, found)
 
         if count <= _PART or not how.is_sum:

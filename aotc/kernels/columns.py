@@ -1,0 +1,244 @@
+"""Reductions over axes that are not the last ones: sums and the like of columns.
+
+Vectors hold neighbouring columns, of which as many as there are registers for are gone
+through from the first row to the last, side by side. Sums are made in parts, as those
+of rows are (`aotc.kernels.rows.walk`). The mean of the pixels of an image, by channels,
+is one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.types import Size, Tensor, bounds, ceil_divide, element_count
+from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
+from aotc.kernels.epilogue import Epilogue, Place
+from aotc.kernels.lines import least, most
+from aotc.kernels.machine import Machine
+from aotc.kernels.rows.operands import is_in_memory
+from aotc.kernels.rows.walk import Combination, Walk
+from aotc.kernels.tile import split_evenly
+from aotc.kernels.vectors import Values, add, scale
+from aotc.mlir import Function, Value, arith
+
+_LEAST = 1 << 10  # elements that are worth code of their own
+_WORK = 1 << 16  # elements of a workgroup, at least: tens of microseconds
+_SPARE = 6  # registers that are left to what makes the elements
+
+
+@dataclass(frozen=True)
+class ColumnSizes:
+    """Matrices, one after the other, whose rows are reduced to one.
+
+    Args:
+        count: of matrices; a call may decide it.
+        length: rows of each.
+        width: columns of each.
+    """
+
+    count: Size
+    length: int
+    width: int
+
+    @classmethod
+    def of(cls, op: Reduction) -> ColumnSizes | None:
+        """Those of a reduction over neighbouring axes; None if it is another."""
+        shape, axes = Tensor.of(op.x).shape, sorted(op.axes)
+        if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+            return None
+        length = element_count(shape[axes[0] : axes[-1] + 1])
+        width = element_count(shape[axes[-1] + 1 :])
+        if not isinstance(length, int) or not isinstance(width, int):
+            return None
+        return cls(element_count(shape[: axes[0]]), length, width)
+
+
+@dataclass(frozen=True)
+class ColumnTile:
+    """The schedule of a reduction of columns.
+
+    Args:
+        lanes: elements of a vector.
+        vectors: of columns that are gone through side by side, at most.
+        steps: rows that are read in one step, each with accumulators of its own.
+        tiles: so many vectors of columns, that a workgroup computes.
+        block: matrices of which a workgroup computes some columns.
+    """
+
+    lanes: int
+    vectors: int
+    steps: int
+    tiles: int
+    block: int
+
+    @property
+    def columns(self) -> int:
+        """Of a tile."""
+        return self.lanes * self.vectors
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The schedule of a reduction; None where there is no kernel for it.
+
+    All but the first axes are static, those that are reduced are beside each other, and
+    elements are f32.
+    """
+    assert isinstance(op, Reduction)
+    x, sizes = Tensor.of(op.x), ColumnSizes.of(op)
+    if sizes is None or x.dtype != "f32" or 0 in x.shape:
+        return None
+    each = sizes.length * sizes.width
+    count = max(1, int(bounds(sizes.count)[0]))
+    if count * each < _LEAST or 2 * sizes.width < machine.lanes:
+        return None
+    if not is_in_memory(op.x, _columns(op)):
+        return None
+    return asdict(choose_tile(sizes, machine))
+
+
+def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
+    """The schedule of a reduction of columns on a machine."""
+    needed = -(-sizes.width // machine.lanes)
+    count = max(split_evenly(needed, machine.registers - _SPARE))
+    under_way = machine.latency * machine.multiply_adds
+    work = sizes.length * count * machine.lanes
+    tiles, wanted = -(-needed // count), -(-_WORK // work)
+    typical = max(1, int(bounds(sizes.count)[0]))
+    return ColumnTile(
+        lanes=machine.lanes,
+        vectors=count,
+        steps=min(sizes.length, -(-under_way // count)),
+        tiles=max(split_evenly(tiles, min(tiles, wanted))),
+        block=max(split_evenly(typical, max(1, min(typical, wanted // tiles)))),
+    )
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """How many there are: parts of the columns, and blocks of matrices."""
+    assert isinstance(op, Reduction)
+    tile, sizes = ColumnTile(**schedule), ColumnSizes.of(op)
+    assert sizes is not None
+    parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
+    return parts, ceil_divide(sizes.count, tile.block)
+
+
+def column_axes(op: GraphOp) -> int:
+    """How many of the last axes, of the operand and the result, are not reduced."""
+    return len(_columns(op))
+
+
+def _columns(op: GraphOp) -> range:
+    assert isinstance(op, Reduction)
+    return range(max(op.axes) + 1, Tensor.of(op.x).rank)
+
+
+def write(
+    function: Function,
+    anchor: GraphOp,
+    schedule: Mapping[str, int],
+    given: Arguments,
+) -> None:
+    """Write the kernel of a region."""
+    assert isinstance(anchor, Reduction)
+    arguments = list(function.entry_block.arguments)
+    *_, end = function.entry_block.operations
+    tile, sizes = ColumnTile(**schedule), ColumnSizes.of(anchor)
+    assert sizes is not None
+    memories = given.memories
+    known = dict(zip(arguments, memories[: len(arguments)], strict=True))
+    results, wanted = memories[len(arguments) :], list(end.operands)
+    epilogue = Epilogue(anchor.results[0], known, tile.lanes)
+    kernel = _Kernel(anchor, sizes, tile, results, wanted, epilogue)
+    kernel.write(*given.workgroup, given.size(sizes.count))
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        anchor: what is computed.
+        sizes: of the matrices.
+        tile: how they are cut up.
+        results: memory of each result.
+        wanted: the values that the results are.
+        epilogue: makes them of what the anchor gives, and the elements of columns.
+    """
+
+    anchor: Reduction
+    sizes: ColumnSizes
+    tile: ColumnTile
+    results: Sequence[Value]
+    wanted: Sequence[Value]
+    epilogue: Epilogue
+
+    def write(self, part: Value, block: Value, count: Value) -> None:
+        """Write the work of one workgroup.
+
+        Args:
+            part: the number of its part of the columns.
+            block: the number of its block of matrices.
+            count: of all matrices.
+        """
+        tile = self.tile
+        first = scale(block, tile.block)
+        last = arith.minsi(add(first, tile.block), count)
+
+        def write_matrix(matrix: Value, _: Values) -> Values:
+            self._write_tiles(matrix, scale(part, tile.tiles))
+            return []
+
+        vectors.loop(first, last, 1, [], write_matrix)
+
+    def _write_tiles(self, matrix: Value, first: Value) -> None:
+        """The tiles of a part of the columns: whole ones, and the last one."""
+        tile, end = self.tile, add(first, self.tile.tiles)
+        whole, rest = divmod(self.sizes.width, tile.columns)
+
+        def write_some(first: Value, end: Value, columns: int) -> None:
+            def write(number: Value, _: Values) -> Values:
+                self._write_tile(matrix, scale(number, tile.columns), columns)
+                return []
+
+            vectors.loop(first, end, 1, [], write)
+
+        if whole:
+            write_some(first, least(end, whole), tile.columns)
+        if rest:
+            write_some(most(first, whole), least(end, whole + 1), rest)
+
+    def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
+        """Some columns of a matrix."""
+        sizes, lanes, how = (
+            self.sizes,
+            self.tile.lanes,
+            Combination.of(type(self.anchor)),
+        )
+        begin = scale(matrix, sizes.length * sizes.width)
+
+        def places(row: Value) -> list[Place]:
+            return [
+                Place(
+                    at=add(add(row, column), first),
+                    column=add(column, first),
+                    key=number,
+                    count=min(lanes, count - first),
+                )
+                for number, first in enumerate(range(0, count, lanes))
+            ]
+
+        def elements(row: Value, _: int) -> Values:
+            here = places(add(begin, scale(row, sizes.width)))
+            return [self.epilogue.compute(self.anchor.x, place) for place in here]
+
+        side = -(-count // lanes)
+        walk = Walk(side, sizes.length, lanes, self.tile.steps, width=1)
+        sums, here = walk.reduce(how, elements), places(scale(matrix, sizes.width))
+        found = self.epilogue.apply(self.wanted, list(zip(here, sums, strict=True)))
+        for memory, values in zip(self.results, zip(*found, strict=True), strict=True):
+            for place, value in zip(here, values, strict=True):
+                vectors.store(value, memory, place.at, lanes, place.count)
