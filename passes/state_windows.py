@@ -6,7 +6,9 @@
 
 IREE 3.13 gives every result a buffer of its own, so a step would copy the state to
 change a part of it. A dispatch that is tied to the state writes that part alone. It may
-where nothing else reads the old value: IREE may run another reader at the same time.
+where nothing else reads the old value, because IREE may run another reader at the same
+time; but what is written may be computed from a part of it (`dynamic_slice`), which has
+no other use.
 
 As in `update-in-place`, a call that may fail must leave its states as they were, and a
 module with a single state starts with a file that is mapped to be read.
@@ -16,10 +18,11 @@ from collections.abc import Mapping
 
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import Entry
-from aotc.dialects.ops.dynamic import DynamicUpdateSlice
+from aotc.dialects.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from aotc.dialects.ops.effects import Assert
+from aotc.dialects.ops.selection import Select
 from aotc.dialects.types import Tensor
-from aotc.mlir import Function, Value
+from aotc.mlir import Function, Operation, Value
 
 
 def windows_in_place(
@@ -73,9 +76,23 @@ def _updates_of(old: Value, new: Value) -> set[Value]:
             return set()
         found.add(value)
         value = op.x
-        if sum(1 for _ in value.uses) != 1:
+        if not all(_waits_for(op, use.owner.opview) for use in value.uses):
             return set()
     return found
+
+
+def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
+    """Whether an op that reads what is updated is the update, or feeds it alone.
+
+    As a scatter of one update has it. Not for any op: IREE computes elementwise ops
+    again wherever they are read, and slices not at all.
+    """
+    while reader.operation != update.operation:
+        users = [use.owner.opview for value in reader.results for use in value.uses]
+        if not isinstance(reader, (DynamicSlice, Select)) or len(users) != 1:
+            return False
+        (reader,) = users
+    return True
 
 
 def _is_writable(op: DynamicUpdateSlice) -> bool:

@@ -26,6 +26,7 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
+from aotc.dialects.ops.single_updates import is_single, write_window
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
@@ -297,6 +298,17 @@ class ScatterSet(Scatter, name="scatter"):
     why = "the last update wins, and alone gets the derivative"
 
     dtypes = dt.NAMES
+    samples = [
+        *Scatter.samples,
+        _sample(
+            (f32(2, 4, 3), f32(2, 1, 3), np.array([4], "i4")),
+            (1,), (1,), (0, 2), "drop",
+        ),
+        _sample(
+            (f32(3, 2, 4), f32(2), np.array(2, "i1"), np.array(-5, "i1")),
+            (0, 2), (), (0,),
+        ),
+    ]  # fmt: skip
 
     @staticmethod
     def ref(
@@ -336,10 +348,15 @@ class ScatterSet(Scatter, name="scatter"):
 
     @staticmethod
     def decompose(b: Builder, op: "ScatterSet") -> Value:
-        """The number of the last update of each place, then its value."""
+        """The number of the last update of each place, then its value.
+
+        A single update is a window of x.
+        """
         kinds = [Tensor.of(value) for value in (op.x, op.updates)]
         if 0 in (element_count(kind.shape) for kind in kinds):
             return op.x
+        if is_single(op):
+            return write_window(b, op)
         last = _LastUpdates(b, op)
         return b.select(last.replaced_mask, last.read(op.updates), op.x)
 

@@ -97,6 +97,15 @@ def windowed(windows, x, at):
 
 
 @aotc.entry(x=x, at=aotc.Spec((), "i32"))
+def spotted(windows, x, at):
+    """One place at a time, some of them out of bounds."""
+    rows = windows["rows"].at[:, 3 * at - 1].set(x)
+    half = windows["half"].at[at, np.reshape(at + 2, (1,))].set(x[:1].astype("f16"))
+    flags = windows["flags"].at[at].set(x[0] > 0)
+    return {**windows, "rows": rows, "half": half, "flags": flags}, rows.sum(1)
+
+
+@aotc.entry(x=x, at=aotc.Spec((), "i32"))
 def read_before(windows, x, at):
     """The old value of a window's state is read, too, before or after."""
     old = windows["rows"]

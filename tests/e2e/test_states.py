@@ -17,7 +17,7 @@ MODEL = Path(__file__).with_name("states_model.py")
 X = np.array([0.5, -1.0, 2.0], "f4")
 NAMES = (
     "together", "exchanged", "scaled", "crossed", "kept", "mixed", "written",
-    "checked", "trained", "windowed", "read_before"
+    "checked", "trained", "windowed", "spotted", "read_before"
 )  # fmt: skip
 
 
