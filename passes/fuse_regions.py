@@ -12,7 +12,7 @@ Requires: derivatives are written (autodiff): a region is differentiated by no o
 Ensures: regions of one meaning and one schedule are one function.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from aotc.dialects.builder import Builder
@@ -119,6 +119,8 @@ class _Region:
         packed: the operand that the kernel gets packed, so that only the anchor can
             read it; None if there is none.
         columns: the axes of the result along which rows share vectors.
+        views: operands of the anchor that its kernel reads through, and what they are
+            of.
     """
 
     anchor: GraphOp
@@ -129,6 +131,7 @@ class _Region:
     reads: dict[Value, None] = field(default_factory=dict)
     packed: Value | None = None
     columns: range = range(0)
+    views: Mapping[Value, Value] = field(default_factory=dict)
 
     @classmethod
     def of(cls, anchor: GraphOp, fused: Fused, states: Container[Value]) -> "_Region":
@@ -142,6 +145,7 @@ class _Region:
             values={anchor.results[0]: None},
             packed=packed,
             columns=range(rank - count, rank),
+            views=FAMILIES[fused.kernel].views(anchor),
         )
 
     @property
@@ -154,7 +158,7 @@ class _Region:
 
         An operand that the anchor takes twice is there twice: one may be packed.
         """
-        first = [*self.anchor.operands]
+        first = [self.views.get(value, value) for value in self.anchor.operands]
         others = [value for value in self.reads if value not in first]
         return [value for value in (*first, *others) if value not in self.values]
 

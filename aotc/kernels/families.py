@@ -15,9 +15,10 @@ from aotc.dialects.types import Size
 from aotc.kernels import attention, columns, contraction, depthwise, rows
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
+from aotc.kernels.attention.caches import transposed
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile
-from aotc.mlir import Function
+from aotc.mlir import Function, Value
 
 Schedule = Mapping[str, int]
 
@@ -39,6 +40,7 @@ class Family:
             (`aotc.kernels.epilogue`).
         column_axes: how many of the last axes of the result a vector that is the same
             in all rows has.
+        views: the operands that are views which the kernel reads through, and what of.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
     """
@@ -50,6 +52,7 @@ class Family:
     plan_unpacked: Callable[[GraphOp, Machine], Schedule | None] | None = None
     has_epilogue: bool = False
     column_axes: Callable[[GraphOp], int] = lambda op: 1
+    views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
     prologue_axes: Callable[[GraphOp], int] | None = None
 
 
@@ -69,6 +72,7 @@ FAMILIES = {
         plan=decoder.plan,
         workgroups=decoder.workgroups,
         write=decoder.write,
+        views=transposed,
     ),
     "attention": Family(
         anchors=(Attention,),

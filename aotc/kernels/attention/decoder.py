@@ -23,6 +23,7 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
+from aotc.kernels.attention.caches import rows_of, transposed
 from aotc.kernels.attention.scores import finite
 from aotc.kernels.attention.sums import inverse
 from aotc.kernels.attention.tile import (
@@ -106,7 +107,8 @@ def write(
     assert isinstance(anchor, Attention)
     *taken, result = given.memories
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
-    operands = [known[value] for value in anchor.operands]
+    views = transposed(anchor)
+    operands = [known[views.get(value, value)] for value in anchor.operands]
     tile = DecoderTile.of_plain(schedule)
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
     _Decoder(anchor, tile, given, operands, result, queries).write()
@@ -153,7 +155,8 @@ class _Decoder:
     ) -> None:
         self._op, self._tile, self._sizes, self._given = op, tile, Sizes.of(op), given
         self._lanes, self._queries = tile.lanes, queries
-        self._query, self._key, self._value, self._bias = operands
+        self._query, *caches, self._bias = operands
+        self._key, self._value = rows_of(op, given, queries, caches)
         self._result = result
         self._strides, self._has_bias = bias_strides(op), Tensor.of(op.bias).rank > 0
         self._depth = _padded(self._sizes.depth, self._lanes)
@@ -302,18 +305,17 @@ class _Decoder:
         first, count = group
         lanes, sizes = self._lanes, self._sizes
         start = add(block.start, first)
-        step, begin = self._row_step(sizes.depth), self._key_at(start)
-        value_step, value_begin = self._row_step(sizes.width), self._value_at(start)
+        begin, value_begin = self._key.at(start), self._value.at(start)
         left = scale(query, self._depth)
 
         def add_products(place: Value, sums: Values, width: int = lanes) -> Values:
             x = vectors.load(self._scaled, add(left, place), lanes)
             found = []
             for number, total in enumerate(sums):
-                at = add(add(begin, number * step), place)
-                y = vectors.load(self._key, at, lanes, width)
-                later = add(add(value_begin, number * value_step), place)
-                vectors.prefetch(self._value, later)
+                at = add(add(begin, number * self._key.step), place)
+                y = vectors.load(self._key.memory, at, lanes, width)
+                later = add(add(value_begin, number * self._value.step), place)
+                vectors.prefetch(self._value.memory, later)
                 found.append(vectors.multiply_add(x, y, total))
             return found
 
@@ -324,18 +326,6 @@ class _Decoder:
             sums = add_products(index(whole), sums, sizes.depth - whole)
         product = vectors.reduce_lanes([*sums, *[zero] * (lanes - count)], arith.addf)
         return arith.addf(product, self._bias_at(block, query, group))
-
-    def _row_step(self, size: int) -> int:
-        """From one key, or value, of a head to the next, of so many elements."""
-        return self._sizes.shared * size
-
-    def _key_at(self, position: Value) -> Value:
-        step = self._row_step(self._sizes.depth)
-        return add(self._queries.key, scale(position, step))
-
-    def _value_at(self, position: Value) -> Value:
-        step = self._row_step(self._sizes.width)
-        return add(self._queries.value, scale(position, step))
 
     def _add_values(self, block: _Block, query: Value) -> None:
         """Multiply the result of a query with its factor and add that of a block."""
@@ -348,22 +338,22 @@ class _Decoder:
         self, block: _Block, query: Value, panel: list[tuple[int, int]]
     ) -> None:
         """The same for some vectors of it; the next block's keys are fetched."""
-        lanes, sizes = self._lanes, self._sizes
-        step, begin = self._row_step(sizes.width), self._value_at(block.start)
-        key_step = self._row_step(sizes.depth)
-        next_keys = self._key_at(add(block.start, block.count))
+        lanes, rows = self._lanes, self._value
+        begin = rows.at(block.start)
+        next_keys = self._key.at(add(block.start, block.count))
         factor, left = self._load(self._factors, query), scale(query, self._keys)
         places = [(add(self._result_of(query), first), n) for first, n in panel]
 
         def add_products(key: Value, sums: Values) -> Values:
             element = vectors.load_element(self._weights, add(left, key))
-            weight, row = vectors.repeat(element, lanes), add(begin, scale(key, step))
-            later = add(next_keys, scale(key, key_step))
+            weight = vectors.repeat(element, lanes)
+            row = add(begin, scale(key, rows.step))
+            later = add(next_keys, scale(key, self._key.step))
             for first, _ in panel:
-                vectors.prefetch(self._key, add(later, first))
+                vectors.prefetch(self._key.memory, add(later, first))
             return [
                 vectors.multiply_add(
-                    weight, vectors.load(self._value, add(row, first), lanes, n), total
+                    weight, vectors.load(rows.memory, add(row, first), lanes, n), total
                 )
                 for (first, n), total in zip(panel, sums, strict=True)
             ]
