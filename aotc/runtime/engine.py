@@ -52,8 +52,13 @@ def instance() -> Any:
     return iree.VmInstance()
 
 
-def device(backend: str, threads: int | None) -> Any:
+def device(backend: str, threads: int | None, *, is_small: bool = False) -> Any:
     """The device that runs modules of `backend`.
+
+    Args:
+        backend: that modules are for.
+        threads: how many are wanted.
+        is_small: whether one is faster than several (`aotc.runtime.small`).
 
     Raises:
         SetupError: `no-driver`.
@@ -62,7 +67,7 @@ def device(backend: str, threads: int | None) -> Any:
     """
     with _lock:
         row = BACKENDS[backend]
-        return _cpu_device(threads) if row.on_cpu else _open(row.drivers[0])
+        return _cpu_device(threads, is_small) if row.on_cpu else _open(row.drivers[0])
 
 
 def expect(device: Any, call: Hashable) -> None:
@@ -120,9 +125,11 @@ def _siblings(cpu: int) -> str:
         return str(cpu)
 
 
-def threads(backend: str, wanted: int | None) -> int | None:
+def threads(backend: str, wanted: int | None, *, is_small: bool = False) -> int | None:
     """How many threads compute for `wanted`; None where no processor does."""
-    return _thread_count(wanted) if BACKENDS[backend].on_cpu else None
+    if not BACKENDS[backend].on_cpu:
+        return None
+    return 1 if is_small else _thread_count(wanted)
 
 
 def _thread_count(wanted: int | None) -> int:
@@ -132,7 +139,7 @@ def _thread_count(wanted: int | None) -> int:
     return int(chosen) if chosen is not None else by_default
 
 
-def _cpu_device(threads: int | None) -> Any:
+def _cpu_device(threads: int | None, is_small: bool) -> Any:
     global _pool_size
     wanted = _thread_count(threads)
     if not 1 <= wanted <= MAX_THREADS:
@@ -140,7 +147,7 @@ def _cpu_device(threads: int | None) -> Any:
             "bad-threads",
             f"expected 1 to {MAX_THREADS} threads, which IREE can use; got {wanted}",
         )
-    if wanted == 1:
+    if wanted == 1 or is_small:
         return _open("local-sync")
     lifetime.require_pool()
     if _pool_size is None:

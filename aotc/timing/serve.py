@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from aotc.artifacts.trust import Trust
 from aotc.errors import AotcError, InputError
 from aotc.runtime import Model, engine, load
+from aotc.runtime.small import is_small
 from aotc.system_errors import system_errors
 from aotc.timing.machine import memory
 from aotc.timing.messages import Budget, Loaded, Round, Subject
@@ -59,7 +60,11 @@ class Caller:
             compiler=self.model.manifest.compiler_version,
             runtime=engine.iree_version(),
             variant=variant.id,
-            threads=engine.threads(variant.backend, subject.threads),
+            threads=engine.threads(
+                variant.backend,
+                subject.threads,
+                is_small=is_small(self.model.manifest, variant),
+            ),
             fallback=self.model.selection.fallback,
             states=tuple(self._states),
             load_ns=loading,

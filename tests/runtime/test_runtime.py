@@ -393,6 +393,43 @@ print(engine._pool_size, engine.physical_cores() >= 1)
     assert run_python(code).split() == ["3", "True"]
 
 
+def _small_memory(manifest, peak, **sizes):
+    """Memory plans of all entries, with the greatest batch, or other sizes."""
+    plan = {"peak_bytes": peak, "resident_bytes": 0, "sizes": {"batch": 64} | sizes}
+    return {each["name"]: plan for each in manifest["entry_points"]}
+
+
+@pytest.mark.parametrize(
+    ("peak", "sizes", "pooled"),
+    [
+        (100 << 10, {}, False),
+        (128 << 10, {}, True),  # beside which there are weights
+        (100 << 10, {"batch": 8}, True),  # calls may be larger
+        (100 << 10, {"k": 64}, True),  # which has no greatest size
+    ],
+)
+def test_a_small_model_has_one_thread(
+    manifest, files, signer, tmp_path, peak, sizes, pooled
+):
+    memory = _small_memory(manifest, peak, **sizes)
+    manifest["variants"][0]["memory"] = memory
+    bundle = write_bundle(tmp_path, manifest, files, signer)
+    code = f"""
+import numpy as np
+from aotc import runtime
+from aotc.errors import InputError
+from aotc.runtime import engine
+load = lambda n: runtime.load({str(bundle)!r}, trust={signer.public_pem!r}, threads=n)
+print(load(2).predict(x=np.ones((1, 4), np.float32))[0, 0])
+print(engine._pool_size is not None)
+try:
+    load(0)
+except InputError as error:
+    print(error.code)
+"""
+    assert run_python(code).split() == ["18.0", str(pooled), "bad-threads"]
+
+
 def test_weights_are_used_where_they_were_verified(bundle, trust):
     allocator = engine.device("llvm-cpu", 1).allocator
     before = allocator.statistics["device_bytes_allocated"]
