@@ -26,6 +26,7 @@ import numpy as np
 
 import aotc
 from aotc import reference
+from aotc.dialects.entries import Entry
 from aotc.errors import AotcError
 from aotc.importers import load
 from aotc.passes import run_passes
@@ -37,7 +38,7 @@ from aotc.target import Target
 from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 
 from .judging import judge, rounding_of
-from .weighted_entries import Entry
+from .weighted_entries import Entry as DrawnEntry
 
 HEADER = """\
 import numpy
@@ -76,10 +77,10 @@ def model_source(seed: int, entries: int) -> str:
     return source_of(drawn_entries(seed, entries))
 
 
-def drawn_entries(seed: int, count: int) -> list[Entry]:
+def drawn_entries(seed: int, count: int) -> list[DrawnEntry]:
     """So many random entries."""
     drawn = [
-        Entry(np.random.default_rng([seed, number]), f"f{number}")
+        DrawnEntry(np.random.default_rng([seed, number]), f"f{number}")
         for number in range(count)
     ]
     for each in drawn:
@@ -88,7 +89,7 @@ def drawn_entries(seed: int, count: int) -> list[Entry]:
     return drawn
 
 
-def source_of(drawn: Sequence[Entry]) -> str:
+def source_of(drawn: Sequence[DrawnEntry]) -> str:
     """A model file with these entries."""
     weights = {name: shape for each in drawn for name, shape in each.weights.items()}
     rows = "".join(
@@ -119,11 +120,15 @@ def differences_by_passes(model: Path, settings: Settings) -> Iterator[tuple[str
     passes = [*graph.passes(settings.level), *regions.passes(settings.level)]
     run_passes(unit, passes)
     entries = {entry.name: entry for entry in unit.program.entries}
+    stored = dict(unit.program.parameters)
 
     def call(name: str, inputs: Mapping[str, Any]) -> list[Any]:
-        given = {**unit.program.parameters, **inputs}
-        arrays = [given[port.name] for port in entries[name].arguments]
-        return reference.evaluate(unit.module, name, arrays)
+        given, entry = {**stored, **inputs}, entries[name]
+        arrays = [given[port.name] for port in entry.arguments]
+        found = reference.evaluate(unit.module, name, arrays)
+        states = [port.name for port in entry.results if port.kind == "state"]
+        stored.update(zip(states, found, strict=False))
+        return found[len(states) :]
 
     return _differences(load(model), call)
 
@@ -139,17 +144,30 @@ def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
                 port.name: rng.normal(size=_sized(port.type.shape, size)).astype("f4")
                 for port in ports
             }
-            named = {**program.parameters, **inputs}
-            given = [named[port.name] for port in entry.arguments]
-            wanted = _wanted(program.module, entry.name, given)
-            if wanted is None:
-                continue
-            found = call(entry.name, inputs)
-            wrong = _judged(program.module, entry.name, given, found, wanted)
+            wrong = _wrong_in_calls(program, entry, inputs, call)
             if wrong:
                 called = "" if size is None else f" with n = {size}"
                 yield entry.name, f"{wrong}{called}"
                 break
+
+
+def _wrong_in_calls(
+    program: Program, entry: Entry, inputs: Mapping[str, Any], call: Call
+) -> str:
+    """What is wrong with the results of a call, or of a few that go on from a state."""
+    named = {**program.parameters, **inputs}
+    states = [port.name for port in entry.results if port.kind == "state"]
+    for _ in range(3 if states else 1):
+        given = [named[port.name] for port in entry.arguments]
+        wanted = _wanted(program.module, entry.name, given)
+        if wanted is None:
+            return ""
+        found = [*wanted[: len(states)], *call(entry.name, inputs)]
+        wrong = _judged(program.module, entry.name, given, found, wanted)
+        if wrong:
+            return wrong
+        named.update(zip(states, wanted, strict=False))
+    return ""
 
 
 def _wanted(module: Any, name: str, given: Sequence[Any]) -> Sequence[Any] | None:
@@ -209,12 +227,12 @@ def _sized(shape: Sequence[Any], size: int | None) -> tuple[int, ...]:
 class Failure:
     """An entry, and what is wrong with it."""
 
-    entry: Entry
+    entry: DrawnEntry
     why: str
 
 
 def failures(
-    drawn: Sequence[Entry], settings: Settings, kernels: Counter[str]
+    drawn: Sequence[DrawnEntry], settings: Settings, kernels: Counter[str]
 ) -> Iterator[Failure]:
     """What is wrong with the entries of one model."""
     named = {each.name: each for each in drawn}
@@ -244,7 +262,10 @@ def failures(
 
 
 def _failures_in_parts(
-    drawn: Sequence[Entry], settings: Settings, kernels: Counter[str], error: AotcError
+    drawn: Sequence[DrawnEntry],
+    settings: Settings,
+    kernels: Counter[str],
+    error: AotcError,
 ) -> Iterator[Failure]:
     """What is wrong with the entries of a model that does not build."""
     if len(drawn) == 1:

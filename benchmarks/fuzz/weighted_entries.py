@@ -13,69 +13,21 @@ from typing import Any
 
 import numpy as np
 
-Size = int | str  # `n`, or `6*n`: a multiple of the size that a call decides
-Shape = tuple[Size, ...]
-
-UNARY = (
-    "np.tanh({0})", "nn.relu({0})", "nn.gelu({0})", "np.exp(np.minimum({0}, 2.0))",
-    "np.sin({0})", "nn.sigmoid({0})", "-{0}", "np.sqrt(np.abs({0}) + 0.1)",
-    "np.clip({0}, -1.0, 1.0)", "{0} * 0.5", "1.0 - {0}", "special.erf({0})",
-    "np.where({0} > 0, {0}, 0.1 * {0})", "np.log(np.abs({0}) + 0.5)", "np.cos({0})",
-    "{0} * nn.sigmoid({0})", "0.5 * {0} * (1.0 + special.erf({0} * 0.70710678))",
-    "{0} / (1.0 + np.exp(-{0}))", "np.floor({0} * 2.0)", "nn.hard_swish({0})",
-    "np.astype(np.astype({0}, 'float16'), 'float32')",
-)  # fmt: skip
-BINARY = (
-    "{0} + {1}", "{0} * {1}", "{0} - {1}", "{1} - {0}", "np.maximum({0}, {1})",
-    "{0} / (1.5 + np.abs({1}))", "np.where({0} > {1}, {0}, {1})",
-)  # fmt: skip
-# of rows, with numbers along them; the last ones as exporters write them
-NORMS = (
-    "nn.layer_norm({0}, {1}, {2})", "nn.rms_norm({0}, {1})", "nn.softmax({0})",
-    "nn.log_softmax({0})", "nn.l2_normalize({0})", "nn.softmax({0}, axis=-2)",
-    "nn.softmax({0} * 0.3 + {1})", "np.cumsum({0}, axis=-1)",
-    "({0} - {0}.mean(-1, keepdims=True)) / np.sqrt({0}.var(-1, keepdims=True) + 1e-5)",
-    "{0} * (1.0 / np.sqrt((({0} * {0}).mean(-1, keepdims=True) + 1e-6))) * {1}",
-    "np.exp({0} - {0}.max(-1, keepdims=True))"
-    " / np.exp({0} - {0}.max(-1, keepdims=True)).sum(-1, keepdims=True)",
-)  # fmt: skip
-SOFTMAXES = ("nn.softmax({0})", "nn.log_softmax({0})", "nn.softmax({0}, axis=-2)")
-REDUCTIONS = (
-    "np.sum({0}, axis={1})", "np.mean({0}, axis={1})", "np.max({0}, axis={1})",
-    "np.min({0}, axis={1})", "np.var({0}, axis={1})", "np.std({0}, axis={1})",
-    "special.logsumexp({0}, axis={1})", "np.sum({0} * {0}, axis={1})",
-)  # fmt: skip
-SIZES = (1, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 65, 100)
-ROWS = (1, 2, 3, 7, 8, 13, 14, 15, 33, 64)
-LARGEST = 60_000  # elements of a value, in a call of the typical size
-TYPICAL = 8  # what a call decides
-
-
-def times(size: Size, count: int) -> Size:
-    """So many times a size."""
-    if isinstance(size, int):
-        return size * count
-    return f"{count * factor_of(size)}*n"
-
-
-def factor_of(size: str) -> int:
-    """What `n` is multiplied with."""
-    return 1 if size == "n" else int(size.removesuffix("*n"))
-
-
-def element_count(shape: Shape) -> int:
-    """How many elements there are in a typical call."""
-    sizes = [n if isinstance(n, int) else factor_of(n) * TYPICAL for n in shape]
-    return math.prod(sizes)
-
-
-def rows_of(shape: Sequence[Size]) -> Size | None:
-    """How many rows there are along some axes; None if that is no multiple of `n`."""
-    named = [each for each in shape if isinstance(each, str)]
-    static = math.prod(each for each in shape if isinstance(each, int))
-    if len(named) > 1:
-        return None
-    return times(named[0], static) if named else static
+from .weighted_forms import (
+    BINARY,
+    LARGEST,
+    NORMS,
+    REDUCTIONS,
+    ROWS,
+    SIZES,
+    SOFTMAXES,
+    UNARY,
+    Shape,
+    Size,
+    element_count,
+    rows_of,
+    times,
+)
 
 
 @dataclass
@@ -393,23 +345,30 @@ class Entry:
     def source(self) -> str:
         """The entry in a model file; it returns what is unread, and one value more.
 
-        Some return the derivative of a sum of that by their inputs and weights.
+        Some return the derivative of a sum of that by their inputs and weights, and
+        some keep their first input as a state between calls.
         """
-        inputs = [each for each in self.values if each[0][0] == "x"]
+        inputs = {name: shape for name, shape in self.values if name[0] == "x"}
         made = [name for name, _ in self.values if name[0] == "v"] or ["x0 * 2.0"]
         results = [x for x in made if x not in self.read][-4:] + [self.one_of(made)]
-        names = ", ".join(name for name, _ in inputs)
-        body = "\n".join(f"    {line}" for line in self.lines)
-        returned = f"    return ({', '.join(results)},)"
-        size = f"n = aotc.Dim('n_of_{self.name}', min={self.least})\n"
-        specs = ", ".join(
-            f"{name}=aotc.Spec({_written(shape)})" for name, shape in inputs
-        )
-        head = f"@aotc.entry({specs})\ndef {self.name}(w, {names}):"
-        inner = f"{body}\n{returned}"
-        if self.chance(0.15):
-            inner = self._gradient(names, inner)
-        return ("" if self.least is None else size) + f"{head}\n{inner}\n"
+        specs = {name: f"aotc.Spec({_written(each)})" for name, each in inputs.items()}
+        names, lines = ", ".join(inputs), list(self.lines)
+        returned, before = f"({', '.join(results)},)", ""
+        is_state = self.least is None and self.chance(0.2)
+        if self.least is not None:
+            before = f"n = aotc.Dim('n_of_{self.name}', min={self.least})\n"
+        if is_state:
+            shape = inputs["x0"]
+            specs["x0"] = f"state_of_{self.name}"
+            drawn = f"rng.normal(size={_written(shape)}).astype('f4')"
+            before = f"{specs['x0']} = aotc.State({drawn})\n"
+            same = [name for name, other in self.values if other == shape]
+            returned = f"np.tanh({self.one_of(same)}) + 0.5 * x0, {returned}"
+        body = "\n".join(f"    {line}" for line in [*lines, f"return {returned}"])
+        if not is_state and self.chance(0.15):
+            body = self._gradient(names, body)
+        given = ", ".join(f"{name}={spec}" for name, spec in specs.items())
+        return f"{before}@aotc.entry({given})\ndef {self.name}(w, {names}):\n{body}\n"
 
     def _gradient(self, names: str, body: str) -> str:
         """The body of an entry that returns what the one of `body` changes by."""
