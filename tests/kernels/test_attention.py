@@ -68,7 +68,7 @@ CASES = {
     "odd_sizes": Case(1, 37, 3, 19, 53, 3, 21),
     "own_bias": Case(2, 35, 2, 8, 21, 2, 8, bias=(1, 2, 35, 21)),
     "bias_of_heads": Case(2, 5, 4, 8, 6, 4, 8, bias=(1, 4, 1, 1)),
-    "bias_of_queries": Case(1, 9, 2, 8, 6, 2, 8, bias=(1, 1, 9, 1)),
+    "bias_of_queries": Case(1, 17, 2, 8, 6, 2, 8, bias=(1, 1, 17, 1)),
     "bias_for_one_key": Case(1, 5, 2, 8, 1, 2, 8, bias=(1, 1, 5, 1)),
     "blocks": Case(1, 20, 4, 32, 300, 2, 70, bias=(1, 4, 20, 300)),
     "causal_blocks": Case(1, 290, 2, 20, 290, 1, 20, causal=True),

@@ -70,15 +70,15 @@ class DecoderTile:
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """The tile for an attention of few queries; None for another.
 
-    At most half as many queries share a head of keys as a vector has lanes: for more,
-    the other form has fewer operations. None is causal: of one query, that would hide
+    No more queries share a head of keys than a vector has lanes: for more, the other
+    form has fewer operations. None is causal: of one query, that would hide
     all positions but the first. A call may decide how many positions there are.
     """
     assert isinstance(op, Attention)
     if op.causal or not has_kernel_types(op):
         return None
     sizes, lanes = Sizes.of(op), machine.lanes
-    if isinstance(sizes.length, Dim) or 2 * sizes.length > lanes:
+    if isinstance(sizes.length, Dim) or sizes.length > lanes:
         return None
     _, positions = sizes.typical
     tile = DecoderTile(
