@@ -463,6 +463,24 @@ def test_a_model_keeps_its_weights_alive(bundle, trust, w):
     np.testing.assert_allclose(kept.predict(x=X), X @ w)
 
 
+def test_calls_alike_take_no_pages_from_the_system(bundle, signer):
+    code = f"""
+import resource
+from aotc import runtime
+import numpy as np
+model = runtime.load({str(bundle)!r}, trust={signer.public_pem!r}, threads=1)
+x = np.ones(10 << 20, np.float32)  # more than malloc keeps
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    model.echo(x=x)
+before = faults()
+for _ in range(5):
+    model.echo(x=x)
+print(faults() - before)
+"""
+    assert int(run_python(code)) < 100  # of 10,240 pages that each input has
+
+
 def test_loading_and_calling_leaks_no_memory(bundle, trust):
     def resident():
         with open("/proc/self/statm") as file:
