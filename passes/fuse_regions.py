@@ -362,12 +362,14 @@ def _define(
     anchor = region.anchor
 
     def body(arguments: list[Value]) -> list[Value]:
-        values = dict(zip(operands, arguments, strict=True))
+        # what is there twice is the anchor's: the first is as it is, the second packed
+        pairs = zip(reversed(operands), reversed(arguments), strict=True)
+        values = dict(pairs)
         for op in region.ops:
             given = [_copied(value, values) for value in op.operands]
             if op is anchor and region.packed is not None:
                 tile = Tile.of_plain(fused.tile)
-                given = [arguments[0], unpack(Builder(), anchor, arguments[1], tile)]
+                given = [given[0], unpack(Builder(), anchor, arguments[1], tile)]
             copied = clone(op, given)
             values.update(zip(op.results, copied, strict=True))
         return [values[each] for each in results]

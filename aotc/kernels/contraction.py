@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
-from aotc.dialects.types import Dim, Size, Tensor, ceil_divide
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.layout import Axis, viewed
 from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import (
@@ -41,14 +42,17 @@ from aotc.mlir import Function, Value, arith
 _DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
 _LINE = 16  # elements of a line of a cache
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
+_LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
 
 
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """The tile for a product or a convolution by a weight; None where there is none."""
     geometry = _geometry_in_reach(op, machine)
-    if geometry is None or _is_of_any_depth(geometry):
+    if geometry is None:
         return None
+    if not _can_be_packed(geometry):
+        return plan_unpacked(op, machine)
     return choose_tile(geometry.typical, machine).to_plain()
 
 
@@ -64,7 +68,7 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     typical = geometry.typical
     if geometry.right_step is not None:
         return replace(choose_tile(typical, machine), packed=0).to_plain()
-    if _is_of_any_depth(geometry) or typical.rows < _WORTH_PACKING:
+    if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
         return None
     return choose_tile(typical, machine).to_plain()
 
@@ -76,13 +80,19 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
         return None
     if isinstance(op, DotGeneral) and is_summed_in_parts(op):
         return None
-    is_small = geometry.typical.flops < _LEAST_WORK
+    typical, layout = geometry.typical, geometry.layout
+    if layout is not None and layout.splits_rows and typical.rows < _LEAST_SPLIT:
+        return None
+    is_small = typical.flops < _LEAST_WORK
     return None if is_small or 2 * geometry.features < machine.lanes else geometry
 
 
-def _is_of_any_depth(geometry: Geometry) -> bool:
-    """Whether a call decides how many terms the sums have."""
-    return geometry.layout is not None and isinstance(geometry.layout.terms, Dim)
+def _can_be_packed(geometry: Geometry) -> bool:
+    """Whether one size is known for all products, which have right operands each."""
+    layout = geometry.layout
+    if layout is None:
+        return True
+    return isinstance(layout.terms, int) and not layout.splits_rows
 
 
 def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
@@ -98,6 +108,12 @@ def column_axes(op: GraphOp) -> int:
     if not isinstance(op, DotGeneral):
         return 1
     return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
+
+
+def views(op: GraphOp) -> Mapping[Value, Value]:
+    """Windows over an image, which are read from it."""
+    windows = viewed(op.lhs) if isinstance(op, DotGeneral) else None
+    return {} if windows is None else {windows.y: windows.x}
 
 
 def write(
@@ -464,9 +480,37 @@ class Contraction:
             right = add(panel.right, scale(number, depth))
             return self._sum_line(panel, rows, (left, right), sums)
 
+        if shape.layout is not None:
+            begin = rows.left, panel.right
+            return self._sum_axes(panel, rows.count, shape.layout.sums, begin, sums)
         if shape.window[0] == 1 and rows.lines == (0, 1):
             return sum_line(index(0), sums)
         return vectors.loop(*rows.lines, 1, sums, sum_line)
+
+    def _sum_axes(
+        self,
+        panel: _Panel,
+        rows: int,
+        axes: Sequence[Axis],
+        begin: tuple[Value, Value],
+        sums: Values,
+    ) -> Values:
+        """The sums of a product along some axes, the last one in the inner loop."""
+        axis, *inner = axes
+        length = self.given.size(axis.size)
+        if not inner:
+            return self._sum_run(panel, range(rows), begin, length, sums)
+        step = axis.right
+        if self.tile.packed:
+            terms = element_count(tuple(each.size for each in inner))
+            step = terms * self.tile.columns
+
+        def sum_inner(number: Value, sums: Values) -> Values:
+            left = add(begin[0], self._times(number, axis.left))
+            right = add(begin[1], self._times(number, step))
+            return self._sum_axes(panel, rows, inner, (left, right), sums)
+
+        return vectors.loop(0, length, 1, sums, sum_inner)
 
     def _sum_line(
         self, panel: _Panel, rows: Rows, begin: tuple[Value, Value], sums: Values
@@ -476,8 +520,6 @@ class Contraction:
         positions, channels = shape.window[1], shape.channels
         if rows.inside is None and shape.dilation[1] == 1:  # side by side in memory
             every, length = range(rows.count), index(positions * channels)
-            if shape.layout is not None:
-                length = self.given.size(shape.layout.terms)
             return self._sum_run(panel, every, begin, length, sums)
         for position in range(positions):
             left = add(begin[0], position * shape.dilation[1] * channels)

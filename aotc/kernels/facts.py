@@ -16,6 +16,7 @@ from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.windows import Windows
 from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
 from aotc.dtypes import to_numpy
@@ -28,7 +29,7 @@ from aotc.mlir import Function, Value
 
 Facts = dict[str, Any]
 
-_NO_WORK = (Broadcast, Constant)
+_NO_WORK = (Broadcast, Constant, Windows)
 _PASSES = 3  # over a row, of a norm or a softmax
 
 

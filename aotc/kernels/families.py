@@ -66,6 +66,7 @@ FAMILIES = {
         plan_unpacked=contraction.plan_unpacked,
         has_epilogue=True,
         column_axes=contraction.column_axes,
+        views=contraction.views,
     ),
     "decoder": Family(
         anchors=(Attention,),

@@ -164,13 +164,13 @@ def product(
 
 
 def _of_product(op: DotGeneral) -> Geometry | None:
-    lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
-    layout = layout_of(op)
-    if layout is None or not op.lhs_contract:
+    layout = layout_of(op) if op.lhs_contract else None
+    if layout is None:
         return None
-    rows = _count(lhs, free_axes(lhs.rank, op.lhs_batch, op.lhs_contract))
+    rhs = Tensor.of(op.rhs)
     features = _count(rhs, free_axes(rhs.rank, op.rhs_batch, op.rhs_contract))
-    return product(rows, _typical(layout.terms, _TYPICAL_TERMS), features, layout)
+    depth = _typical(layout.terms, _TYPICAL_TERMS)
+    return product(layout.rows, depth, features, layout)
 
 
 def _of_convolution(op: ConvGeneral) -> Geometry | None:

@@ -2,30 +2,33 @@
 
     y[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]
 
-Rows, columns and what is summed over may each be several axes of a tensor, if one
-distance leads from each element to the next. So a kernel reads transposed operands, and
-one head of many, where they are.
+Rows, columns and what is summed over may each be several axes of a tensor. Where one
+distance leads from each element to the next, they are taken as one axis. So a kernel
+reads transposed operands, one head of many, and the windows over an image where they
+are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from typing import Any
 
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Size, Tensor, element_count
+from aotc.mlir import Value, ir
 
 Axes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class BatchAxis:
-    """One product for each index of it.
+class Axis:
+    """An axis of a product.
 
     Args:
-        size: how many.
-        left: elements from one to the next, in the left operand.
+        size: of it.
+        left: elements from one index to the next, in the left operand.
         right: the same in the right one, if that is not packed.
     """
 
@@ -39,44 +42,82 @@ class Layout:
     """Distances in the operands, in elements.
 
     Args:
-        terms: of each sum.
-        row: from one row of the left operand to the next.
-        depth: from one element of a row to the next.
-        right: from one row of the right operand to the next, where its columns are side
-            by side; None where they are not, and it has to be packed.
-        batch: the axes of both operands that number products.
+        rows: how many there are at one distance.
+        row: from one of them to the next.
+        sums: the axes that are summed over, as few as they can be.
+        batch: the axes that number products: those of the batch, and then those of the
+            left operand that are not at one distance.
+        is_readable: whether the columns of the right operand are side by side; if not,
+            it has to be packed.
+        splits_rows: whether some axes of the batch are of the left operand only.
     """
 
-    terms: Size
+    rows: Size
     row: int
-    depth: int
-    right: int | None
-    batch: tuple[BatchAxis, ...] = ()
+    sums: tuple[Axis, ...]
+    batch: tuple[Axis, ...]
+    is_readable: bool
+    splits_rows: bool
 
     @property
     def products(self) -> Size:
         """How many there are."""
         return element_count(tuple(axis.size for axis in self.batch))
 
+    @property
+    def terms(self) -> Size:
+        """How many each sum has."""
+        return element_count(tuple(axis.size for axis in self.sums))
+
+    @property
+    def depth(self) -> int:
+        """Elements from one term to the next, in the left operand."""
+        return _static(self.sums[-1].left)
+
+    @property
+    def right(self) -> int | None:
+        """From one row of the right operand to the next; None if it has no rows."""
+        return _static(self.sums[-1].right) if self.is_readable else None
+
     def with_sizes(self, number_of: Callable[[Size], int]) -> Layout:
         """The same for the sizes of one call."""
-        batch = (replace(axis, size=number_of(axis.size)) for axis in self.batch)
-        return replace(self, terms=number_of(self.terms), batch=tuple(batch))
+        batch, sums = (
+            tuple(replace(axis, size=number_of(axis.size)) for axis in axes)
+            for axes in (self.batch, self.sums)
+        )
+        return replace(self, rows=number_of(self.rows), sums=sums, batch=batch)
 
 
 def layout_of(op: DotGeneral) -> Layout | None:
-    """How the operands of a product lie; None if those of the left one lie unevenly."""
+    """How the operands of a product lie; None if a kernel cannot read them so.
+
+    A left operand that is windows over an image is read from the image.
+    """
     lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
     left, right = contracted_axes(op)
-    row = _distance(lhs, free_axes(lhs.rank, op.lhs_batch, left))
-    depth = _distance(lhs, left)
-    if not isinstance(row, int) or not isinstance(depth, int):
+    steps, others = _strides(op.lhs), _contiguous(rhs)
+    sums = _axes(lhs, steps, others, left, right)
+    free = free_axes(lhs.rank, op.lhs_batch, left)
+    rows = _merged([Axis(lhs.shape[axis], steps[axis], 0) for axis in free])
+    inner = rows[-1] if rows else Axis(1, 0, 0)
+    inner_steps = inner.left, sums[-1].left, sums[-1].right
+    if any(not isinstance(step, int) for step in inner_steps):
         return None
-    is_readable = _distance(rhs, free_axes(rhs.rank, op.rhs_batch, right)) == 1
-    below = _distance(rhs, right) if is_readable else None
-    terms = element_count(tuple(lhs.shape[axis] for axis in left))
-    right_step = below if isinstance(below, int) else None
-    return Layout(terms, row, depth, right_step, _batch(op))
+    columns = [
+        Axis(rhs.shape[axis], others[axis], 0)
+        for axis in free_axes(rhs.rank, op.rhs_batch, right)
+    ]
+    batch = (
+        _axes(lhs, steps, others, op.lhs_batch, op.rhs_batch) if op.lhs_batch else ()
+    )
+    return Layout(
+        rows=inner.size,
+        row=_static(inner.left),
+        sums=sums,
+        batch=(*batch, *rows[:-1]),
+        is_readable=[axis.left for axis in _merged(columns)] in ([], [1]),
+        splits_rows=len(rows) > 1,
+    )
 
 
 def contracted_axes(op: DotGeneral) -> tuple[Axes, Axes]:
@@ -85,31 +126,64 @@ def contracted_axes(op: DotGeneral) -> tuple[Axes, Axes]:
     return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
-def _batch(op: DotGeneral) -> tuple[BatchAxis, ...]:
-    """The batch axes, as few as they can be."""
-    lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
-    found: list[BatchAxis] = []
-    for left, right in zip(op.lhs_batch, op.rhs_batch, strict=True):
-        axis = BatchAxis(lhs.shape[left], _stride(lhs, left), _stride(rhs, right))
+def viewed(value: Value) -> Windows | None:
+    """The windows that a value is, which are read from their image."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or not isinstance(owner.opview, Windows):
+        return None
+    return owner.opview
+
+
+def _axes(
+    lhs: Tensor,
+    left_steps: Sequence[Size],
+    right_steps: Sequence[Size],
+    left: Axes,
+    right: Axes,
+) -> tuple[Axis, ...]:
+    """Axes of both operands, as few as they can be, but at least one."""
+    found = _merged(
+        [
+            Axis(lhs.shape[x], left_steps[x], right_steps[y])
+            for x, y in zip(left, right, strict=True)
+        ]
+    )
+    return tuple(found) or (Axis(1, 1, 1),)
+
+
+def _merged(axes: Sequence[Axis]) -> list[Axis]:
+    """Those at one distance as one; none of size 1."""
+    found: list[Axis] = []
+    for axis in axes:
         outer = found[-1] if found else None
-        if outer and (outer.left, outer.right) == (
+        if axis.size == 1:
+            continue
+        if outer is not None and (outer.left, outer.right) == (
             axis.size * axis.left,
             axis.size * axis.right,
         ):
             found[-1] = replace(axis, size=outer.size * axis.size)
-        elif axis.size != 1:
+        else:
             found.append(axis)
-    return tuple(found)
+    return found
 
 
-def _distance(x: Tensor, axes: Sequence[int]) -> Size | None:
-    """Elements from one index of some axes, taken as one, to the next; None if many."""
-    longer = [axis for axis in axes if x.shape[axis] != 1]
-    for outer, inner in pairwise(longer):
-        if _stride(x, outer) != x.shape[inner] * _stride(x, inner):
-            return None
-    return _stride(x, longer[-1]) if longer else 1
+def _strides(value: Value) -> list[Size]:
+    """Elements from one index to the next along each axis, in what is read for it."""
+    view = viewed(value)
+    if view is None:
+        return _contiguous(Tensor.of(value))
+    first, *spatial, last = _contiguous(Tensor.of(view.x))
+    moved = [n * step for n, step in zip(view.strides, spatial, strict=True)]
+    within = [n * step for n, step in zip(view.dilation, spatial, strict=True)]
+    return [first, *moved, *within, last]
 
 
-def _stride(x: Tensor, axis: int) -> Size:
-    return element_count(x.shape[axis + 1 :])
+def _contiguous(x: Tensor) -> list[Size]:
+    return [element_count(x.shape[axis + 1 :]) for axis in range(x.rank)]
+
+
+def _static(size: Size) -> int:
+    known: Any = size
+    assert isinstance(known, int)
+    return known

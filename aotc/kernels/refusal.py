@@ -129,8 +129,8 @@ def _why_product(op: DotGeneral) -> str:
     if not op.lhs_contract:
         return "it sums over no axis"
     layout = layout_of(op)
-    if layout is None:
-        return "elements of its left operand do not lie at one distance from each other"
+    if layout is None or layout.splits_rows:
+        return "rows of its left operand do not lie at one distance from each other"
     if layout.right is None and isinstance(layout.terms, Dim):
         return "its right operand has columns of a length that only a call decides"
     return "it is added in parts, for precision" if is_summed_in_parts(op) else _OTHER

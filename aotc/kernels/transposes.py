@@ -57,7 +57,8 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
     if before is None:
         return op
     shorter = _inserted(op, before, right)
-    if layout_of(shorter) is None:
+    layout = layout_of(shorter)
+    if layout is None or layout.splits_rows:
         shorter.operation.erase()
         return op
     return _put(shorter, op)

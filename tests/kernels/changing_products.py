@@ -19,9 +19,11 @@ PRODUCTS = {
     "right_by_columns": ("mk,nk->mn", (40, 33), (50, 33)),
     "both_by_columns": ("km,nk->mn", (33, 40), (50, 33)),
     "over_two_axes": ("abm,abn->mn", (4, 8, 30), (4, 8, 50)),
-    "over_two_axes_turned": ("abm,ban->mn", (4, 8, 30), (8, 4, 50)),
     "rows_of_two_axes": ("kab,kn->abn", (24, 3, 7), (24, 20)),
     "columns_of_two_axes": ("mk,kab->mab", (20, 24), (24, 3, 11)),
+    "rows_around": ("akb,kn->abn", (3, 20, 24), (20, 17)),
+    "rows_around_in_batch": ("cakb,ckn->cabn", (2, 3, 20, 24), (2, 20, 17)),
+    "sums_at_two_distances": ("abm,ban->mn", (4, 8, 30), (8, 4, 50)),
     "columns_around": ("mk,akb->mab", (20, 24), (3, 24, 11)),
     "batch_of_one": ("bmk,bkn->bmn", (1, 20, 24), (1, 24, 20)),
     "batch": ("bmk,bkn->bmn", (5, 20, 24), (5, 24, 40)),
@@ -47,6 +49,15 @@ w = aotc.Weights(
 )
 
 
+# image, window, features, strides, padding, dilation
+GRADIENTS = {
+    "same": ((2, 7, 9, 12), (3, 3), 20, (1, 1), ((1, 1), (1, 1)), (1, 1)),
+    "strided": ((2, 9, 10, 8), (3, 2), 24, (2, 1), ((1, 0), (0, 1)), (1, 1)),
+    "dilated": ((1, 12, 12, 8), (3, 3), 17, (1, 1), ((2, 2), (2, 2)), (2, 2)),
+    "pointwise": ((2, 6, 6, 24), (1, 1), 32, (2, 2), ((0, 0), (0, 0)), (1, 1)),
+}
+
+
 def _product(name):
     subscripts, left, right = PRODUCTS[name]
 
@@ -68,6 +79,23 @@ def _convolution(name):
     return aotc.entry(x=aotc.Spec(shape, "f32"), y=aotc.Spec(kernel, "f32"))(entry)
 
 
+def _gradient(name):
+    shape, window, features, strides, padding, dilation = GRADIENTS[name]
+
+    def entry(x, y):
+        def loss(y):
+            z = nn.conv2d(x, y, strides=strides, padding=padding, dilation=dilation)
+            return np.sum(np.tanh(z))
+
+        return aotc.grad(loss)(y) * 0.5
+
+    entry.__name__ = f"gradient_{name}"
+    kernel = (*window, shape[-1], features)
+    return aotc.entry(x=aotc.Spec(shape, "f32"), y=aotc.Spec(kernel, "f32"))(entry)
+
+
+for _name in GRADIENTS:
+    globals()[f"gradient_{_name}"] = _gradient(_name)
 for _name in PRODUCTS:
     globals()[f"product_{_name}"] = _product(_name)
 for _name in CONVOLUTIONS:

@@ -42,7 +42,7 @@ def layers(w, x):
 def others(w, x, z):
     first = nn.gelu(x @ w[0])
     few = x[:8] @ np.transpose(x)
-    uneven = np.einsum("abc,bd->acd", np.reshape(x, (2, 16, 64)), x[:16])
+    uneven = np.einsum("abc,db->acd", np.reshape(x, (2, 16, 64)), x[:, :16])
     half = x.astype("f16") @ w[1].astype("f16")
     tiny = x[:2] @ w[2][:, :3]
     looped = control.fori_loop(0, 5, lambda i, y: np.tanh(y @ w[4]), x)
@@ -100,7 +100,7 @@ def test_tells_why_a_product_has_no_kernel(variants):
         "its right operand is no weight, its columns are not side by side, and its "
         "rows are too few to bring it into another order in each call",
         "in the body of a loop, a branch or a function that stays a call",
-        "elements of its left operand do not lie at one distance from each other",
+        "rows of its left operand do not lie at one distance from each other",
         "its elements are f16, not f32",
         "it is too small or narrow to gain by a kernel, or no schedule fits its shape",
         "only a call decides a size, beside the number of rows",
