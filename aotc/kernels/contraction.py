@@ -18,21 +18,17 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
-from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.dialects.types import Size, ceil_divide, element_count
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
-from aotc.kernels.layout import Axis, viewed
+from aotc.kernels.layout import Axis
 from aotc.kernels.lines import Line, Lines, Rows, least, most
-from aotc.kernels.machine import Machine
 from aotc.kernels.tile import (
     CACHED,
     Tile,
     block_count,
-    choose_tile,
-    group_count,
     row_counts,
     split_evenly,
 )
@@ -41,79 +37,6 @@ from aotc.mlir import Function, Value, arith
 
 _DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
 _LINE = 16  # elements of a line of a cache
-_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
-_LEAST_SPLIT = 8  # rows at one distance, where not all are
-_WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
-
-
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
-    """The tile for a product or a convolution by a weight; None where there is none."""
-    geometry = _geometry_in_reach(op, machine)
-    if geometry is None:
-        return None
-    if not _can_be_packed(geometry):
-        return plan_unpacked(op, machine)
-    return choose_tile(geometry.typical, machine).to_plain()
-
-
-def plan_unpacked(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
-    """The same where the right operand may change from call to call.
-
-    It is read as it lies if its columns are side by side. Packing it takes as long as
-    some rows of the product, so it pays if there are more.
-    """
-    geometry = _geometry_in_reach(op, machine)
-    if geometry is None:
-        return None
-    typical = geometry.typical
-    if geometry.right_step is not None:
-        return replace(choose_tile(typical, machine), packed=0).to_plain()
-    if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
-        return None
-    return choose_tile(typical, machine).to_plain()
-
-
-def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
-    """What an op computes, if the kernels here gain by computing it."""
-    geometry = geometry_of(op)
-    if geometry is None or geometry.groups != 1:
-        return None
-    if isinstance(op, DotGeneral) and is_summed_in_parts(op):
-        return None
-    typical, layout = geometry.typical, geometry.layout
-    if layout is not None and layout.splits_rows and typical.rows < _LEAST_SPLIT:
-        return None
-    is_small = typical.flops < _LEAST_WORK
-    return None if is_small or 2 * geometry.features < machine.lanes else geometry
-
-
-def _can_be_packed(geometry: Geometry) -> bool:
-    """Whether one size is known for all products, which have right operands each."""
-    layout = geometry.layout
-    if layout is None:
-        return True
-    return isinstance(layout.terms, int) and not layout.splits_rows
-
-
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
-    """How many there are: panels, and blocks of rows of all products."""
-    tile, geometry = Tile.of_plain(schedule), geometry_of(op)
-    assert geometry is not None
-    blocks = group_count(geometry, tile) * block_count(geometry, tile)
-    return tile.panels(geometry.features), blocks
-
-
-def column_axes(op: GraphOp) -> int:
-    """How many of the last axes of the result are of the right operand."""
-    if not isinstance(op, DotGeneral):
-        return 1
-    return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
-
-
-def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Windows over an image, which are read from it."""
-    windows = viewed(op.lhs) if isinstance(op, DotGeneral) else None
-    return {} if windows is None else {windows.y: windows.x}
 
 
 def write(

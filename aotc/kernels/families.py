@@ -12,7 +12,14 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.types import Size
-from aotc.kernels import attention, columns, contraction, depthwise, rows
+from aotc.kernels import (
+    attention,
+    columns,
+    contraction,
+    contraction_plan,
+    depthwise,
+    rows,
+)
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import transposed
@@ -60,13 +67,13 @@ class Family:
 FAMILIES = {
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
-        plan=contraction.plan,
-        workgroups=contraction.workgroups,
+        plan=contraction_plan.plan,
+        workgroups=contraction_plan.workgroups,
         write=contraction.write,
-        plan_unpacked=contraction.plan_unpacked,
+        plan_unpacked=contraction_plan.plan_unpacked,
         has_epilogue=True,
-        column_axes=contraction.column_axes,
-        views=contraction.views,
+        column_axes=contraction_plan.column_axes,
+        views=contraction_plan.views,
     ),
     "decoder": Family(
         anchors=(Attention,),
