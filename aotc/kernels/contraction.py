@@ -28,6 +28,7 @@ from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.tile import (
     CACHED,
     Tile,
+    are_panels_outer,
     block_count,
     row_counts,
     split_evenly,
@@ -56,7 +57,8 @@ def write(
         del known[arguments[1]]  # which is in another order
     epilogue = Epilogue(anchor.results[0], known, tile.lanes)
     kernel = Contraction(geometry, tile, given, results, list(end.operands), epilogue)
-    kernel.write(*given.workgroup)
+    x, y = given.workgroup
+    kernel.write(*((y, x) if are_panels_outer(geometry, tile) else (x, y)))
 
 
 @dataclass(frozen=True)

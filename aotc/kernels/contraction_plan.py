@@ -11,7 +11,13 @@ from aotc.dialects.types import Size, Tensor
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.layout import viewed
 from aotc.kernels.machine import Machine
-from aotc.kernels.tile import Tile, block_count, choose_tile, group_count
+from aotc.kernels.tile import (
+    Tile,
+    are_panels_outer,
+    block_count,
+    choose_tile,
+    group_count,
+)
 from aotc.mlir import Value
 
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
@@ -69,11 +75,12 @@ def _can_be_packed(geometry: Geometry) -> bool:
 
 
 def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
-    """How many there are: panels, and blocks of rows of all products."""
+    """How many there are: panels, and blocks of rows of all products, or reversed."""
     tile, geometry = Tile.of_plain(schedule), geometry_of(op)
     assert geometry is not None
+    panels = tile.panels(geometry.features)
     blocks = group_count(geometry, tile) * block_count(geometry, tile)
-    return tile.panels(geometry.features), blocks
+    return (blocks, panels) if are_panels_outer(geometry, tile) else (panels, blocks)
 
 
 def column_axes(op: GraphOp) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from aotc.dialects.types import Size, bounds, ceil_divide
+from aotc.dialects.types import Size, bounds, ceil_divide, element_count
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Machine
 
@@ -103,6 +103,21 @@ def block_count(geometry: Geometry, tile: Tile) -> Size:
     if geometry.is_product:
         return ceil_divide(geometry.rows, tile.rows * tile.block)
     return ceil_divide(geometry.lines, tile.block)
+
+
+def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
+    """Whether a panel is used for all blocks of rows before the next panel is.
+
+    Then a weight that does not stay in the caches is read once, and by one of the
+    threads, while the rows stay there. Else all panels are used for a block of rows.
+    """
+    weight = element_count((geometry.depth, geometry.features))
+    rows = element_count((geometry.images, *geometry.size, geometry.channels))
+    if geometry.products != 1 or not tile.packed:
+        return False
+    if not isinstance(weight, int) or not isinstance(rows, int):
+        return False
+    return weight > CACHED and 2 * rows <= CACHED
 
 
 def group_count(geometry: Geometry, tile: Tile) -> Size:

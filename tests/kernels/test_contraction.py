@@ -14,7 +14,7 @@ from aotc.dialects.ops.effects import Print
 from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
-from aotc.kernels.tile import choose_tile, split_evenly
+from aotc.kernels.tile import are_panels_outer, choose_tile, split_evenly
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -173,3 +173,11 @@ def test_a_tile_fits_into_the_registers(level):
                 assert tile.rows * tile.vectors + held + 1 <= machine.registers
                 assert sum(split_evenly(rows, tile.rows)) == rows
                 assert tile.panels(features) * tile.columns >= features
+
+
+def test_a_weight_that_leaves_the_caches_is_gone_through_once():
+    machine = machine_of(Target.parse("x86_64-v3"))
+    sizes = {(128, 768, 3072): True, (128, 64, 64): False, (3136, 768, 3072): False}
+    for (rows, depth, features), expected in sizes.items():
+        shape = Geometry(1, (1, rows), depth, (1, 1), features, (1, rows))
+        assert are_panels_outer(shape, choose_tile(shape, machine)) == expected
