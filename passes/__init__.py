@@ -37,6 +37,7 @@ PASSES = {
     "recover-ops": "aotc.passes.recover_ops:RecoverOps",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "fold-scales": "aotc.passes.fold_scales:FoldScales",
+    "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "decompose": "aotc.passes.decompose:Decompose",

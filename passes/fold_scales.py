@@ -28,9 +28,9 @@ from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Tensor
+from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
-from aotc.passes.weight_values import weight_values
 
 NARROWEST = 32  # bits of a float in which weights are scaled
 

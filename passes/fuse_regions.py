@@ -33,6 +33,7 @@ from aotc.kernels.families import FAMILIES, choose, is_packed
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
+from aotc.kernels.scopes import scopes_of
 from aotc.kernels.tile import Tile
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value, ir
@@ -41,8 +42,18 @@ from aotc.passes.base import Pass, Unit
 _MOST_TENSORS = 12  # that a region reads and writes
 
 
+@dataclass(frozen=True)
 class FuseRegions(Pass):
-    """Form the regions of every entry; none where the target has no kernels."""
+    """Form the regions of every entry, and of the loops that it runs.
+
+    There are none where the target has no kernels.
+
+    Args:
+        anchors_only: whether a region is a product, or whatever a kernel is for, and
+            nothing around it: then `rematerialize` can compute each op again by itself.
+    """
+
+    anchors_only: bool = False
 
     name = "fuse-regions"
     level = 2
@@ -54,12 +65,17 @@ class FuseRegions(Pass):
         if machine is None:
             return False
         known: dict[str, str] = {}
+        region_of = _Region.of if self.anchors_only else _region_at
         functions = functions_of(unit.module)
         with index_functions(unit.module):
             for entry in entries_of(unit.module):
-                function = functions[entry.name]
-                with known_contracts(contracts_of(function)):
-                    _form_regions(function, entry, machine, known)
+                states = _new_states(functions[entry.name], entry)
+                for name, weights in scopes_of(functions, entry.name).items():
+                    function = functions[name]
+                    with known_contracts(contracts_of(function)):
+                        for anchor, fused in _anchors(function, weights, machine):
+                            region = region_of(anchor, fused, states)
+                            _outline(region, fused, known)
             note_refusals(unit.module, machine)
         return bool(known)
 
@@ -67,27 +83,15 @@ class FuseRegions(Pass):
 # ---- what becomes a region ----------------------------------------------------------
 
 
-def _form_regions(
-    function: Function, entry: Entry, machine: Machine, known: dict[str, str]
-) -> None:
-    kinds = [port.kind for port in entry.arguments]
-    states = _new_states(function, entry)
-    for anchor, fused in _anchors(function, kinds, machine):
-        _outline(anchor, fused, states, known)
-
-
 def _anchors(
-    function: Function, kinds: list[str], machine: Machine
+    function: Function, weights: Container[Value], machine: Machine
 ) -> list[tuple[GraphOp, Fused]]:
-    """The ops of an entry that a kernel computes, in order."""
-    arguments = zip(function.entry_block.arguments, kinds, strict=True)
-    weights = {value for value, kind in arguments if kind == "weight"}
+    """The ops of a function that a kernel computes, in order."""
     found = []
     for op in [*function.entry_block.operations]:
         if not isinstance(op, GraphOp) or has_effect(op):
             continue
-        if all(value in weights for value in op.operands):
-            weights.update(op.results)
+        if op.results[0] in weights:
             continue
         if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype == "f32":
             op = without_transposes(op)
@@ -285,18 +289,15 @@ def _is_number(value: Value) -> bool:
 # ---- a region as a function ---------------------------------------------------------
 
 
-def _outline(
-    anchor: GraphOp, fused: Fused, states: Container[Value], known: dict[str, str]
-) -> None:
+def _outline(region: _Region, fused: Fused, known: dict[str, str]) -> None:
     """Put a call of a region in the place of its ops.
 
     Args:
-        anchor: of the region.
-        fused: how it is computed.
-        states: new ones of the entry.
+        region: the ops.
+        fused: how they are computed.
         known: the functions so far, by their text.
     """
-    region = _region_at(anchor, fused, states)
+    anchor = region.anchor
     late, results = _readers_before_end(region), region.results()
     with ir.InsertionPoint(region.last), anchor.location:
         operands = region.operands()

@@ -22,7 +22,7 @@ new order depends on data, so that no later pass can undo it.
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
@@ -31,6 +31,7 @@ from aotc.dialects.lowering.ordering import after
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.errors import InputError
+from aotc.kernels.dispatch import kernel_called, kernels_of
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 
@@ -141,11 +142,15 @@ class _Values:
 
     def __init__(self, function: Function) -> None:
         self.ops = list(function.entry_block.operations)
+        flops = {
+            kernel.name: kernel.facts["flops"]
+            for kernel in kernels_of(function.operation.parent.opview)
+        }
         self.operands = [list(op.operands) for op in self.ops]
         self.outer = [operands_of(op) for op in self.ops]
         self.is_product = [_is_product(op) for op in self.ops]
         self.is_virtual = [is_virtual(op) for op in self.ops]
-        self.work = [_work(op) for op in self.ops]
+        self.work = [_work(op, flops) for op in self.ops]
         self.read: list[frozenset[Value]] = []  # by each op: stored values
         self.place: dict[Value, int] = {}  # of the op that computes a value
         self.bytes: dict[Value, int] = {}
@@ -224,7 +229,8 @@ def _is_free(op: Operation | Block) -> bool:
 def _may_repeat(op: Operation) -> bool:
     """Whether an op can be computed once more, somewhere else."""
     dialect, _, _ = op.operation.name.partition(".")
-    return dialect in ("linalg", "tensor", "arith", "math")
+    is_pure = dialect in ("linalg", "tensor", "arith", "math")
+    return is_pure or kernel_called(op) is not None
 
 
 def _is_linalg(op: Operation) -> bool:
@@ -232,7 +238,12 @@ def _is_linalg(op: Operation) -> bool:
 
 
 def _is_product(op: Operation) -> bool:
-    """Whether an op adds up products of two tensors, which are then surely stored."""
+    """Whether an op adds up products of two tensors, which are then surely stored.
+
+    So is what a kernel reads, whatever it computes.
+    """
+    if kernel_called(op) is not None:
+        return True
     ranked = [x for x in op.operands if _bytes(x) > 64]
     return _is_linalg(op) and len(ranked) > 2 and not is_loop(op)
 
@@ -246,10 +257,18 @@ def _bytes(value: Value) -> int:
     return int(prod(kind.shape) * max(8, width) // 8)
 
 
-def _work(op: Operation) -> float:
-    """Seconds for an op, roughly; a loop of a product goes over two of its tensors."""
+def _work(op: Operation, flops: Mapping[str, int]) -> float:
+    """Seconds for an op, roughly; a loop of a product goes over two of its tensors.
+
+    Args:
+        op: of the function.
+        flops: float operations of each kernel.
+    """
     seconds = ELEMENT * sum(_bytes(x) for x in (*op.operands, *op.results)) / 4
-    if _is_product(op):
+    kernel = kernel_called(op)
+    if kernel is not None:
+        seconds += PRODUCT * flops[kernel] / 2
+    elif _is_product(op):
         sizes = [float(prod(x.type.shape)) for x in op.operands]
         seconds += PRODUCT * prod(sizes) ** 0.5
     return seconds

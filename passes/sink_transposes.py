@@ -33,9 +33,9 @@ from aotc.dialects.ops.shape import (
 from aotc.dialects.patterns import made_by
 from aotc.dialects.reordering import Order, inverse
 from aotc.dialects.types import Tensor
+from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.base import Pass, Unit
-from aotc.passes.weight_values import weight_values
 
 SWEEPS = 32  # at most; a group is crossed in one, and after few nothing is left
 CANDIDATES = 4  # so many orders are tried for a group, those suggested most often

@@ -49,6 +49,7 @@ PASS_STAGES = (
             "sink-transposes",
             "simplify",
             "fold-scales",
+            "hoist-invariants",
             "simplify",
             "cse",
             "relax-order",
@@ -59,6 +60,7 @@ PASS_STAGES = (
         "regions",
         (
             "fuse-regions",
+            "hoist-invariants",
             "fold-parameters",
             "decompose",
             "simplify",

@@ -15,13 +15,14 @@ are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
 
 from aotc.dialects.function_table import name_of
-from aotc.dialects.functions import current_module, signature
+from aotc.dialects.functions import callee_of, current_module, signature
 from aotc.dialects.fusion import TARGET, Fused, fused_of
 from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.plain import attribute_of, plain_of
@@ -30,10 +31,13 @@ from aotc.kernels import families, sharing
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.facts import facts_of, work_of
 from aotc.kernels.machine import Machine, machine_of
-from aotc.mlir import Function, Module, Value, arith, func, ir
+from aotc.mlir import Function, Module, Operation, Value, arith, func, ir
 from aotc.target import Target
 
 KERNEL = "graph.kernel"
+
+_CALL = ".dispatch"  # what the function that dispatches a kernel is called after it
+_CALLED = re.compile(rf"iree\.(.+\.kernel){re.escape(_CALL)}(_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def call_kernel(
     given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
     results = [lowered_type(kind) for kind in made]
     body = _dispatch(name, [value.type for value in operands], len(symbols), results)
-    return foreign.call(f"{name}.dispatch", given, results, body)
+    return foreign.call(f"{name}{_CALL}", given, results, body)
 
 
 def _dispatch(
@@ -134,6 +138,14 @@ def kernels_of(module: Module) -> Iterator[Kernel]:
                 len(taken) - len(memories),
                 stated,
             )
+
+
+def kernel_called(op: Operation) -> str | None:
+    """The name of the kernel that a lowered op calls; None if it calls none."""
+    if not isinstance(op, func.CallOp):
+        return None
+    found = _CALLED.fullmatch(callee_of(op))
+    return found and found[1]
 
 
 def strip_kernels(module: Module) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import entries_of, weight_arguments
+from aotc.dialects.entries import entries_of
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, where_of
@@ -20,7 +20,8 @@ from aotc.kernels.families import choose
 from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.rows.tile import reduced_axes
-from aotc.mlir import Function, Module
+from aotc.kernels.scopes import scopes_of
+from aotc.mlir import Function, Module, Value
 
 # reductions are not: many are small parts of something else
 _EXPECTED = (DotGeneral, ConvGeneral, Attention, AlongAxis, Normalize)
@@ -44,33 +45,34 @@ class Refusal:
 def refusals_in(module: Module, machine: Machine) -> dict[str, list[Refusal]]:
     """What is left to IREE of each entry, once its regions are formed."""
     functions = functions_of(module)
-    return {
-        entry.name: [
+    found: dict[str, list[Refusal]] = {}
+    for entry in entries_of(module):
+        scopes = scopes_of(functions, entry.name)
+        found[entry.name] = [
             refusal
             for name in reachable_functions(functions, entry.name)
-            for refusal in _refusals_in(functions[name], name == entry.name, machine)
+            for refusal in _refusals_in(functions[name], scopes.get(name), machine)
         ]
-        for entry in entries_of(module)
-    }
+    return found
 
 
-def _refusals_in(function: Function, is_entry: bool, machine: Machine) -> list[Refusal]:
+def _refusals_in(
+    function: Function, weights: Container[Value] | None, machine: Machine
+) -> list[Refusal]:
+    """The refusals of a function; without weights, kernels are not looked for in it."""
     with known_contracts(contracts_of(function)):
-        return [*_refusals(function, is_entry, machine)]
+        return [*_refusals(function, weights, machine)]
 
 
 def _refusals(
-    function: Function, is_entry: bool, machine: Machine
+    function: Function, weights: Container[Value] | None, machine: Machine
 ) -> Iterator[Refusal]:
     if function.is_external or fused_of(function) is not None:
         return
-    weights = set(weight_arguments(function))
     for op in function.entry_block.operations:
-        if all(value in weights for value in op.operands):
-            weights.update(op.results)
         if isinstance(op, _EXPECTED):
-            if not is_entry:
-                why = "in the body of a loop, a branch or a function that stays a call"
+            if weights is None:
+                why = "in a branch or a function that stays a call"
             elif op.results[0] in weights:
                 why = "it is of weights alone"
             else:

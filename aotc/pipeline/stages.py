@@ -19,6 +19,7 @@ from aotc.dialects.limits import require_supported
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.passes.base import Pass
+from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import (
     IR_STAGES,
     PASS_STAGES,
@@ -96,9 +97,14 @@ class Lower(Stage):
         level = build.program.level
         if self.name == "optimized" and build.request.passes is not None:
             return parse_graph_passes(build.request.passes, level)
-        if self.name == "variant" and build.request.peak_memory is not None:
-            return FitMemory(build.request.peak_memory), *self.stage.passes(level)
-        return self.stage.passes(level)
+        passes = self.stage.passes(level)
+        if build.request.peak_memory is None:
+            return passes
+        if self.name == "variant":
+            return FitMemory(build.request.peak_memory), *passes
+        return [
+            FuseRegions(anchors_only=True) if p == FuseRegions() else p for p in passes
+        ]
 
 
 def _state_intermediates(build: Build) -> None:

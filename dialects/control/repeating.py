@@ -54,6 +54,11 @@ class While(ControlFlow):
     carries: int
     max_steps: Size | None = None
 
+    @property
+    def first_capture(self) -> int:
+        """The number of the first operand that every step reads."""
+        return self.carries
+
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of condition and body."""
         (inputs, condition), (taken, returned) = parts

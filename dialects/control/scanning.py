@@ -36,6 +36,7 @@ from aotc.dialects.control.parts import (
     tangent_or_zero,
 )
 from aotc.dialects.functions import Values, call, define, types_of
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
@@ -43,7 +44,7 @@ from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.lowering.stacks import Stacks
 from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
 from aotc.dialects.types import Size, evaluate_size
-from aotc.mlir import Value, arith, func, ir, scf
+from aotc.mlir import Operation, Value, arith, func, ir, scf
 
 # Steps in one turn of a loop whose body is small: has so many ops, and no other loop. A
 # turn costs some 10 µs beside its kernels, and twice as much with several threads; four
@@ -67,6 +68,11 @@ class Scan(ControlFlow):
     scanned: int
     length: Size
     reverse: bool
+
+    @property
+    def first_capture(self) -> int:
+        """The number of the first operand that every step reads."""
+        return self.carries + self.scanned
 
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
         """The types that it takes and returns, given those of the body."""
@@ -317,7 +323,7 @@ class Scan(ControlFlow):
 
     def _is_small(self) -> bool:
         ops = functions.find(self.functions[0]).entry_block.operations
-        return len(ops) <= SMALL and not any(isinstance(x, func.CallOp) for x in ops)
+        return len(ops) <= SMALL and not any(map(_is_loop, ops))
 
     def _place(self, low: Lowering, first: Value, number: int) -> Value:
         """The index of the step that comes `number` after `first`."""
@@ -349,3 +355,10 @@ def scan(
     name = define(f"{here}.body", kinds, body)
     loop = Scan((name,), len(carried), len(scanned), length, reverse)
     return invoke(loop, [*carried, *scanned, *captures])
+
+
+def _is_loop(op: Operation) -> bool:
+    """Whether an op calls what may be a loop; a region is one step (`graph.fused`)."""
+    if not isinstance(op, func.CallOp):
+        return False
+    return fused_of(functions.find(functions.callee_of(op))) is None

@@ -90,7 +90,8 @@ def test_a_deep_network_trains_in_half_the_memory(source):
     free = whole.variants[0].memory["step"].peak_bytes
     small = built(source, "small", peak_memory=free // 2)
     (fit,) = small.fits
-    assert (fit.entry, fit.before) == ("step", free)
+    assert fit.entry == "step"
+    assert free <= fit.before < 1.1 * free  # its regions write one result each
     assert fit.recomputed > 0
     assert small.variants[0].memory["step"].peak_bytes == fit.after <= free // 2
     (many, expected), (few, loss) = measured(whole.bundle), measured(small.bundle)

@@ -58,6 +58,7 @@ _FOR_GRAPHS = {
     "fold-parameters",
     "fold-scales",
     "fuse-regions",
+    "hoist-invariants",
     "inline",
     "prune",
     "record-intermediates",

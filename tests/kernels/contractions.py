@@ -7,7 +7,7 @@ import numpy as onp
 
 import aotc
 import aotc.numpy as np
-from aotc import debug, nn
+from aotc import control, debug, nn
 
 _rng = onp.random.default_rng(0)
 
@@ -139,3 +139,39 @@ def printed(w, x):
     debug.print("first {}", y.mean())
     debug.print("second {}", x.mean())
     return z + y * x.mean()
+
+
+@aotc.entry(x=aotc.Spec((9, 64), "f32"), h=aotc.Spec((1, 32), "f32"))
+def recurrent(w, x, h):
+    """A product in each step of a loop, whose weight is packed before it."""
+
+    def step(h, row):
+        h = np.tanh(
+            row[None] @ w["tied"] + np.matmul(h, np.transpose(w["tied"]) @ w["tied"])
+        )
+        return h, h * 2.0
+
+    return control.scan(step, h, x)
+
+
+@aotc.entry(x=aotc.Spec((16, 48), "f32"))
+def loops_in_loops(w, x):
+    """A weight of the entry that an inner loop reads; and a loop that never runs."""
+
+    def inner(_, y):
+        return np.tanh(y @ w["square"] * 0.1)
+
+    def outer(_, y):
+        return control.fori_loop(0, 2, inner, y) + 1.0
+
+    return control.fori_loop(0, 3, outer, x), control.fori_loop(0, 0, outer, x)
+
+
+@aotc.entry(x=aotc.Spec((16, 48), "f32"))
+def as_long_as(w, x):
+    """A product in the condition of a loop, and one in its body."""
+
+    def goes_on(y):
+        return np.sum(np.abs(y @ w["square"])) < 1e4
+
+    return control.while_loop(goes_on, lambda y: y * 1.5 + y @ w["square"] * 0.1, x)

@@ -5,15 +5,22 @@ A state is none: it changes from call to call.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aotc.dialects.entries import weight_arguments
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value
 
 
-def weight_values(function: Function) -> set[Value]:
-    """The values of a function, of static shape, that weights and constants decide."""
-    found = set(weight_arguments(function))
+def weight_values(function: Function, weights: Iterable[Value] = ()) -> set[Value]:
+    """The values of a function, of static shape, that weights and constants decide.
+
+    Args:
+        function: an entry, or any other.
+        weights: those of its arguments that are weights, if it is no entry.
+    """
+    found = {*weight_arguments(function), *weights}
     for op in function.entry_block.operations:
         if _is_decided(op, found):
             found.update(op.results)

@@ -1,0 +1,49 @@
+"""The functions in which kernels are looked for: entries, and bodies of their loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aotc.dialects.control import Scan, While, control_of
+from aotc.dialects.functions import callee_of
+from aotc.dialects.weight_values import weight_values
+from aotc.mlir import Function, Value, func
+
+Weights = dict[str, set[Value]]
+
+
+def scopes_of(functions: Mapping[str, Function], entry: str) -> Weights:
+    """An entry and the bodies of its loops, each with what weights alone decide in it.
+
+    What every step of a loop reads is a weight in its body if it is one outside.
+    """
+    found: Weights = {}
+    _add(functions, entry, [], found)
+    return found
+
+
+def _add(
+    functions: Mapping[str, Function],
+    name: str,
+    weights: list[Value],
+    found: Weights,
+) -> None:
+    function = functions[name]
+    found[name] = known = weight_values(function, weights)
+    for op, loop in _loops_in(function, functions):
+        captured = range(loop.first_capture, len(op.operands))
+        given = [n for n in captured if op.operands[n] in known]
+        for body in loop.functions:
+            if body not in found:
+                arguments = functions[body].entry_block.arguments
+                _add(functions, body, [arguments[n] for n in given], found)
+
+
+def _loops_in(
+    function: Function, functions: Mapping[str, Function]
+) -> Iterator[tuple[func.CallOp, Scan | While]]:
+    for op in function.entry_block.operations:
+        if isinstance(op, func.CallOp):
+            control = control_of(functions[callee_of(op)])
+            if isinstance(control, Scan | While):
+                yield op, control

@@ -1,0 +1,175 @@
+"""Compute before a loop what each of its steps would compute again.
+
+    %h = call @f.scan(%h0, %xs, %w)         (its body multiplies with transpose(%w))
+    →
+    %t = graph.transpose(%w)
+    %h = call @f.scan_1(%h0, %xs, %w, %t)
+
+What depends on nothing but captures moves, if it is no larger than twice what it is
+made of: a loop that reads a value from memory is no faster than one that repeats a
+number. Loops that never run compute it, too: nothing moves that could end a program.
+
+Ensures: a capture that is read no more is left to `prune`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
+
+from aotc import dtypes
+from aotc.dialects.control import Scan, While, control_of, invoke
+from aotc.dialects.function_table import Functions, index_functions
+from aotc.dialects.functions import (
+    before,
+    callee_of,
+    define,
+    find,
+    is_private,
+    signature,
+)
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.types import Tensor, element_count, same_count
+from aotc.dialects.walking import clone, walk
+from aotc.mlir import Function, Operation, Value, func, ir
+from aotc.passes.base import Pass, Unit
+
+_FREE = (Broadcast, Constant, Reshape)  # which a loop has for nothing
+_GROWTH = 2
+
+
+class HoistInvariants(Pass):
+    """Hoist from the loops of every entry, the innermost first."""
+
+    name = "hoist-invariants"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        with index_functions(unit.module) as functions:
+            entries = [each for each in functions.values() if not is_private(each)]
+            return any([_hoist_all(each, functions) for each in entries])
+
+
+def _hoist_all(function: Function, functions: Functions) -> bool:
+    """Hoist from all loops in a function, and in their bodies."""
+    changed = False
+    if function.is_external:
+        return False
+    for op in list(function.entry_block.operations):
+        control = _loop_of(op, functions)
+        if isinstance(op, func.CallOp) and control is not None:
+            bodies = [functions[name] for name in control.functions]
+            changed |= any([_hoist_all(body, functions) for body in bodies])
+            changed |= _hoist(op, control, functions)
+    return changed
+
+
+def _loop_of(op: Operation, functions: Functions) -> Scan | While | None:
+    if not isinstance(op, func.CallOp):
+        return None
+    control = control_of(functions[callee_of(op)])
+    return control if isinstance(control, Scan | While) else None
+
+
+def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool:
+    """Replace the call of a loop by one of a loop that is given more."""
+    bodies = [functions[name] for name in control.functions]
+    found = [list(_invariants(each, control.first_capture)) for each in bodies]
+    moving = [value for each in found for value in each]
+    if not moving:
+        return False
+    with before(op):
+        values: dict[Value, Value] = {}
+        for body in bodies:
+            arguments = body.entry_block.arguments
+            captured = range(control.first_capture, len(arguments))
+            values |= {arguments[n]: op.operands[n] for n in captured}
+        given = [_copied(value, values) for value in moving]
+        names = tuple(_define_given(name, moving) for name in control.functions)
+        loop = replace(control, functions=names)
+        results = invoke(loop, [*op.operands, *given])
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
+    return True
+
+
+def _invariants(body: Function, first_capture: int) -> Iterator[Value]:
+    """The values of a body that are worth to be computed before its loop."""
+    captures = list(body.entry_block.arguments)[first_capture:]
+    sources: dict[Value, set[Value]] = {value: {value} for value in captures}
+    for op in body.entry_block.operations:
+        if _can_move(op) and all(value in sources for value in op.operands):
+            read = set().union(*(sources[value] for value in op.operands))
+            sources |= dict.fromkeys(op.results, read)
+    for value, read in sources.items():
+        if read and value not in captures and not _is_free(value):
+            readers = (use.owner for use in value.uses)
+            is_end = any(not _gives(each, sources) for each in readers)
+            if is_end and not _grows(value, read):
+                yield value
+
+
+def _gives(op: Operation, values: Container[Value]) -> bool:
+    """Whether the results of an op, which has some, are among values."""
+    return bool(list(op.results)) and all(value in values for value in op.results)
+
+
+def _can_move(op: Operation) -> bool:
+    """Whether an op can be computed where it might not have been computed at all."""
+    if not isinstance(op, GraphOp) or has_effect(op):
+        return False
+    if type(op).rearranges or isinstance(op, Constant):
+        return True
+    return all(Tensor.of(value).dtype in dtypes.FLOATS for value in op.results)
+
+
+def _is_free(value: Value) -> bool:
+    """Whether all that makes a value of captures costs nothing."""
+    if isinstance(value.owner, ir.Block):
+        return True
+    op = value.owner.opview
+    return isinstance(op, _FREE) and all(map(_is_free, op.operands))
+
+
+def _grows(value: Value, sources: set[Value]) -> bool:
+    """Whether a value has far more elements than what it is made of."""
+    kinds = [Tensor.of(each) for each in sources]
+    kind = Tensor.of(value)
+    if any(same_count(kind.shape, each.shape) for each in kinds):
+        return False
+    made, *read = (element_count(each.shape) for each in (kind, *kinds))
+    known = [count for count in read if isinstance(count, int)]
+    return not isinstance(made, int) or made > _GROWTH * sum(known)
+
+
+def _copied(value: Value, values: dict[Value, Value]) -> Value:
+    """A value of a body, computed at the insertion point."""
+    if value not in values:
+        op = value.owner.opview
+        made = clone(op, [_copied(each, values) for each in op.operands])
+        values.update(zip(op.results, made, strict=True))
+    return values[value]
+
+
+def _define_given(name: str, moving: Sequence[Value]) -> str:
+    """A copy of a function that is given values of it, or of its sister, besides."""
+    function = find(name)
+    kinds, _ = signature(function)
+    more = [Tensor.of(value) for value in moving]
+
+    def body(arguments: list[Value]) -> list[Value]:
+        given = dict(zip(moving, arguments[len(kinds) :], strict=True))
+
+        def visit(op: Operation, operands: list[Value]) -> list[Value]:
+            copies = clone(op, operands)
+            pairs = zip(op.results, copies, strict=True)
+            return [given.get(value, copied) for value, copied in pairs]
+
+        return walk(function.entry_block, arguments[: len(kinds)], visit)
+
+    return define(name, [*kinds, *more], body)
