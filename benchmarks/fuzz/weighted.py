@@ -256,7 +256,7 @@ def failures(
             yield from _failures_in_parts(drawn, settings, kernels, error)
             return
         assert bundle is not None
-        kernels.update(_families(bundle))
+        kernels.update(used_families(bundle))
         for name, why in differences(model, bundle, settings.threads):
             yield Failure(named[name], why)
 
@@ -276,7 +276,7 @@ def _failures_in_parts(
         yield from failures(drawn[begin : begin + size], settings, kernels)
 
 
-def _families(bundle: Path) -> Iterator[str]:
+def used_families(bundle: Path) -> Iterator[str]:
     """The family of each kernel of a bundle."""
     manifest = json.loads((bundle / "manifest.json").read_bytes())
     for variant in manifest["variants"]:
