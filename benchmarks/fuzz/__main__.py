@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.program import LEVELS
+from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 
 from .building import Settings
 from .checking import check
@@ -39,6 +40,8 @@ def main() -> int:
     asked = _arguments()
     # A random program need not use all its inputs.
     warnings.filterwarnings("ignore", message=".*is not used")
+    if asked.kernels:
+        write_kernels_of_any_size()
     report, start = Report(), time.monotonic()
     jax = jax_library() if asked.jax else None
     settings = Settings(asked.target, asked.level)
@@ -77,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     add("--transform", choices=VARIANTS, help="only this one, such as grad")
     add("-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1], help="level")
     add("--target", default="cpu", help="to compile for (cpu)")
+    add("--kernels", action="store_true", help="kernels for small operators, too")
     add("--jax", action="store_true", help="compare with JAX as well")
     add("--reduce", type=float, default=120, help="seconds for each failure (120)")
     add("--keep", type=Path, help="a folder for the programs that failed, reduced")
