@@ -16,13 +16,13 @@ from aotc.kernels import (
     attention,
     columns,
     contraction,
-    contraction_plan,
     depthwise,
     rows,
 )
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import transposed
+from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile
 from aotc.mlir import Function, Value

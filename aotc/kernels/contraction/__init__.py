@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.dialects.types import Size, ceil_divide, element_count
+from aotc.dialects.types import Size, ceil_divide
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
+from aotc.kernels.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
-from aotc.kernels.layout import Axis
 from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.tile import (
     CACHED,
@@ -33,11 +33,10 @@ from aotc.kernels.tile import (
     row_counts,
     split_evenly,
 )
-from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith
 
 _DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
-_LINE = 16  # elements of a line of a cache
 
 
 def write(
@@ -62,43 +61,6 @@ def write(
 
 
 @dataclass(frozen=True)
-class _Begin:
-    """Where a product of a batch begins in memory.
-
-    Args:
-        left: in the left operand.
-        right: in the right one.
-        result: in a result.
-    """
-
-    left: Value
-    right: Value
-    result: Value
-
-
-@dataclass(frozen=True)
-class _Panel:
-    """The columns of a panel that there are.
-
-    Args:
-        vectors: that hold them.
-        last: elements of the last one.
-        right: where the panel begins in the right operand.
-        column: its first column.
-        begin: of the product.
-        ahead: where the tile at hand begins to fetch what is read later; None if it
-            does not.
-    """
-
-    vectors: int
-    last: int
-    right: Value
-    column: Value
-    begin: _Begin
-    ahead: Value | None = None
-
-
-@dataclass(frozen=True)
 class Contraction:
     """Writes a kernel at the insertion point.
 
@@ -119,19 +81,9 @@ class Contraction:
     epilogue: Epilogue
 
     @property
-    def _left(self) -> Value:
-        return self.given.memories[0]
-
-    @property
-    def _right(self) -> Value:
-        return self.given.memories[1]
-
-    @property
-    def _right_step(self) -> int:
-        """Elements from a row of a panel to the next."""
-        step = self.tile.columns if self.tile.packed else self.geometry.right_step
-        assert step is not None
-        return step
+    def sums(self) -> Sums:
+        """What makes the sums of its tiles."""
+        return Sums(self.geometry, self.tile, self.given)
 
     def write(self, panel: Value, number: Value) -> None:
         """Write the work of one workgroup.
@@ -143,7 +95,7 @@ class Contraction:
         products, some = self.geometry.products, self.tile.products
         if products == 1:
             zero = index(0)
-            self._write_block(panel, number, _Begin(zero, zero, zero))
+            self._write_block(panel, number, Begin(zero, zero, zero))
             return
         blocks = block_count(self.geometry, self.tile)
         group, block = self._divided(number, blocks)
@@ -158,7 +110,7 @@ class Contraction:
         last = arith.minsi(add(first, some), self.given.size(products))
         vectors.repeat_for(first, last, 1, write)
 
-    def _begin(self, product: Value) -> _Begin:
+    def _begin(self, product: Value) -> Begin:
         """Where a product of a batch begins."""
         shape = self.geometry
         assert shape.layout is not None
@@ -166,20 +118,16 @@ class Contraction:
         rest = product
         for axis in reversed(shape.layout.batch[1:]):
             rest, here = self._divided(rest, axis.size)
-            left = add(left, self._times(here, axis.left))
-            right = add(right, self._times(here, axis.right))
+            left = add(left, self.given.scale(here, axis.left))
+            right = add(right, self.given.scale(here, axis.right))
         axis = shape.layout.batch[0]
-        left = add(left, self._times(rest, axis.left))
-        right = add(right, self._times(rest, axis.right))
+        left = add(left, self.given.scale(rest, axis.left))
+        right = add(right, self.given.scale(rest, axis.right))
         if self.tile.packed:
             panels = self.tile.panels(shape.features)
             right = scale(product, panels * shape.depth * self.tile.columns)
-        return _Begin(left, right, self._times(product, shape.rows * shape.features))
-
-    def _times(self, value: Value, size: Size) -> Value:
-        if isinstance(size, int):
-            return scale(value, size)
-        return arith.muli(value, self.given.size(size))
+        size = shape.rows * shape.features
+        return Begin(left, right, self.given.scale(product, size))
 
     def _divided(self, value: Value, size: Size) -> tuple[Value, Value]:
         """The quotient and the remainder."""
@@ -188,7 +136,7 @@ class Contraction:
         divisor = self.given.size(size)
         return arith.divui(value, divisor), arith.remui(value, divisor)
 
-    def _write_block(self, panel: Value, block: Value, begin: _Begin) -> None:
+    def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
         """A panel of a block of rows of one product."""
         tile, features = self.tile, self.geometry.features
         whole, rest = divmod(features, tile.columns)
@@ -210,19 +158,19 @@ class Contraction:
             vectors.branch(is_whole, write_whole, write_rest)
 
     def _write_panel(
-        self, number: Value, width: tuple[int, int], block: Value, begin: _Begin
+        self, number: Value, width: tuple[int, int], block: Value, begin: Begin
     ) -> None:
         column = right = scale(number, self.tile.columns)
         if self.tile.packed:
             right = scale(number, self.geometry.depth * self.tile.columns)
-        panel = _Panel(*width, add(begin.right, right), column, begin)
+        panel = Panel(*width, add(begin.right, right), column, begin)
         first = scale(block, self.tile.block)
         write = self._write_product if self.geometry.is_product else self._write_lines
         write(panel, first)
 
     # ---- rows -----------------------------------------------------------------------
 
-    def _write_product(self, panel: _Panel, block: Value) -> None:
+    def _write_product(self, panel: Panel, block: Value) -> None:
         """The tiles of a block of rows.
 
         Args:
@@ -247,7 +195,7 @@ class Contraction:
 
     def _write_split(
         self,
-        panel: _Panel,
+        panel: Panel,
         block: Value,
         split: tuple[int | Value, int | Value],
         count: int,
@@ -280,7 +228,7 @@ class Contraction:
             write_tiles(most(block, larger), last, count - 1, larger)
 
     def _write_few(
-        self, panel: _Panel, block: Value, rows: Value, counts: Sequence[int]
+        self, panel: Panel, block: Value, rows: Value, counts: Sequence[int]
     ) -> None:
         """The tiles of a block where a call has few rows, which are not split evenly.
 
@@ -314,7 +262,7 @@ class Contraction:
         )
 
     def _write_rows_at(
-        self, panel: _Panel, row: Value, count: int, number: Value | None
+        self, panel: Panel, row: Value, count: int, number: Value | None
     ) -> None:
         """A tile of a product.
 
@@ -331,7 +279,7 @@ class Contraction:
         result = add(result, panel.column)
         self._write_tile(panel, Rows(left, result, count, (0, 1)))
 
-    def _fetched_first(self, panel: _Panel, number: Value | None) -> Value | None:
+    def _fetched_first(self, panel: Panel, number: Value | None) -> Value | None:
         """Where a tile begins to fetch what is read later, if it is to do so.
 
         Weights of large models come from memory in every call. The workgroups of a
@@ -350,14 +298,10 @@ class Contraction:
         if tiles < self.tile.vectors or number is None:
             return None
         ahead = least(add(panel.right, size), (panels - 1) * size)
-        return add(ahead, scale(number, self.geometry.depth * self._fetched_by_step))
+        share = self.geometry.depth * self.sums.fetched_by_step
+        return add(ahead, scale(number, share))
 
-    @property
-    def _fetched_by_step(self) -> int:
-        """How many elements a step of a tile fetches, of its share."""
-        return max(1, self.tile.columns // self.tile.block)
-
-    def _write_lines(self, panel: _Panel, first: Value) -> None:
+    def _write_lines(self, panel: Panel, first: Value) -> None:
         """The lines of a block, tile by tile."""
         lines = Lines(self.geometry, self.tile.rows)
         end = self.given.size(self.geometry.lines)
@@ -374,15 +318,15 @@ class Contraction:
 
     # ---- one tile -------------------------------------------------------------------
 
-    def _write_tile(self, panel: _Panel, rows: Rows) -> None:
+    def _write_tile(self, panel: Panel, rows: Rows) -> None:
         places, lanes = self._places(panel, rows), self.tile.lanes
-        sums = self._sum_window(panel, rows, [vectors.splat(0.0, lanes)] * len(places))
+        sums = self.sums.over_window(panel, rows)
         found = self.epilogue.apply(self.wanted, list(zip(places, sums, strict=True)))
         for memory, values in zip(self.results, zip(*found, strict=True), strict=True):
             for place, value in zip(places, values, strict=True):
                 vectors.store(value, memory, place.at, lanes, place.count)
 
-    def _places(self, panel: _Panel, rows: Rows) -> list[Place]:
+    def _places(self, panel: Panel, rows: Rows) -> list[Place]:
         lanes = self.tile.lanes
         return [
             Place(
@@ -394,101 +338,3 @@ class Contraction:
             for row in range(rows.count)
             for number in range(panel.vectors)
         ]
-
-    def _sum_window(self, panel: _Panel, rows: Rows, sums: Values) -> Values:
-        shape = self.geometry
-        line = shape.dilation[0] * shape.size[1] * shape.channels
-        depth = shape.window[1] * shape.channels * self._right_step
-
-        def sum_line(number: Value, sums: Values) -> Values:
-            left = add(rows.left, scale(number, line))
-            right = add(panel.right, scale(number, depth))
-            return self._sum_line(panel, rows, (left, right), sums)
-
-        if shape.layout is not None:
-            begin = rows.left, panel.right
-            return self._sum_axes(panel, rows.count, shape.layout.sums, begin, sums)
-        if shape.window[0] == 1 and rows.lines == (0, 1):
-            return sum_line(index(0), sums)
-        return vectors.loop(*rows.lines, 1, sums, sum_line)
-
-    def _sum_axes(
-        self,
-        panel: _Panel,
-        rows: int,
-        axes: Sequence[Axis],
-        begin: tuple[Value, Value],
-        sums: Values,
-    ) -> Values:
-        """The sums of a product along some axes, the last one in the inner loop."""
-        axis, *inner = axes
-        length = self.given.size(axis.size)
-        if not inner:
-            return self._sum_run(panel, range(rows), begin, length, sums)
-        step = axis.right
-        if self.tile.packed:
-            terms = element_count(tuple(each.size for each in inner))
-            step = terms * self.tile.columns
-
-        def sum_inner(number: Value, sums: Values) -> Values:
-            left = add(begin[0], self._times(number, axis.left))
-            right = add(begin[1], self._times(number, step))
-            return self._sum_axes(panel, rows, inner, (left, right), sums)
-
-        return vectors.loop(0, length, 1, sums, sum_inner)
-
-    def _sum_line(
-        self, panel: _Panel, rows: Rows, begin: tuple[Value, Value], sums: Values
-    ) -> Values:
-        """The part of the sums that one line of the window makes."""
-        shape = self.geometry
-        positions, channels = shape.window[1], shape.channels
-        if rows.inside is None and shape.dilation[1] == 1:  # side by side in memory
-            every, length = range(rows.count), index(positions * channels)
-            return self._sum_run(panel, every, begin, length, sums)
-        for position in range(positions):
-            left = add(begin[0], position * shape.dilation[1] * channels)
-            right = add(begin[1], position * channels * self._right_step)
-            seen, length = rows.seeing(position), index(channels)
-            sums = self._sum_run(panel, seen, (left, right), length, sums)
-        return sums
-
-    def _sum_run(
-        self,
-        panel: _Panel,
-        rows: range,
-        begin: tuple[Value, Value],
-        length: Value,
-        sums: Values,
-    ) -> Values:
-        """Add up products along both operands, for some rows of the tile."""
-        lanes, count = self.tile.lanes, panel.vectors
-        row_step, step = self.geometry.left_steps
-        chosen = [row * count + number for row in rows for number in range(count)]
-
-        def add_products(number: Value, some: Values) -> Values:
-            left = add(begin[0], scale(number, step))
-            right = add(begin[1], scale(number, self._right_step))
-            if panel.ahead is not None:
-                at = add(panel.ahead, scale(number, self._fetched_by_step))
-                for line in range(0, self._fetched_by_step, _LINE):
-                    vectors.prefetch(self._right, add(at, line))
-
-            def element(row: int) -> Value:
-                at = add(left, rows[row] * row_step)
-                return vectors.repeat(vectors.load_element(self._left, at), lanes)
-
-            def columns(number: int) -> Value:
-                is_last = number == count - 1 and not self.tile.packed
-                held = panel.last if is_last else lanes
-                return vectors.load(
-                    self._right, add(right, number * lanes), lanes, held
-                )
-
-            return vectors.outer_product(element, columns, (len(rows), count), some)
-
-        if not chosen:
-            return sums
-        found = vectors.loop(0, length, 1, [sums[n] for n in chosen], add_products)
-        known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
-        return [known[number] for number in range(len(sums))]

@@ -1,0 +1,191 @@
+"""The sums of one tile: of products, and of windows over images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.types import element_count
+from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.layout import Axis
+from aotc.kernels.lines import Rows
+from aotc.kernels.tile import Tile
+from aotc.kernels.vectors import Values, add, index, scale
+from aotc.mlir import Value
+
+_LINE = 16  # elements of a line of a cache
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Where a product of a batch begins in memory.
+
+    Args:
+        left: in the left operand.
+        right: in the right one.
+        result: in a result.
+    """
+
+    left: Value
+    right: Value
+    result: Value
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The columns of a panel that there are.
+
+    Args:
+        vectors: that hold them.
+        last: elements of the last one.
+        right: where the panel begins in the right operand.
+        column: its first column.
+        begin: of the product.
+        ahead: where the tile at hand begins to fetch what is read later; None if it
+            does not.
+    """
+
+    vectors: int
+    last: int
+    right: Value
+    column: Value
+    begin: Begin
+    ahead: Value | None = None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Writes them at the insertion point.
+
+    Args:
+        geometry: what is summed up.
+        tile: how it is cut up.
+        given: the memories of the operands first.
+    """
+
+    geometry: Geometry
+    tile: Tile
+    given: Arguments
+
+    @property
+    def _left(self) -> Value:
+        return self.given.memories[0]
+
+    @property
+    def _right(self) -> Value:
+        return self.given.memories[1]
+
+    @property
+    def _right_step(self) -> int:
+        """Elements from a row of a panel to the next."""
+        step = self.tile.columns if self.tile.packed else self.geometry.right_step
+        assert step is not None
+        return step
+
+    @property
+    def fetched_by_step(self) -> int:
+        """How many elements a step of a tile fetches, of its share."""
+        return max(1, self.tile.columns // self.tile.block)
+
+    def over_window(self, panel: Panel, rows: Rows) -> Values:
+        """The sums of a tile, row by row."""
+        count = rows.count * panel.vectors
+        sums = [vectors.splat(0.0, self.tile.lanes)] * count
+        shape = self.geometry
+        line = shape.dilation[0] * shape.size[1] * shape.channels
+        depth = shape.window[1] * shape.channels * self._right_step
+
+        def sum_line(number: Value, sums: Values) -> Values:
+            left = add(rows.left, scale(number, line))
+            right = add(panel.right, scale(number, depth))
+            return self._sum_line(panel, rows, (left, right), sums)
+
+        if shape.layout is not None:
+            begin = rows.left, panel.right
+            return self._sum_axes(panel, rows.count, shape.layout.sums, begin, sums)
+        if shape.window[0] == 1 and rows.lines == (0, 1):
+            return sum_line(index(0), sums)
+        return vectors.loop(*rows.lines, 1, sums, sum_line)
+
+    def _sum_axes(
+        self,
+        panel: Panel,
+        rows: int,
+        axes: Sequence[Axis],
+        begin: tuple[Value, Value],
+        sums: Values,
+    ) -> Values:
+        """The sums of a product along some axes, the last one in the inner loop."""
+        axis, *inner = axes
+        length = self.given.size(axis.size)
+        if not inner:
+            return self._sum_run(panel, range(rows), begin, length, sums)
+        step = axis.right
+        if self.tile.packed:
+            terms = element_count(tuple(each.size for each in inner))
+            step = terms * self.tile.columns
+
+        def sum_inner(number: Value, sums: Values) -> Values:
+            left = add(begin[0], self.given.scale(number, axis.left))
+            right = add(begin[1], self.given.scale(number, step))
+            return self._sum_axes(panel, rows, inner, (left, right), sums)
+
+        return vectors.loop(0, length, 1, sums, sum_inner)
+
+    def _sum_line(
+        self, panel: Panel, rows: Rows, begin: tuple[Value, Value], sums: Values
+    ) -> Values:
+        """The part of the sums that one line of the window makes."""
+        shape = self.geometry
+        positions, channels = shape.window[1], shape.channels
+        if rows.inside is None and shape.dilation[1] == 1:  # side by side in memory
+            every, length = range(rows.count), index(positions * channels)
+            return self._sum_run(panel, every, begin, length, sums)
+        for position in range(positions):
+            left = add(begin[0], position * shape.dilation[1] * channels)
+            right = add(begin[1], position * channels * self._right_step)
+            seen, length = rows.seeing(position), index(channels)
+            sums = self._sum_run(panel, seen, (left, right), length, sums)
+        return sums
+
+    def _sum_run(
+        self,
+        panel: Panel,
+        rows: range,
+        begin: tuple[Value, Value],
+        length: Value,
+        sums: Values,
+    ) -> Values:
+        """Add up products along both operands, for some rows of the tile."""
+        lanes, count = self.tile.lanes, panel.vectors
+        row_step, step = self.geometry.left_steps
+        chosen = [row * count + number for row in rows for number in range(count)]
+
+        def add_products(number: Value, some: Values) -> Values:
+            left = add(begin[0], scale(number, step))
+            right = add(begin[1], scale(number, self._right_step))
+            if panel.ahead is not None:
+                at = add(panel.ahead, scale(number, self.fetched_by_step))
+                for line in range(0, self.fetched_by_step, _LINE):
+                    vectors.prefetch(self._right, add(at, line))
+
+            def element(row: int) -> Value:
+                at = add(left, rows[row] * row_step)
+                return vectors.repeat(vectors.load_element(self._left, at), lanes)
+
+            def columns(number: int) -> Value:
+                is_last = number == count - 1 and not self.tile.packed
+                held = panel.last if is_last else lanes
+                return vectors.load(
+                    self._right, add(right, number * lanes), lanes, held
+                )
+
+            return vectors.outer_product(element, columns, (len(rows), count), some)
+
+        if not chosen:
+            return sums
+        found = vectors.loop(0, length, 1, [sums[n] for n in chosen], add_products)
+        known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
+        return [known[number] for number in range(len(sums))]
