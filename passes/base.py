@@ -82,13 +82,8 @@ class Pass:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """As `aotc opt --passes` reads it: `cse`, `rematerialize{entry=f,bytes=9}`.
-
-        An option that has its default is left out.
-        """
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        defaults = {each.name: each.default for each in fields(self)}
-        options = [f"{name}={x}" for name, x in given.items() if x != defaults[name]]
+        """As `aotc opt --passes` reads it: `cse`, `rematerialize{entry=f,bytes=9}`."""
+        options = [f"{each.name}={getattr(self, each.name)}" for each in fields(self)]
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
 
 

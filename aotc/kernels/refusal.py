@@ -60,7 +60,7 @@ def _refusals_in(
     function: Function, weights: Container[Value] | None, machine: Machine
 ) -> list[Refusal]:
     """The refusals of a function; without weights, kernels are not looked for in it."""
-    with known_contracts(contracts_of(function)):
+    with function.context, known_contracts(contracts_of(function)):
         return [*_refusals(function, weights, machine)]
 
 

@@ -110,8 +110,8 @@ def machine(request, monkeypatch):
             return version(name)
         return release if said.get("packaged", True) else None
 
-    def open_device(backend, threads):
-        return engine._cpu_device(1)
+    def open_device(backend, threads, *, is_small=False):
+        return engine._cpu_device(1, is_small)
 
     monkeypatch.setattr(gpus, "probe", lambda: found)
     features = tuple(sorted(said.get("features", HERE)))
