@@ -114,13 +114,13 @@ def write(
     _Decoder(anchor, tile, given, operands, result, queries).write()
 
 
-def _padded(count: int, lanes: int) -> int:
+def _round_up(count: int, lanes: int) -> int:
     return -(-count // lanes) * lanes
 
 
 def _scratch_of(sizes: Sizes, tile: DecoderTile) -> int:
     """Elements of a query on the stack: itself, its weights, and three vectors."""
-    rows = _padded(sizes.depth, tile.lanes) + _padded(tile.keys, tile.lanes)
+    rows = _round_up(sizes.depth, tile.lanes) + _round_up(tile.keys, tile.lanes)
     return rows + 3 * tile.lanes
 
 
@@ -159,8 +159,8 @@ class _Decoder:
         self._key, self._value = rows_of(op, given, queries, caches)
         self._result = result
         self._strides, self._has_bias = bias_strides(op), Tensor.of(op.bias).rank > 0
-        self._depth = _padded(self._sizes.depth, self._lanes)
-        self._keys = _padded(tile.keys, self._lanes)
+        self._depth = _round_up(self._sizes.depth, self._lanes)
+        self._keys = _round_up(tile.keys, self._lanes)
         count = self._sizes.length
         assert isinstance(count, int)
         self._count = count

@@ -98,7 +98,7 @@ class Contraction:
             self._write_block(panel, number, Begin(zero, zero, zero))
             return
         blocks = block_count(self.geometry, self.tile)
-        group, block = self._divided(number, blocks)
+        group, block = self._divide(number, blocks)
 
         def write(product: Value) -> None:
             self._write_block(panel, block, self._begin(product))
@@ -117,7 +117,7 @@ class Contraction:
         left = right = index(0)
         rest = product
         for axis in reversed(shape.layout.batch[1:]):
-            rest, here = self._divided(rest, axis.size)
+            rest, here = self._divide(rest, axis.size)
             left = add(left, self.given.scale(here, axis.left))
             right = add(right, self.given.scale(here, axis.right))
         axis = shape.layout.batch[0]
@@ -129,7 +129,7 @@ class Contraction:
         size = shape.rows * shape.features
         return Begin(left, right, self.given.scale(product, size))
 
-    def _divided(self, value: Value, size: Size) -> tuple[Value, Value]:
+    def _divide(self, value: Value, size: Size) -> tuple[Value, Value]:
         """The quotient and the remainder."""
         if size == 1:
             return value, index(0)
