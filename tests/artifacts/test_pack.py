@@ -7,12 +7,14 @@ import json
 import os
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import utils
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aotc.artifacts import files as disk
 from aotc.artifacts import keys, pack, sign, strict_json
 from aotc.artifacts.pack import read_bundle, retry_if_replaced, write_bundle
 from aotc.artifacts.trust import Trust, development_key
@@ -60,6 +62,23 @@ def test_copies_large_files_from_paths(bundle, data, contents, signer, tmp_path)
     source.write_bytes(contents["weights.irpa"])
     files = contents | {"weights.irpa": source}
     assert tree(write_bundle(tmp_path / "b", data, files, signer)) == tree(bundle)
+
+
+@pytest.mark.parametrize("large", [disk._LARGE, disk._LARGE + disk._CHUNK + 1])
+def test_hashes_large_files_while_it_copies_them(
+    data, contents, signer, trust, tmp_path, large
+):
+    weights = os.urandom(large)
+    path = write_bundle(tmp_path, data, contents | {"weights.irpa": weights}, signer)
+    bundle = read_bundle(path, trust)
+    assert bytes(bundle.load("weights.irpa")) == weights
+    with bundle.sealed_path("weights.irpa") as sealed:
+        assert Path(sealed).read_bytes() == weights
+    for place in (0, disk._CHUNK, large - 1):
+        changed = bytearray(weights)
+        changed[place] ^= 1
+        (path / "weights.irpa").write_bytes(changed)
+        refused(VerificationError, "digest-mismatch", bundle.load, "weights.irpa")
 
 
 def test_survives_renaming_and_a_link_to_the_bundle(bundle, trust, tmp_path):
