@@ -54,6 +54,28 @@ class Noise:
         """The results of `op`."""
         if not type(op).reads_bits:
             operands = [_flush(operand) for operand in operands]
+        results = self._rounded(op, operands, symbols)
+        if type(op).adds_products and _may_overflow(operands):
+            return [self._overflowed(op, operands, symbols, results[0])]
+        return results
+
+    def _overflowed(
+        self, op: Any, operands: Sequence[Any], symbols: Sequence[int], found: Any
+    ) -> Any:
+        """A result with anything not finite where its absolute terms overflow together.
+
+        What is added up on the way, in any order, is at most their sum. What is not
+        finite in the operands is so in every order, and left out.
+        """
+        sizes = [np.abs(np.where(np.isfinite(x), x, x.dtype.type(0))) for x in operands]
+        with np.errstate(over="ignore"):
+            (largest,) = self._evaluate(op, sizes, symbols)
+        chosen = self._rng.choice([np.nan, np.inf, -np.inf], found.shape)
+        return np.where(np.isfinite(largest), found, chosen.astype(found.dtype))
+
+    def _rounded(
+        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
+    ) -> list[Any]:
         if isinstance(op, Constant):
             return self._evaluate(op, operands, symbols)
         if op not in self._rounding:
@@ -130,6 +152,18 @@ def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
     if type(op).precision == LOW and len(sizes) > 1:  # products, as of matrices
         return float(np.sqrt(sizes[0] * sizes[1] / made))
     return max(sizes, default=1.0) / made
+
+
+def _may_overflow(operands: Sequence[Any]) -> bool:
+    """Whether sums of products of all numbers of some floats might; few do."""
+    if not all(map(is_float, operands)):
+        return False
+    dtype = np.float64 if operands[0].dtype == np.float64 else np.float32
+    bound = float(min(x.size for x in operands))  # no element has more terms
+    for x in operands:
+        finite = np.abs(x[np.isfinite(x)].astype(np.float64))
+        bound *= float(finite.max(initial=0.0))
+    return not bound < float(np.finfo(dtype).max)
 
 
 def _is_repetitive(x: Any) -> bool:

@@ -72,6 +72,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     why = "all products of matrices; its adjoints are again one"
     precision = LOW
+    adds_products = True
 
     lhs: Operand[Any]
     rhs: Operand[Any]

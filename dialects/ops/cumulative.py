@@ -187,6 +187,7 @@ class Cumsum(Cumulative, name="cumsum"):
 
     why = "log n steps instead of n; its adjoint runs the other way"
     precision = WIDE
+    adds_products = True
 
     accumulate = staticmethod(np.add.accumulate)
     start, combine = staticmethod(ReduceSum.start), ReduceSum.combine

@@ -149,6 +149,7 @@ class SumPool(Pool, name="sum_pool"):
     """y = the sum over each window; zeros around the image."""
 
     why = "no windows in memory; its adjoint is a spread"
+    adds_products = True
 
     reduce = staticmethod(np.sum)
     named = {

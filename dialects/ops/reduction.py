@@ -160,6 +160,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     why = "the adjoint of broadcast"
     precision = WIDE
+    adds_products = True
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:

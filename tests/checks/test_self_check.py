@@ -420,6 +420,33 @@ def test_a_long_sum_in_series_is_no_mismatch_and_a_lost_term_is_one(name):
     assert not verdict(x[: -(x.size // 128)].sum()).passed
 
 
+@aotc.entry(x=aotc.Spec((4, "n"), "f32"), y=aotc.Spec(("n", 3), "f32"))
+def sums(x, y):
+    return {"product": x @ y, "cut off": anp.tanh(anp.sum(x, axis=1))}
+
+
+@pytest.mark.parametrize(
+    ("row", "passed"),
+    [
+        ([3e38, 3e38, -3e38, -3e38], True),
+        ([1e38, 1, 1e38, -1e38], False),
+        ([np.inf, 1, 2, 3], False),
+        ([1, 2, 3, 4], False),
+    ],
+)
+def test_a_sum_that_overflows_in_some_order_may_be_anything_and_no_other(row, passed):
+    module = trace([sums], {}).module
+    given = [np.float32([row] * 4), np.ones((4, 3), np.float32)]
+    with np.errstate(all="ignore"):
+        right = reference.evaluate(module, "sums", given)
+        noisy = partial(reference.evaluate, module, "sums", given)
+        rounding = Rounding(right, lambda noise: noisy(with_op=noise))
+        for other in (np.nan, 0.0):
+            found = [np.full_like(each, other) for each in right]
+            verdicts = judge([""] * 2, found, right, rounding)
+            assert [each.passed for each in verdicts] == [passed, passed]
+
+
 @aotc.entry(x=aotc.Spec(("n",), "f32"), y=aotc.Spec(("n",), "bf16"))
 def compared(x, y):
     one = anp.sin(x) ** 2 + anp.cos(x) ** 2
