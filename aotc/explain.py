@@ -21,9 +21,10 @@ from aotc.dialects.limits import graph_ops, refusals
 from aotc.errors import AotcError, SetupError
 from aotc.kernels.machine import machine_of
 from aotc.kernels.refusal import refusals_in
-from aotc.passes import load, printed_pass, run_passes
+from aotc.passes import printed_pass, run_passes
 from aotc.passes.base import Unit
-from aotc.passes.stages import PASS_STAGES
+from aotc.passes.fuse_regions import FuseRegions
+from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.program import Program
 from aotc.target import Target
 from aotc.tracing.findings import Finding
@@ -128,7 +129,7 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
             _note_ops(module, survey)
             _note_kernels(program, targets, survey)
         try:
-            run_passes(module, stage.passes(program.level))
+            run_passes(module, stage.passes(program.level, program.without))
         except SetupError:  # such as a folder of AOTC_DUMP that cannot be written
             raise
         except AotcError as error:
@@ -143,15 +144,16 @@ def _note_targets(module: Any, targets: Sequence[Target], survey: Survey) -> Non
 
 def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -> None:
     """Note the products that are left to IREE's code generation, for each target."""
-    fusing = load("fuse-regions")
-    if fusing.level > program.level:
+    passes = all_passes(program.level, program.without)
+    fusing = [each for each in passes if isinstance(each, FuseRegions)]
+    if not fusing:
         return
     for target in targets:
         machine = machine_of(target)
         if machine is None:
             continue
         unit = Unit(program).fork(target)
-        run_passes(unit, [fusing], silently=True)
+        run_passes(unit, fusing, silently=True)
         for found in refusals_in(unit.module, machine).values():
             for each in found:
                 why = f"{target} has no kernel for it: {each.why}"

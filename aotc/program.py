@@ -38,6 +38,7 @@ TARGET_STAGES = ("regions", "linalg", "variant")  # that can be for one target
 
 STAGE = "graph.stage"
 LEVEL = "graph.level"
+WITHOUT = "graph.without"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
 _PASSES = "graph.passes"
 
@@ -194,6 +195,15 @@ class Program:
             self._write_attribute(LEVEL, level)
         elif LEVEL in attributes:
             del attributes[LEVEL]
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """The passes and the families of kernels that the build leaves out."""
+        return tuple(self._attribute(WITHOUT, ()))
+
+    @without.setter
+    def without(self, names: Sequence[str]) -> None:
+        self._write_attribute(WITHOUT, [*names])
 
     @property
     def passes(self) -> list[str]:

@@ -114,6 +114,11 @@ def _targets(
     "the usual ones.",
 )
 @click.option(
+    "--without",
+    help="Passes and families of kernels to leave out, with commas between, such as "
+    "recover-ops,rows: to find out what they do.",
+)
+@click.option(
     "--certify-gradients",
     is_flag=True,
     help="Check every gradient on compiled code first; the figures go into the bundle.",

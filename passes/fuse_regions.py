@@ -51,9 +51,11 @@ class FuseRegions(Pass):
     Args:
         anchors_only: whether a region is a product, or whatever a kernel is for, and
             nothing around it: then `rematerialize` can compute each op again by itself.
+        without: families of kernels that are left out, with `+` between.
     """
 
     anchors_only: bool = False
+    without: str = ""
 
     name = "fuse-regions"
     level = 2
@@ -65,6 +67,7 @@ class FuseRegions(Pass):
         if machine is None:
             return False
         known: dict[str, str] = {}
+        left_out = frozenset(self.without.split("+"))
         region_of = _Region.of if self.anchors_only else _region_at
         functions = functions_of(unit.module)
         with index_functions(unit.module):
@@ -73,10 +76,12 @@ class FuseRegions(Pass):
                 for name, weights in scopes_of(functions, entry.name).items():
                     function = functions[name]
                     with known_contracts(contracts_of(function)):
-                        for anchor, fused in _anchors(function, weights, machine):
+                        for anchor, fused in _anchors(
+                            function, weights, machine, left_out
+                        ):
                             region = region_of(anchor, fused, states)
                             _outline(region, fused, known)
-            note_refusals(unit.module, machine)
+            note_refusals(unit.module, machine, left_out)
         return bool(known)
 
 
@@ -84,7 +89,10 @@ class FuseRegions(Pass):
 
 
 def _anchors(
-    function: Function, weights: Container[Value], machine: Machine
+    function: Function,
+    weights: Container[Value],
+    machine: Machine,
+    left_out: Container[str],
 ) -> list[tuple[GraphOp, Fused]]:
     """The ops of a function that a kernel computes, in order."""
     found = []
@@ -96,7 +104,7 @@ def _anchors(
         if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype == "f32":
             op = without_transposes(op)
         by_weight = len(op.operands) > 1 and op.operands[1] in weights
-        fused = choose(op, machine, by_weight=by_weight)
+        fused = choose(op, machine, by_weight=by_weight, without=left_out)
         if fused is not None:
             found.append((op, fused))
     return found

@@ -5,13 +5,15 @@ Whoever lowers a program, wholly or in part, takes the passes from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 
 from aotc.errors import InputError
+from aotc.kernels.families import FAMILIES
 from aotc.passes import PASSES, class_of, load, split_names
 from aotc.passes.base import Pass
+from aotc.passes.fuse_regions import FuseRegions
 from aotc.program import LEVELS
 
 
@@ -31,9 +33,16 @@ class PassStage:
     per_target: bool = False
     needs_target: bool = False
 
-    def passes(self, level: int = LEVELS[-1]) -> tuple[Pass, ...]:
-        """Those of a level of optimisation; by default all."""
-        return _of_level(map(load, self.names), level)
+    def passes(
+        self, level: int = LEVELS[-1], without: Collection[str] = ()
+    ) -> tuple[Pass, ...]:
+        """Those of a level of optimisation, by default all, but for what is left out.
+
+        Args:
+            level: of optimisation.
+            without: passes and families of kernels, see `parse_without`.
+        """
+        return _choose(map(load, self.names), level, without)
 
 
 PASS_STAGES = (
@@ -85,12 +94,42 @@ IR_STAGES = ("graph", *(stage.name for stage in PASS_STAGES))
 _TARGETLESS = {stage.name: stage for stage in PASS_STAGES if not stage.needs_target}
 
 
-def parse(text: str, level: int = LEVELS[-1]) -> list[Pass]:
+def optional_parts() -> list[str]:
+    """What a build can leave out: passes that optimise, and families of kernels."""
+    passes = (each for each in all_passes() if each.level > 0)
+    return [*dict.fromkeys(each.name for each in passes), *FAMILIES]
+
+
+def parse_without(text: str) -> tuple[str, ...]:
+    """The passes and families of kernels that a text names, to be left out.
+
+    Args:
+        text: with commas between, such as `recover-ops,rows`.
+
+    Raises:
+        InputError: `bad-option`: one of them is none that a build can do without.
+    """
+    names, known = tuple(dict.fromkeys(split_names(text))), optional_parts()
+    for name in names:
+        if name not in known:
+            raise InputError(
+                "bad-option",
+                "expected passes that a build can do without, or families of kernels, "
+                f"for --without; got '{name}'",
+                hint=f"there are {', '.join(known)}",
+            )
+    return names
+
+
+def parse(
+    text: str, level: int = LEVELS[-1], without: Collection[str] = ()
+) -> list[Pass]:
     """The passes that a text names; the name of a stage stands for all of its passes.
 
     Args:
         text: with commas between, such as `optimized,linalg` or `autodiff,cse`.
         level: of optimisation, for those of stages.
+        without: what is left out, of stages.
 
     Raises:
         InputError: `unknown-pass`, `bad-pass-option`; `bad-option`: a stage that is
@@ -99,7 +138,7 @@ def parse(text: str, level: int = LEVELS[-1]) -> list[Pass]:
     found: list[Pass] = []
     for each in split_names(text):
         is_stage = each in _TARGETLESS
-        found += _TARGETLESS[each].passes(level) if is_stage else [_load(each)]
+        found += _TARGETLESS[each].passes(level, without) if is_stage else [_load(each)]
     return found
 
 
@@ -120,7 +159,9 @@ def reached_by(text: str) -> str | None:
     return names[-1] if names and names[-1] in _TARGETLESS else None
 
 
-def parse_graph_passes(text: str, level: int = LEVELS[-1]) -> list[Pass]:
+def parse_graph_passes(
+    text: str, level: int = LEVELS[-1], without: Collection[str] = ()
+) -> list[Pass]:
     """The passes that a text names, to lead to the stage `optimized`; see `parse`.
 
     Raises:
@@ -141,21 +182,27 @@ def parse_graph_passes(text: str, level: int = LEVELS[-1]) -> list[Pass]:
             hint=f"passes of the graph: {known}; `aotc opt` runs any pass on IR that a "
             "build has dumped",
         )
-    return parse(text, level)
+    return parse(text, level, without)
 
 
 @cache
-def all_passes(level: int = LEVELS[-1]) -> tuple[Pass, ...]:
+def all_passes(
+    level: int = LEVELS[-1], without: tuple[str, ...] = ()
+) -> tuple[Pass, ...]:
     """The passes of a build, from the graph to what the compiler gets.
 
     Args:
         level: of optimisation; by default all of them.
+        without: what is left out.
     """
-    return tuple(each for stage in PASS_STAGES for each in stage.passes(level))
+    return tuple(each for stage in PASS_STAGES for each in stage.passes(level, without))
 
 
 def passes_between(
-    after: str | None, before: str | None, level: int = LEVELS[-1]
+    after: str | None,
+    before: str | None,
+    level: int = LEVELS[-1],
+    without: Collection[str] = (),
 ) -> tuple[Pass, ...]:
     """Those of a build between two passes, given by name: their first, in either case.
 
@@ -163,12 +210,20 @@ def passes_between(
         after: the pass that has run; None at the start.
         before: the pass that is not to run; None for all the rest.
         level: of optimisation; by default all of them.
+        without: what is left out.
     """
     names = [each.name for each in all_passes()]
     first = 0 if after is None else names.index(after) + 1
     end = len(names) if before is None else names.index(before)
-    return _of_level(all_passes()[first:end], level)
+    return _choose(all_passes()[first:end], level, without)
 
 
-def _of_level(passes: Iterable[Pass], level: int) -> tuple[Pass, ...]:
-    return tuple(each for each in passes if each.level <= level)
+def _choose(
+    passes: Iterable[Pass], level: int, without: Collection[str]
+) -> tuple[Pass, ...]:
+    families = "+".join(name for name in FAMILIES if name in without)
+    return tuple(
+        replace(each, without=families) if isinstance(each, FuseRegions) else each
+        for each in passes
+        if each.level <= level and each.name not in without
+    )

@@ -102,7 +102,8 @@ def _copy(unit: Unit) -> Unit:
 
 def _plans(trial: Unit) -> dict[str, Memory]:
     """What calls take after the passes that are to come, of entries with a plan."""
-    late = passes_between("advance-updates", None, trial.program.level)
+    given = trial.program
+    late = passes_between("advance-updates", None, given.level, given.without)
     run_passes(trial, late, silently=True)
     return plan_memory(trial)
 

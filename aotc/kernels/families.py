@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from aotc.dialects.fusion import Fused
@@ -123,7 +123,9 @@ FAMILIES = {
 }
 
 
-def choose(op: GraphOp, machine: Machine, *, by_weight: bool) -> Fused | None:
+def choose(
+    op: GraphOp, machine: Machine, *, by_weight: bool, without: Container[str] = ()
+) -> Fused | None:
     """The kernel for an op on a machine, if there is one.
 
     Args:
@@ -131,9 +133,10 @@ def choose(op: GraphOp, machine: Machine, *, by_weight: bool) -> Fused | None:
         machine: that computes it.
         by_weight: whether its second operand is a weight, which the build can bring
             into any order.
+        without: families that are left out.
     """
     for name, family in FAMILIES.items():
-        if isinstance(op, family.anchors):
+        if isinstance(op, family.anchors) and name not in without:
             plan = family.plan if by_weight else family.plan_unpacked or family.plan
             schedule = plan(op, machine)
             if schedule is not None:

@@ -8,7 +8,7 @@ and `graph.without_kernel` at an entry says what of it has none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from aotc.dialects.callees import calls_in
@@ -29,10 +29,18 @@ _MOST_PLACES = 8  # that a row lists
 _DISPATCHED = re.compile(r'flow\.dispatch @"([^"]+)"::')
 
 
-def note_refusals(module: Module, machine: Machine) -> None:
-    """State at each entry which of its products have no kernel, and why."""
+def note_refusals(
+    module: Module, machine: Machine, left_out: Container[str] = ()
+) -> None:
+    """State at each entry which of its products have no kernel, and why.
+
+    Args:
+        module: with its regions.
+        machine: that they are for.
+        left_out: families of kernels that no region was formed for.
+    """
     functions = functions_of(module)
-    for name, refusals in refusals_in(module, machine).items():
+    for name, refusals in refusals_in(module, machine, left_out).items():
         places: dict[tuple[str, str], list[str]] = {}
         for each in refusals:
             places.setdefault((each.op, each.why), []).append(each.where)
@@ -57,7 +65,7 @@ def kernels_listed(
     if machine is None:
         return {"none": f"there are no kernels for the target {target}", "regions": []}
     if not any(each.partition("{")[0] == "fuse-regions" for each in passes):
-        why = "the pass fuse-regions, which forms regions, did not run (-O2 runs it)"
+        why = "the pass fuse-regions, which forms regions, is left out (-O2 has it)"
         return {"none": why, "regions": []}
     functions = functions_of(module)
     entries = {entry.name: functions[entry.name] for entry in entries_of(module)}

@@ -42,8 +42,16 @@ class Refusal:
     where: str
 
 
-def refusals_in(module: Module, machine: Machine) -> dict[str, list[Refusal]]:
-    """What is left to IREE of each entry, once its regions are formed."""
+def refusals_in(
+    module: Module, machine: Machine, left_out: Container[str] = ()
+) -> dict[str, list[Refusal]]:
+    """What is left to IREE of each entry, once its regions are formed.
+
+    Args:
+        module: with its regions.
+        machine: that they are for.
+        left_out: families of kernels that no region was formed for.
+    """
     functions = functions_of(module)
     found: dict[str, list[Refusal]] = {}
     for entry in entries_of(module):
@@ -51,21 +59,29 @@ def refusals_in(module: Module, machine: Machine) -> dict[str, list[Refusal]]:
         found[entry.name] = [
             refusal
             for name in reachable_functions(functions, entry.name)
-            for refusal in _refusals_in(functions[name], scopes.get(name), machine)
+            for refusal in _refusals_in(
+                functions[name], scopes.get(name), machine, left_out
+            )
         ]
     return found
 
 
 def _refusals_in(
-    function: Function, weights: Container[Value] | None, machine: Machine
+    function: Function,
+    weights: Container[Value] | None,
+    machine: Machine,
+    left_out: Container[str],
 ) -> list[Refusal]:
     """The refusals of a function; without weights, kernels are not looked for in it."""
     with function.context, known_contracts(contracts_of(function)):
-        return [*_refusals(function, weights, machine)]
+        return [*_refusals(function, weights, machine, left_out)]
 
 
 def _refusals(
-    function: Function, weights: Container[Value] | None, machine: Machine
+    function: Function,
+    weights: Container[Value] | None,
+    machine: Machine,
+    left_out: Container[str],
 ) -> Iterator[Refusal]:
     if function.is_external or fused_of(function) is not None:
         return
@@ -76,14 +92,17 @@ def _refusals(
             elif op.results[0] in weights:
                 why = "it is of weights alone"
             else:
-                why = why_refused(op, machine)
+                why = why_refused(op, machine, left_out)
             name = op.operation.name.removeprefix("graph.")
             yield Refusal(name, why, where_of(op) or "")
 
 
-def why_refused(op: GraphOp, machine: Machine) -> str:
+def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) -> str:
     """Why an op of an entry, which no region took, has none."""
-    if choose(op, machine, by_weight=True) is not None:
+    fused = choose(op, machine, by_weight=True)
+    if fused is not None and fused.kernel in left_out:
+        return f"kernels of the family '{fused.kernel}' are left out"
+    if fused is not None:
         return (
             "its right operand is no weight, its columns are not side by side, and its "
             "rows are too few to bring it into another order in each call"

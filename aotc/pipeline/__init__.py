@@ -79,7 +79,7 @@ def lower(program: Program, target: Target | None = None) -> Program:
             as kernels.
     """
     unit = Unit(Program(program.module), target)
-    run_passes(unit, all_passes(program.level))
+    run_passes(unit, all_passes(program.level, program.without))
     return program
 
 
@@ -104,7 +104,9 @@ def optimize(
     """
     with context(), ir.Location.unknown():
         program = Program(parse_module(text))
-        records = run_passes(Unit(program), parse(passes, program.level))
+        records = run_passes(
+            Unit(program), parse(passes, program.level, program.without)
+        )
         stage, lowered = reached_by(passes), lowered_op(program.module)
         if stage is not None and (stage in GRAPH_STAGES) == (lowered is None):
             program.stage = stage

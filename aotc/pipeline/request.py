@@ -32,6 +32,7 @@ class Span:
 
 _SPANS = {
     "-O": Span("graph", "graph"),
+    "--without": Span("graph", "graph"),
     "--passes": Span("graph", "optimized"),
     "--certify-gradients": Span("graph", "optimized"),
     "--peak-memory": Span("linalg", "variant"),
@@ -63,6 +64,8 @@ class Request:
             as `aotc opt --passes` takes them.
         level: of optimisation, out of `aotc.program.LEVELS`; by default that of the IR
             that the source is, else the last one.
+        without: passes and families of kernels that are left out, with commas between,
+            see `aotc.passes.stages.parse_without`; by default those that the IR says.
         certify_gradients: check every derivative on compiled code, and put the figures
             into the manifest; see `aotc.checks.certificate`.
         peak_memory: bytes that a call of any entry may take at most; what does not fit
@@ -96,6 +99,7 @@ class Request:
     readable: bool = False
     passes: str | None = None
     level: int | None = None
+    without: str | None = None
     certify_gradients: bool = False
     peak_memory: int | None = None
     parity: Plan | None = None
@@ -122,6 +126,7 @@ class Request:
         """The options of `_SPANS` that are given."""
         given = {
             "-O": self.level is not None,
+            "--without": self.without is not None,
             "--passes": self.passes is not None,
             "--certify-gradients": self.certify_gradients,
             "--peak-memory": self.peak_memory is not None,

@@ -18,7 +18,7 @@ from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
-from aotc.passes.stages import parse_graph_passes
+from aotc.passes.stages import parse_graph_passes, parse_without
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
     bundle_title,
@@ -74,6 +74,7 @@ class Build:
         self.self_check = _self_check_mode(request)
         self.cache = Cache.of_user() if request.cache else None
         parse_graph_passes(request.passes or "")  # refused before any work
+        parse_without(request.without or "")
         self.units: list[Unit] = []  # of the targets, once they go separate ways
         self.parameters: packager.Arrays = {}  # of all of them, once they are compiled
         self._reporter = reporter
@@ -88,6 +89,10 @@ class Build:
         program = importers.load(path, tuple(self.request.entries))
         if self.request.level is not None:
             program.level = self.request.level
+        asked = self.request.without
+        without = parse_without(",".join(program.without) if asked is None else asked)
+        if without:
+            program.without = without
         title = bundle_title(path, program, self.request.name, self.request.version)
         program.title = Title(*title)
         stage = program.stage

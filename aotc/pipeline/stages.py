@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc import packager
 from aotc.backend import Compiled, compile_units
@@ -94,16 +94,17 @@ class Lower(Stage):
         _state_intermediates(build)
 
     def _passes(self, build: Build) -> Sequence[Pass]:
-        level = build.program.level
+        choice = build.program.level, build.program.without
         if self.name == "optimized" and build.request.passes is not None:
-            return parse_graph_passes(build.request.passes, level)
-        passes = self.stage.passes(level)
+            return parse_graph_passes(build.request.passes, *choice)
+        passes = self.stage.passes(*choice)
         if build.request.peak_memory is None:
             return passes
         if self.name == "variant":
             return FitMemory(build.request.peak_memory), *passes
         return [
-            FuseRegions(anchors_only=True) if p == FuseRegions() else p for p in passes
+            replace(each, anchors_only=True) if isinstance(each, FuseRegions) else each
+            for each in passes
         ]
 
 

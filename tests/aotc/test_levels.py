@@ -36,6 +36,19 @@ def step(state, x):
     value, slope = aotc.value_and_grad(loss)(state["w"])
     return {"w": state["w"] - 0.1 * slope, "n": state["n"] + 1}, value
 """
+HEADS = """
+import aotc
+import aotc.numpy as np
+from aotc import nn
+import numpy
+
+weights = aotc.Weights({"w": numpy.linspace(-1, 1, 64 * 48, dtype="f4").reshape(64, 48)})
+
+
+@aotc.entry(x=aotc.Spec((32, 64)))
+def predict(weights, x):
+    return nn.softmax(x @ weights["w"])
+"""
 NEEDED = [
     "autodiff",
     "inline",
@@ -160,3 +173,43 @@ def test_of_passes_that_are_asked_for_the_wrong_one_is_named(
     monkeypatch.setattr(Simplify, "run", spoil)
     with pytest.raises(CompileError, match="first differs after: simplify"):
         build(source, passes="cse,autodiff,inline,simplify,cse", output=tmp_path)
+
+
+def test_a_pass_and_a_family_of_kernels_can_be_left_out(tmp_path):
+    """The same results, by other passes and kernels; the manifest says which."""
+    source = tmp_path / "heads.py"
+    source.write_text(HEADS)
+    choices = {"targets": [Target.parse("x86_64-v3")], "sign": False}
+    whole = build(source, output=tmp_path / "a", self_check="off", **choices)
+    less = {"without": "cse,rows", "self_check": "full", "dump": tmp_path / "less"}
+    report = build(source, output=tmp_path / "b", **choices, **less)
+    assert all(row.checked and not row.unchecked for row in report.self_checks)
+    (row,) = json.loads((report.bundle / "manifest.json").read_bytes())["variants"]
+    (full,) = json.loads((whole.bundle / "manifest.json").read_bytes())["variants"]
+    assert "cse" in full["passes"] and "cse" not in row["passes"]
+    assert "fuse-regions{anchors_only=False,without=rows}" in row["passes"]
+    assert [len(each["kernels"]["regions"]) for each in (full, row)] == [2, 1]
+    (missing,) = row["kernels"]["without"]
+    assert missing["why"] == "kernels of the family 'rows' are left out"
+    for stage in ("graph", "regions"):
+        (file,) = (tmp_path / "less").rglob(f"{stage}.mlir")
+        again = build(file, output=tmp_path / stage, **choices, self_check="full")
+        assert (again.bundle / "manifest.json").read_bytes() == (
+            report.bundle / "manifest.json"
+        ).read_bytes(), stage
+
+
+@pytest.mark.parametrize("wrong", ["autodiff", "row", "cse,lower-to-linalg"])
+def test_refuses_to_leave_out_what_a_build_needs(source, wrong, capsys):
+    with pytest.raises(InputError, match="expected passes that a build can do without"):
+        build(source, without=wrong)
+    assert main(["build", str(source), "--without", wrong]) == 2
+    assert "there are simplify, cse" in capsys.readouterr().err
+
+
+def test_ir_that_leaves_out_what_there_is_not_is_refused(source, tmp_path):
+    build(source, without="cse", dump=tmp_path / "ir", stop_after="graph")
+    file = tmp_path / "ir" / "graph.mlir"
+    file.write_text(file.read_text().replace('["cse"]', '["sce"]'))
+    with pytest.raises(InputError, match="got 'sce'"):
+        build(file)

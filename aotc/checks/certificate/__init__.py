@@ -149,7 +149,7 @@ def _certificates(
     unit = Unit(program, Target.parse("cpu"))
     run_passes(unit, ("autodiff",))
     graph = copy_module(module)
-    run_passes(unit, passes_between("autodiff", None, program.level))
+    run_passes(unit, passes_between("autodiff", None, program.level, program.without))
     (variant,) = compile_units([unit])
     code = code_of(variant, [_export(check) for check in checks])
     with CompiledProcess(code) as process:
