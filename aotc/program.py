@@ -40,7 +40,7 @@ STAGE = "graph.stage"
 LEVEL = "graph.level"
 WITHOUT = "graph.without"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
-_PASSES = "graph.passes"
+PASSES = "graph.passes"
 
 
 @dataclass(frozen=True)
@@ -208,11 +208,11 @@ class Program:
     @property
     def passes(self) -> list[str]:
         """The passes that the module went through, with their options."""
-        return list(self._attribute(_PASSES, []))
+        return list(self._attribute(PASSES, []))
 
     def note_passes(self, names: Iterable[str]) -> None:
         """State that the module went through some passes."""
-        self._write_attribute(_PASSES, [*self.passes, *names])
+        self._write_attribute(PASSES, [*self.passes, *names])
 
     @property
     def target(self) -> str | None:

@@ -67,31 +67,35 @@ def write_json(rows: list[Row], facts: dict[str, object], file: Path) -> None:
 
 def write_page(rows: list[Row]) -> None:
     """Put the tables between the marks in docs/performance.md."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    tables = f"\n\n{time_table(rows)}\n\n{fact_table(rows)}\n\n"
-    PAGE.write_text(f"{before}{BEGIN}{tables}{END}{after}", encoding="utf-8")
+    replace_between(BEGIN, END, f"{time_table(rows)}\n\n{fact_table(rows)}")
+
+
+def replace_between(begin: str, end: str, text: str) -> None:
+    """Put a text between two marks in docs/performance.md."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def time_table(rows: list[Row]) -> str:
     """Milliseconds of each system: a line a model, a column a system."""
     systems = list(dict.fromkeys(row.system for row in rows))
-    lines = [_line("model", "batch", "threads", *systems), _rule(3, len(systems))]
+    lines = [line("model", "batch", "threads", *systems), rule(3, len(systems))]
     for key, found in _by_model(rows).items():
         cells = {row.system: _time(row) for row in found}
-        lines.append(_line(*key, *(cells.get(name, "") for name in systems)))
+        lines.append(line(*key, *(cells.get(name, "") for name in systems)))
     return "\n".join(lines)
 
 
 def fact_table(rows: list[Row]) -> str:
     """Start, memory, sizes and build of each system, a line each."""
     heads = ("cold start, s", "peak, MB", "artifact, MB", "build, s", "passes, s")
-    lines = [_line("model", "batch", "threads", "system", *heads, "dispatches")]
-    lines.append(_rule(4, len(heads) + 1))
+    lines = [line("model", "batch", "threads", "system", *heads, "dispatches")]
+    lines.append(rule(4, len(heads) + 1))
     for key, found in _by_model(rows).items():
         for row in found:
             if row.failure is None:
-                lines.append(_line(*key, row.system, *_facts(row)))
+                lines.append(line(*key, row.system, *_facts(row)))
     return "\n".join(lines)
 
 
@@ -128,9 +132,11 @@ def _facts(row: Row) -> list[str]:
     ]
 
 
-def _line(*cells: object) -> str:
+def line(*cells: object) -> str:
+    """A row of a table."""
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
-def _rule(left: int, right: int) -> str:
+def rule(left: int, right: int) -> str:
+    """The row below the heads: so many columns to the left, and to the right."""
     return "|" + "---|" * left + "--:|" * right

@@ -1,4 +1,4 @@
-"""aotc: a bundle with the entry `main`."""
+"""aotc: a bundle with one entry."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
     """A call through the loader; what the bundle keeps itself is not given to it."""
-    main = aotc.load(artifact, allow_unsigned=True, threads=threads).entry("main")
-    taken = {leaf.name: inputs[leaf.name] for leaf in main.spec.inputs}
+    model = aotc.load(artifact, allow_unsigned=True, threads=threads)
+    [name] = model.manifest.entry_points
+    entry = model.entry(name)
+    taken = {leaf.name: inputs[leaf.name] for leaf in entry.spec.inputs}
 
     def call() -> list[np.ndarray]:
-        results = main(**taken)
+        results = entry(**taken)
         if not isinstance(results, (list, tuple)):
             results = [results]
         return [np.asarray(each) for each in results]
