@@ -133,6 +133,7 @@ class GraphOp(_Declared):
     is_approximated = False  # whether compiled code only comes near to its formula
     rearranges = False  # whether its result has no elements but those of its operand
     keeps_order = False  # whether these are all of them, in the same order
+    cancels = False  # whether it adds terms of the size of its operand, as 1 + erf x
     adds_products = False  # whether it is sums of products of its operands' elements
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
     reads_bits = False  # whether it would mean something else in another dtype

@@ -28,6 +28,7 @@ from aotc.dialects.ops.creation import Constant
 
 _ULPS = 4.0  # at most, of each operand and result
 _LANES = 8  # at least, that sums are made in at once
+_SATURATED = 9.0  # from where on erf (x / sqrt 2) is 1 or -1 in every dtype
 _FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
@@ -94,7 +95,15 @@ class Noise:
             self._rounding[op] = terms
         terms = self._rounding[op]
         moved = [self._disturb(operand, terms) for operand in operands]
-        return [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
+        found = [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
+        if type(op).cancels:
+            found = [self._disturb_beside(operands[0], y) for y in found]
+        return found
+
+    def _disturb_beside(self, x: Any, y: Any) -> Any:
+        """`y`, which is off by last places of `x` unless its terms cancel exactly."""
+        term = np.where(np.abs(x) < _SATURATED, x, x.dtype.type(0))
+        return y + (self._disturb(term) - term)
 
     def _answer(self, op: Any, operands: Sequence[Any], found: Any) -> Any:
         """What a comparison may say."""

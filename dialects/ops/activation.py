@@ -62,6 +62,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     on_vectors = True
     is_approximated = True
+    cancels = True
     why = "a derivative that shares Phi(x) with it; one fused body"
 
     x: Operand[Any]

@@ -447,6 +447,21 @@ def test_a_sum_that_overflows_in_some_order_may_be_anything_and_no_other(row, pa
             assert [each.passed for each in verdicts] == [passed, passed]
 
 
+@aotc.entry(x=aotc.Spec(("n",), "f32"))
+def tail(x):
+    return aotc.nn.gelu(x)
+
+
+@pytest.mark.parametrize(("number", "passed"), [(-5.3, True), (-4.0, False)])
+def test_gelu_may_be_zero_only_where_one_plus_erf_has_one_digit(number, passed):
+    x, module = np.full(4, number, np.float32), trace([tail], {}).module
+    right = reference.evaluate(module, "tail", [x])
+    noisy = partial(reference.evaluate, module, "tail", [x])
+    rounding = Rounding(right, lambda noise: noisy(with_op=noise))
+    (verdict,) = judge(["tail"], [np.zeros(4, np.float32)], right, rounding)
+    assert verdict.passed == passed
+
+
 @aotc.entry(x=aotc.Spec(("n",), "f32"), y=aotc.Spec(("n",), "bf16"))
 def compared(x, y):
     one = anp.sin(x) ** 2 + anp.cos(x) ** 2
