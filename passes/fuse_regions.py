@@ -12,8 +12,9 @@ Requires: derivatives are written (autodiff): a region is differentiated by no o
 Ensures: regions of one meaning and one schedule are one function.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.entries import Entry, entries_of
@@ -26,10 +27,10 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import clone, in_order
 from aotc.kernels.epilogue import defining_op, readable_source
-from aotc.kernels.families import FAMILIES, choose, is_packed
+from aotc.kernels.families import FAMILIES, choose, fetch_ahead, is_packed
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
@@ -40,6 +41,8 @@ from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 
 _MOST_TENSORS = 12  # that a region reads and writes
+
+_Anchor: TypeAlias = tuple[GraphOp, Fused]
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,11 @@ class FuseRegions(Pass):
         with index_functions(unit.module):
             for entry in entries_of(unit.module):
                 states = _new_states(functions[entry.name], entry)
-                for name, weights in scopes_of(functions, entry.name).items():
-                    function = functions[name]
-                    with known_contracts(contracts_of(function)):
-                        for anchor, fused in _anchors(
-                            function, weights, machine, left_out
-                        ):
+                for name, anchors in _all_anchors(
+                    functions, entry, machine, left_out
+                ).items():
+                    with known_contracts(contracts_of(functions[name])):
+                        for anchor, fused in anchors:
                             region = region_of(anchor, fused, states)
                             _outline(region, fused, known)
             note_refusals(unit.module, machine, left_out)
@@ -88,14 +90,56 @@ class FuseRegions(Pass):
 # ---- what becomes a region ----------------------------------------------------------
 
 
+def _all_anchors(
+    functions: Mapping[str, Function],
+    entry: Entry,
+    machine: Machine,
+    left_out: Container[str],
+) -> dict[str, list[_Anchor]]:
+    """What kernels compute of an entry and of the bodies of its loops.
+
+    Between two readings of a weight, a step of a loop reads the other weights of the
+    body, and a call all there are. What does not stay in the caches until then is
+    fetched ahead.
+    """
+    found = {
+        name: _anchors(functions[name], weights, machine, left_out)
+        for name, weights in scopes_of(functions, entry.name).items()
+    }
+    between = {name: _packed_bytes(anchors) for name, anchors in found.items()}
+    between[entry.name] = sum(between.values())
+    return {
+        name: [(op, fetch_ahead(op, fused)) for op, fused in anchors]
+        if between[name] > machine.third_cache
+        else anchors
+        for name, anchors in found.items()
+    }
+
+
+def _packed_bytes(anchors: list[_Anchor]) -> int:
+    """The bytes of what kernels read packed, where they are known."""
+    packed = {op.operands[1] for op, fused in anchors if is_packed(fused)}
+    sizes = [element_count(Tensor.of(value).shape) for value in packed]
+    return sum(4 * size for size in sizes if isinstance(size, int))
+
+
 def _anchors(
     function: Function,
     weights: Container[Value],
     machine: Machine,
     left_out: Container[str],
-) -> list[tuple[GraphOp, Fused]]:
+) -> list[_Anchor]:
     """The ops of a function that a kernel computes, in order."""
-    found = []
+    with known_contracts(contracts_of(function)):
+        return [*_find_anchors(function, weights, machine, left_out)]
+
+
+def _find_anchors(
+    function: Function,
+    weights: Container[Value],
+    machine: Machine,
+    left_out: Container[str],
+) -> Iterator[_Anchor]:
     for op in [*function.entry_block.operations]:
         if not isinstance(op, GraphOp) or has_effect(op):
             continue
@@ -106,8 +150,7 @@ def _anchors(
         by_weight = len(op.operands) > 1 and op.operands[1] in weights
         fused = choose(op, machine, by_weight=by_weight, without=left_out)
         if fused is not None:
-            found.append((op, fused))
-    return found
+            yield op, fused
 
 
 def _new_states(function: Function, entry: Entry) -> set[Value]:

@@ -93,11 +93,12 @@ def schedule_text(tile: Mapping[str, int]) -> str:
     rest = dict(tile)
     text = ""
     lies = "right operand as it lies" if rest.pop("packed", 1) == 0 else ""
+    ahead = "fetches ahead" if rest.pop("ahead", 0) else ""
     if {"rows", "vectors", "lanes"} <= rest.keys():
         rows, vectors, lanes = (rest.pop(name) for name in ("rows", "vectors", "lanes"))
         text = f"{_counted(rows, 'row')} × {_counted(vectors, 'vector')} of {lanes}"
     others = (f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
-    return ", ".join(filter(None, [text, *others, lies]))
+    return ", ".join(filter(None, [text, *others, lies, ahead]))
 
 
 def _counted(count: int, what: str) -> str:

@@ -149,6 +149,13 @@ def is_packed(fused: Fused) -> bool:
     return fused.kernel == "contraction" and Tile.of_plain(fused.tile).packed == 1
 
 
+def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
+    """The kernel for an op whose weights come from main memory in each call."""
+    if not is_packed(fused):
+        return fused
+    return Fused(fused.kernel, dict(contraction_plan.plan_fetching(op, fused.tile)))
+
+
 def write(fused: Fused, function: Function, arguments: Arguments) -> None:
     """Write the kernel of a region at the insertion point; see `Family.write`."""
     family = FAMILIES[fused.kernel]

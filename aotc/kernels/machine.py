@@ -19,6 +19,8 @@ class Machine:
         latency: cycles until the result of a multiply-add is there.
         first_cache: bytes of the first data cache.
         second_cache: bytes of the core's own second cache.
+        third_cache: bytes that a call finds in the cache that cores share, if the call
+            before it left them there; a nominal size.
         memory_bytes: of main memory, in a cycle; a nominal one, for rooflines.
         ways: of the first cache: how many lines with one place in it there are.
     """
@@ -30,6 +32,7 @@ class Machine:
     latency: int = 4
     first_cache: int = 32 << 10
     second_cache: int = 1 << 20
+    third_cache: int = 16 << 20
     memory_bytes: int = 8
     ways: int = 8
 

@@ -21,6 +21,8 @@ class Tile:
         block: tiles of rows, or lines of an image, that one workgroup computes.
         products: that one workgroup computes, of a batch of them.
         packed: 1 if the right operand is packed by panels, 0 if it is read as it lies.
+        ahead: 1 if tiles fetch what of the packed operand is read after them, or the
+            only one what it reads later.
     """
 
     lanes: int
@@ -29,6 +31,7 @@ class Tile:
     block: int
     products: int = 1
     packed: int = 1
+    ahead: int = 0
 
     @property
     def columns(self) -> int:
@@ -41,7 +44,7 @@ class Tile:
 
     def to_plain(self) -> dict[str, int]:
         """As the IR holds it: without what has its usual value."""
-        usual = {"products": 1, "packed": 1}
+        usual = {"products": 1, "packed": 1, "ahead": 0}
         plain = asdict(self)
         return {name: x for name, x in plain.items() if usual.get(name) != x}
 

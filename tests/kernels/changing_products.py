@@ -45,6 +45,7 @@ w = aotc.Weights(
     {
         "experts": _rng.normal(size=(4, 24, 40)).astype("f4"),
         "turned_experts": _rng.normal(size=(4, 40, 24)).astype("f4"),
+        "large_experts": _rng.normal(size=(2, 512, 300)).astype("f4"),
     }
 )
 
@@ -125,6 +126,12 @@ def experts(w, x, bias):
 def experts_by_columns(w, x, bias):
     """The same weights from the other side, and one bias for all products."""
     return np.einsum("emk,enk->emn", x, w["turned_experts"]) + bias
+
+
+@aotc.entry(x=aotc.Spec((2, 70, 512), "f32"))
+def experts_fetched_ahead(w, x):
+    """The last panel of a product fetches the first one of the next."""
+    return x @ w["large_experts"]
 
 
 @aotc.entry(x=aotc.Spec((2, 40, 24), "f32"), y=aotc.Spec((2, 33, 24), "f32"))

@@ -8,7 +8,8 @@ import pytest
 
 import aotc
 from aotc import processor, reference
-from aotc.dialects.functions import functions_of
+from aotc.dialects.callees import calls_in
+from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.effects import Print
 from aotc.importers import load
@@ -151,6 +152,35 @@ def test_regions_of_one_meaning_are_one_function(tmp_path):
         run_passes(unit, stage.passes())
     regions = [each for each in functions_of(unit.module).values() if fused_of(each)]
     assert len(regions) == 1
+
+
+def test_only_weights_that_leave_all_caches_are_fetched_ahead(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import aotc, numpy\nfrom aotc import control, numpy as np\n"
+        "rng = numpy.random.default_rng(0)\n"
+        "w = [rng.normal(size=(512, 2048)).astype('f4') for _ in range(5)]\n"
+        "w = aotc.Weights(w)\n"
+        "x = aotc.Spec((1, 512))\n"
+        "@aotc.entry(x=x)\ndef few(w, x):\n    return [x @ each for each in w[:4]]\n"
+        "@aotc.entry(x=x)\ndef many(w, x):\n    return [x @ each for each in w]\n"
+        "@aotc.entry(x=x)\ndef loop(w, x):\n"
+        "    step = lambda _, y: np.tanh(y @ w[0])[:, :512]\n"
+        "    return [control.fori_loop(0, 9, step, x), *(x @ each for each in w[1:])]\n"
+    )
+    unit = Unit(load(file)).fork(Target.parse("x86_64-v4"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module)
+
+    def fetching(name):
+        calls = [functions[callee_of(call)] for call in calls_in(functions[name])]
+        return {"ahead" in each.tile for each in map(fused_of, calls) if each}
+
+    steps = [name for name in functions if name.startswith("loop.")]
+    assert fetching("few") == {False}
+    assert fetching("many") == fetching("loop") == {True}
+    assert set().union(*map(fetching, steps)) == {False}
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_80", "aarch64", "x86_64-v2"])

@@ -26,7 +26,6 @@ from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.tile import (
-    CACHED,
     Tile,
     are_panels_outer,
     block_count,
@@ -283,20 +282,20 @@ class Contraction:
         """Where a tile begins to fetch what is read later, if it is to do so.
 
         Weights of large models come from memory in every call. The workgroups of a
-        block of rows take one panel after the other, so each tile brings a part of the
-        next one into the cache: as many elements a step as all tiles together need. A
+        block of rows take one panel after the other, and the panels of a product of a
+        batch after those of the one before, so each tile brings a part of the next
+        panel into the cache: as many elements a step as all tiles together need. A
         tile that is the only one reads what it fetches itself, some steps later.
         """
         size, tiles = self.geometry.depth * self.tile.columns, self.tile.block
-        panels = self.tile.panels(self.geometry.features)
-        if not self.tile.packed or self.geometry.products != 1:
-            return None
-        if panels * size < CACHED:
+        if not self.tile.ahead:
             return None
         if tiles == 1:
             return add(panel.right, _DISTANCE)
-        if tiles < self.tile.vectors or number is None:
+        products = self.geometry.products
+        if number is None or not isinstance(products, int):
             return None
+        panels = products * self.tile.panels(self.geometry.features)
         ahead = least(add(panel.right, size), (panels - 1) * size)
         share = self.geometry.depth * self.sums.fetched_by_step
         return add(ahead, scale(number, share))

@@ -12,6 +12,7 @@ from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.layout import viewed
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import (
+    CACHED,
     Tile,
     are_panels_outer,
     block_count,
@@ -20,22 +21,24 @@ from aotc.kernels.tile import (
 )
 from aotc.mlir import Value
 
+Schedule = Mapping[str, int]
+
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 _LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> Schedule | None:
     """The tile for a product or a convolution by a weight; None where there is none."""
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
         return None
     if not _can_be_packed(geometry):
         return plan_unpacked(op, machine)
-    return choose_tile(geometry.typical, machine).to_plain()
+    return _choose_packed(geometry, machine)
 
 
-def plan_unpacked(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan_unpacked(op: GraphOp, machine: Machine) -> Schedule | None:
     """The same where the right operand may change from call to call.
 
     It is read as it lies if its columns are side by side. Packing it takes as long as
@@ -50,6 +53,41 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
         return None
     return choose_tile(typical, machine).to_plain()
+
+
+def plan_fetching(op: GraphOp, schedule: Schedule) -> Schedule:
+    """A schedule of packed weights that come from main memory in each call.
+
+    A tile that is the only one of its panel then fetches what it reads some steps
+    later. From a cache, it reads faster without.
+    """
+    tile, geometry = Tile.of_plain(schedule), geometry_of(op)
+    assert geometry is not None
+    if tile.block > 1 or not _fetches(geometry, tile):
+        return schedule
+    return replace(tile, ahead=1).to_plain()
+
+
+def _choose_packed(geometry: Geometry, machine: Machine) -> Schedule:
+    """The tile for a right operand that is packed.
+
+    Several tiles of a panel fetch the next panel into the first caches, wherever it is:
+    one for each vector of a panel, or more, so that few of their steps are for that.
+    """
+    tile = choose_tile(geometry.typical, machine)
+    if tile.block >= tile.vectors and tile.block > 1 and _fetches(geometry, tile):
+        tile = replace(tile, ahead=1)
+    return tile.to_plain()
+
+
+def _fetches(geometry: Geometry, tile: Tile) -> bool:
+    """Whether panels are read in order, and too much to be in the second cache."""
+    if not geometry.is_product or tile.products != 1:
+        return False
+    if not isinstance(geometry.products, int):
+        return False
+    panels = geometry.products * tile.panels(geometry.features)
+    return panels * geometry.depth * tile.columns >= CACHED
 
 
 def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
@@ -74,7 +112,7 @@ def _can_be_packed(geometry: Geometry) -> bool:
     return isinstance(layout.terms, int) and not layout.splits_rows
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, schedule: Schedule) -> tuple[Size, Size]:
     """How many there are: panels, and blocks of rows of all products, or reversed."""
     tile, geometry = Tile.of_plain(schedule), geometry_of(op)
     assert geometry is not None
