@@ -235,6 +235,11 @@ class _Region:
         """Whether an op is a member."""
         return any(value in self.values for value in op.results)
 
+    def is_for_anchor(self, value: Value) -> bool:
+        """Whether the kernel has a value in a form that only the anchor can read."""
+        is_packed = self.packed is not None and value == self.packed
+        return is_packed or value in self.views
+
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""
         rest, seen = [value], set()
@@ -324,7 +329,7 @@ def _reads(op: GraphOp, region: _Region) -> list[Value] | None:
     found = [each for each in sources if each is not None]
     if len(found) < len(sources) or any(map(region.depends, found)):
         return None
-    if region.packed is not None and region.packed in found:
+    if any(map(region.is_for_anchor, found)):
         return None
     found = [value for value in found if not _is_number(value)]
     if len({*region.reads, *found}) + len(region.values) > _MOST_TENSORS:

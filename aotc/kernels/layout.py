@@ -17,7 +17,7 @@ from typing import Any
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.mlir import Value, ir
+from aotc.mlir import ir
 
 Axes = tuple[int, ...]
 
@@ -95,7 +95,7 @@ def layout_of(op: DotGeneral) -> Layout | None:
     """
     lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
     left, right = contracted_axes(op)
-    steps, others = _strides(op.lhs), _contiguous(rhs)
+    steps, others = _left_strides(op), _contiguous(rhs)
     sums = _axes(lhs, steps, others, left, right)
     free = free_axes(lhs.rank, op.lhs_batch, left)
     rows = _merged([Axis(lhs.shape[axis], steps[axis], 0) for axis in free])
@@ -126,12 +126,15 @@ def contracted_axes(op: DotGeneral) -> tuple[Axes, Axes]:
     return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
-def viewed(value: Value) -> Windows | None:
-    """The windows that a value is, which are read from their image."""
-    owner = value.owner
+def viewed(op: DotGeneral) -> Windows | None:
+    """The windows that the left operand is, which are read from their image.
+
+    None where the right operand is the same windows, which is read as it lies.
+    """
+    owner = op.lhs.owner
     if isinstance(owner, ir.Block) or not isinstance(owner.opview, Windows):
         return None
-    return owner.opview
+    return None if op.rhs == op.lhs else owner.opview
 
 
 def _axes(
@@ -168,11 +171,11 @@ def _merged(axes: Sequence[Axis]) -> list[Axis]:
     return found
 
 
-def _strides(value: Value) -> list[Size]:
-    """Elements from one index to the next along each axis, in what is read for it."""
-    view = viewed(value)
+def _left_strides(op: DotGeneral) -> list[Size]:
+    """Elements from one index to the next along each axis of the left operand."""
+    view = viewed(op)
     if view is None:
-        return _contiguous(Tensor.of(value))
+        return _contiguous(Tensor.of(op.lhs))
     first, *spatial, last = _contiguous(Tensor.of(view.x))
     moved = [n * step for n, step in zip(view.strides, spatial, strict=True)]
     within = [n * step for n, step in zip(view.dilation, spatial, strict=True)]

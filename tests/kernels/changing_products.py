@@ -8,6 +8,7 @@ import numpy as onp
 import aotc
 import aotc.numpy as np
 from aotc import nn
+from aotc.tracing.tracing import emit
 
 # what is summed, shapes of both operands
 PRODUCTS = {
@@ -152,3 +153,14 @@ def gradients(x, y):
 
     z, grads = aotc.value_and_grad(loss)((x, x.T @ y))
     return z, grads[0], grads[1]
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 11, 8), "f32"), y=aotc.Spec((8, 8), "f32"))
+def of_windows(x, y):
+    """Windows are both operands, and the left one that is added to the product."""
+    windows = emit("windows", x, window=(2, 9), strides=(1, 1), dilation=(1, 1))
+    given = {"lhs_batch": (), "rhs_batch": (), "dtype": "f32"}
+    shared = {"lhs_contract": (0, 1, 2), "rhs_contract": (0, 1, 2)}
+    one = {"lhs_contract": (5,), "rhs_contract": (0,)}
+    both = emit("dot_general", windows, windows, **given, **shared)
+    return both, emit("dot_general", windows, y, **given, **one) + windows

@@ -88,6 +88,13 @@ def one_operand(x):
     return anp.tanh(nn.attention(x, x, x)).reshape(20, 32)
 
 
+@aotc.entry(x=aotc.Spec((1, 2, 4, 16)), y=aotc.Spec((1, 2, 4, 16)))
+def one_operand_by_heads(x, y):
+    """The query, which is read by positions, is the key and the value as well."""
+    x, y = (each.transpose(0, 2, 1, 3) for each in (x, y))
+    return nn.attention(x, x, x), nn.attention(x, x, y), nn.attention(x, y, x)
+
+
 def step(heads, by_heads):
     """One query of each head attends to a cache up to a position."""
     cache = aotc.Spec((2, 2, CAPACITY, 16) if by_heads else (2, CAPACITY, 2, 16))
@@ -121,7 +128,8 @@ def gradients(q, k, v):
 def entries():
     cases = (case.entry(name) for name, case in CASES.items())
     steps = (step(heads, by_heads) for heads in (2, 8) for by_heads in (False, True))
-    return [*cases, one_operand, exponentials, gradients, *steps]
+    single = one_operand, one_operand_by_heads
+    return [*cases, *single, exponentials, gradients, *steps]
 
 
 def arrays(case, kind="normal"):
@@ -193,6 +201,8 @@ def test_a_step_of_a_decoder_reads_no_block_of_hidden_keys(
 def test_operands_of_a_kernel_may_be_one_tensor(compiled, evaluated):
     given = [rng.normal(size=(1, 20, 2, 16)).astype("f")]
     require_equal(compiled, evaluated, "one_operand", given)
+    given = [rng.normal(size=(1, 2, 4, 16)).astype("f") for _ in range(2)]
+    require_equal(compiled, evaluated, "one_operand_by_heads", given)
 
 
 def test_exponentials_are_right_to_some_units_in_the_last_place(compiled):

@@ -44,11 +44,17 @@ class Rows:
 def transposed(op: GraphOp) -> Mapping[Value, Value]:
     """The keys and values of an attention that are transposes of caches by heads.
 
+    None of them that is another operand as well, which is read by positions.
+
     Returns:
         The cache of each.
     """
     assert isinstance(op, Attention)
-    makers = {value: made_by(value, "transpose") for value in (op.key, op.value)}
+    makers = {
+        value: made_by(value, "transpose")
+        for value in (op.key, op.value)
+        if value not in (op.query, op.bias)
+    }
     return {
         value: maker.x
         for value, maker in makers.items()

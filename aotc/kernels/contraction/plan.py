@@ -130,5 +130,5 @@ def column_axes(op: GraphOp) -> int:
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
     """Windows over an image, which are read from it."""
-    windows = viewed(op.lhs) if isinstance(op, DotGeneral) else None
+    windows = viewed(op) if isinstance(op, DotGeneral) else None
     return {} if windows is None else {windows.y: windows.x}
