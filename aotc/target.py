@@ -159,7 +159,7 @@ def _cpu(
 
 # What does not fill a vector is peeled off as a loop of its own. For AVX-512 IREE would
 # mask it, and code for AVX2 was faster than that (docs/benchmarks.md).
-_PEELING = "--iree-llvmcpu-vector-pproc-strategy=peel"
+PEELING = "--iree-llvmcpu-vector-pproc-strategy=peel"
 
 # IREE 3.13 distributes a reduction over vectors with "failed to distribute" when an
 # elementwise op is fused into it and the result is a scalar.
@@ -203,7 +203,7 @@ def _rocm(chip: str, summary: str) -> Target:
 _TABLE = [
     _cpu("x86_64-v2", "x86-64 with SSE4.2, from 2009", "x86-64-v2", _V2),
     _cpu("x86_64-v3", "x86-64 with AVX2 and FMA, from 2013", "x86-64-v3", _V3),
-    _cpu("x86_64-v4", "x86-64 with AVX-512, from 2017", "x86-64-v4", _V4, _PEELING),
+    _cpu("x86_64-v4", "x86-64 with AVX-512, from 2017", "x86-64-v4", _V4, PEELING),
     _cpu("aarch64", "64-bit Arm, from Armv8.0", "generic", ("fp-armv8", "neon")),
     _cpu(
         "aarch64-v8.2",

@@ -40,7 +40,7 @@ from aotc.kernels.listing import kernels_listed
 from aotc.passes.base import Unit
 from aotc.program import Program
 from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
-from aotc.target import Target
+from aotc.target import PEELING, Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
 from aotc.writing import make_folder, write_text
 
@@ -62,6 +62,11 @@ COMMON_FLAGS = (
 # ops whose results are read several times are not merged with their readers, so that
 # there are more dispatches, of fewer operands.
 SMALLER_STEPS = ("--iree-dispatch-creation-fuse-multi-use=false",)
+
+
+# What IREE says where peeled loops take too many vectors at once, as those of products
+# of f64 matrices do for AVX-512. It compiles them masked.
+_TOO_LARGE = "operations with large vector sizes"
 
 
 class Running:
@@ -322,13 +327,14 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
     """What the worker reports; and the module, if it is to compile one."""
     bytecode, frame = job.crossed
     with temporary_folder() as root:
-        try:
+        with _disk_errors(root):
             (root / "graph.mlirbc").write_bytes(bytecode)
             (root / "frame.mlir").write_text(frame, encoding="utf-8")
-            (root / "job.json").write_text(json.dumps(job.settings), encoding="utf-8")
-        except OSError as error:
-            raise _disk_error(root, str(error)) from error
-        code, log = _run_worker(root, running)
+        code, log = _run_worker(root, job.settings, running)
+        flags = job.settings["flags"]
+        if _TOO_LARGE in log and PEELING in flags:
+            masked = [flag for flag in flags if flag != PEELING]
+            code, log = _run_worker(root, {**job.settings, "flags": masked}, running)
         if running.is_stopped:
             raise CancelledError
         if code != 0 or not (root / "report.json").is_file():
@@ -344,8 +350,12 @@ def _environment() -> dict[str, str]:
     return {k: value for k, value in os.environ.items() if not k.startswith("IREE_")}
 
 
-def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
+def _run_worker(
+    folder: Path, settings: dict[str, Any], running: Running
+) -> tuple[int, str]:
     """Exit code and diagnostics of the compiler on the files in `folder`."""
+    with _disk_errors(folder):
+        (folder / "job.json").write_text(json.dumps(settings), encoding="utf-8")
     with subprocess.Popen(
         # -P: the user's folder may hold a signal.py
         [sys.executable, "-P", "-m", "aotc.worker", str(folder), str(os.getpid())],
@@ -377,6 +387,15 @@ def _refusal(target: Target, code: int, log: str, folder: Path) -> SetupError | 
     if code == -signal.SIGKILL or is_out_of_memory(log):
         return ended_for_memory(f"IREE's compiler for target '{target}'")
     return None
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Files that cannot be written into a folder are an error of the user's machine."""
+    try:
+        yield
+    except OSError as error:
+        raise _disk_error(folder, str(error)) from error
 
 
 def _disk_error(folder: Path, reason: str) -> SetupError:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from aotc import dtypes
+from aotc import dtypes, pipeline
 from aotc.errors import InputError
+from aotc.target import PEELING, Target
 
 
 @pytest.mark.parametrize("name", dtypes.NAMES)
@@ -52,3 +53,19 @@ def test_kinds_are_told_apart():
     assert set(dtypes.NUMBERS) | {"bool"} == set(dtypes.NAMES)
     for name in dtypes.UNSIGNED:
         assert np.issubdtype(dtypes.to_numpy(name), np.unsignedinteger)
+
+
+def test_products_of_f64_matrices_compile_for_vectors_of_64_bytes(tmp_path):
+    model = tmp_path / "wide.py"
+    model.write_text(
+        "import numpy, aotc\n"
+        "w = aotc.Weights({'a': numpy.eye(32)})\n"
+        "@aotc.entry(x=aotc.Spec(('n', 32), 'f64'))\n"
+        "def f(w, x):\n"
+        "    return (x @ w['a']).T\n"
+    )
+    build = pipeline.build(  # which compares with the reference, where this machine can
+        model, output=tmp_path, targets=[Target.parse("x86_64-v4")], sign=False
+    )
+    (variant,) = build.variants
+    assert PEELING not in variant.flags
