@@ -75,6 +75,13 @@ def _self_check(text: str) -> str:
     return {mode: mode for mode in SELF_CHECK_MODES}[text]
 
 
+def _paths_by_arch(text: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in text.split(",") if each.strip()]
+    if not all(arch.strip() and path.strip() for arch, _, path in pairs):
+        raise ValueError
+    return {arch.strip(): path.strip() for arch, _, path in pairs}
+
+
 _TABLE = [
     Option("AOTC_DUMP", str, None, "folder to write the IR of every stage and pass to"),
     Option("AOTC_PRINT_AFTER", str, None, "print the IR after this pass, or `all`"),
@@ -86,6 +93,12 @@ _TABLE = [
         _self_check,
         "auto",
         f"self-check of builds: {', '.join(SELF_CHECK_MODES)}",
+    ),
+    Option(
+        "AOTC_PYTHONS",
+        _paths_by_arch,
+        {},
+        "ARCH=PATH,…: Pythons that self-checks run code of other processors with",
     ),
     Option("AOTC_TARGETS", str, "cpu", "what builds are for that name no --target"),
     Option("AOTC_CACHE", str, None, "folder that builds keep results in, or off"),

@@ -7,6 +7,7 @@ Both are this package, so what they read is what they wrote.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from aotc import options, processor
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import Compiled
 from aotc.checks.compiled import Arrays, Code, Export, Loadable
@@ -24,6 +26,7 @@ from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
 from aotc.system_errors import ended_for_memory, system_errors
+from aotc.target import TARGETS
 from aotc.worker.messages import receive, send
 
 DIED = "compiled-code-died"
@@ -55,7 +58,8 @@ class CompiledProcess:
             self._log = stack.enter_context(TemporaryFile())
             self._process = subprocess.Popen(
                 # -P: the user's folder may hold a pickle.py
-                [sys.executable, "-P", "-m", "aotc.checks.serve", str(os.getpid())],
+                [_python_for(code.target), "-P", "-m", "aotc.checks.serve"]
+                + [str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -160,6 +164,26 @@ class CompiledProcess:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _python_for(target: str) -> str:
+    """The Python that runs code for a target: this one, or one for its processor.
+
+    Raises:
+        SetupError: `no-python`: the one that AOTC_PYTHONS names cannot be started.
+    """
+    found = [each.arch for each in TARGETS.values() if target in (each.id, each.name)]
+    arch = found[0] if found else None
+    if arch is None or arch == processor.arch():
+        return sys.executable
+    python: str = options.get("AOTC_PYTHONS").get(arch, sys.executable)
+    if shutil.which(python) is None:
+        raise SetupError(
+            "no-python",
+            f"AOTC_PYTHONS names '{python}' for {arch}, which is no program",
+            hint="name a Python for that processor, such as one under an emulator",
+        )
+    return python
 
 
 def _stream(pipe: Any) -> BinaryIO:

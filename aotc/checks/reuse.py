@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import aotc
-from aotc import artifacts, dialects, gpus, passes, processor
+from aotc import artifacts, dialects, gpus, options, passes, processor
 from aotc.artifacts.backends import BACKENDS
 from aotc.backend import Compiled
 from aotc.backend.reuse import stated_version
@@ -154,6 +154,7 @@ def _machine(variants: Sequence[Compiled]) -> str:
     facts: dict[str, Any] = {
         "arch": processor.arch(),
         "features": processor.cpu_features(),
+        "pythons": options.get("AOTC_PYTHONS"),
     }
     if not all(BACKENDS[variant.target.backend].on_cpu for variant in variants):
         facts |= gpus.probe()

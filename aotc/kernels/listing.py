@@ -18,7 +18,7 @@ from aotc.dialects.graph import where_of
 from aotc.dialects.lowering import foreign
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.dispatch import kernels_of
-from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.machine import Machine, machine_of, why_no_machine
 from aotc.kernels.refusal import refusals_in
 from aotc.mlir import Function, Module, func
 from aotc.target import Target
@@ -63,7 +63,7 @@ def kernels_listed(
     """
     machine = machine_of(target)
     if machine is None:
-        return {"none": f"there are no kernels for the target {target}", "regions": []}
+        return {"none": why_no_machine(target), "regions": []}
     if not any(each.partition("{")[0] == "fuse-regions" for each in passes):
         why = "the pass fuse-regions, which forms regions, is left out (-O2 has it)"
         return {"none": why, "regions": []}

@@ -45,12 +45,28 @@ class Machine:
 _AVX2 = Machine(lanes=8, registers=16)
 _AVX512 = Machine(lanes=16, registers=31)  # one is left to the compiler
 
+# Caches and units of a Neoverse N1, which a Cortex-A76 is much like (Arm, "Neoverse N1
+# Core Technical Reference Manual" and "Software Optimization Guide"). Of 32 registers
+# two are left to the compiler, which loads an element before the last one is used up.
+_NEON = Machine(
+    lanes=4, registers=30, first_cache=64 << 10, second_cache=512 << 10, ways=4
+)
+
 
 def machine_of(target: Target) -> Machine | None:
     """The model of a target's processor; None where there are no kernels for it."""
-    if target.backend != "llvm-cpu" or target.arch != "x86_64":
+    if target.backend != "llvm-cpu":
         return None
     features = set(target.cpu_features_required)
+    if target.arch == "aarch64":
+        return _NEON if "neon" in features else None
     if features >= {"avx512f", "avx512vl"}:
         return _AVX512
     return _AVX2 if features >= {"avx2", "fma"} else None
+
+
+def why_no_machine(target: Target) -> str:
+    """Why there are no kernels for a target of which there is no model."""
+    if target.backend != "llvm-cpu":
+        return f"kernels are native code of processors, which {target} is not"
+    return f"kernels need multiply-adds of vectors, which {target} does not have"

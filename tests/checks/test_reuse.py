@@ -86,6 +86,8 @@ def test_other_code_and_other_machines_are_checked_for_themselves(build, monkeyp
     monkeypatch.setattr(processor, "cpu_features", lambda: ("avx2",))
     assert parts()["machine"] != before["machine"]
     monkeypatch.undo()
+    with options.override("AOTC_PYTHONS", "aarch64=python"):
+        assert parts()["machine"] != before["machine"]
     variants = [replace(variants[0], vmfb=variants[0].vmfb + b"\0")]
     assert parts()["code"] != before["code"]
 

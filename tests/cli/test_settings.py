@@ -12,6 +12,7 @@ UNREADABLE = {
     "AOTC_JOBS": ["", "abc", "0", "-1"],
     "AOTC_CACHE_SIZE": ["", "abc", "-1", "nan", "1e400", "9" * 400 + "GB", "٣GB"],
     "AOTC_SELF_CHECK": ["", "x", "FULL"],
+    "AOTC_PYTHONS": ["python", "aarch64=", "=python"],
     "AOTC_DEBUG": ["2", "x", "yes"],
 }  # fmt: skip
 PAIRS = [(name, value) for name, values in UNREADABLE.items() for value in values]

@@ -97,7 +97,7 @@ def _regions(level, model="contractions"):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [*LEVELS, "aarch64"])
 def test_every_product_is_a_region(level, model):
     unit = _regions(level, model)
     functions = functions_of(unit.module)
@@ -183,7 +183,7 @@ def test_only_weights_that_leave_all_caches_are_fetched_ahead(tmp_path):
     assert set().union(*map(fetching, steps)) == {False}
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_80", "aarch64", "x86_64-v2"])
+@pytest.mark.parametrize("target", ["cuda:sm_80", "riscv64", "x86_64-v2"])
 def test_a_target_without_kernels_has_no_regions(target):
     unit = Unit(load(MODEL)).fork(Target.parse(target))
     for stage in PASS_STAGES[:2]:
@@ -191,7 +191,7 @@ def test_a_target_without_kernels_has_no_regions(target):
     assert not any(map(fused_of, functions_of(unit.module).values()))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [*LEVELS, "aarch64"])
 def test_a_tile_fits_into_the_registers(level):
     machine = machine_of(Target.parse(level))
     for rows in (1, 2, 7, 49, 128, 3136):

@@ -110,7 +110,7 @@ def test_tells_why_a_product_has_no_kernel(variants):
 
 def test_tells_why_a_target_has_none(variants):
     assert variants["x86_64-v2"] == {
-        "none": "there are no kernels for the target x86_64-v2",
+        "none": "kernels need multiply-adds of vectors, which x86_64-v2 does not have",
         "regions": [],
     }
 
@@ -162,9 +162,10 @@ def test_explain_notes_what_has_no_kernel_for_a_target(model):
 
 
 @pytest.mark.parametrize("lines", [1, 7, 56])
-def test_the_model_of_cycles_is_of_the_whole_call(lines):
+@pytest.mark.parametrize("target", ["x86_64-v3", "aarch64"])
+def test_the_model_of_cycles_is_of_the_whole_call(target, lines):
     """No kernel is above the peak, and a large one comes near to it."""
-    machine = machine_of(V3)
+    machine = machine_of(Target.parse(target))
     shape = Geometry(1, (lines, 56), 64, (3, 3), 64, (lines, 56), padding=(1, 1))
     tile = choose_tile(shape, machine)
     expected = cycles(shape, tile.rows, tile.vectors, machine)

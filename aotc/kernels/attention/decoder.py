@@ -41,6 +41,7 @@ from aotc.mlir import Function, Value, arith
 _KEYS = 32  # of a block: what is read of hidden positions is less than that
 _FEW = 4  # keys of the blocks after those, where a call decides how many there are
 _MOST_WIDTH = 8  # vectors of weighted sums in registers
+_QUERIES = 8  # of a head of keys, also where a vector has fewer lanes
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,15 @@ class DecoderTile:
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """The tile for an attention of few queries; None for another.
 
-    No more queries share a head of keys than a vector has lanes: for more, the other
-    form has fewer operations. None is causal: of one query, that would hide
+    No more queries share a head of keys than a vector has lanes, or 8: for more, the
+    other form has fewer operations. None is causal: of one query, that would hide
     all positions but the first. A call may decide how many positions there are.
     """
     assert isinstance(op, Attention)
     if op.causal or not has_kernel_types(op):
         return None
     sizes, lanes = Sizes.of(op), machine.lanes
-    if isinstance(sizes.length, Dim) or sizes.length > lanes:
+    if isinstance(sizes.length, Dim) or sizes.length > max(lanes, _QUERIES):
         return None
     _, positions = sizes.typical
     tile = DecoderTile(

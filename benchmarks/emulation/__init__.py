@@ -1,0 +1,1 @@
+"""Code for Arm processors, run by QEMU on another one; see docs/processors.md."""

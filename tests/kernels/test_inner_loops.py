@@ -1,0 +1,63 @@
+"""The inner loops of kernels hold their sums in registers, as schedules say."""
+
+import pytest
+
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import machine_of
+from aotc.kernels.tile import choose_tile
+from aotc.target import Target
+from benchmarks.inner_loops import assembly, inner_loops
+
+MODEL = """
+import aotc
+import numpy
+from aotc import nn
+
+w = aotc.Weights(numpy.random.default_rng(0).normal(size=(64, 240)).astype("f4"))
+
+
+@aotc.entry(x=aotc.Spec((120, 64), "f32"))
+def layer(w, x):
+    return nn.gelu(x @ w)
+"""
+SPILLED = """
+kernel:
+	mov	x29, sp
+.LBB0_1:
+	ldr	q0, [x29, #-16]
+	fmla	v1.4s, v0.4s, v9.s[0]
+	fmla	v2.4s, v0.4s, v9.s[0]
+	fmla	v3.4s, v0.4s, v9.s[0]
+	ldr	x3, [sp, #8]
+	fmla	v4.4s, v0.4s, v9.s[0]
+	ldr	q5, [sp, x3]
+	b.ne	.LBB0_1
+other:
+.LBB1_1:
+.LBB1_2:
+	vfmadd231ps	%ymm1, %ymm2, %ymm3
+	vfmadd231ps	32(%rbp), %ymm2, %ymm4
+	vfmadd231ps	96(%rsp), %ymm2, %ymm5
+	vfmadd231ps	%ymm1, %ymm2, %ymm6
+	jne	.LBB1_2
+	jmp	.LBB1_1
+"""
+
+
+@pytest.mark.parametrize("name", ["x86_64-v3", "x86_64-v4", "aarch64"])
+def test_the_sums_of_a_tile_are_in_registers(name, tmp_path):
+    model, target = tmp_path / "model.py", Target.parse(name)
+    model.write_text(MODEL)
+    machine = machine_of(target)
+    tile = choose_tile(Geometry(120, (1, 1), 64, (1, 1), 240, (1, 1)), machine)
+    loops = [x for x in inner_loops(assembly(model, target)) if x.is_of_products]
+    assert max(x.multiply_adds for x in loops) == tile.rows * tile.vectors
+    assert not any(x.spills for x in loops)
+
+
+def test_loads_of_vectors_from_slots_of_the_stack_are_spills():
+    arm, x86 = inner_loops(SPILLED)
+    assert (arm.function, arm.instructions, arm.multiply_adds) == ("kernel", 8, 4)
+    assert arm.spills == 1  # not what has an index, and not an address
+    assert (x86.function, x86.instructions, x86.multiply_adds) == ("other", 5, 4)
+    assert x86.spills == 1  # no frame: the other one is memory of the kernel
