@@ -46,11 +46,14 @@ from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leadin
 from aotc.dialects.types import Size, evaluate_size
 from aotc.mlir import Operation, Value, arith, func, ir, scf
 
-# Steps in one turn of a loop whose body is small: has so many ops, and no other loop. A
-# turn costs some 10 µs beside its kernels, and twice as much with several threads; four
-# steps take most of that away. IREE compiles their kernels once.
-UNROLLED = 4
+# A turn of a loop has several steps if the body is small: has so many ops, and no other
+# loop. A turn costs some 8 µs beside its kernels, and 25 with two threads, which fall
+# asleep after it: of an LSTM of width 512, as much as half a step. IREE compiles the
+# kernels of all steps once.
 SMALL = 64
+_LEAST_STEPS, _MOST_STEPS = 4, 16
+_MOST_OPS = 256  # of more steps than the least
+_MOST_TENSORS = 48  # that they take and stack: one dispatch of IREE binds up to 64
 
 
 @dataclass(frozen=True)
@@ -314,16 +317,23 @@ class Scan(ControlFlow):
         """Start, end and step of the loops, whose bodies are as many steps."""
         if not isinstance(self.length, int):
             return [(0, low.size(self.length), 1)]
-        steps = max(1, min(self.length, UNROLLED if self._is_small() else 1))
+        steps = self._steps_of_turn(self.length)
         whole = self.length // steps * steps
         loops = [(0, low.index(whole), steps)]
         if whole < self.length:
             loops.append((whole, low.index(self.length), 1))
         return loops
 
-    def _is_small(self) -> bool:
+    def _steps_of_turn(self, length: int) -> int:
+        """As many as make the fewest turns, with those that are left one by one."""
         ops = functions.find(self.functions[0]).entry_block.operations
-        return len(ops) <= SMALL and not any(map(_is_loop, ops))
+        if len(ops) > SMALL or any(map(_is_loop, ops)):
+            return 1
+        *_, end = ops
+        tensors = self.scanned + len(end.operands) - self.carries
+        allowed = min(_MOST_OPS // len(ops), _MOST_TENSORS // max(1, tensors))
+        most = min(max(_LEAST_STEPS, allowed), _MOST_STEPS, max(1, length))
+        return min(range(1, most + 1), key=lambda n: length // n + length % n)
 
     def _place(self, low: Lowering, first: Value, number: int) -> Value:
         """The index of the step that comes `number` after `first`."""

@@ -141,9 +141,12 @@ def printed(w, x):
     return z + y * x.mean()
 
 
-@aotc.entry(x=aotc.Spec((9, 64), "f32"), h=aotc.Spec((1, 32), "f32"))
+@aotc.entry(x=aotc.Spec((35, 64), "f32"), h=aotc.Spec((1, 32), "f32"))
 def recurrent(w, x, h):
-    """A product in each step of a loop, whose weight is packed before it."""
+    """A product in each step of a loop, whose weight is packed before it.
+
+    Three turns of eleven steps, and two steps.
+    """
 
     def step(h, row):
         h = np.tanh(

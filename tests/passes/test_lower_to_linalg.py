@@ -88,3 +88,23 @@ def test_what_a_loop_of_numbers_gives_is_not_computed_again_by_its_readers(model
     network = model(lambda x: x * NUMBERS["scan"](x[0]), "i32[5]")
     network.run("inline", "lower-to-linalg")
     assert "util.optimization_barrier" in str(network.module)
+
+
+@pytest.mark.parametrize(
+    ("length", "stacks", "written"),
+    [(64, 1, 16), (31, 1, 15 + 1), (3, 1, 3), (0, 1, 1), (64, 7, 6 + 1)],
+)
+def test_steps_of_a_small_loop_are_written_out_for_few_turns(
+    model, length, stacks, written
+):
+    def sums(x):
+        def step(h, row):
+            h = anp.tanh(h + row)
+            return h, tuple(h + n for n in range(stacks))
+
+        last, stacked = control.scan(step, anp.zeros(5), x)
+        return (last, *stacked)
+
+    loop = model(sums, f"f32[{length}, 5]")
+    loop.run("lower-to-linalg")
+    assert str(loop.module).count("math.tanh") == written
