@@ -171,6 +171,7 @@ _without = record(
         "more": integer(0),
     }
 )
+_shared_work = record({"work": integer(0), "turns": integer(0)})
 _kernels = record(
     {"regions": listing(_region)},
     {
@@ -178,6 +179,7 @@ _kernels = record(
             {"flops_per_cycle": integer(1), "bytes_per_cycle": integer(1)}
         ),
         "without": listing(_without),
+        "shared_work": mapping(_identifier, _shared_work),
         "none": _string,
     },
 )

@@ -35,6 +35,7 @@ from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.packing import pack, unpack
 from aotc.kernels.scopes import scopes_of
+from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.tile import Tile
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value, ir
@@ -84,6 +85,7 @@ class FuseRegions(Pass):
                             region = region_of(anchor, fused, states)
                             _outline(region, fused, known)
             note_refusals(unit.module, machine, left_out)
+            note_shared_work(unit.module)
         return bool(known)
 
 

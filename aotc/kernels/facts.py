@@ -29,7 +29,7 @@ from aotc.mlir import Function, Value
 
 Facts = dict[str, Any]
 
-_NO_WORK = (Broadcast, Constant, Windows)
+NO_WORK = (Broadcast, Constant, Windows)
 _PASSES = 3  # over a row, of a norm or a softmax
 
 
@@ -71,9 +71,9 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         },
         "workgroups": groups,
         "shares": share_count(work, math.prod(groups)),
-        "flops": sum(evaluate_size(_flops_of(op), values) for op in ops),
-        "bytes_read": sum(evaluate_size(_bytes_of(x), values) for x in read),
-        "bytes_written": sum(evaluate_size(_bytes_of(x), values) for x in written),
+        "flops": sum(evaluate_size(flops_of(op), values) for op in ops),
+        "bytes_read": sum(evaluate_size(bytes_of(x), values) for x in read),
+        "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),
     }
     if machine is not None and fused.kernel == "contraction":
         found["cycles"] = _contraction_cycles(ops[0], fused, machine, values)
@@ -84,8 +84,8 @@ def work_of(function: Function) -> Size:
     """The float operations of a region, where a byte moved counts as two of them."""
     ops = _computing_ops(function)
     *_, end = function.entry_block.operations
-    moved = map(_bytes_of, (*function.entry_block.arguments, *end.operands))
-    return sum(map(_flops_of, ops), start=0) + 2 * sum(moved, start=0)
+    moved = map(bytes_of, (*function.entry_block.arguments, *end.operands))
+    return sum(map(flops_of, ops), start=0) + 2 * sum(moved, start=0)
 
 
 def schedule_text(tile: Mapping[str, int]) -> str:
@@ -112,7 +112,7 @@ def _computing_ops(function: Function) -> list[GraphOp]:
         for op in function.entry_block.operations
         if isinstance(op, GraphOp)
         and not type(op).rearranges
-        and not isinstance(op, _NO_WORK)
+        and not isinstance(op, NO_WORK)
     ]
 
 
@@ -120,7 +120,8 @@ def _name_of(op: GraphOp) -> str:
     return op.operation.name.removeprefix("graph.")
 
 
-def _flops_of(op: GraphOp) -> Size:
+def flops_of(op: GraphOp) -> Size:
+    """The float operations of an op; one for each element of an elementwise one."""
     results = _count(op.results[0])
     if isinstance(op, DotGeneral):
         sizes = Tensor.of(op.lhs).shape
@@ -142,7 +143,8 @@ def _count(value: Value) -> Size:
     return element_count(Tensor.of(value).shape)
 
 
-def _bytes_of(value: Value) -> Size:
+def bytes_of(value: Value) -> Size:
+    """The bytes of a tensor."""
     return _count(value) * int(to_numpy(Tensor.of(value).dtype).itemsize)
 
 

@@ -2,7 +2,8 @@
 
 All of it stands in the IR, so that a build that goes on from a file lists the same:
 `graph.kernel` says what a kernel is, calls and their lines are those of the entries,
-and `graph.without_kernel` at an entry says what of it has none.
+`graph.without_kernel` at an entry says what of it has none, and `graph.shared_work`
+what threads can share of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.dispatch import kernels_of
 from aotc.kernels.machine import Machine, machine_of, why_no_machine
 from aotc.kernels.refusal import refusals_in
+from aotc.kernels.shared_work import SHARED_WORK
 from aotc.mlir import Function, Module, func
 from aotc.target import Target
 
@@ -89,7 +91,17 @@ def kernels_listed(
         "flops_per_cycle": 2 * machine.lanes * machine.multiply_adds,
         "bytes_per_cycle": machine.memory_bytes,
     }
-    return {"machine": stated, "regions": regions, "without": without}
+    shared = {
+        name: plain_of(function.attributes[SHARED_WORK])
+        for name, function in entries.items()
+        if SHARED_WORK in function.attributes
+    }
+    return {
+        "machine": stated,
+        "regions": regions,
+        "without": without,
+        "shared_work": shared,
+    }
 
 
 def _calls(

@@ -49,8 +49,8 @@ def load(
         allow_unsigned: accept a bundle without a signature. It is native code.
         threads: how many threads compute, by default `AOTC_THREADS` or the number of
             physical cores; 1 computes in the calling thread, 256 are the most. One
-            process has one number (besides 1). A model of at most 128 KiB, weights and
-            calls together, has one thread, which is faster then than several.
+            process has one number (besides 1). A model of which one thread computes
+            calls faster than several, because they are short, has one thread.
         target: the variant to use, by its id or as a target such as `cpu` or
             `cuda:sm_89`; by default the best for this machine.
         fallback: whether a processor may run what has code for an accelerator too, if
@@ -81,7 +81,8 @@ def _load(
     bundle = read_bundle(path, trust, allow_unsigned)
     # 2. choose
     selection, variant = choose(bundle.manifest, target, fallback)
-    small = is_small(bundle.manifest, variant)
+    wanted = engine.threads(variant.backend, threads)
+    small = is_small(bundle.manifest, variant, wanted)
     device = engine.device(variant.backend, threads, is_small=small)
     # 3. verify the files, 4. map
     code = _map(bundle, variant, device)

@@ -63,7 +63,11 @@ class Caller:
             threads=engine.threads(
                 variant.backend,
                 subject.threads,
-                is_small=is_small(self.model.manifest, variant),
+                is_small=is_small(
+                    self.model.manifest,
+                    variant,
+                    engine.threads(variant.backend, subject.threads),
+                ),
             ),
             fallback=self.model.selection.fallback,
             states=tuple(self._states),

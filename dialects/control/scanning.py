@@ -317,15 +317,19 @@ class Scan(ControlFlow):
         """Start, end and step of the loops, whose bodies are as many steps."""
         if not isinstance(self.length, int):
             return [(0, low.size(self.length), 1)]
-        steps = self._steps_of_turn(self.length)
+        steps = self.steps_of_turn(self.length)
         whole = self.length // steps * steps
         loops = [(0, low.index(whole), steps)]
         if whole < self.length:
             loops.append((whole, low.index(self.length), 1))
         return loops
 
-    def _steps_of_turn(self, length: int) -> int:
-        """As many as make the fewest turns, with those that are left one by one."""
+    def steps_of_turn(self, length: int) -> int:
+        """How many steps a turn of the loop has, so that there are few turns.
+
+        Args:
+            length: of the loop. What is left after whole turns are turns of one step.
+        """
         ops = functions.find(self.functions[0]).entry_block.operations
         if len(ops) > SMALL or any(map(_is_loop, ops)):
             return 1

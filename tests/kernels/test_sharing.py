@@ -3,9 +3,17 @@
 import pytest
 
 from aotc.dialects import context
+from aotc.dialects.functions import functions_of
+from aotc.dialects.plain import plain_of
+from aotc.importers import load
+from aotc.kernels.shared_work import SHARED_WORK
 from aotc.kernels.sharing import share_count, share_count_value
 from aotc.kernels.vectors import index
 from aotc.mlir import func, ir, passmanager
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.target import Target
 
 WORK = 300_000
 LARGE = 1 << 40
@@ -64,3 +72,61 @@ def test_a_call_counts_shares_as_the_build_does():
     for work in works:
         for workgroups in (0, 1, 2, 7, 20, 64, 1000):
             assert _folded(work, workgroups) == share_count(work, workgroups)
+
+
+MODEL = """
+import numpy
+import aotc
+from aotc import control, numpy as np
+w = aotc.Weights(numpy.full((256, 256), 0.1, "f4"))
+x = aotc.Spec((1, 256))
+
+@aotc.entry(x=x)
+def product(w, x):
+    return x @ w
+
+@aotc.entry(x=aotc.Spec((32, 1, 256)))
+def loop(w, x):
+    return control.scan(lambda h, row: (np.tanh(h @ w + row), None), x[0], x)[0]
+
+@aotc.entry(x=x)
+def small(x):
+    return np.tanh(x) * 2.0
+
+@aotc.entry(x=x)
+def ends_by_a_condition(w, x):
+    return control.while_loop(lambda y: y.sum() < 9.0, lambda y: y @ w, x)
+
+@aotc.entry(x=x)
+def branches(w, x):
+    return control.cond(x.sum() > 0, lambda: x @ w, lambda: x)
+
+@aotc.entry(x=aotc.Spec(("n", 256)))
+def of_any_size(w, x):
+    return x @ w
+
+@aotc.entry(x=x)
+def sorted(x):
+    return np.sort(x)
+"""
+
+
+def test_entries_state_the_work_that_threads_can_share(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(MODEL)
+    unit = Unit(load(file)).fork(Target.parse("x86_64-v3"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    stated = {
+        name: plain_of(function.attributes[SHARED_WORK])
+        for name, function in functions_of(unit.module).items()
+        if SHARED_WORK in function.attributes
+    }
+    operations, read = 2 * 256 * 256, 4 * (256 * 256 + 2 * 256)
+    work = operations + 2 * read
+    assert stated["product"] == {"work": work, "turns": 0}
+    loop = stated["loop"]
+    assert loop["turns"] == 2
+    assert 32 * work < loop["work"] < 33 * work  # a step adds a row, and its tanh
+    assert stated["small"] == {"work": 0, "turns": 0}
+    assert stated.keys() == {"product", "loop", "small"}

@@ -13,11 +13,12 @@ import pytest
 
 from aotc import runtime
 from aotc.artifacts import write_bundle
-from aotc.artifacts.manifest import Leaf
+from aotc.artifacts.manifest import Leaf, Manifest
 from aotc.artifacts.trust import development_key
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError, SetupError, VerificationError
 from aotc.runtime import buffers, engine
+from aotc.runtime.small import is_small
 from aotc.target import Target
 
 X = np.arange(20, dtype=np.float32).reshape(5, 4)
@@ -428,6 +429,33 @@ except InputError as error:
     print(error.code)
 """
     assert run_python(code).split() == ["18.0", str(pooled), "bad-threads"]
+
+
+@pytest.mark.parametrize(
+    ("work", "turns", "small"),
+    [
+        (30_000_000, 0, {1, 2}),  # 190 µs, of which four threads save 140
+        (0, 0, {1, 2, 4, 64}),
+        (400_000_000, 0, {1}),
+        (400_000_000, 64, {1, 2}),  # a millisecond is saved, and 1.7 lost
+        (None, 0, set()),
+    ],
+)
+def test_threads_are_used_if_they_save_more_than_waking_them_takes(
+    manifest, files, signer, tmp_path, work, turns, small
+):
+    names = [each["name"] for each in manifest["entry_points"]]
+    shared = {name: {"work": 0, "turns": 0} for name in names}
+    shared[names[-1]] = {"work": work, "turns": turns}
+    if work is None:
+        del shared[names[-1]]
+    manifest["variants"][0]["kernels"] = {"regions": [], "shared_work": shared}
+    bundle = write_bundle(tmp_path, manifest, files, signer)
+    known = Manifest.read((bundle / "manifest.json").read_bytes())
+    (variant, *_) = known.variants.values()
+    found = {n for n in (1, 2, 4, 64) if is_small(known, variant, n)}
+    assert found == small
+    assert not is_small(known, variant, None)  # which is for another processor
 
 
 def test_weights_are_used_where_they_were_verified(bundle, trust):

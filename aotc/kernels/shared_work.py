@@ -1,0 +1,138 @@
+"""What of a call several threads can share: the loader decides by it whether they pay.
+
+Stated at entries as `graph.shared_work`, as it is for the greatest sizes of a call. An
+entry has none where that is not known: sizes without a greatest, a loop that ends by a
+condition, a branch, or an op of which not even the number of operations is clear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from aotc.dialects.control import Scan, control_of
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.normalization import AlongAxis, Normalize
+from aotc.dialects.ops.pooling import Pool
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.plain import attribute_of
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Size, evaluate_size
+from aotc.kernels import families
+from aotc.kernels.facts import NO_WORK, bytes_of, flops_of, work_of
+from aotc.kernels.scopes import Weights, scopes_of
+from aotc.kernels.sharing import share_count
+from aotc.mlir import Function, Module, Operation, func, ir
+
+SHARED_WORK = "graph.shared_work"
+
+_COUNTED = (DotGeneral, ConvGeneral, Attention, Reduction, AlongAxis, Normalize, Pool)
+_SLOWER = 10  # code that IREE generates, at times, than a kernel for as much work
+
+
+@dataclass(frozen=True)
+class SharedWork:
+    """Of a call, or of a part of it.
+
+    Args:
+        work: of all dispatches that are shared, as `facts.work_of` has it, and more
+            where IREE generates the code.
+        turns: of all loops; threads that wait sleep after each.
+    """
+
+    work: int = 0
+    turns: int = 0
+
+    def __add__(self, other: SharedWork) -> SharedWork:
+        return SharedWork(self.work + other.work, self.turns + other.turns)
+
+
+def note_shared_work(module: Module) -> None:
+    """State at each entry of a module with regions what threads can share of it."""
+    functions = functions_of(module)
+    for entry in entries_of(module):
+        function = functions[entry.name]
+        contracts = contracts_of(function)
+        greatest = [each.max // each.multiple_of for each in contracts if each.max]
+        if len(greatest) < len(contracts):
+            continue
+        counter = _Counter(functions, scopes_of(functions, entry.name), greatest)
+        with ir.InsertionPoint(function.entry_block), known_contracts(contracts):
+            found = counter.of_function(entry.name)
+        if found is not None:
+            stated = {"work": found.work, "turns": found.turns}
+            function.attributes[SHARED_WORK] = attribute_of(stated)
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """Counts what is shared; None where it is not known.
+
+    Args:
+        functions: of the module.
+        scopes: the entry and its loops, with what is of weights alone: that is
+            computed by the build.
+        symbols: their values.
+    """
+
+    functions: Mapping[str, Function]
+    scopes: Weights
+    symbols: Sequence[int]
+
+    def of_function(self, name: str) -> SharedWork | None:
+        weights, total = self.scopes.get(name), SharedWork()
+        if weights is None:
+            return None
+        *ops, _ = self.functions[name].entry_block.operations
+        for op in ops:
+            if any(value in weights for value in op.results):
+                continue
+            found = self._of_op(op)
+            if found is None:
+                return None
+            total += found
+        return total
+
+    def _of_op(self, op: Operation) -> SharedWork | None:
+        if isinstance(op, func.CallOp):
+            return self._of_call(self.functions[callee_of(op)])
+        if not isinstance(op, GraphOp):
+            return None
+        if isinstance(op, NO_WORK):
+            return SharedWork()
+        is_plain = type(op).rearranges or type(op).on_vectors
+        if not is_plain and not isinstance(op, _COUNTED):
+            return None
+        read = op.results if type(op).rearranges else op.operands
+        moved = sum(map(bytes_of, (*read, *op.results)), start=0)
+        work = _SLOWER * (self._value(flops_of(op)) + 2 * self._value(moved))
+        return _shared(work, work)
+
+    def _of_call(self, function: Function) -> SharedWork | None:
+        fused, loop = fused_of(function), control_of(function)
+        if fused is not None:
+            groups = map(self._value, families.workgroups(fused, function))
+            return _shared(self._value(work_of(function)), prod(groups))
+        if not isinstance(loop, Scan):
+            return None
+        step = self.of_function(loop.functions[0])
+        if step is None:
+            return None
+        length = self._value(loop.length)
+        turns = sum(divmod(length, loop.steps_of_turn(length)))
+        return SharedWork(length * step.work, turns + length * step.turns)
+
+    def _value(self, size: Size) -> int:
+        return evaluate_size(size, self.symbols)
+
+
+def _shared(work: int, workgroups: int) -> SharedWork:
+    """The work of a dispatch, if it has more than one share."""
+    return SharedWork(work if share_count(work, workgroups) > 1 else 0)
