@@ -15,15 +15,18 @@ import iree.runtime as iree
 import numpy as np
 from kernel_sizes import write_kernels_of_any_size
 
+from aotc import reference
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import compile_units
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.parameters import SCOPE
 from aotc.dtypes import canonical
 from aotc.errors import AotcError
 from aotc.importers.common.imported import Imported
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
-from aotc.passes.stages import all_passes
+from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.program import LEVELS, Program
 from aotc.program_files import write_parameters
 from aotc.pytree import flatten
@@ -53,15 +56,19 @@ class Settings:
         are_weights: whether weights of a network, and all inputs of a case but the
             first, are weights of the program: the build computes with them, and packs
             them for kernels. Else they are inputs.
+        only_kernels: whether only cases of which a kernel computes a part are compiled;
+            of others, what the passes make of them is evaluated.
     """
 
     target: Target = Target.parse("cpu")  # noqa: RUF009 - it is frozen
     level: int = LEVELS[-1]
     are_weights: bool = False
+    only_kernels: bool = False
 
     def __str__(self) -> str:
         stored = ", inputs but the first as weights" if self.are_weights else ""
-        return f"{self.target} at -O{self.level}{stored}"
+        only = ", where kernels compute a part" if self.only_kernels else ""
+        return f"{self.target} at -O{self.level}{stored}{only}"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -76,13 +83,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernels", action="store_true", help="write kernels for small operators, too"
     )
+    parser.add_argument(
+        "--only-kernels",
+        action="store_true",
+        help="compile only those with kernels; of others, evaluate what passes make",
+    )
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
     """What was asked for; `--kernels` is heeded at once."""
     if options.kernels:
         write_kernels_of_any_size()
-    return Settings(options.target, options.level, options.weights)
+    return Settings(
+        options.target, options.level, options.weights, options.only_kernels
+    )
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,7 @@ class Compiled:
 
     Args:
         passed: how many give what they should.
+        evaluated: of these, how many were not compiled, but evaluated after the passes.
         refused: how many need to know at build time what they compute, by reason.
         failed: names of those that do not compile, with why.
         wrong: names of those that give something else, with what.
@@ -108,6 +123,7 @@ class Compiled:
     """
 
     passed: int = 0
+    evaluated: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     failed: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
@@ -117,7 +133,10 @@ class Compiled:
     def title(self) -> str:
         """What was compiled for what, in words."""
         told = ", ".join(f"{n} of {name}" for name, n in self.kernels.items())
-        return f"Compiled for {self.settings}, with kernels: {told or 'none'}"
+        title = f"Compiled for {self.settings}, with kernels: {told or 'none'}"
+        if self.settings.only_kernels:
+            title += f"; {self.evaluated} that have none evaluated after the passes"
+        return title
 
 
 def run_compiled(
@@ -133,6 +152,8 @@ def run_compiled(
             result.refused[found] += 1
         else:
             ready.append(found)
+    if settings.only_kernels:
+        ready = _with_kernels(ready, mismatch, result)
     for begin in range(0, len(ready), BATCH):
         batch = ready[begin : begin + BATCH]
         for each, why in _outcomes(batch, mismatch, settings, result.kernels):
@@ -145,6 +166,46 @@ def run_compiled(
         done = min(begin + BATCH, len(ready))
         print(f"{done} of {len(ready)} compiled", file=sys.stderr, flush=True)
     return result
+
+
+def _with_kernels(
+    cases: Sequence[Traced], mismatch: Mismatch, result: Compiled
+) -> list[Traced]:
+    """Those of which a kernel computes a part; of the others, the passes are judged."""
+    chosen: list[Traced] = []
+    optimized, regions, *_ = PASS_STAGES
+    level = result.settings.level
+    for each in cases:
+        program = trace([each.entry], {})
+        program.level = level
+        unit = Unit(program, result.settings.target)
+        run_passes(unit, [*optimized.passes(level), *regions.passes(level)])
+        if any(map(fused_of, functions_of(unit.module).values())):
+            chosen.append(each)
+            continue
+        (entry,), inputs = program.entries, iter(each.arguments)
+        stored = program.parameters
+        given = [stored.get(port.name, None) for port in entry.arguments]
+        given = [next(inputs) if array is None else array for array in given]
+        with np.errstate(all="ignore"):
+            found = reference.evaluate(unit.module, entry.name, given)
+        why = _difference(each, found, mismatch)
+        if why is None:
+            result.passed += 1
+            result.evaluated += 1
+        else:
+            result.wrong.append((each.case.name, f"after the passes: {why}"))
+    return chosen
+
+
+def _difference(each: Traced, found: Sequence[Array], mismatch: Mismatch) -> str | None:
+    """How results differ from those of a case."""
+    case = each.case
+    for got, want in zip(found, case.outputs, strict=True):
+        why = mismatch(got, want, max(case.rtol, 1e-3), max(case.atol, 1e-6))
+        if why:
+            return why
+    return None
 
 
 # ---- tracing ------------------------------------------------------------------------
@@ -263,15 +324,11 @@ def _run(each: Traced, entry: Any, code: Module, mismatch: Mismatch) -> str | No
         code.context.invoke(code.module.lookup_function(entry.name), arguments, results)
     except Exception as error:  # the runtime's
         return f"it cannot be called: {str(error).splitlines()[0]}"
-    for number, (port, want) in enumerate(
-        zip(entry.results, each.case.outputs, strict=True)
-    ):
+    found = []
+    for number, port in enumerate(entry.results):
         view = results.get_as_object(number, iree.HalBufferView)
-        got = np.array(viewer(device, _leaf(port))(view))
-        why = mismatch(got, want, max(each.case.rtol, 1e-3), max(each.case.atol, 1e-6))
-        if why:
-            return why
-    return None
+        found.append(np.array(viewer(device, _leaf(port))(view)))
+    return _difference(each, found, mismatch)
 
 
 def _leaf(port: Any) -> Leaf:
