@@ -252,10 +252,8 @@ class Windows:
         ]
         start = vectors.splat(self.reduction.start, lanes)
         totals = self._reduce(rows, channels, [start] * rows.count)
-        found = self.epilogue.apply(self.wanted, list(zip(places, totals, strict=True)))
-        for memory, values in zip(self.results, zip(*found, strict=True), strict=True):
-            for place, value in zip(places, values, strict=True):
-                vectors.store(value, memory, place.at, lanes, place.count)
+        results = list(zip(self.wanted, self.results, strict=True))
+        self.epilogue.write(results, list(zip(places, totals, strict=True)))
 
     def _reduce(self, rows: Rows, channels: _Channels, totals: Values) -> Values:
         """What is made of the windows of some rows."""

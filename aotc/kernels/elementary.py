@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import e, log2
+from math import e, log2, pi, sqrt
 
 import numpy as np
 
@@ -21,6 +21,9 @@ _POWER = (
     0.00015353362,
 )
 _LOWEST = -86.0  # e**x of less would not be a normal number
+# beyond, n is not within -126 to 128, and the result 0 or 1
+_LOGISTIC_RANGE = (-89.0, 87.0)
+_BIAS = 127  # of the exponent of a float
 _ROUNDER = 1.5 * 2**23  # numbers next to it are whole; its last bits count them
 
 
@@ -30,28 +33,58 @@ def exp_of_negative(x: Value) -> Value:
     0 below -86; NaN for NaN. It is 2**n 2**r, where n is the whole number next to
     x log2(e) (Cody and Waite, "Software Manual for the Elementary Functions", 1980).
     """
+    power, exponent = _power_parts(x, log2(e), 0)
+    scaled = arith.addi(arith.bitcast(exponent.type, power), exponent)
+    zero = constant(x.type, 0.0)
+    otherwise = arith.select(float_compare("OLT", x, zero), zero, x)  # NaN stays
+    is_normal = float_compare("OLE", constant(x.type, _LOWEST), x)
+    return arith.select(is_normal, arith.bitcast(x.type, scaled), otherwise)
+
+
+def logistic(x: Value) -> Value:
+    """1 / (1 + e**-x), to 3 ulp, or 0 below 2**-126; NaN for NaN.
+
+    e**-x is p 2**n, and 1 + p 2**n one multiply-add. There, 2**n is infinite for 128.
+    """
+    least, most = (constant(x.type, limit) for limit in _LOGISTIC_RANGE)
+    near = arith.select(float_compare("OLT", x, least), least, x)  # NaN stays
+    near = arith.select(float_compare("OGT", near, most), most, near)
+    power, exponent = _power_parts(near, -log2(e), _BIAS)
+    one = constant(x.type, 1.0)
+    total = multiply_add(power, arith.bitcast(x.type, exponent), one)
+    return arith.divf(one, total)
+
+
+def gelu_tanh(x: Value) -> Value:
+    """x/2 (1 + tanh u) = x logistic(2 u), where u = sqrt(2/pi) (x + 0.044715 x**3)."""
+    slope = constant(x.type, 2 * sqrt(2 / pi))
+    bend = constant(x.type, 2 * sqrt(2 / pi) * 0.044715)
+    inner = arith.mulf(x, multiply_add(arith.mulf(x, x), bend, slope))
+    return arith.mulf(x, logistic(inner))
+
+
+def _power_parts(x: Value, factor: float, bias: int) -> tuple[Value, Value]:
+    """`p`, about 0.7 to 1.4, and n, where 2**(factor x) is p 2**n, to 1.2 ulp.
+
+    n is an integer, with a bias added, shifted to where a float has its exponent.
+    """
 
     def splat(value: float) -> Value:
         return constant(x.type, value)
 
-    high = float(np.float32(log2(e)))
-    shifted = multiply_add(x, splat(high), splat(_ROUNDER))
-    whole = arith.subf(shifted, splat(_ROUNDER))
+    high = float(np.float32(factor))
+    shifted = multiply_add(x, splat(high), splat(_ROUNDER + bias))
+    whole = arith.subf(shifted, splat(_ROUNDER + bias))
     rest = multiply_add(x, splat(high), arith.negf(whole))
-    rest = multiply_add(x, splat(log2(e) - high), rest)
+    rest = multiply_add(x, splat(factor - high), rest)
     power = splat(_POWER[-1])
-    for factor in reversed(_POWER[:-1]):
-        power = multiply_add(power, rest, splat(factor))
+    for term in reversed(_POWER[:-1]):
+        power = multiply_add(power, rest, splat(term))
     integers = _integers_like(x)
     bits = arith.bitcast(integers, shifted)
     fraction = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 23)
     places = constant_of(ir.DenseElementsAttr.get_splat(integers, fraction))
-    exponent = arith.shli(bits, places)
-    power = arith.addi(arith.bitcast(integers, power), exponent)
-    zero = splat(0.0)
-    otherwise = arith.select(float_compare("OLT", x, zero), zero, x)  # NaN stays
-    is_normal = float_compare("OLE", splat(_LOWEST), x)
-    return arith.select(is_normal, arith.bitcast(x.type, power), otherwise)
+    return power, arith.shli(bits, places)
 
 
 def _integers_like(x: Value) -> Type:

@@ -11,13 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp, as_tuple
-from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering import Lowering, approximations
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
-from aotc.kernels import vectors
+from aotc.kernels import elementary, vectors
+from aotc.kernels.tile import split_evenly
 from aotc.mlir import Operation, Value, ir
+
+# bodies that are faster on vectors, which have no f64
+_ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
+    approximations.logistic: elementary.logistic,
+    approximations.gelu_tanh: elementary.gelu_tanh,
+}
+_TOGETHER = 4  # vectors that go through a long formula step by step
 
 
 class VectorLowering(Lowering):
@@ -30,7 +38,8 @@ class VectorLowering(Lowering):
         self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
     ) -> Value:
         """The body, on vectors."""
-        return body(*inputs)
+        chosen: Callable[..., Value] = _ON_VECTORS.get(body, body)
+        return chosen(*inputs)
 
 
 @dataclass(frozen=True)
@@ -71,15 +80,44 @@ class Epilogue:
         self, wanted: Sequence[Value], sums: Sequence[tuple[Place, Value]]
     ) -> list[list[Value]]:
         """The vectors of the values that are wanted, at each of some places."""
+        return self._apply(wanted, sums, {})
+
+    def write(
+        self,
+        results: Sequence[tuple[Value, Value]],
+        sums: Sequence[tuple[Place, Value]],
+    ) -> None:
+        """Write values at some places.
+
+        Args:
+            results: each value that is wanted, and the memory that it goes to.
+            sums: each place, and what the sums are there.
+        """
         shared: dict[tuple[Value, int], Value] = {}
-        return [
-            [self._value(each, {self._total: total}, place, shared) for each in wanted]
-            for place, total in sums
-        ]
+        wanted = [value for value, _ in results]
+        rest = list(sums)
+        for count in split_evenly(len(sums), _TOGETHER):
+            some, rest = rest[:count], rest[count:]
+            found = self._apply(wanted, some, shared)
+            for (place, _), values in zip(some, found, strict=True):
+                for value, (_, memory) in zip(values, results, strict=True):
+                    vectors.store(value, memory, place.at, self._lanes, place.count)
+
+    def _apply(
+        self,
+        wanted: Sequence[Value],
+        sums: Sequence[tuple[Place, Value]],
+        shared: dict[tuple[Value, int], Value],
+    ) -> list[list[Value]]:
+        places = [place for place, _ in sums]
+        known = {self._total: [total for _, total in sums]}
+        found = [self._value(each, known, places, shared) for each in wanted]
+        return [list(values) for values in zip(*found, strict=True)]
 
     def compute(self, value: Value, place: Place) -> Value:
         """The vector of a value that does not depend on the sums."""
-        return self._value(value, {}, place, {})
+        (found,) = self._value(value, {}, [place], {})
+        return found
 
     def is_read(self, value: Value) -> bool:
         """Whether a value is read from memory, not computed."""
@@ -88,35 +126,50 @@ class Epilogue:
     def _value(
         self,
         value: Value,
-        known: dict[Value, Value],
-        place: Place,
+        known: dict[Value, list[Value]],
+        places: Sequence[Place],
         shared: dict[tuple[Value, int], Value],
-    ) -> Value:
+    ) -> list[Value]:
         if value not in known:
-            known[value] = self._compute(value, known, place, shared)
+            known[value] = self._compute(value, known, places, shared)
         return known[value]
 
     def _compute(
         self,
         value: Value,
-        known: dict[Value, Value],
-        place: Place,
+        known: dict[Value, list[Value]],
+        places: Sequence[Place],
         shared: dict[tuple[Value, int], Value],
-    ) -> Value:
+    ) -> list[Value]:
         if value in self._memories:
-            memory = self._memories[value]
-            return vectors.load(memory, place.at, self._lanes, place.count)
+            memory, lanes = self._memories[value], self._lanes
+            return [vectors.load(memory, p.at, lanes, p.count) for p in places]
         op = _computing_op(value)
         if isinstance(op, Constant):  # a tensor without axes, like the result
-            return vectors.splat(float(op.value), self._lanes)
+            return [vectors.splat(float(op.value), self._lanes)] * len(places)
         if isinstance(op, Broadcast):
-            key = value, place.key
-            if key not in shared:
-                shared[key] = self._read_repeated(op.operands[0], place)
-            return shared[key]
-        given = [self._value(each, known, place, shared) for each in op.operands]
-        found: Value
-        (found,) = as_tuple(type(op).lower(self._lowering, op, *given))
+            for place in places:
+                key = value, place.key
+                if key not in shared:
+                    shared[key] = self._read_repeated(op.operands[0], place)
+            return [shared[value, place.key] for place in places]
+        given = [self._value(each, known, places, shared) for each in op.operands]
+        return self._lowered(op, given)
+
+    def _lowered(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
+        """What an op makes of vectors, at each of some places.
+
+        A long formula is a chain of operations, each of which waits for the one before.
+        As one on a long vector, it becomes chains side by side, which do not wait for
+        each other.
+        """
+        if type(op).is_approximated and len(given[0]) > 1:
+            long = [vectors.concatenate(each) for each in given]
+            (found,) = as_tuple(type(op).lower(self._lowering, op, *long))
+            return vectors.split(found, self._lanes)
+        found = []
+        for each in zip(*given, strict=True):
+            found += as_tuple(type(op).lower(self._lowering, op, *each))
         return found
 
     def _read_repeated(self, source: Value, place: Place) -> Value:

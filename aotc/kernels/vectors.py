@@ -145,6 +145,25 @@ def reduce_lanes(
     return found[0]
 
 
+def concatenate(parts: Sequence[Value]) -> Value:
+    """One vector of several of equal length; for the processor they stay apart."""
+    found = list(parts)
+    while len(found) > 1:
+        rest = found[2:]
+        x, y = found[:2]
+        found = [_shuffle(x, y, list(range(_lanes(x) + _lanes(y)))), *rest]
+    return found[0]
+
+
+def split(x: Value, lanes: int) -> Values:
+    """The inverse of `concatenate`."""
+    whole = _lanes(x)
+    return [
+        _shuffle(x, x, list(range(first, first + lanes)))
+        for first in range(0, whole, lanes)
+    ]
+
+
 def any_of(conditions: Value) -> Value:
     """Whether any lane of a vector of i1 is true."""
     made: Value = ir.Operation.create(
@@ -160,7 +179,7 @@ def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
     """The elements at some places of two vectors, one after the other."""
     made: Value = ir.Operation.create(
         "vector.shuffle",
-        results=[x.type],
+        results=[vector_type(len(places))],
         operands=[x, y],
         attributes={"mask": ir.DenseI64ArrayAttr.get(places)},
     ).result
@@ -273,6 +292,11 @@ def branch(
         with ir.InsertionPoint(block):
             write()
             scf.YieldOp([])
+
+
+def _lanes(x: Value) -> int:
+    count: int = x.type.shape[0]
+    return count
 
 
 def _mask(lanes: int, count: int | Value) -> Value:

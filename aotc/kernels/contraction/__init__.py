@@ -318,12 +318,10 @@ class Contraction:
     # ---- one tile -------------------------------------------------------------------
 
     def _write_tile(self, panel: Panel, rows: Rows) -> None:
-        places, lanes = self._places(panel, rows), self.tile.lanes
+        places = self._places(panel, rows)
         sums = self.sums.over_window(panel, rows)
-        found = self.epilogue.apply(self.wanted, list(zip(places, sums, strict=True)))
-        for memory, values in zip(self.results, zip(*found, strict=True), strict=True):
-            for place, value in zip(places, values, strict=True):
-                vectors.store(value, memory, place.at, lanes, place.count)
+        results = list(zip(self.wanted, self.results, strict=True))
+        self.epilogue.write(results, list(zip(places, sums, strict=True)))
 
     def _places(self, panel: Panel, rows: Rows) -> list[Place]:
         lanes = self.tile.lanes
