@@ -28,8 +28,8 @@ In the place of `lower` an op may have `decompose`: itself in other ops of the d
 which the pass of that name puts in its place. It may also have `simplify`: an equal,
 cheaper value, or None; and `reorder`: itself on operands whose axes come in another
 order, which lets transposes move past it. Of a product, `scaled_axes` says where its
-operands may be scaled in the place of its result. An op with an effect beside its
-results is not `Pure`.
+operands may be scaled in the place of its result, and `summed_axes` where one of them
+in the place of the other. An op with an effect beside its results is not `Pure`.
 
 The base of all ops is `GraphOp`; families add their own base classes. The bindings
 evaluate annotations, so modules of this package must not postpone them.
@@ -216,6 +216,15 @@ class GraphOp(_Declared):
         """Axes of the result along which it may be scaled by scaling an operand.
 
         Each with the axis of that operand along which to scale it; {} for none.
+        """
+        return {}
+
+    @classmethod
+    def summed_axes(cls, op: Self) -> dict[int, int]:
+        """Axes of the first operand along which products with the second are summed up.
+
+        Each with that axis of the second operand: scaling either operand along it
+        scales the same products. {} for none.
         """
         return {}
 

@@ -166,6 +166,11 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         loops = sides[operand]
         return {loop: axis for axis, loop in enumerate(loops) if loop in out}
 
+    @classmethod
+    def summed_axes(cls, op: Self) -> dict[int, int]:
+        """The axes that are contracted."""
+        return dict(zip(op.lhs_contract, op.rhs_contract, strict=True))
+
     @staticmethod
     def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:
         """linalg.matmul where it is one, a contraction generic otherwise."""

@@ -148,6 +148,14 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             return {0: 0}
         return {Tensor.of(op.y).rank - 1: Tensor.of(op.kernel).rank - 1}
 
+    @classmethod
+    def summed_axes(cls, op: Self) -> dict[int, int]:
+        """The channels: of one group, and without padding, which nothing scales."""
+        if op.groups != 1 or any(op.padding):
+            return {}
+        rank = Tensor.of(op.kernel).rank
+        return {rank - 1: rank - 2}
+
     @staticmethod
     def lower(low: Lowering, op: "ConvGeneral", x: Value, kernel: Value) -> Value:
         """Patches times kernel, or depthwise; see the notes above."""

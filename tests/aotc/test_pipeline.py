@@ -64,7 +64,9 @@ _FOR_GRAPHS = {
     "record-intermediates",
     "recover-ops",
     "relax-order",
+    "scale-weights",
     "simplify",
+    "sink-reshapes",
     "sink-transposes",
 }
 

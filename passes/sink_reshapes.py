@@ -1,0 +1,108 @@
+"""Move reshapes that add, drop or move axes of size 1 past elementwise ops.
+
+    %1 = graph.reshape(%a) {shape = (1, 8, 1, 1)}      %1 = graph.logistic(%a)
+    %2 = graph.logistic(%1)                       →    %2 = graph.multiply(%a, %1)
+    %3 = graph.multiply(%1, %2)                        %3 = graph.reshape(%2) …
+
+The elementwise ops are then beside the product or the reduction that gives %a, with
+which a kernel computes them. Other operands may be numbers that are repeated.
+
+Requires: calls are inlined (inline), transposes of such axes are reshapes (simplify).
+Ensures: no more reshapes that a model runs through; `simplify` drops those that meet.
+"""
+
+from __future__ import annotations
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.patterns import made_by
+from aotc.dialects.types import Shape, Tensor
+from aotc.dialects.weight_values import weight_values
+from aotc.mlir import Function, Operation, Value
+from aotc.passes.base import Pass, Unit
+
+
+class SinkReshapes(Pass):
+    """Sink the reshapes of every function that only concern axes of size 1."""
+
+    name = "sink-reshapes"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        for function in functions_of(unit.module).values():
+            if not function.is_external:
+                changed |= _sink(function)
+        return changed
+
+
+def _sink(function: Function) -> bool:
+    """Go through the ops once, in order: what is moved meets those that follow."""
+    weights = weight_values(function)
+    changed = False
+    for op in [*function.entry_block.operations]:
+        shape = _source_shape(op, weights)
+        if shape is None:
+            continue
+        build = Builder()
+        with before(op):
+            given = [_reshaped(build, value, shape) for value in op.operands]
+            found = type(op.opview).build(*given, **op.opview.attributes_of(op.opview))
+            result = op.results[0]
+            moved = build.reshape(found, shape=Tensor.of(result).shape)
+        result.replace_all_uses_with(moved)
+        op.operation.erase()
+        changed = True
+    return changed
+
+
+def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
+    """The shape in which an op can as well be computed; None if there is none."""
+    if not isinstance(op, GraphOp) or not type(op).on_vectors or has_effect(op):
+        return None
+    if len(op.results) != 1 or op.results[0] in weights:
+        return None
+    found: Shape | None = None
+    for value in op.operands:
+        source = _source(value)
+        if source is None:
+            if _number(value) is None:
+                return None
+            continue
+        shape = Tensor.of(source).shape
+        if source in weights or found not in (None, shape):
+            return None
+        found = shape
+    return found
+
+
+def _source(value: Value) -> Value | None:
+    """What a value is, but for axes of size 1; None if it is no such reshape."""
+    op = made_by(value, "reshape")
+    if op is None:
+        return None
+    source: Value = op.x
+    sizes = [
+        [size for size in Tensor.of(each).shape if size != 1]
+        for each in (source, value)
+    ]
+    return source if sizes[0] == sizes[1] else None
+
+
+def _number(value: Value) -> Value | None:
+    """The number that a value repeats."""
+    op = made_by(value, "broadcast")
+    return None if op is None or Tensor.of(op.x).rank else op.x
+
+
+def _reshaped(build: Builder, value: Value, shape: Shape) -> Value:
+    """An operand of an op that is computed in another shape."""
+    number = _number(value)
+    if number is not None:
+        return build.broadcast(number, shape=shape, axes=())
+    source = _source(value)
+    assert source is not None
+    return source
