@@ -101,8 +101,8 @@ def _is_wide(dtype: str) -> bool:
 
 
 def _is_smaller(one: Value, other: Value) -> bool:
-    counts = [element_count(Tensor.of(value).shape) for value in (one, other)]
-    return all(isinstance(n, int) for n in counts) and counts[0] < counts[1]
+    few, many = (element_count(Tensor.of(value).shape) for value in (one, other))
+    return isinstance(few, int) and isinstance(many, int) and few < many
 
 
 def _varying(scale: Broadcast) -> set[int]:
