@@ -237,6 +237,25 @@ def test_every_attention_of_static_sizes_is_a_region(level):
         assert "graph.attention" not in text, name
 
 
+@pytest.mark.parametrize(
+    ("level", "depth"), [("x86_64-v3", 1016), ("x86_64-v4", 500)]
+)
+def test_no_kernel_has_room_for_less_than_a_vector_of_keys(level, depth):
+    """Of few positions, as a call decides, a block is at least as many as lanes."""
+    positions = aotc.Dim("positions", min=1, max=5)
+    shapes = {"q": (1, 40, 1, depth), "k": (1, positions, 1, depth)}
+    shapes["v"] = (1, positions, 1, 8)
+
+    def attend(q, k, v):
+        return nn.attention(q, k, v)
+
+    entry = aotc.entry(**{n: aotc.Spec(s) for n, s in shapes.items()})(attend)
+    unit = Unit(trace([entry], {})).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    assert "call @attention" not in str(unit.module)
+
+
 def test_a_cache_by_heads_is_read_as_it_lies():
     unit = Unit(trace([step(8, by_heads=True)], {})).fork(Target.parse("x86_64-v3"))
     for stage in PASS_STAGES[:2]:

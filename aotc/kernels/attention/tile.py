@@ -159,11 +159,12 @@ def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:
     sizes, lanes = Sizes.of(op), machine.lanes
     count = _choose_vectors(sizes, lanes)
     most, (_, positions) = _most_keys(sizes, count * lanes), sizes.typical
+    is_dynamic = isinstance(sizes.positions, Dim)
+    if is_dynamic:
+        most = most // lanes * lanes  # the bias of whole vectors of keys is transposed
     if most < min(_LEAST_KEYS, positions):
         return None
-    keys = max(split_evenly(positions, most))
-    if isinstance(sizes.positions, Dim):
-        keys = min(most, _MOST_KEYS) // lanes * lanes  # as their scores are transposed
+    keys = most if is_dynamic else max(split_evenly(positions, most))
     width = min(_MOST_WIDTH, -(-sizes.width // lanes))
     return AttentionTile(
         lanes=lanes,
