@@ -237,9 +237,7 @@ def test_every_attention_of_static_sizes_is_a_region(level):
         assert "graph.attention" not in text, name
 
 
-@pytest.mark.parametrize(
-    ("level", "depth"), [("x86_64-v3", 1016), ("x86_64-v4", 500)]
-)
+@pytest.mark.parametrize(("level", "depth"), [("x86_64-v3", 1016), ("x86_64-v4", 500)])
 def test_no_kernel_has_room_for_less_than_a_vector_of_keys(level, depth):
     """Of few positions, as a call decides, a block is at least as many as lanes."""
     positions = aotc.Dim("positions", min=1, max=5)
