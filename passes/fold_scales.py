@@ -9,8 +9,8 @@ where %mean, %scale and %beta repeat numbers that weights decide: a batch norm o
 inference, for instance. What is computed of weights alone is computed once.
 
 Sums are rounded in another order. A scale that is infinite, or a weight that it makes
-infinite, gives NaN where the scaled sum was infinite (or finite). Nothing is folded that
-is narrower than f32, that a state decides, or where a value in between has another
+infinite, gives NaN where the scaled sum was infinite (or finite). Nothing is folded
+that is narrower than f32, that a state decides, or where a value in between has another
 reader.
 
 Requires: calls are inlined (inline). Ensures: of each product that has such weights, no
