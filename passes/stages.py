@@ -72,6 +72,7 @@ PASS_STAGES = (
         (
             "fuse-regions",
             "hoist-invariants",
+            "prune",
             "fold-parameters",
             "decompose",
             "simplify",

@@ -183,6 +183,21 @@ def test_only_weights_that_leave_all_caches_are_fetched_ahead(tmp_path):
     assert set().union(*map(fetching, steps)) == {False}
 
 
+def test_the_build_packs_the_weights_of_loops(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import aotc, numpy\nfrom aotc import control, numpy as np\n"
+        "w = aotc.Weights(numpy.full((1024, 1024), 0.5, 'f4'))\n"
+        "@aotc.entry(x=aotc.Spec((1, 1024)))\ndef f(w, x):\n"
+        "    return control.fori_loop(0, 9, lambda _, y: np.tanh(y @ w), x)\n"
+    )
+    unit = Unit(load(file)).fork(Target.parse("x86_64-v4"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    ops = functions_of(unit.module)["f"].entry_block.operations
+    assert [op.operation.name for op in ops] == ["func.call", "func.return"]
+
+
 @pytest.mark.parametrize("target", ["cuda:sm_80", "riscv64", "x86_64-v2"])
 def test_a_target_without_kernels_has_no_regions(target):
     unit = Unit(load(MODEL)).fork(Target.parse(target))
