@@ -103,7 +103,15 @@ def manifest(
         },
     }
     created = {"created": made} if (made := _creation_time()) else {}
-    return {**head, **(findings or {}), **created}
+    return {**head, **_tuning(program), **(findings or {}), **created}
+
+
+def _tuning(program: Program) -> dict[str, Any]:
+    """The tuning file that schedules come from, if there is one."""
+    tuning = program.tuning
+    if tuning is None:
+        return {}
+    return {"tuning": {"file": tuning["file"], "sha256": tuning["sha256"]}}
 
 
 def _has_guards(program: Program) -> bool:

@@ -39,6 +39,7 @@ TARGET_STAGES = ("regions", "linalg", "variant")  # that can be for one target
 STAGE = "graph.stage"
 LEVEL = "graph.level"
 WITHOUT = "graph.without"
+TUNING = "graph.tuning"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
 PASSES = "graph.passes"
 
@@ -204,6 +205,20 @@ class Program:
     @without.setter
     def without(self, names: Sequence[str]) -> None:
         self._write_attribute(WITHOUT, [*names])
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        """The tuning file that schedules come from, see `aotc.tuning`; None for none.
+
+        `file` is its name, `sha256` its digest, and `targets` has for each target
+        `machine` and the rows of `schedules`, each with a `key` and a `schedule`.
+        """
+        tuning: dict[str, Any] | None = self._attribute(TUNING, None)
+        return tuning
+
+    @tuning.setter
+    def tuning(self, tuning: Mapping[str, Any]) -> None:
+        self._write_attribute(TUNING, tuning)
 
     @property
     def passes(self) -> list[str]:

@@ -98,6 +98,7 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
                 },
                 "resolvedDependencies": [
                     {"name": source["file"], "digest": {"sha256": source["sha256"]}},
+                    *_tuning(program),
                     *dependencies,
                 ],
             },
@@ -105,6 +106,14 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
         },
     }
     return _canonical(document)
+
+
+def _tuning(program: Program) -> list[dict[str, Any]]:
+    """The tuning file, which the code depends on."""
+    tuning = program.tuning
+    if tuning is None:
+        return []
+    return [{"name": tuning["file"], "digest": {"sha256": tuning["sha256"]}}]
 
 
 def _sha256(content: bytes | Path) -> str:

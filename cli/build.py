@@ -67,6 +67,7 @@ def _targets(
     "aotc build model.py --certify-gradients",
     "aotc build resnet.onnx --parity",
     "aotc build model.py --peak-memory 512MB",
+    "aotc build model.py --tuning tuning.json --tune 60",
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=FilePath())
 @click.option(
@@ -117,6 +118,20 @@ def _targets(
     "--without",
     help="Passes and families of kernels to leave out, with commas between, such as "
     "recover-ops,rows: to find out what they do.",
+)
+@click.option(
+    "--tuning",
+    type=FilePath(path_type=Path, dir_okay=False),
+    help="Cut kernels up as this file of measured schedules says.",
+)
+@click.option(
+    "--tune",
+    type=float,
+    is_flag=False,
+    flag_value=120.0,
+    metavar="[SECONDS]",
+    help="Measure schedules that the file of --tuning lacks first, for so long (120), "
+    "and add them to it. Give SOURCE before.",
 )
 @click.option(
     "--certify-gradients",

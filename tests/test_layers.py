@@ -69,10 +69,11 @@ ALLOWED = {
     "checks": TRACING
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
     | {"packager", "program_files"},
+    "tuning": PROGRAM | {"kernels", "passes", "backend", "checks", "runtime"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},
     "pipeline": PROGRAM
-    | {"importers", "passes", "backend", "packager", "checks", "cache"}
+    | {"importers", "passes", "backend", "packager", "checks", "cache", "tuning"}
     | {"program_files", "tracing"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE

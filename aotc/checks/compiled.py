@@ -105,17 +105,21 @@ class Code:
     backend: str
     exports: tuple[Export, ...]
 
-    def load(self) -> Call:
-        """See `Loadable`."""
+    def functions(self, threads: int | None = None) -> dict[str, Function]:
+        """Its functions, loaded, by name.
+
+        Raises:
+            CompileError: `not-loadable`.
+        """
         try:
-            device = engine.device(self.backend, None)
+            device = engine.device(self.backend, threads)
             code = start(self.vmfb, self.backend, device)
         except (RuntimeError, ValueError, IndexError) as error:  # as IREE raises
             first_line = str(error).partition("\n")[0]
             raise CompileError(
                 "not-loadable", f"IREE rejects the module: {first_line}"
             ) from error
-        functions = {
+        return {
             each.name: Function(
                 code,
                 each.name,
@@ -126,6 +130,10 @@ class Code:
             )
             for each in self.exports
         }
+
+    def load(self) -> Call:
+        """See `Loadable`."""
+        functions = self.functions()
 
         def call(
             entry: str,

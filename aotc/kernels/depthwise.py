@@ -11,7 +11,7 @@ memory: that was faster than all lines of some channels by a fifth, over MobileN
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -31,6 +31,7 @@ _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 _WORK = 50_000  # float operations of a workgroup, at least: some microseconds
 _LINE_WORK = 2_000_000  # of a line, beyond which workgroups share its channels
 _MOST_ROWS = 7  # sums of a tile, which leave half of AVX2's registers to the weights
+_ROWS_TO_TRY = (3, 5, 7, 10, 14)  # at most, when schedules are measured
 _MOST_UNROLLED = 32  # positions of a window, or of a line of it, that are written out
 
 
@@ -102,6 +103,20 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
         vectors=vectors,
         block=max(split_evenly(total, block)),
     )
+
+
+def candidates(
+    op: GraphOp, machine: Machine, planned: Mapping[str, int]
+) -> list[dict[str, int]]:
+    """The ways to cut up that may be better than the planned one, which comes first."""
+    geometry, first = geometry_of(op), Sweep(**planned)
+    assert geometry is not None
+    fitting = [most for most in _ROWS_TO_TRY if 2 * most < machine.registers]
+    rows = [max(split_evenly(geometry.result[1], most)) for most in fitting]
+    sweeps = [first, *(replace(first, rows=count) for count in rows)]
+    sweeps.append(replace(first, vectors=-(-first.vectors // 2)))
+    sweeps.append(replace(first, is_unrolled=0))
+    return [asdict(each) for each in dict.fromkeys(sweeps)]
 
 
 def write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.fusion import Fused
@@ -48,6 +48,8 @@ class Family:
         column_axes: how many of the last axes of the result a vector that is the same
             in all rows has.
         views: the operands that are views which the kernel reads through, and what of.
+        candidates: the schedules that may be tried in the place of a planned one, which
+            is the first, in the order in which the model of the machine expects them.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
     """
@@ -60,6 +62,9 @@ class Family:
     has_epilogue: bool = False
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
+    candidates: Callable[[GraphOp, Machine, Schedule], Sequence[Schedule]] = (
+        lambda op, machine, planned: [planned]
+    )
     prologue_axes: Callable[[GraphOp], int] | None = None
 
 
@@ -73,6 +78,7 @@ FAMILIES = {
         plan_unpacked=contraction_plan.plan_unpacked,
         has_epilogue=True,
         column_axes=contraction_plan.column_axes,
+        candidates=contraction_plan.candidates,
         views=contraction_plan.views,
     ),
     "decoder": Family(
@@ -94,6 +100,7 @@ FAMILIES = {
         workgroups=depthwise.workgroups,
         write=depthwise.write,
         has_epilogue=True,
+        candidates=depthwise.candidates,
     ),
     "pooling": Family(
         anchors=(MaxPool, SumPool),
@@ -101,6 +108,7 @@ FAMILIES = {
         workgroups=depthwise.workgroups,
         write=depthwise.write,
         has_epilogue=True,
+        candidates=depthwise.candidates,
     ),
     "rows": Family(
         anchors=rows.ANCHORS,

@@ -76,6 +76,7 @@ def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
 
 CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over calls
 _MOST_ROWS, _MOST_VECTORS = 14, 8
+_MOST_CANDIDATES = 8  # of rows and vectors, to measure
 _WORK = 100_000  # float operations of a workgroup, at least: some microseconds
 _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
@@ -88,16 +89,39 @@ def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
         geometry: of static sizes, see `Geometry.typical`.
         machine: that computes it.
     """
-    candidates = [
-        (rows, vectors)
+    return _with_blocks(geometry, _ranked_tiles(geometry, machine)[0])
+
+
+def candidate_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
+    """The tiles that are worth a measurement, the one of `choose_tile` first.
+
+    These are the ones that the model ranks highest, each with blocks as `choose_tile`
+    makes them; and the first with blocks of half the size. None has larger blocks: one
+    thread may be faster by them, but several could share the work less evenly.
+    """
+    ranked = _ranked_tiles(geometry, machine)[:_MOST_CANDIDATES]
+    tiles = [_with_blocks(geometry, tile) for tile in ranked]
+    first = tiles[0]
+    if first.products == 1:
+        tiles.append(replace(first, block=-(-first.block // 2)))
+    return list(dict.fromkeys(tiles))
+
+
+def _ranked_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
+    """All tiles that fit the registers, by their cycles."""
+    tiles = [
+        Tile(machine.lanes, vectors, rows, block=1)
         for vectors in range(1, _most_vectors(geometry, machine) + 1)
         for rows in _rows_to_try(geometry, vectors, machine)
     ]
-    rows, vectors = min(
-        candidates, key=lambda tile: cycles(geometry, tile[0], tile[1], machine)
+    return sorted(
+        tiles, key=lambda tile: cycles(geometry, tile.rows, tile.vectors, machine)
     )
-    block = _choose_block(geometry, rows, vectors * machine.lanes)
-    tile = Tile(machine.lanes, vectors, rows, block)
+
+
+def _with_blocks(geometry: Geometry, tile: Tile) -> Tile:
+    """A tile with as much of the work for one workgroup as can be shared well."""
+    tile = replace(tile, block=_choose_block(geometry, tile.rows, tile.columns))
     return replace(tile, products=_choose_products(geometry, tile))
 
 

@@ -13,6 +13,7 @@ from aotc.checks.certificate import Certificate
 from aotc.checks.parity import Parity
 from aotc.checks.report import SelfCheck
 from aotc.passes.base import PassRecord
+from aotc.tuning import TuningUse
 
 
 class Reporter(Protocol):
@@ -47,6 +48,7 @@ class BuildReport:
         variants: the compiled targets.
         certificates: of the gradients, if they were asked for.
         fits: what was done for a budget of memory.
+        tuning: what the tuning file was good for, for each target.
         parities: how entries compare with their source, if that was asked for.
         self_checks: how compiled entries compare with the reference evaluator.
         self_check_reuse: whether the cache had that: `off`, `hit`, or `miss` and why.
@@ -62,6 +64,7 @@ class BuildReport:
     variants: list[Compiled] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
+    tuning: list[TuningUse] = field(default_factory=list)
     parities: list[Parity] = field(default_factory=list)
     self_checks: list[SelfCheck] = field(default_factory=list)
     self_check_reuse: str = "off"
@@ -85,6 +88,7 @@ class BuildReport:
             "variants": [_variant_json(variant) for variant in self.variants],
             "gradient_certificates": [each.to_json() for each in self.certificates],
             "memory_fits": [each.to_json() for each in self.fits],
+            "tuning": [each.to_json() for each in self.tuning],
             "parity": [each.to_json() for each in self.parities],
             "self_check": [each.to_json() for each in self.self_checks],
             "self_check_cache": self.self_check_reuse,
@@ -121,7 +125,8 @@ class BuildReport:
 
     @property
     def _measurements(self) -> tuple[Any, ...]:
-        return (*self.certificates, *self.fits, *self.parities, *self.self_checks)
+        checks = (*self.certificates, *self.fits, *self.parities, *self.self_checks)
+        return (*self.tuning, *checks)
 
     def _signed_by(self) -> str:
         return f"signed by {self.signer[:16]}" if self.signer else "not signed"

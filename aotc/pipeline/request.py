@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ _SPANS = {
     "-O": Span("graph", "graph"),
     "--without": Span("graph", "graph"),
     "--passes": Span("graph", "optimized"),
+    "--tuning": Span("optimized", "regions"),
     "--certify-gradients": Span("graph", "optimized"),
     "--peak-memory": Span("linalg", "variant"),
     "--parity": Span(GRAPH_STAGES[-1], "bundle"),
@@ -66,6 +68,10 @@ class Request:
             that the source is, else the last one.
         without: passes and families of kernels that are left out, with commas between,
             see `aotc.passes.stages.parse_without`; by default those that the IR says.
+        tuning: file of measured schedules, see `aotc.tuning`; by default kernels are
+            cut up as the model of the target's processor says.
+        tune: seconds in which to measure schedules that the file does not have, and to
+            add them to it; the file need not be there then.
         certify_gradients: check every derivative on compiled code, and put the figures
             into the manifest; see `aotc.checks.certificate`.
         peak_memory: bytes that a call of any entry may take at most; what does not fit
@@ -100,6 +106,8 @@ class Request:
     passes: str | None = None
     level: int | None = None
     without: str | None = None
+    tuning: Path | None = None
+    tune: float | None = None
     certify_gradients: bool = False
     peak_memory: int | None = None
     parity: Plan | None = None
@@ -110,6 +118,7 @@ class Request:
         _require_one_of("a stage to stop after", self.stop_after, STOPS)
         _require_one_of("a level of optimisation", self.level, LEVELS)
         _require_one_of("a self-check", self.self_check, options.SELF_CHECK_MODES)
+        _require_budget(self.tune, self.tuning)
         end = STOPS.index(self.stop_after or STOPS[-1])
         for option in self._asked:
             acts = _SPANS[option].acts
@@ -128,6 +137,7 @@ class Request:
             "-O": self.level is not None,
             "--without": self.without is not None,
             "--passes": self.passes is not None,
+            "--tuning": self.tuning is not None,
             "--certify-gradients": self.certify_gradients,
             "--peak-memory": self.peak_memory is not None,
             "--parity": self.parity is not None,
@@ -158,6 +168,21 @@ class Request:
                     where=str(self.source),
                     hint=f"leave out {option}, or go on from an earlier stage",
                 )
+
+
+def _require_budget(seconds: float | None, file: Path | None) -> None:
+    if seconds is None:
+        return
+    if file is None:
+        raise InputError(
+            "bad-option",
+            "expected a file to add measured schedules to, with --tune; got none",
+            hint="--tuning FILE, which is made if it is not there",
+        )
+    if not 0 <= seconds < math.inf:
+        raise InputError(
+            "bad-option", f"expected 0 seconds or more for --tune; got {seconds}"
+        )
 
 
 def _require_one_of(what: str, given: object, known: Sequence[object]) -> None:

@@ -32,6 +32,7 @@ from aotc.pipeline.request import Request
 from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
 from aotc.target import Target
+from aotc.tuning import TuningFile, require_target, require_tunable
 from aotc.writing import make_folder
 
 ARCHIVE = "parameters.irpa"  # in the folder of a dump
@@ -75,6 +76,7 @@ class Build:
         self.cache = Cache.of_user() if request.cache else None
         parse_graph_passes(request.passes or "")  # refused before any work
         parse_without(request.without or "")
+        self.tuning = _tuning_file(request, self.targets)
         self.units: list[Unit] = []  # of the targets, once they go separate ways
         self.parameters: packager.Arrays = {}  # of all of them, once they are compiled
         self._reporter = reporter
@@ -163,6 +165,10 @@ class Build:
         known = "" if reuse == "off" else f", cache: {reuse}"
         self._reporter.report_part(f"{part}{known}", seconds)
 
+    def tell_part(self, part: str, seconds: float) -> None:
+        """Tell that a part of the stage is done."""
+        self._reporter.report_part(part, seconds)
+
     def run_passes(self, unit: Unit, stage: str, passes: Sequence[Pass]) -> None:
         """Take a unit to a stage, and dump it."""
         folder = self.folder_of(unit)
@@ -244,6 +250,19 @@ class Build:
 def _self_check_mode(request: Request) -> str:
     mode: str = request.self_check or options.get("AOTC_SELF_CHECK")
     return mode if request.packs else "off"
+
+
+def _tuning_file(request: Request, targets: Sequence[Target]) -> TuningFile | None:
+    """The tuning file that the build reads or adds to, refused before any work."""
+    path = request.tuning
+    if path is None:
+        return None
+    if request.tune is None:
+        file = TuningFile.read(path)
+        require_target(file, targets)
+        return file
+    require_tunable(targets)
+    return TuningFile.read(path) if path.exists() else TuningFile(path)
 
 
 def _dump_folder(dump: Path | None) -> Path | None:

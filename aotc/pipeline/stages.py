@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from aotc import packager
 from aotc.backend import Compiled, compile_units
-from aotc.checks.budget import FitMemory
+from aotc.checks.budget import Fit, FitMemory
 from aotc.checks.certificate import certify
 from aotc.checks.parity import measure, require
 from aotc.checks.reuse import found_or_made, recipe_of
@@ -18,7 +18,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.limits import require_supported
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.passes.base import Pass
+from aotc.passes.base import Pass, Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import (
     IR_STAGES,
@@ -27,6 +27,7 @@ from aotc.passes.stages import (
     parse_graph_passes,
 )
 from aotc.pipeline.run import Build
+from aotc.tuning import TuningUse, tune
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ class Lower(Stage):
         for unit in build.units:
             build.run_passes(unit, self.name, self._passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
-        build.report.fits = [note for unit in build.units for note in unit.notes]
+        notes = [note for unit in build.units for note in unit.notes]
+        build.report.fits = [note for note in notes if isinstance(note, Fit)]
+        build.report.tuning = [note for note in notes if isinstance(note, TuningUse)]
         _state_intermediates(build)
 
     def _passes(self, build: Build) -> Sequence[Pass]:
@@ -106,6 +109,37 @@ class Lower(Stage):
             replace(each, anchors_only=True) if isinstance(each, FuseRegions) else each
             for each in passes
         ]
+
+
+class Tune(Stage):
+    """Measured schedules, for the kernels that are to come."""
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether there is a tuning file."""
+        return build.tuning is not None
+
+    def run(self, build: Build) -> None:
+        """Read it, or measure what it lacks."""
+        assert build.tuning is not None
+        if build.request.tune is not None:
+            fusing = _fusing(build)
+            for target in build.targets:
+                unit = Unit(build.program.copy(), target)
+                tune(unit, fusing, build.tuning, build.request.tune, build.tell_part)
+        build.program.tuning = build.tuning.facts()
+
+
+def _fusing(build: Build) -> FuseRegions:
+    """The pass that forms the regions of a build."""
+    passes = Lower("regions", PASS_STAGES[1])._passes(build)
+    found = [each for each in passes if isinstance(each, FuseRegions)]
+    if not found:
+        raise InputError(
+            "bad-option",
+            "expected a build with regions for --tune, whose schedules it measures; "
+            "fuse-regions is left out (-O2 has it)",
+        )
+    return found[0]
 
 
 def _state_intermediates(build: Build) -> None:
@@ -212,7 +246,9 @@ class Pack(Stage):
 STAGES: tuple[Stage, ...] = (
     Import("graph"),
     Certify("certificate"),
-    *(Lower(stage.name, stage) for stage in PASS_STAGES),
+    Lower(PASS_STAGES[0].name, PASS_STAGES[0]),
+    Tune("tuning"),
+    *(Lower(stage.name, stage) for stage in PASS_STAGES[1:]),
     Compile("vmfb"),
     CompareWithSource("parity"),
     CheckItself("self-check"),

@@ -16,6 +16,7 @@ from aotc.kernels.tile import (
     Tile,
     are_panels_outer,
     block_count,
+    candidate_tiles,
     choose_tile,
     group_count,
 )
@@ -74,10 +75,33 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Schedule:
     Several tiles of a panel fetch the next panel into the first caches, wherever it is:
     one for each vector of a panel, or more, so that few of their steps are for that.
     """
-    tile = choose_tile(geometry.typical, machine)
+    return _fetch_next(geometry, choose_tile(geometry.typical, machine)).to_plain()
+
+
+def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
+    """The tile for a packed operand, with what its kernel fetches of the next panel."""
     if tile.block >= tile.vectors and tile.block > 1 and _fetches(geometry, tile):
-        tile = replace(tile, ahead=1)
-    return tile.to_plain()
+        return replace(tile, ahead=1)
+    return tile
+
+
+def candidates(
+    op: GraphOp, machine: Machine, planned: Schedule
+) -> list[dict[str, int]]:
+    """The tiles that may be better than the planned one, which comes first."""
+    geometry, first = geometry_of(op), Tile.of_plain(planned)
+    assert geometry is not None
+    tiles = [first]
+    for tile in candidate_tiles(geometry.typical, machine):
+        if not first.packed:
+            tiles.append(replace(tile, packed=0))
+        elif first.ahead and tile.block == 1 and _fetches(geometry, tile):
+            tiles.append(replace(tile, ahead=1))
+        else:
+            tiles.append(_fetch_next(geometry, tile))
+    if first.ahead:
+        tiles.append(replace(first, ahead=0))
+    return [tile.to_plain() for tile in dict.fromkeys(tiles)]
 
 
 def _fetches(geometry: Geometry, tile: Tile) -> bool:

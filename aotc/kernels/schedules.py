@@ -1,0 +1,139 @@
+"""Schedules that were measured: which kernel of a build they are for, and if they fit.
+
+A key says all that the time of a kernel depends on, for one target:
+
+    contraction: dot_general(f32[9, 16], f32[16, 8]) lhs_contract = [1], …; add, gelu
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from aotc.dialects.fusion import Fused
+from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.kernels.families import FAMILIES, Schedule
+from aotc.kernels.machine import Machine
+from aotc.mlir import Value
+
+
+def key_of(
+    fused: Fused,
+    anchor: GraphOp,
+    others: Sequence[GraphOp],
+    views: Iterable[Value],
+) -> str:
+    """What a tuning file calls a kernel.
+
+    Args:
+        fused: its family, and whether its right operand is packed.
+        anchor: the op that it is for.
+        others: the ops that it computes besides.
+        views: what it reads through.
+    """
+    attributes = anchor.operation.attributes
+    said = [f"{name} = {attributes[name]}" for name in sorted(attributes)]
+    if fused.tile.get("packed", 1) == 0:
+        said.append("right operand as it lies")
+    if fused.tile.get("ahead"):
+        said.append("fetched ahead")
+    said += [f"reads {Tensor.of(value)}" for value in views]
+    types = ", ".join(str(Tensor.of(value)) for value in anchor.operands)
+    text = f"{fused.kernel}: {_name_of(anchor)}({types})"
+    names = ", ".join(map(_name_of, others))
+    return "; ".join(filter(None, [" ".join([text, ", ".join(said)]), names]))
+
+
+def _name_of(op: GraphOp) -> str:
+    return op.operation.name.removeprefix("graph.")
+
+
+@dataclass(frozen=True)
+class TuningUse:
+    """What a tuning file was good for in a build.
+
+    Args:
+        target: of the build.
+        used: kernels that have a schedule of it.
+        unknown: of its schedules, those for kernels that the build does not have.
+    """
+
+    target: str
+    used: int
+    unknown: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the build report holds it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        unknown = f", {self.unknown} for kernels that it lacks" if self.unknown else ""
+        return f"{self.target}: {self.used} measured schedules{unknown}"
+
+
+@dataclass
+class TunedSchedules:
+    """The schedules of a tuning file for one target."""
+
+    machine: Machine
+    schedules: Mapping[str, Schedule]
+    _met: set[str] = field(default_factory=set)
+
+    def choose(self, fused: Fused, anchor: GraphOp, key: str) -> Fused:
+        """How a kernel is cut up: as was measured, else as the model says.
+
+        Raises:
+            InputError: `bad-tuning`: the schedule is none that the kernel can have.
+        """
+        wanted = self.schedules.get(key)
+        if wanted is None:
+            return fused
+        self._met.add(key)
+        known = candidates_of(fused, anchor, self.machine)
+        if wanted not in known:
+            raise InputError(
+                "bad-tuning",
+                f"expected one of the {len(known)} schedules of the kernel '{key}', "
+                f"such as {known[0]}; got {dict(wanted)}",
+                where=where_of(anchor),
+                hint="the file was edited, or made by another version of aotc: take "
+                "the row out of it, or make it again with --tune",
+            )
+        return Fused(fused.kernel, dict(wanted))
+
+    def use(self, target: str) -> TuningUse:
+        """What was found of the schedules so far."""
+        return TuningUse(target, len(self._met), len(self.schedules) - len(self._met))
+
+
+def candidates_of(
+    fused: Fused, anchor: GraphOp, machine: Machine
+) -> list[dict[str, int]]:
+    """The schedules that a kernel can have; the first is the model's choice."""
+    family = FAMILIES[fused.kernel]
+    return [dict(each) for each in family.candidates(anchor, machine, fused.tile)]
+
+
+def tuned_schedules(
+    tuning: Mapping[str, Any] | None, target: str, machine: Machine
+) -> TunedSchedules:
+    """Those of a tuning file for a target, as `Program.tuning` has it.
+
+    Raises:
+        InputError: `bad-tuning`: they were measured for another model of the machine.
+    """
+    rows = (tuning or {}).get("targets", {}).get(target)
+    if rows is None:
+        return TunedSchedules(machine, {})
+    if rows["machine"] != asdict(machine):
+        raise InputError(
+            "bad-tuning",
+            f"expected schedules for the model {asdict(machine)} of {target}; got "
+            f"those for {rows['machine']}",
+            hint="make the file again with --tune",
+        )
+    schedules = {row["key"]: row["schedule"] for row in rows["schedules"]}
+    return TunedSchedules(machine, schedules)

@@ -1,0 +1,207 @@
+"""Schedules by measurement: `aotc build --tune` and `--tuning`.
+
+The kernels of a program are compiled with several schedules each, many in one module,
+and timed on this machine. What was the fastest goes into a tuning file (`files`), which
+builds read: with the same file they give the same bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from aotc import processor
+from aotc.backend import compile_units
+from aotc.checks.compiled import Code
+from aotc.checks.process import CompiledProcess, code_of, export_at
+from aotc.dialects import context
+from aotc.errors import InputError, SetupError
+from aotc.kernels.machine import machine_of
+from aotc.kernels.schedules import TuningUse
+from aotc.mlir import ir
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.fuse_regions import FuseRegions
+from aotc.passes.stages import passes_between
+from aotc.target import Target
+from aotc.tuning.files import Measured, TargetTuning, TuningFile
+from aotc.tuning.measuring import TimedCode
+from aotc.tuning.proposals import Proposal, entry_name, program_of, propose
+
+__all__ = [
+    "TuningFile",
+    "TuningUse",
+    "require_target",
+    "require_tunable",
+    "tune",
+]
+
+_FUNCTIONS = 24  # that are compiled at once: more take longer than the budget may be
+_GAIN = 0.97  # of the time of the planned schedule: what differs less is noise
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the measurement of a target is.
+
+    Args:
+        measured: kernels.
+        total: kernels that could be measured.
+        faster: how many of them have a schedule that is faster than the planned one.
+    """
+
+    measured: int
+    total: int
+    faster: int
+
+    def __str__(self) -> str:
+        return f"{self.measured} of {self.total} kernels, {self.faster} faster"
+
+
+def require_tunable(targets: Sequence[Target]) -> None:
+    """Refuse to measure for a target that this machine does not run.
+
+    Raises:
+        InputError: `bad-option`: no target has kernels with schedules.
+        SetupError: `cannot-tune`.
+    """
+    tunable = [target for target in targets if machine_of(target) is not None]
+    if not tunable:
+        raise InputError(
+            "bad-option",
+            "expected a target that aotc has kernels for, to tune their schedules; got "
+            f"{', '.join(map(str, targets))}",
+            hint="leave out --tune",
+        )
+    for target in tunable:
+        missing = set(target.cpu_features_required) - set(processor.cpu_features())
+        if target.arch != processor.arch() or missing:
+            raise SetupError(
+                "cannot-tune",
+                f"schedules for {target} are measured on a machine that runs it; this "
+                f"one is {processor.arch()}"
+                + (f" without {', '.join(sorted(missing))}" if missing else ""),
+                hint="run --tune on such a machine, and take its file with --tuning",
+            )
+
+
+def tune(
+    unit: Unit,
+    fusing: FuseRegions,
+    file: TuningFile,
+    seconds: float,
+    tell: Callable[[str, float], None],
+) -> None:
+    """Measure kernels that a tuning file does not know, and add them to it.
+
+    The largest come first. A part that was begun is ended, so it takes longer than the
+    budget by at most one compilation and its calls. The file is written after each.
+
+    Args:
+        unit: the program of the stage `optimized`, for its target; it is not changed.
+        fusing: what forms the regions of the build.
+        file: to add to.
+        seconds: after which nothing more is begun.
+        tell: is told how far it is, and for how long.
+    """
+    start = time.perf_counter()
+    target = unit.target
+    assert target is not None
+    machine = machine_of(target)
+    if machine is None:
+        return
+    known = file.targets.setdefault(str(target), TargetTuning(asdict(machine)))
+    if known.machine != asdict(machine):
+        known = file.targets[str(target)] = TargetTuning(asdict(machine))
+    trial = Unit(unit.program.copy(), target)
+    with trial.module.context, ir.Location.unknown():
+        proposals = propose(trial, fusing, machine, known.schedules.keys())
+    progress = Progress(0, len(proposals), 0)
+    for part in _parts(proposals):
+        if time.perf_counter() - start >= seconds:
+            break
+        found = measure(trial, part)
+        known.schedules.update(found)
+        file.write()
+        faster = sum(
+            each.microseconds < each.planned_microseconds for each in found.values()
+        )
+        progress = Progress(
+            progress.measured + len(found), progress.total, progress.faster + faster
+        )
+        tell(f"{target}: {progress}", time.perf_counter() - start)
+    file.write()
+
+
+def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, Measured]:
+    """The fastest schedule of each kernel, by its key.
+
+    Args:
+        unit: with the functions of the proposals.
+        proposals: the kernels.
+    """
+    code = _compile(unit, proposals)
+    found = {}
+    with CompiledProcess(TimedCode(code)) as process:
+        for each in proposals:
+            names = ",".join(map(entry_name, each.functions))
+            ([times], _) = process.call(names, [])
+            found[each.key] = _fastest(each, [float(x) for x in times])
+    return found
+
+
+def _fastest(proposal: Proposal, seconds: Sequence[float]) -> Measured:
+    """The planned schedule, unless another one is faster by more than noise."""
+    planned = seconds[0]
+    best = min(range(len(seconds)), key=seconds.__getitem__)
+    chosen = best if seconds[best] < _GAIN * planned else 0
+    return Measured(proposal.schedules[chosen], 1e6 * seconds[chosen], 1e6 * planned)
+
+
+def _compile(unit: Unit, proposals: Sequence[Proposal]) -> Code:
+    """The code of all schedules of some kernels, in one module."""
+    with context(), ir.Location.unknown():
+        program = program_of(unit, proposals)
+        entries = program.entries
+        trial = Unit(program, unit.target)
+        run_passes(trial, passes_between("fuse-regions", None), silently=True)
+        (variant,) = compile_units([trial])
+    exports = [
+        export_at(
+            each.name,
+            [port.type for port in each.arguments],
+            [port.type for port in each.results],
+            (),
+        )
+        for each in entries
+    ]
+    return code_of(variant, exports)
+
+
+def _parts(proposals: Sequence[Proposal]) -> Iterator[list[Proposal]]:
+    """The proposals in order, in parts that are compiled at once."""
+    part: list[Proposal] = []
+    for each in proposals:
+        if part and sum(len(x.functions) for x in (*part, each)) > _FUNCTIONS:
+            yield part
+            part = []
+        part.append(each)
+    if part:
+        yield part
+
+
+def require_target(file: TuningFile, targets: Sequence[Target]) -> None:
+    """Refuse a tuning file that has no schedules for any target of a build.
+
+    Raises:
+        InputError: `bad-tuning`.
+    """
+    if not any(str(target) in file.targets for target in targets):
+        raise InputError(
+            "bad-tuning",
+            f"expected schedules for {', '.join(map(str, targets))}; got those for "
+            f"{', '.join(file.targets) or 'no target'}",
+            where=str(file.path),
+            hint="--tune measures schedules for the targets of a build and adds them",
+        )

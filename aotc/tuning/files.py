@@ -1,0 +1,181 @@
+"""Tuning files: measured schedules as JSON that can be committed.
+
+    {"schema": "aotc.tuning/1", "toolchain": {"aotc": "0.1.0", …},
+     "targets": {"x86_64-v4": {"machine": {"lanes": 16, …}, "schedules": [
+        {"key": "contraction: …", "schedule": {"lanes": 16, "rows": 7, …},
+         "microseconds": 812.5, "planned_microseconds": 903.1}]}}}
+
+Rows are in the order of their keys, so that a change of the file is easy to read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import aotc
+from aotc.artifacts.fields import (
+    Invalid,
+    integer,
+    listing,
+    mapping,
+    number,
+    record,
+    text,
+)
+from aotc.artifacts.strict_json import parse
+from aotc.errors import AotcError, InputError
+from aotc.writing import write_text
+
+SCHEMA = "aotc.tuning/1"
+
+_sizes = mapping(text(), integer(0))
+_row = record(
+    {"key": text(), "schedule": _sizes},
+    {"microseconds": number, "planned_microseconds": number},
+)
+_check = record(
+    {
+        "schema": text(SCHEMA, f"'{SCHEMA}'"),
+        "toolchain": mapping(text(), text()),
+        "targets": mapping(
+            text(), record({"machine": _sizes, "schedules": listing(_row)})
+        ),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A schedule, and how long the kernel took.
+
+    Args:
+        schedule: the fastest one, or the planned one if no other was clearly faster.
+        microseconds: of a call by it, at the least.
+        planned_microseconds: by the schedule that the model of the machine chooses.
+    """
+
+    schedule: Mapping[str, int]
+    microseconds: float
+    planned_microseconds: float
+
+
+@dataclass
+class TargetTuning:
+    """The schedules of one target by key, and the model of the machine they are for."""
+
+    machine: Mapping[str, int]
+    schedules: dict[str, Measured] = field(default_factory=dict)
+
+
+@dataclass
+class TuningFile:
+    """A tuning file.
+
+    Args:
+        path: where it is, or will be.
+        targets: what it holds for each target.
+    """
+
+    path: Path
+    targets: dict[str, TargetTuning] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> TuningFile:
+        """The file at a path.
+
+        Raises:
+            InputError: `no-such-file`, or `bad-tuning`: it is no tuning file.
+        """
+        try:
+            data = parse(path.read_bytes())
+            _check(data)
+        except FileNotFoundError:
+            raise InputError(
+                "no-such-file",
+                f"there is no tuning file '{path}'",
+                hint="--tune measures schedules and writes it",
+            ) from None
+        except OSError as error:
+            raise _bad_file(path, str(error)) from error
+        except (Invalid, AotcError, ValueError) as error:
+            raise _bad_file(path, getattr(error, "message", str(error))) from None
+        targets = {
+            name: TargetTuning(
+                each["machine"],
+                {row["key"]: _measured(row) for row in each["schedules"]},
+            )
+            for name, each in data["targets"].items()
+        }
+        return cls(path, targets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `aotc.tuning/1`."""
+        return {
+            "schema": SCHEMA,
+            "toolchain": {
+                "aotc": aotc.__version__,
+                "iree-base-compiler": installed_version("iree-base-compiler"),
+            },
+            "targets": {
+                name: {
+                    "machine": dict(each.machine),
+                    "schedules": [
+                        {
+                            "key": key,
+                            "schedule": dict(found.schedule),
+                            "microseconds": round(found.microseconds, 3),
+                            "planned_microseconds": round(
+                                found.planned_microseconds, 3
+                            ),
+                        }
+                        for key, found in sorted(each.schedules.items())
+                    ],
+                }
+                for name, each in sorted(self.targets.items())
+            },
+        }
+
+    def write(self) -> None:
+        """Replace the file at once, or leave it as it was.
+
+        Raises:
+            SetupError: `cannot-write`.
+        """
+        write_text(self.path, json.dumps(self.to_json(), indent=1) + "\n")
+
+    def facts(self) -> dict[str, Any]:
+        """What a program states of it, see `Program.tuning`."""
+        return {
+            "file": self.path.name,
+            "sha256": hashlib.sha256(self.path.read_bytes()).hexdigest(),
+            "targets": {
+                name: {
+                    "machine": dict(each.machine),
+                    "schedules": [
+                        {"key": key, "schedule": dict(found.schedule)}
+                        for key, found in sorted(each.schedules.items())
+                    ],
+                }
+                for name, each in self.targets.items()
+            },
+        }
+
+
+def _measured(row: Mapping[str, Any]) -> Measured:
+    times = (row.get(name, 0.0) for name in ("microseconds", "planned_microseconds"))
+    return Measured(row["schedule"], *times)
+
+
+def _bad_file(path: Path, why: str) -> InputError:
+    return InputError(
+        "bad-tuning",
+        f"expected a tuning file: {why}",
+        where=str(path),
+        hint="--tune measures schedules and writes such a file",
+    )

@@ -1,0 +1,137 @@
+"""The kernels of a program whose schedule can be measured, with all that may be tried.
+
+Each schedule is a function of its own, called by an entry whose inputs are what the
+kernel reads: a packed weight as it is packed for that schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.entries import Entry
+from aotc.dialects.function_table import index_functions
+from aotc.dialects.functions import (
+    call,
+    copy_module,
+    define,
+    find,
+    functions_of,
+    signature,
+)
+from aotc.dialects.fusion import Fused
+from aotc.dialects.types import Tensor, element_count
+from aotc.kernels.facts import facts_of
+from aotc.kernels.machine import Machine
+from aotc.kernels.schedules import candidates_of
+from aotc.mlir import Module, ir
+from aotc.passes.base import Unit
+from aotc.passes.fuse_regions import FuseRegions, define_region, outline
+from aotc.passes.regions import Region
+from aotc.program import Program
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A kernel with several schedules.
+
+    Args:
+        key: of the kernel, in a tuning file.
+        schedules: the first is the one that the model of the machine chooses.
+        functions: of the module, that compute it by each of them.
+        flops: of a call, with those of equal kernels.
+    """
+
+    key: str
+    schedules: Sequence[dict[str, int]]
+    functions: Sequence[str]
+    flops: int
+
+
+def propose(
+    unit: Unit, fusing: FuseRegions, machine: Machine, known: Collection[str]
+) -> list[Proposal]:
+    """The kernels of a program for a target, the largest first.
+
+    Kernels whose sizes a call decides are left to the model, and so are those that can
+    be cut up in one way only.
+
+    Args:
+        unit: of the stage `optimized`; of no more use afterwards but for its functions.
+        fusing: what forms the regions of the build.
+        machine: the model of the target.
+        known: keys of kernels that need no measurement.
+    """
+    found: dict[str, list[Proposal]] = {}
+    outlined: dict[str, str] = {}
+    with index_functions(unit.module):
+        for region, fused in fusing.regions(unit, machine):
+            key = region.key(fused)
+            if key in found:
+                found[key].append(found[key][0])
+            elif key not in known and _is_static(region):
+                schedules = candidates_of(fused, region.anchor, machine)
+                if len(schedules) > 1:
+                    found[key] = [_proposal(key, region, fused, schedules, machine)]
+            outline(region, fused, outlined)
+    return sorted(
+        (_with_calls(each) for each in found.values()), key=lambda x: -x.flops
+    )
+
+
+def _with_calls(equal: Sequence[Proposal]) -> Proposal:
+    first = equal[0]
+    flops = first.flops * len(equal)
+    return Proposal(first.key, first.schedules, first.functions, flops)
+
+
+def _is_static(region: Region) -> bool:
+    values = [*region.operands(), *region.results()]
+    return all(isinstance(element_count(Tensor.of(x).shape), int) for x in values)
+
+
+def _proposal(
+    key: str,
+    region: Region,
+    fused: Fused,
+    schedules: Sequence[dict[str, int]],
+    machine: Machine,
+) -> Proposal:
+    with ir.InsertionPoint(region.last), region.anchor.location:
+        names = [
+            define_region(region, Fused(fused.kernel, schedule))[0]
+            for schedule in schedules
+        ]
+        flops = facts_of(find(names[0]), fused, machine)["flops"]
+    return Proposal(key, schedules, names, flops)
+
+
+def program_of(unit: Unit, proposals: Sequence[Proposal]) -> Program:
+    """A program with an entry for each schedule of some proposals, called like it."""
+    names = [name for each in proposals for name in each.functions]
+    module = copy_module(unit.module)
+    entries = [_entry(module, name) for name in names]
+    kept = {*names, *(entry.name for entry in entries)}
+    for name, function in functions_of(module).items():
+        if name not in kept:
+            function.operation.erase()
+    program = Program.of_functions(module, entries)
+    program.target = str(unit.target)
+    return program
+
+
+def entry_name(function: str) -> str:
+    """Of the entry that calls a function."""
+    return f"measured.{function}"
+
+
+def _entry(module: Module, name: str) -> Entry:
+    """An entry that calls a function and returns what it returns."""
+    function = functions_of(module)[name]
+    taken, made = signature(function)
+    with ir.InsertionPoint(function.entry_block), function.location:
+        wrapper = define(entry_name(name), taken, lambda values: call(name, values))
+    functions_of(module)[wrapper].attributes["sym_visibility"] = ir.StringAttr.get(
+        "public"
+    )
+    return Entry.flat(wrapper, taken, made)

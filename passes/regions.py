@@ -1,0 +1,206 @@
+"""What one kernel computes: an anchor and the elementwise ops around it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+from aotc.dialects.fusion import Fused
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import in_order
+from aotc.kernels.epilogue import defining_op, readable_source
+from aotc.kernels.families import FAMILIES, is_packed
+from aotc.kernels.schedules import key_of
+from aotc.mlir import Operation, Value, ir
+
+_MOST_TENSORS = 12  # that a region reads and writes
+
+
+@dataclass
+class Region:
+    """An anchor, what is computed from its result, and what its operand is made by.
+
+    Args:
+        anchor: the product, or whatever the kernel is for.
+        states: values that no region computes, but as its anchor.
+        before: the ops that make its operand, in order; no other ops read their values.
+        members: the ops after it, in order.
+        values: what all of them give.
+        reads: what they take from elsewhere, beside the operands of the anchor.
+        packed: the operand that the kernel gets packed, so that only the anchor can
+            read it; None if there is none.
+        columns: the axes of the result along which rows share vectors.
+        views: operands of the anchor that its kernel reads through, and what they are
+            of.
+    """
+
+    anchor: GraphOp
+    states: Container[Value] = ()
+    before: list[GraphOp] = field(default_factory=list)
+    members: list[GraphOp] = field(default_factory=list)
+    values: dict[Value, None] = field(default_factory=dict)
+    reads: dict[Value, None] = field(default_factory=dict)
+    packed: Value | None = None
+    columns: range = range(0)
+    views: Mapping[Value, Value] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, anchor: GraphOp, fused: Fused, states: Container[Value]) -> Region:
+        """The anchor alone."""
+        packed = anchor.operands[1] if is_packed(fused) else None
+        rank = Tensor.of(anchor.results[0]).rank
+        count = FAMILIES[fused.kernel].column_axes(anchor)
+        return cls(
+            anchor,
+            states,
+            values={anchor.results[0]: None},
+            packed=packed,
+            columns=range(rank - count, rank),
+            views=FAMILIES[fused.kernel].views(anchor),
+        )
+
+    @property
+    def ops(self) -> list[GraphOp]:
+        """All of them, in order."""
+        return [*self.before, self.anchor, *self.members]
+
+    def operands(self) -> list[Value]:
+        """What all of them take from elsewhere, those of the anchor first.
+
+        An operand that the anchor takes twice is there twice: one may be packed.
+        """
+        first = [self.views.get(value, value) for value in self.anchor.operands]
+        others = [value for value in self.reads if value not in first]
+        return [value for value in (*first, *others) if value not in self.values]
+
+    def key(self, fused: Fused) -> str:
+        """What a tuning file calls it; see `aotc.kernels.schedules`."""
+        others = [op for op in self.ops if op is not self.anchor]
+        return key_of(fused, self.anchor, others, self.views.values())
+
+    @property
+    def last(self) -> GraphOp:
+        """The op that ends it."""
+        return self.members[-1] if self.members else self.anchor
+
+    def results(self) -> list[Value]:
+        """The values that others read; of one that is read by none, the last."""
+        found = [
+            value
+            for value in self.values
+            if any(not self.computes(use.owner) for use in value.uses)
+        ]
+        return found or [self.last.results[0]]
+
+    def computes(self, op: Operation) -> bool:
+        """Whether an op is a member."""
+        return any(value in self.values for value in op.results)
+
+    def is_for_anchor(self, value: Value) -> bool:
+        """Whether the kernel has a value in a form that only the anchor can read."""
+        is_packed = self.packed is not None and value == self.packed
+        return is_packed or value in self.views
+
+    def depends(self, value: Value) -> bool:
+        """Whether a value from elsewhere is computed from one of the region."""
+        rest, seen = [value], set()
+        while rest:
+            each = rest.pop()
+            if each in self.values:
+                return True
+            if each not in seen and _is_after(self.anchor, each):
+                seen.add(each)
+                rest += each.owner.operands
+        return False
+
+
+def _is_after(anchor: GraphOp, value: Value) -> bool:
+    """Whether a value of the same block is computed after an op."""
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and anchor.operation.is_before_in_block(
+        owner
+    )
+
+
+def region_at(anchor: GraphOp, fused: Fused, states: Container[Value]) -> Region:
+    """The anchor with the elementwise ops after it that can be computed with it."""
+    family = FAMILIES[fused.kernel]
+    region = Region.of(anchor, fused, states)
+    rest = _users(anchor) if family.has_epilogue else []
+    while rest:
+        op = rest.pop(0)
+        if not isinstance(op, GraphOp) or region.computes(op):
+            continue
+        reads = _reads(op, region)
+        if reads is None:
+            continue
+        region.members.append(op)
+        region.values[op.results[0]] = None
+        region.reads.update(dict.fromkeys(reads))
+        rest = in_order([*rest, *_users(op)])
+    if family.prologue_axes is not None:
+        rank = Tensor.of(anchor.operands[0]).rank
+        columns = range(rank - family.prologue_axes(anchor), rank)
+        _add_prologue(region, anchor.operands[0], columns)
+    return region
+
+
+def _add_prologue(region: Region, value: Value, columns: range) -> None:
+    """Add the ops that make an operand of the shape of the rows, as far as they can be.
+
+    Nothing else reads what they give.
+    """
+    op = defining_op(value)
+    if not isinstance(op, GraphOp) or not type(op).on_vectors:
+        return
+    if value in region.values or not all(
+        region.computes(use.owner) for use in value.uses
+    ):
+        return
+    found = []
+    for operand in op.operands:
+        source = readable_source(operand, columns)
+        if source is None or isinstance(defining_op(source), Broadcast):
+            return
+        found.append(source)
+    reads = [each for each in found if not _is_number(each)]
+    if len({*region.reads, *reads}) + len(region.values) > _MOST_TENSORS:
+        return
+    region.before.insert(0, op)
+    region.values[value] = None
+    region.reads.update(dict.fromkeys(reads))
+    for operand in op.operands:
+        _add_prologue(region, operand, columns)
+
+
+def _users(op: Operation) -> list[Operation]:
+    """The ops that read the results of one, in order."""
+    return in_order([use.owner.opview for value in op.results for use in value.uses])
+
+
+def _reads(op: GraphOp, region: Region) -> list[Value] | None:
+    """What an op would take from outside of a region; None if it cannot be in it."""
+    kind = Tensor.of(region.anchor.results[0])
+    if not type(op).on_vectors or [Tensor.of(y) for y in op.results] != [kind]:
+        return None
+    if op.results[0] in region.states:
+        return None
+    outside = [value for value in op.operands if value not in region.values]
+    sources = [readable_source(value, region.columns) for value in outside]
+    found = [each for each in sources if each is not None]
+    if len(found) < len(sources) or any(map(region.depends, found)):
+        return None
+    if any(map(region.is_for_anchor, found)):
+        return None
+    found = [value for value in found if not _is_number(value)]
+    if len({*region.reads, *found}) + len(region.values) > _MOST_TENSORS:
+        return None
+    return found
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a value is a constant without axes, which needs no memory."""
+    return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
