@@ -218,6 +218,13 @@ _TABLE = [
         ("m", "a", "f", "d", "c"),
         "--iree-llvmcpu-target-abi=lp64d",
     ),
+    _cpu(
+        "riscv64-v",
+        "64-bit RISC-V with vectors (V 1.0), RV64GCV",
+        "generic-rv64",
+        ("m", "a", "f", "d", "c", "v"),
+        "--iree-llvmcpu-target-abi=lp64d",
+    ),
     # No sm_90 and sm_100: this IREE refuses them, and such GPUs run the PTX of sm_89.
     _cuda("sm_80", "NVIDIA A100 and newer", "7.6", 11060),
     _cuda("sm_86", "NVIDIA RTX 30, A10 and newer", "7.6", 11060),

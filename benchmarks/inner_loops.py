@@ -28,17 +28,20 @@ from aotc.passes.stages import all_passes
 from aotc.target import Target
 
 MODEL = Path(__file__).parents[1] / "tests/kernels/contractions.py"
-TARGETS = ("x86_64-v3", "x86_64-v4", "aarch64")
+TARGETS = ("x86_64-v3", "x86_64-v4", "aarch64", "riscv64-v")
 
 _FEW = 4  # multiply-adds of a loop that is not looked at
 _FUNCTION = re.compile(r'^"?([A-Za-z_][\w.$]*)"?:')
 _LABEL = re.compile(r"^(\.L\w+):")
-_JUMP = re.compile(r"^(?:b\.?\w*|cb\w+|tb\w+|j\w+)\s.*?(\.L\w+)$")
-_MULTIPLY_ADD = re.compile(r"^(?:fml[as]|vfn?m(?:add|sub)\d+ps)\s")
-_VECTOR = re.compile(r"%[xyz]mm|\b[qdsv]\d")
-# A slot has no index: what has one is memory that the kernel asked for.
+_JUMP = re.compile(r"^(?:b\.?\w*|cb\w+|tb\w+|j\w*)\s.*?(\.L\w+)$")
+_MULTIPLY_ADD = re.compile(
+    r"^(?:fml[as]|vfn?m(?:add|sub)\d+ps|vfn?m(?:acc|sac|add|sub)\.v[fv])\s"
+)
+_VECTOR = re.compile(r"%[xyz]mm|\b[qdsv]\d|^v[ls]\w+\.v\s")
+# A slot has no index: what has one is memory that the kernel asked for. On RISC-V only
+# spills are loads and stores of whole registers.
 _STACK = {
-    "sp": re.compile(r"\[sp(?:, #-?\w+)?\]|[^,(]*\(%rsp\)"),
+    "sp": re.compile(r"\[sp(?:, #-?\w+)?\]|[^,(]*\(%rsp\)|^vs\d+r\.|^vl\d+r"),
     "frame": re.compile(r"\[x29(?:, #-?\w+)?\]|[^,(]*\(%rbp\)"),
 }
 _SETS_FRAME = re.compile(r"^(?:movq\s+%rsp, %rbp|(?:mov|add)\s+x29, sp)")
@@ -80,7 +83,7 @@ def assembly(model: Path, target: Target) -> str:
 
 
 def inner_loops(text: str) -> Iterator[Loop]:
-    """The innermost loops of assembly, of x86-64 or AArch64, that multiply and add."""
+    """The innermost loops of assembly that multiply and add, of any of `TARGETS`."""
     for name, lines in _functions(text):
         stack = [_STACK["sp"]]
         if any(map(_SETS_FRAME.match, lines)):

@@ -52,6 +52,12 @@ _NEON = Machine(
     lanes=4, registers=30, first_cache=64 << 10, second_cache=512 << 10, ways=4
 )
 
+# V promises 128 bits at least, and all that a kernel does is of a fixed length: longer
+# registers are used in part. No processor stands for all: the rates are nominal ones.
+_RVV = Machine(
+    lanes=4, registers=30, multiply_adds=1, loads=1, second_cache=512 << 10, ways=4
+)
+
 
 def machine_of(target: Target) -> Machine | None:
     """The model of a target's processor; None where there are no kernels for it."""
@@ -60,6 +66,8 @@ def machine_of(target: Target) -> Machine | None:
     features = set(target.cpu_features_required)
     if target.arch == "aarch64":
         return _NEON if "neon" in features else None
+    if target.arch == "riscv64":
+        return _RVV if "v" in features else None
     if features >= {"avx512f", "avx512vl"}:
         return _AVX512
     return _AVX2 if features >= {"avx2", "fma"} else None

@@ -79,7 +79,7 @@ def test_versions_of_drivers_are_never_assumed():
         ("graviton4", "aarch64-v8.2", "sve2", "sme"),
         ("snapdragon-8-gen-2", "aarch64-v8.2", "i8mm", "sve2"),
         ("visionfive-2", "riscv64", "d", "v"),
-        ("milk-v-jupiter", "riscv64", "v", "h"),
+        ("milk-v-jupiter", "riscv64-v", "v", "h"),
     ],
 )
 def test_knows_what_processors_have(name, level, has, lacks):

@@ -41,10 +41,19 @@ other:
 	vfmadd231ps	%ymm1, %ymm2, %ymm6
 	jne	.LBB1_2
 	jmp	.LBB1_1
+third:
+.LBB2_1:
+	vle32.v	v8, (sp)
+	vfmacc.vf	v28, fa2, v8
+	vfmacc.vf	v27, fa3, v8
+	vl1r.v	v9, (a0)
+	vfmacc.vf	v26, fa2, v9
+	vfmacc.vf	v25, fa3, v9
+	bne	s7, t3, .LBB2_1
 """
 
 
-@pytest.mark.parametrize("name", ["x86_64-v3", "x86_64-v4", "aarch64"])
+@pytest.mark.parametrize("name", ["x86_64-v3", "x86_64-v4", "aarch64", "riscv64-v"])
 def test_the_sums_of_a_tile_are_in_registers(name, tmp_path):
     model, target = tmp_path / "model.py", Target.parse(name)
     model.write_text(MODEL)
@@ -56,8 +65,9 @@ def test_the_sums_of_a_tile_are_in_registers(name, tmp_path):
 
 
 def test_loads_of_vectors_from_slots_of_the_stack_are_spills():
-    arm, x86 = inner_loops(SPILLED)
+    arm, x86, riscv = inner_loops(SPILLED)
     assert (arm.function, arm.instructions, arm.multiply_adds) == ("kernel", 8, 4)
     assert arm.spills == 1  # not what has an index, and not an address
     assert (x86.function, x86.instructions, x86.multiply_adds) == ("other", 5, 4)
+    assert riscv.spills == 1  # of a whole register
     assert x86.spills == 1  # no frame: the other one is memory of the kernel
