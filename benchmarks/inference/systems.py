@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 BENCHMARKS = Path(__file__).parents[1]
 
-# What holds the libraries to AVX2. MLAS, in ONNX Runtime and OpenVINO, heeds none of it.
+# What holds the libraries to AVX2. MLAS, of ONNX Runtime and OpenVINO, heeds none of it
 AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
 
