@@ -69,9 +69,13 @@ class LowerToLinalg(Pass):
 
 def _windows_in_place(module: Module, functions: dict[str, Function]) -> set[Value]:
     entries = entries_of(module)
-    ports = (port for entry in entries for port in entry.arguments)
-    states = len({port.name for port in ports if port.kind == "state"})
-    found = (windows_in_place(entry, functions, states) for entry in entries)
+    states = {
+        port.name
+        for entry in entries
+        for port in entry.arguments
+        if port.kind == "state" and 0 not in port.type.shape
+    }
+    found = (windows_in_place(entry, functions, len(states)) for entry in entries)
     return set().union(*found)
 
 

@@ -11,7 +11,8 @@ time; but what is written may be computed from a part of it (`dynamic_slice`), w
 no other use.
 
 As in `update-in-place`, a call that may fail must leave its states as they were, and a
-module with a single state starts with a file that is mapped to be read.
+module with a single state that has elements starts with a file that is mapped to be
+read.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ def windows_in_place(
     Args:
         entry: in graph IR.
         functions: of the module, by name.
-        states: how many the module has.
+        states: how many the module has that have elements.
     """
     function = functions[entry.name]
     if states < 2 or _may_fail(entry, functions):

@@ -17,15 +17,15 @@ have no others. A parameter has: the gradient of the layer before is computed fr
 so its update waits for that gradient, by an element of it that is read for nothing.
 
 A function with assertions is left alone, because a call that fails must leave the
-states as they were. So is a module with a single state: IREE copies the initial values
-of several into one buffer, but starts with a single one where the file is mapped, and
-the process that writes there dies.
+states as they were. So is a module with a single state that has elements: IREE copies
+the initial values of several into one buffer, but starts with a single one where the
+file is mapped, and the process that writes there dies.
 
 Requires: linalg (lower-to-linalg), and `graph.kind` on arguments and results. Ensures:
 an elementwise chain of ops that ends in new states of one shape is one loop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -54,7 +54,7 @@ class UpdateInPlace(Pass):
         """Whether anything changed."""
         changed = False
         functions = functions_of(unit.module).values()
-        several = len({name for f in functions for name in _states(f, "arg_attrs")}) > 1
+        several = len(_stored_states(functions)) > 1
         with index_functions(unit.module):
             for function in functions:
                 if several and not function.is_external and not _may_fail(function):
@@ -242,6 +242,16 @@ def _updates(function: Function) -> dict[Value, Value]:
         if fits and new not in found and not is_bool(new):
             found[new] = old
     return found
+
+
+def _stored_states(functions: Iterable[Function]) -> set[str]:
+    """The names of the states that have elements."""
+    return {
+        name
+        for function in functions
+        for name, position in _states(function, "arg_attrs").items()
+        if 0 not in function.type.inputs[position].shape
+    }
 
 
 def _states(function: Function, side: str) -> dict[str, int]:

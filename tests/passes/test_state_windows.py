@@ -74,6 +74,11 @@ def test_another_use_of_the_old_value_keeps_it(update):
 def test_a_single_state_is_not_written_over():
     assert windows_written(lambda s, x, at: (write(s, x, at), x), MATRIX) == 0
 
+    def beside_nothing(s, x, at):
+        return [write(s[0], x, at), s[1]], x
+
+    assert windows_written(beside_nothing, [MATRIX, np.zeros((0, 3))]) == 0
+
 
 def test_an_entry_that_may_fail_writes_over_nothing():
     def update(s, x, at):

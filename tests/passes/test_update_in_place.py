@@ -114,6 +114,13 @@ def test_what_is_no_loop_over_elements_stays(update, tree):
     assert tied(both) == (0, 0)
 
 
+@pytest.mark.parametrize("others", [[], [np.zeros((0, 3))]])
+def test_a_single_state_that_has_elements_is_not_written_over(others):
+    """It begins where the file is mapped; writing there ends the process."""
+    alone = lowered(lambda s, x: [s[0] + x, *s[1:]], [MATRIX, *others])
+    assert tied(alone) == (0, 0)
+
+
 def test_a_state_that_others_read_is_written_over_after_them():
     def update(state, x):
         return [state[0] + x, state[1] + x], state[1] @ x.T
