@@ -1,1 +1,1 @@
-"""Code for Arm processors, run by QEMU on another one; see docs/processors.md."""
+"""Code for Arm and RISC-V, run by QEMU on another processor; see docs/processors.md."""

@@ -1,9 +1,9 @@
 """Kernels for Arm against the reference evaluator, on an emulated processor.
 
-    python -m benchmarks.emulation FOLDER [--target aarch64] [--models N] [MODEL …]
+    python -m benchmarks.emulation FOLDER [--target aarch64] [--random N] [MODEL …]
 
 FOLDER holds the Python for Arm, which is made if it is not there (`python`). Models of
-all families of kernels (of the tests, examples, and random ones of
+all families of kernels (of the tests, examples, and random ones of `shapes` and of
 `benchmarks.fuzz.weighted`) are built for the target, and the self-check of the build
 compares every entry with the reference, at several sizes, in that Python. A line for
 each model; exits with 1 if any does not build, computes something else, or is not
@@ -26,6 +26,7 @@ from aotc.errors import AotcError
 from aotc.pipeline import build
 from aotc.target import Target
 from benchmarks.emulation.python import ARCH, make_python
+from benchmarks.emulation.shapes import KINDS, model_source
 from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 from benchmarks.fuzz.weighted import drawn_entries, source_of, used_families
 
@@ -60,11 +61,16 @@ def wrong_in(model: Path, target: Target, kernels: Counter[str]) -> str:
 
 
 def random_models(first: int, count: int, entries: int, folder: Path) -> Iterator[Path]:
-    """Models of random entries, written to a folder."""
+    """Models of random entries, written to a folder: of one op each, and of several."""
     for seed in range(first, first + count):
-        file = folder / f"random_{seed}.py"
-        file.write_text(source_of(drawn_entries(seed, entries)), encoding="utf-8")
-        yield file
+        sources = {
+            "one_op": model_source(seed, -(-entries // KINDS)),
+            "several_ops": source_of(drawn_entries(seed, entries)),
+        }
+        for kind, source in sources.items():
+            file = folder / f"{kind}_{seed}.py"
+            file.write_text(source, encoding="utf-8")
+            yield file
 
 
 def main() -> int:

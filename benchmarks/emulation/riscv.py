@@ -1,0 +1,193 @@
+"""Kernels for RISC-V against the reference evaluator, on an emulated processor.
+
+    python -m benchmarks.emulation.riscv [--vlen 128 256] [--rounds N] [--seed S]
+
+There is no runtime of IREE for RISC-V to be had, so kernels are called by themselves:
+the object file that IREE's compiler makes of a model (of one op an entry, of random
+sizes: `shapes`) is linked with a small program in C, `call_kernel.c`, once for each
+kernel, which QEMU runs. Its memory is random, and the reference evaluates the region
+that the kernel is of on the same arrays. Needs Debian's packages qemu-user,
+gcc-riscv64-linux-gnu and libc6-dev-riscv64-cross. A kernel whose operands the compiler
+has merged is left out, and said so. Exits with 1 if one differs, writes beyond its
+memory, or if none was compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import reference
+from aotc.backend import compile_units
+from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.fusion import fused_of
+from aotc.importers import load
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES, all_passes
+from aotc.target import Target
+from benchmarks.emulation.shapes import model_source
+
+TARGET = Target.parse("riscv64-v")
+TOOLS = "riscv64-linux-gnu-"
+EMULATOR = ("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu")
+SHARES = (1, 3)  # into which the work of a kernel is cut
+
+_SOURCE = Path(__file__).with_name("call_kernel.c")
+_DISPATCH = re.compile(r"dispatch<.*?bindings\(\[(.*?)\]\)", re.DOTALL)
+_BINDING = re.compile(r"\)\[%c\w+, %c(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel, and what it is called with.
+
+    Args:
+        name: of its region.
+        family: that it is of.
+        arguments: of the region.
+        results: that the reference makes of them.
+    """
+
+    name: str
+    family: str
+    arguments: Sequence[Any]
+    results: Sequence[Any]
+
+    @property
+    def kernel(self) -> str:
+        """The name of its function."""
+        return f"{self.name}.kernel"
+
+
+def cases(model: Path) -> list[Case]:
+    """The kernels of a model, with random arguments."""
+    unit = Unit(load(model)).fork(TARGET)
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    rng, found = np.random.default_rng(1), []
+    for name, function in functions_of(unit.module).items():
+        fused = fused_of(function)
+        if fused is None:
+            continue
+        with unit.module.context:
+            taken, _ = signature(function)
+        given = [np.asarray(rng.normal(size=x.shape), "f4") for x in taken]
+        results = reference.evaluate(unit.module, name, given)
+        found.append(Case(name, fused.kernel, given, results))
+    return found
+
+
+def compile_model(model: Path, folder: Path) -> Path:
+    """The object file with the kernels of a model; `folder` gets what IREE dumps."""
+    unit = Unit(load(model), TARGET)
+    run_passes(unit, all_passes(), silently=True)
+    flags = (
+        f"--iree-hal-dump-executable-{what}-to={folder}"
+        for what in ("benchmarks", "intermediates")
+    )
+    dumping = replace(TARGET, flags=(*TARGET.flags, *flags))
+    compile_units([replace(unit, target=dumping)])
+    (found,) = folder.glob("*.o")
+    return found
+
+
+def has_own_bindings(case: Case, folder: Path) -> bool:
+    """Whether each operand and result of a kernel is a binding, in this order.
+
+    A binding may have some bytes more, up to the next multiple of 64.
+    """
+    (file,) = folder.glob(f"*_{case.kernel}_embedded_elf_*_benchmark.mlir")
+    dispatch = _DISPATCH.search(file.read_text(encoding="utf-8"))
+    assert dispatch is not None
+    found = [int(size) for size in _BINDING.findall(dispatch[1])]
+    wanted = [array.nbytes for array in (*case.arguments, *case.results)]
+    return len(found) == len(wanted) and all(
+        has in (needs, -(-needs // 64) * 64)
+        for has, needs in zip(found, wanted, strict=True)
+    )
+
+
+def linked(case: Case, objects: Path, folder: Path) -> Path:
+    """The program that calls a kernel."""
+    program, exported = folder / case.kernel, folder / f"{case.kernel}.o"
+    name = f"--globalize-symbol={case.kernel}"
+    subprocess.run([f"{TOOLS}objcopy", name, objects, exported], check=True)
+    subprocess.run(
+        [f"{TOOLS}gcc", "-std=c11", "-O1", f'-DKERNEL="{case.kernel}"', _SOURCE]
+        + [exported, "-o", program],
+        check=True,
+    )
+    return program
+
+
+def wrong_in(case: Case, program: Path, vlen: int) -> str:
+    """What is wrong with the results of a kernel; "" if nothing is."""
+    memory = program.with_suffix(".memory")
+    arrays = [*case.arguments, *(np.full_like(x, np.nan) for x in case.results)]
+    memory.write_bytes(b"".join(array.tobytes() for array in arrays))
+    sizes = [str(array.nbytes) for array in arrays]
+    for shares in SHARES:
+        done = subprocess.run(
+            [*EMULATOR, "-cpu", f"rv64,v=true,vlen={vlen}", program, memory]
+            + [str(len(case.results)), str(shares), *sizes],
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            return f"in {shares} shares it ends with {done.returncode}"
+        found = np.frombuffer(done.stdout, "f4")
+        wanted = np.concatenate([x.ravel() for x in case.results])
+        scale = 2e-5 * max(1.0, float(abs(wanted).max()))
+        if not np.allclose(found, wanted, 2e-5, scale):
+            far = float(abs(found - wanted).max())
+            return f"in {shares} shares it is off by {far:.1e}"
+    return ""
+
+
+def main() -> int:
+    """Compile, link, run and compare."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.emulation.riscv", description=__doc__
+    )
+    add = parser.add_argument
+    add("--vlen", type=int, nargs="+", default=[128, 256], help="bits of a register")
+    add("--rounds", type=int, default=3, help="entries of each kind (3)")
+    add("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    families, left_out, failed = Counter[str](), [], 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        model = folder / "model.py"
+        model.write_text(model_source(asked.seed, asked.rounds), encoding="utf-8")
+        objects = compile_model(model, folder)
+        for case in cases(model):
+            if not has_own_bindings(case, folder):
+                left_out.append(case.name)
+                continue
+            families[case.family] += 1
+            program = linked(case, objects, folder)
+            for vlen in asked.vlen:
+                wrong = wrong_in(case, program, vlen)
+                failed += bool(wrong)
+                if wrong:
+                    print(f"{case.name}, {vlen} bits: {wrong}", flush=True)
+    print(f"kernels: {dict(families)}; left out: {', '.join(left_out) or 'none'}")
+    print(f"{failed} of {len(asked.vlen) * families.total()} differ")
+    return 1 if failed or not families else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
