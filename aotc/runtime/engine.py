@@ -10,6 +10,12 @@ and gives large buffers back to the system; the next call then pays for every pa
 the buffers that the one before it freed. The cache matches exact sizes only and has no
 limit, so it is emptied before a call of another function or of other sizes. The thread
 pool's device has pools of its own, which IREE 3.13 does not let us choose.
+
+Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
+thread of the pool on the core of the one that wakes it, and may leave both there for
+seconds: calls then take as long as with one thread. A pool with a thread for each core
+is therefore bound to them, one each. A smaller pool is not: several programs would
+choose the same cores.
 """
 
 from __future__ import annotations
@@ -40,6 +46,8 @@ _DRIVER_FLAGS = {
     for backend in BACKENDS.values()
     for driver in backend.drivers
 }
+
+_SYSTEM_CPUS = Path("/sys/devices/system/cpu")
 
 _lock = threading.Lock()
 _pool_size: int | None = None
@@ -112,13 +120,28 @@ def iree_version() -> str:
 
 def physical_cores() -> int:
     """Cores that this process may use; hardware threads of one core count once."""
+    return len(_cores())
+
+
+def _cores() -> list[int]:
+    """A processor of each core that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     available = affinity(0) if affinity else range(os.cpu_count() or 1)
-    return len({_siblings(cpu) for cpu in available})
+    cores = {_siblings(cpu): cpu for cpu in sorted(available, reverse=True)}
+    return sorted(cores.values())
+
+
+def pool_flag(threads: int) -> str:
+    """What tells IREE how many threads a pool has; Note [threads on one core]."""
+    cores = _cores()
+    # Without this file IREE does not know the numbers, and makes a single thread.
+    if len(cores) == threads and (_SYSTEM_CPUS / "present").exists():
+        return f"--task_topology_cpu_ids={','.join(map(str, cores))}"
+    return f"--task_topology_group_count={threads}"
 
 
 def _siblings(cpu: int) -> str:
-    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    path = _SYSTEM_CPUS / f"cpu{cpu}/topology/thread_siblings_list"
     try:
         return path.read_text()
     except OSError:
@@ -151,7 +174,7 @@ def _cpu_device(threads: int | None, is_small: bool) -> Any:
         return _open("local-sync")
     lifetime.require_pool()
     if _pool_size is None:
-        iree.flags.parse_flags(f"--task_topology_group_count={wanted}")
+        iree.flags.parse_flags(pool_flag(wanted))
         _pool_size = wanted
     if wanted != _pool_size:
         raise InputError(

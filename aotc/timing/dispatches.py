@@ -26,6 +26,7 @@ from aotc.artifacts.manifest import Leaf, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError
+from aotc.runtime.engine import pool_flag
 from aotc.system_errors import raise_system_error, system_errors
 from aotc.timing.inputs import Array, sizes_for
 from aotc.timing.rounds import Measurement
@@ -166,7 +167,7 @@ def _device(threads: int) -> Sequence[str]:
     """As `runtime.engine` opens it."""
     if threads == 1:
         return "--device=local-sync", "--device_allocator=caching"
-    return "--device=local-task", f"--task_topology_group_count={threads}"
+    return "--device=local-task", pool_flag(threads)
 
 
 def _inputs(

@@ -3,6 +3,7 @@
 import functools
 import gc
 import mmap
+import os
 import subprocess
 import sys
 import threading
@@ -392,6 +393,29 @@ with options.override("AOTC_THREADS", "3"):
 print(engine._pool_size, engine.physical_cores() >= 1)
 """
     assert run_python(code).split() == ["3", "True"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are bound on Linux")
+def test_a_thread_for_each_core_is_bound_to_it_and_others_to_none(bundle, signer):
+    code = f"""
+import os
+import numpy as np
+from aotc import runtime
+from aotc.runtime import engine
+may = os.sched_getaffinity(0)
+wanted = engine.physical_cores() + int(os.environ["MORE"])
+before = set(os.listdir("/proc/self/task"))
+model = runtime.load({str(bundle)!r}, trust={signer.public_pem!r}, threads=wanted)
+model.predict(x=np.ones((1, 4), np.float32))
+pool = set(os.listdir("/proc/self/task")) - before
+bound = [os.sched_getaffinity(int(each)) for each in pool]
+alone = [each for each in bound if len(each) == 1]
+print(len(alone), len(set().union(*alone)), os.sched_getaffinity(0) == may)
+"""
+    cores = engine.physical_cores()
+    bound = str(cores if cores > 1 else 0)
+    found = {more: run_python(code, **os.environ, MORE=more).split() for more in "01"}
+    assert found == {"0": [bound, bound, "True"], "1": ["0", "0", "True"]}
 
 
 def _small_memory(manifest, peak, **sizes):
