@@ -150,7 +150,7 @@ def _fold(product: _Product, weights: set[Value]) -> bool:
         y = _Affine()
         for _, step, factor in chain:
             y = step(build, y, _along_features(build, product, factor))
-        result = _rebuilt(build, product, y)
+        result = _rebuild(build, product, y)
     last.results[0].replace_all_uses_with(result)
     for op in [*(op for op, _, _ in reversed(chain)), product.op]:
         op.operation.erase()
@@ -220,8 +220,8 @@ def _along_features(b: Builder, product: _Product, factor: Broadcast) -> Value:
     )
 
 
-def _rebuilt(b: Builder, product: _Product, y: _Affine) -> Value:
-    """The product with a scaled weight, shifted."""
+def _rebuild(b: Builder, product: _Product, y: _Affine) -> Value:
+    """Build the product anew, with its weight scaled, and shift the result."""
     axes = sorted(product.axes)
     cls, operands = type(product.op), list(product.op.operands)
     if y.scale is not None:

@@ -88,7 +88,7 @@ def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool
             arguments = body.entry_block.arguments
             captured = range(control.first_capture, len(arguments))
             values |= {arguments[n]: op.operands[n] for n in captured}
-        given = [_copied(value, values) for value in moving]
+        given = [_copy_value(value, values) for value in moving]
         names = tuple(_define_given(name, moving) for name in control.functions)
         loop = replace(control, functions=names)
         results = invoke(loop, [*op.operands, *given])
@@ -147,11 +147,16 @@ def _grows(value: Value, sources: set[Value]) -> bool:
     return not isinstance(made, int) or made > _GROWTH * sum(known)
 
 
-def _copied(value: Value, values: dict[Value, Value]) -> Value:
-    """A value of a body, computed at the insertion point."""
+def _copy_value(value: Value, values: dict[Value, Value]) -> Value:
+    """Copy what computes a value of a body to the insertion point, unless it is there.
+
+    Args:
+        value: of the body.
+        values: what stands for values of the body so far; gets what is copied.
+    """
     if value not in values:
         op = value.owner.opview
-        made = clone(op, [_copied(each, values) for each in op.operands])
+        made = clone(op, [_copy_value(each, values) for each in op.operands])
         values.update(zip(op.results, made, strict=True))
     return values[value]
 

@@ -211,14 +211,14 @@ class _Group:
         kept = now if now and self._is_read_elsewhere(value) else 0
         if given is not None and given.x in self.made:  # within, it is one in any order
             return kept + now
-        return kept + self._count(*_reordered(value, order))
+        return kept + self._count(*_source_in_order(value, order))
 
     def _count_after(self, value: Value, order: Order | None) -> int:
         """The transposes for a result of the group, whose axes come in `order`."""
         permutations = self._wanted_after(value)
         if order is None:
             return sum(self._count(value, each) for each in permutations)
-        wanted = {_composed(order, each) for each in permutations}
+        wanted = {_compose(order, each) for each in permutations}
         if self._is_read_as_it_is(value):
             wanted.add(order)
         return sum(self._count_of(value, order, each) for each in wanted)
@@ -274,7 +274,7 @@ class _Group:
             with before(op):
                 for value in op.operands:
                     if value not in moved:
-                        moved[value] = _transposed(build, *_reordered(value, order))
+                        moved[value] = _permute(build, *_source_in_order(value, order))
                 operands = [moved[value] for value in op.operands]
                 moved.update(
                     zip(
@@ -293,16 +293,16 @@ class _Group:
     ) -> None:
         """Let the readers outside the group read `moved` in the place of `value`."""
         for reader in self._transposes_of(value):
-            permutation = _composed(order, reader.permutation)
+            permutation = _compose(order, reader.permutation)
             with before(reader):
-                found = _transposed(build, moved, permutation)
+                found = _permute(build, moved, permutation)
             reader.y.replace_all_uses_with(found)
             self.read.pop(reader.y, None)
             self.read[found] = None  # perhaps for the ops that go, which read it
             reader.operation.erase()
         if self._is_read_elsewhere(value):
             with before(value.owner):
-                found = _transposed(build, moved, order)
+                found = _permute(build, moved, order)
             value.replace_all_uses_with(found)
 
     def _erase(self) -> None:
@@ -316,20 +316,20 @@ class _Group:
             given.operation.erase()
 
 
-def _reordered(value: Value, order: Order) -> tuple[Value, Order]:
+def _source_in_order(value: Value, order: Order) -> tuple[Value, Order]:
     """A value and the permutation of it that has the axes of `value` in `order`."""
     given = made_by(value, "transpose")
     if given is None:
         return value, inverse(order)
-    return given.x, _composed(given.permutation, inverse(order))
+    return given.x, _compose(given.permutation, inverse(order))
 
 
-def _composed(first: Order, second: Order) -> Order:
-    """The permutation of one transpose in the place of two."""
+def _compose(first: Order, second: Order) -> Order:
+    """The permutation of one transpose that does what two do, one after the other."""
     return tuple(first[axis] for axis in second)
 
 
-def _transposed(build: Builder, value: Value, permutation: Order) -> Value:
+def _permute(build: Builder, value: Value, permutation: Order) -> Value:
     if permutation == tuple(range(len(permutation))):
         return value
     return build.transpose(value, permutation=permutation)

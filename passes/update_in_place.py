@@ -83,7 +83,7 @@ def _tie(function: Function) -> bool:
         region = Region(group.ties)  # of what the ones before have left
         after = order.values_to_await(region)
         if after is None:
-            independent, after = _independent(group.ties, order), []
+            independent, after = _independent_ties(group.ties, order), []
             if not independent:
                 continue
             region = Region(independent)
@@ -93,7 +93,7 @@ def _tie(function: Function) -> bool:
     return bool(groups)
 
 
-def _independent(ties: Ties, order: "Order") -> Ties:
+def _independent_ties(ties: Ties, order: "Order") -> Ties:
     """Those that can be written without waiting for anything."""
     return {
         n: old
