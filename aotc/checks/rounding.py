@@ -29,6 +29,9 @@ from aotc.dialects.ops.creation import Constant
 _ULPS = 4.0  # at most, of each operand and result
 _LANES = 8  # at least, that sums are made in at once
 _SATURATED = 9.0  # from where on erf (x / sqrt 2) is 1 or -1 in every dtype
+# What a sum that overflows is in one evaluation after the other: what is computed from
+# it is NaN in the first one and not in the second.
+_OVERFLOWED = ([np.nan], [0.0], [np.nan, np.inf, -np.inf])
 _FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
@@ -43,6 +46,7 @@ class Noise:
     def __init__(self, seed: int, comparisons: Comparisons) -> None:
         self._comparisons = comparisons
         self._turns: Counter[Any] = Counter()
+        self._seed = seed
         self._rng = np.random.default_rng(seed)
         self._evaluate = Evaluator()
         # Ops that have been seen to round, and how many terms they add up.
@@ -63,7 +67,7 @@ class Noise:
     def _overflowed(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int], found: Any
     ) -> Any:
-        """A result with anything not finite where its absolute terms overflow together.
+        """A result with other numbers where its absolute terms overflow together.
 
         What is added up on the way, in any order, is at most their sum. What is not
         finite in the operands is so in every order, and left out.
@@ -71,8 +75,9 @@ class Noise:
         sizes = [np.abs(np.where(np.isfinite(x), x, x.dtype.type(0))) for x in operands]
         with np.errstate(over="ignore"):
             (largest,) = self._evaluate(op, sizes, symbols)
-        chosen = self._rng.choice([np.nan, np.inf, -np.inf], found.shape)
-        return np.where(np.isfinite(largest), found, chosen.astype(found.dtype))
+        some = _OVERFLOWED[self._seed % len(_OVERFLOWED)]
+        chosen = self._rng.choice(some, found.shape).astype(found.dtype)
+        return np.where(np.isfinite(largest), found, chosen)
 
     def _rounded(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]

@@ -422,7 +422,12 @@ def test_a_long_sum_in_series_is_no_mismatch_and_a_lost_term_is_one(name):
 
 @aotc.entry(x=aotc.Spec((4, "n"), "f32"), y=aotc.Spec(("n", 3), "f32"))
 def sums(x, y):
-    return {"product": x @ y, "cut off": anp.tanh(anp.sum(x, axis=1))}
+    product = x @ y
+    return {
+        "product": product,
+        "sums of them": anp.sum(product * 0.25, axis=1),
+        "cut off": anp.tanh(anp.sum(x, axis=1)),
+    }
 
 
 @pytest.mark.parametrize(
@@ -443,8 +448,8 @@ def test_a_sum_that_overflows_in_some_order_may_be_anything_and_no_other(row, pa
         rounding = Rounding(right, lambda noise: noisy(with_op=noise))
         for other in (np.nan, 0.0):
             found = [np.full_like(each, other) for each in right]
-            verdicts = judge([""] * 2, found, right, rounding)
-            assert [each.passed for each in verdicts] == [passed, passed]
+            verdicts = judge([""] * 3, found, right, rounding)
+            assert [each.passed for each in verdicts] == [passed] * 3
 
 
 @aotc.entry(x=aotc.Spec(("n",), "f32"))
