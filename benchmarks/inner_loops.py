@@ -71,7 +71,7 @@ class Loop:
 
 def assembly(model: Path, target: Target) -> str:
     """What a model is compiled to for a processor."""
-    unit = Unit(load(model), target)
+    unit = Unit(load(model)).fork(target)
     run_passes(unit, all_passes())
     with tempfile.TemporaryDirectory() as folder:
         dump = f"--iree-hal-dump-executable-intermediates-to={folder}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Size
+from aotc.kernels.machine import Machine
 from aotc.kernels.vectors import scale
 from aotc.mlir import Value, arith
 
@@ -20,11 +21,13 @@ class Arguments:
         symbols: the index value of each symbol of the region, as far as its types
             mention them.
         workgroup: the numbers of the workgroup, along two axes.
+        machine: that runs it; None if that is not known.
     """
 
     memories: Sequence[Value]
     symbols: Sequence[Value]
     workgroup: tuple[Value, Value]
+    machine: Machine | None = None
 
     def size(self, size: Size) -> Value:
         """The index value of a size, at the insertion point."""

@@ -132,7 +132,7 @@ def write(
     assert geometry is not None
     memories = given.memories
     known = dict(zip(arguments, memories[: len(arguments)], strict=True))
-    epilogue = Epilogue(anchor.results[0], known, sweep.lanes)
+    epilogue = Epilogue(anchor.results[0], known, sweep.lanes, given.machine)
     Windows(
         geometry,
         sweep,

@@ -173,15 +173,16 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
             *given, share, shares = kernel.arguments
             memories, numbers = given[: len(kinds)], given[len(kinds) :]
             columns, rows = families.workgroups(fused, function)
-            size = Lowering(numbers).size
+            size, machine = Lowering(numbers).size, _machine_of(module)
 
             def write(x: Value, y: Value) -> None:
-                families.write(fused, function, Arguments(memories, numbers, (x, y)))
+                arguments = Arguments(memories, numbers, (x, y), machine)
+                families.write(fused, function, arguments)
 
             sharing.write_share(share, shares, (size(columns), size(rows)), write)
             func.ReturnOp([])
         stated = {
-            **facts_of(function, fused, _machine_of(module)),
+            **facts_of(function, fused, machine),
             "results": len(made),
             "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
         }

@@ -17,6 +17,7 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
+from aotc.kernels.machine import Machine
 from aotc.kernels.tile import split_evenly
 from aotc.mlir import Operation, Value, ir
 
@@ -25,7 +26,6 @@ _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
     approximations.logistic: elementary.logistic,
     approximations.gelu_tanh: elementary.gelu_tanh,
 }
-_TOGETHER = 4  # vectors that go through a long formula step by step
 
 
 class VectorLowering(Lowering):
@@ -66,11 +66,17 @@ class Epilogue:
         total: the value that the sums are.
         memories: where the arguments of the region lie.
         lanes: of a vector.
+        machine: that computes them; None if that is not known.
     """
 
     def __init__(
-        self, total: Value, memories: Mapping[Value, Value], lanes: int
+        self,
+        total: Value,
+        memories: Mapping[Value, Value],
+        lanes: int,
+        machine: Machine | None = None,
     ) -> None:
+        self._together = Machine.together if machine is None else machine.together
         self._total = total
         self._memories = memories
         self._lanes = lanes
@@ -96,7 +102,7 @@ class Epilogue:
         shared: dict[tuple[Value, int], Value] = {}
         wanted = [value for value, _ in results]
         rest = list(sums)
-        for count in split_evenly(len(sums), _TOGETHER):
+        for count in split_evenly(len(sums), self._together):
             some, rest = rest[:count], rest[count:]
             found = self._apply(wanted, some, shared)
             for (place, _), values in zip(some, found, strict=True):

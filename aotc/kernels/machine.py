@@ -23,6 +23,7 @@ class Machine:
             before it left them there; a nominal size.
         memory_bytes: of main memory, in a cycle; a nominal one, for rooflines.
         ways: of the first cache: how many lines with one place in it there are.
+        together: vectors that go through a long formula as one longer vector.
     """
 
     lanes: int
@@ -35,6 +36,7 @@ class Machine:
     third_cache: int = 16 << 20
     memory_bytes: int = 8
     ways: int = 8
+    together: int = 4
 
     @property
     def way_bytes(self) -> int:
@@ -53,9 +55,17 @@ _NEON = Machine(
 )
 
 # V promises 128 bits at least, and all that a kernel does is of a fixed length: longer
-# registers are used in part. No processor stands for all: the rates are nominal ones.
+# registers are used in part. A longer vector is a group of neighbouring registers, in
+# which the compiler would then keep the sums of a tile, too, and run out of groups. No
+# processor stands for all: the rates are nominal ones.
 _RVV = Machine(
-    lanes=4, registers=30, multiply_adds=1, loads=1, second_cache=512 << 10, ways=4
+    lanes=4,
+    registers=30,
+    multiply_adds=1,
+    loads=1,
+    second_cache=512 << 10,
+    ways=4,
+    together=1,
 )
 
 

@@ -91,7 +91,7 @@ def cases(model: Path) -> list[Case]:
 
 def compile_model(model: Path, folder: Path) -> Path:
     """The object file with the kernels of a model; `folder` gets what IREE dumps."""
-    unit = Unit(load(model), TARGET)
+    unit = Unit(load(model)).fork(TARGET)
     run_passes(unit, all_passes(), silently=True)
     flags = (
         f"--iree-hal-dump-executable-{what}-to={folder}"

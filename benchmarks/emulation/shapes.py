@@ -49,6 +49,12 @@ def _entry(
     return f"{stored}@aotc.entry({specs})\ndef {name}({taken}):\n    return {used}\n"
 
 
+def _activation(rng: _Random, text: str) -> str:
+    """What follows a product, a convolution or a window."""
+    what = ["nn.relu({})", "nn.gelu({})", "nn.swish({})", "np.tanh({}) + 1.0"]
+    return str(rng.choice(what)).format(text)
+
+
 def _size(rng: _Random, most: int) -> int:
     return int(rng.integers(1, most + 1))
 
@@ -56,30 +62,34 @@ def _size(rng: _Random, most: int) -> int:
 def _product(rng: _Random) -> _Entry:
     rows, depth, features = _size(rng, 90), 8 + _size(rng, 90), 9 + _size(rng, 120)
     shape = (max(rows, 2 + 9000 // (depth * features)), depth)
-    return {"x": shape}, (depth, features), "nn.relu(x @ WEIGHT)"
+    return {"x": shape}, (depth, features), _activation(rng, "x @ WEIGHT")
 
 
 def _product_of_values(rng: _Random) -> _Entry:
     batch, rows, depth, features = _size(rng, 4), 20, 8 + _size(rng, 60), 40
     features += _size(rng, 60)
     inputs = {"x": (batch, rows + _size(rng, 20), depth), "y": (batch, depth, features)}
-    return inputs, None, "nn.relu(x @ y)"
+    return inputs, None, _activation(rng, "x @ y")
 
 
 def _convolution(rng: _Random) -> _Entry:
     lines, positions, channels = 4 + _size(rng, 12), 4 + _size(rng, 20), _size(rng, 24)
     window, features = (_size(rng, 3), _size(rng, 5)), 4 + _size(rng, 40)
     strides = (_size(rng, 2), _size(rng, 2))
-    text = f'nn.relu(nn.conv2d(x, WEIGHT, strides={strides}, padding="SAME"))'
+    text = f'nn.conv2d(x, WEIGHT, strides={strides}, padding="SAME")'
     weight = (*window, channels + 4, features)
-    return {"x": (2, lines + 4, positions + 4, channels + 4)}, weight, text
+    return (
+        {"x": (2, lines + 4, positions + 4, channels + 4)},
+        weight,
+        _activation(rng, text),
+    )
 
 
 def _depthwise(rng: _Random) -> _Entry:
     channels, size = 12 + _size(rng, 60), (8 + _size(rng, 9), 8 + _size(rng, 9))
     window, step = (2 + _size(rng, 3), 2 + _size(rng, 3)), _size(rng, 2)
     text = f'nn.conv2d(x, WEIGHT, groups={channels}, strides={step}, padding="SAME")'
-    return {"x": (2, *size, channels)}, (*window, 1, channels), f"nn.relu({text})"
+    return {"x": (2, *size, channels)}, (*window, 1, channels), _activation(rng, text)
 
 
 def _pooling(rng: _Random) -> _Entry:

@@ -53,7 +53,7 @@ def write(
     known = dict(zip(arguments, taken, strict=True))
     if tile.packed:
         del known[arguments[1]]  # which is in another order
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes)
+    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
     kernel = Contraction(geometry, tile, given, results, list(end.operands), epilogue)
     x, y = given.workgroup
     kernel.write(*((y, x) if are_panels_outer(geometry, tile) else (x, y)))
