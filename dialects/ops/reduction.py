@@ -271,6 +271,14 @@ def _highest(dtype: str) -> float | int:
     return np.inf if dt.is_float(dtype) else integer_bounds(dtype)[1]
 
 
+def _extremes(
+    extreme: Callable[..., Any], x: np.ndarray, axes: tuple[int, ...]
+) -> Any:
+    """np.max or np.min, which refuse an empty axis even where there is no result."""
+    kept = [size for axis, size in enumerate(x.shape) if axis not in axes]
+    return extreme(x, axis=axes) if all(kept) else np.empty(kept, x.dtype)
+
+
 class ReduceMax(Reduction, name="reduce_max"):
     """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
 
@@ -281,7 +289,7 @@ class ReduceMax(Reduction, name="reduce_max"):
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """np.max."""
-        return np.max(x, axis=axes)
+        return _extremes(np.max, x, axes)
 
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_lowest)
@@ -298,7 +306,7 @@ class ReduceMin(Reduction, name="reduce_min"):
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """np.min."""
-        return np.min(x, axis=axes)
+        return _extremes(np.min, x, axes)
 
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_highest)

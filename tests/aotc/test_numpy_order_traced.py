@@ -79,6 +79,18 @@ def test_the_slope_of_logsumexp_is_the_softmax_and_zero_for_an_empty_sum():
     same(slope, [np.asarray(nn.softmax(x[0])), np.zeros(3)])
 
 
+def test_the_reference_has_no_extremes_where_there_are_neither_rows_nor_elements():
+    n = aotc.Dim("n", min=0)
+
+    @aotc.entry(x=aotc.Spec((n, n)))
+    def extremes(x):
+        return anp.max(x, axis=1), anp.min(x, axis=0)
+
+    module = trace([extremes], {}).module
+    found = reference.evaluate(module, "extremes", [np.zeros((0, 0), "f")])
+    assert [y.shape for y in found] == [(0,), (0,)]
+
+
 # ---- symbolic sizes, compiled -------------------------------------------------------
 
 # Functions of x: f32[n, 4] and a sorted table: f32[m].
