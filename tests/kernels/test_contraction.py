@@ -183,6 +183,26 @@ def test_only_weights_that_leave_all_caches_are_fetched_ahead(tmp_path):
     assert set().union(*map(fetching, steps)) == {False}
 
 
+def test_the_next_panel_of_many_is_fetched_by_the_tiles_of_one(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import aotc, numpy\n"
+        "w = aotc.Weights([numpy.full((192, n), 0.5, 'f4') for n in (1152, 48)])\n"
+        "@aotc.entry(x=aotc.Spec((49, 192)))\ndef many(w, x):\n    return x @ w[0]\n"
+        "@aotc.entry(x=aotc.Spec((49, 192)))\ndef few(w, x):\n    return x @ w[1]\n"
+        "@aotc.entry(x=aotc.Spec((1, 192)))\ndef row(w, x):\n    return x @ w[0]\n"
+    )
+    unit = Unit(load(file)).fork(Target.parse("x86_64-v3"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module)
+    fetching = {}
+    for name in ("many", "few", "row"):
+        (call,) = calls_in(functions[name])
+        fetching[name] = "ahead" in fused_of(functions[callee_of(call)]).tile
+    assert fetching == {"many": True, "few": False, "row": False}
+
+
 def test_the_build_packs_the_weights_of_loops(tmp_path):
     file = tmp_path / "model.py"
     file.write_text(

@@ -25,6 +25,8 @@ from aotc.mlir import Value
 Schedule = Mapping[str, int]
 
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
+_MANY = 1 << 15  # elements of panels that are worth fetching for few tiles
+_FEW_TILES = 16  # of a panel
 _LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
 
@@ -64,7 +66,7 @@ def plan_fetching(op: GraphOp, schedule: Schedule) -> Schedule:
     """
     tile, geometry = Tile.of_plain(schedule), geometry_of(op)
     assert geometry is not None
-    if tile.block > 1 or not _fetches(geometry, tile):
+    if tile.block > 1 or not _fetches(geometry, tile, CACHED):
         return schedule
     return replace(tile, ahead=1).to_plain()
 
@@ -74,13 +76,17 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Schedule:
 
     Several tiles of a panel fetch the next panel into the first caches, wherever it is:
     one for each vector of a panel, or more, so that few of their steps are for that.
+    Where many tiles share a panel, waiting for it counts little: they fetch only what
+    comes from main memory.
     """
     return _fetch_next(geometry, choose_tile(geometry.typical, machine)).to_plain()
 
 
 def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
     """The tile for a packed operand, with what its kernel fetches of the next panel."""
-    if tile.block >= tile.vectors and tile.block > 1 and _fetches(geometry, tile):
+    least = _MANY if tile.block <= _FEW_TILES else CACHED
+    several = tile.block >= tile.vectors and tile.block > 1
+    if several and _fetches(geometry, tile, least):
         return replace(tile, ahead=1)
     return tile
 
@@ -95,7 +101,7 @@ def candidates(
     for tile in candidate_tiles(geometry.typical, machine):
         if not first.packed:
             tiles.append(replace(tile, packed=0))
-        elif first.ahead and tile.block == 1 and _fetches(geometry, tile):
+        elif first.ahead and tile.block == 1 and _fetches(geometry, tile, CACHED):
             tiles.append(replace(tile, ahead=1))
         else:
             tiles.append(_fetch_next(geometry, tile))
@@ -104,14 +110,14 @@ def candidates(
     return [tile.to_plain() for tile in dict.fromkeys(tiles)]
 
 
-def _fetches(geometry: Geometry, tile: Tile) -> bool:
-    """Whether panels are read in order, and too much to be in the second cache."""
+def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
+    """Whether panels are read in order, and hold so many elements, or more."""
     if not geometry.is_product or tile.products != 1:
         return False
     if not isinstance(geometry.products, int):
         return False
     panels = geometry.products * tile.panels(geometry.features)
-    return panels * geometry.depth * tile.columns >= CACHED
+    return panels * geometry.depth * tile.columns >= least
 
 
 def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
