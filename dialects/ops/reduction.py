@@ -271,9 +271,7 @@ def _highest(dtype: str) -> float | int:
     return np.inf if dt.is_float(dtype) else integer_bounds(dtype)[1]
 
 
-def _extremes(
-    extreme: Callable[..., Any], x: np.ndarray, axes: tuple[int, ...]
-) -> Any:
+def _extremes(extreme: Callable[..., Any], x: np.ndarray, axes: tuple[int, ...]) -> Any:
     """np.max or np.min, which refuse an empty axis even where there is no result."""
     kept = [size for axis, size in enumerate(x.shape) if axis not in axes]
     return extreme(x, axis=axes) if all(kept) else np.empty(kept, x.dtype)
