@@ -130,8 +130,8 @@ def _targets(
     is_flag=False,
     flag_value=120.0,
     metavar="[SECONDS]",
-    help="Measure schedules that the file of --tuning lacks first, for so long (120), "
-    "and add them to it. Give SOURCE before.",
+    help="Measure the schedules that the file of --tuning lacks, for so many seconds "
+    "(120), and add them to it. SOURCE comes before it.",
 )
 @click.option(
     "--certify-gradients",

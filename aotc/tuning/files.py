@@ -80,10 +80,12 @@ class TuningFile:
     Args:
         path: where it is, or will be.
         targets: what it holds for each target.
+        sha256: of the file as it was read or written last; empty before.
     """
 
     path: Path
     targets: dict[str, TargetTuning] = field(default_factory=dict)
+    sha256: str = ""
 
     @classmethod
     def read(cls, path: Path) -> TuningFile:
@@ -93,7 +95,8 @@ class TuningFile:
             InputError: `no-such-file`, or `bad-tuning`: it is no tuning file.
         """
         try:
-            data = parse(path.read_bytes())
+            content = path.read_bytes()
+            data = parse(content)
             _check(data)
         except FileNotFoundError:
             raise InputError(
@@ -112,7 +115,7 @@ class TuningFile:
             )
             for name, each in data["targets"].items()
         }
-        return cls(path, targets)
+        return cls(path, targets, _digest(content))
 
     def to_json(self) -> dict[str, Any]:
         """Schema `aotc.tuning/1`."""
@@ -147,13 +150,15 @@ class TuningFile:
         Raises:
             SetupError: `cannot-write`.
         """
-        write_text(self.path, json.dumps(self.to_json(), indent=1) + "\n")
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        write_text(self.path, text)
+        self.sha256 = _digest(text.encode())
 
     def facts(self) -> dict[str, Any]:
         """What a program states of it, see `Program.tuning`."""
         return {
             "file": self.path.name,
-            "sha256": hashlib.sha256(self.path.read_bytes()).hexdigest(),
+            "sha256": self.sha256,
             "targets": {
                 name: {
                     "machine": dict(each.machine),
@@ -165,6 +170,10 @@ class TuningFile:
                 for name, each in self.targets.items()
             },
         }
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:
