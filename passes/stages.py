@@ -53,7 +53,6 @@ PASS_STAGES = (
             "inline",
             "simplify",
             "cse",
-            "simplify",
             "recover-ops",
             "sink-transposes",
             "simplify",
