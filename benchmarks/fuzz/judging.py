@@ -88,7 +88,7 @@ def _is_open(want: Any, spread: Any) -> Any:
 def _told(got: Any, want: Any, wrong: Any) -> str:
     if not wrong.any():
         return ""
-    place = tuple(int(i[0]) for i in np.nonzero(wrong))
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])  # () of a number
     return (
         f"differs in {int(wrong.sum())} of {wrong.size} elements: at {place} it is "
         f"{got[place]}; expected {want[place]}"

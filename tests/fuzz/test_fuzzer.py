@@ -118,6 +118,11 @@ def test_a_tenth_of_a_percent_is_wrong():
     assert judged(program, lambda y: y * np.float32(1.001)).wrong
 
 
+def test_a_wrong_number_without_axes_is_told():
+    found = judge([np.float32(2)], [np.float32(1)], [np.zeros(())])
+    assert found.wrong.endswith("at () it is 2.0; expected 1.0")
+
+
 def test_digits_that_cancel_are_left_open():
     # (x + 1000) - 1000 keeps four digits only
     program = program_of(("np.add", "x0", "1000.0"), ("np.subtract", "v0", "1000.0"))
