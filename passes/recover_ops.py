@@ -6,9 +6,10 @@
     %4 = graph.multiply(%x, %3)
     %5 = graph.multiply(%4, %half)
 
-What is recovered is a table of patterns (`recovery/table.py`). One op has rules that
-parts have not: a kernel, sums in f32 for half precision, no overflow. Weights with one
-element count as the numbers that they are, where the arrays are at hand.
+What is recovered is a table of patterns (`recovery/table.py`), and attention, which is
+found around its softmax (`recovery/attention.py`). One op has rules that parts have
+not: a kernel, sums in f32 for half precision, no overflow. Weights with one element
+count as the numbers that they are, where the arrays are at hand.
 
 Sums and products are rounded in another order, never worse. Nothing changes where
 something else reads what is in between: a derivative that reads it would have it
@@ -21,18 +22,19 @@ computed that was not before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.recovery.attention import recover_attention
+from aotc.passes.recovery.known import Array, Known
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import PATTERNS, Pattern
 from aotc.passes.recovery.terms import root_ops
@@ -54,47 +56,70 @@ class RecoverOps(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        weights = _numbers_of_weights(unit.program)
+        weights = _arrays_of_weights(unit.program)
         changed = False
         for name, function in functions_of(unit.module).items():
             if not function.is_external and fused_of(function) is None:
-                numbers = Numbers(weights.get(name, {}))
-                changed |= _recover(function, numbers)
+                known = _known(weights.get(name, {}))
+                with known_contracts(contracts_of(function)):
+                    changed |= _recover(function, known)
         return changed
 
 
-def _numbers_of_weights(program: Program) -> dict[str, Mapping[Value, float]]:
-    """For each entry, its weights that have one element, as numbers."""
+def _arrays_of_weights(program: Program) -> dict[str, dict[Value, Array]]:
+    """For each entry, the arrays of its weights, where they are at hand."""
     if not program.has_arrays:
         return {}
     functions = functions_of(program.module)
     return {
         entry.name: {
-            value: float(program.parameters[port.name].reshape(()))
+            value: program.parameters[port.name]
             for value, port in zip(
                 functions[entry.name].entry_block.arguments,
                 entry.arguments,
                 strict=True,
             )
-            if port.kind == "weight" and _is_number(program.parameters[port.name])
+            if port.kind == "weight"
         }
         for entry in program.entries
     }
 
 
-def _is_number(array: np.ndarray[Any, Any]) -> bool:
+def _known(arrays: Mapping[Value, Array]) -> Known:
+    numbers = {
+        value: float(array.reshape(()))
+        for value, array in arrays.items()
+        if _is_number(array)
+    }
+    return Known(Numbers(numbers), arrays)
+
+
+def _is_number(array: Array) -> bool:
     return array.size == 1 and dtypes.is_float(dtypes.canonical(array.dtype))
 
 
-def _recover(function: Function, numbers: Numbers) -> bool:
+def _recover(function: Function, known: Known) -> bool:
     """Go through the ops in order: those that follow read what is recovered."""
     changed = False
     for op in list(function.entry_block.operations):
+        if isinstance(op, DotGeneral):
+            changed |= _replace_attention(op, known)
+            continue
         for pattern in _PATTERNS_OF.get(op.operation.name, ()):
-            if _replace(op, pattern, numbers):
+            if _replace(op, pattern, known.numbers):
                 changed = True
                 break
     return changed
+
+
+def _replace_attention(op: DotGeneral, known: Known) -> bool:
+    with ir.InsertionPoint(op), op.location:
+        found = recover_attention(Builder(), op, known)
+    if found is None:
+        return False
+    op.y.replace_all_uses_with(found.value)
+    _erase(found.inside | {op.y})
+    return True
 
 
 def _replace(op: Operation, pattern: Pattern, numbers: Numbers) -> bool:

@@ -54,7 +54,14 @@ def attention(
     scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
     added = _bias(q, scores, mask, bias)
     return emit_all(
-        "attention", q, k, v, added, scale=float(scale), causal=bool(causal)
+        "attention",
+        q,
+        k,
+        v,
+        added,
+        scale=float(scale),
+        causal=bool(causal),
+        safe=True,
     )[0]
 
 

@@ -30,8 +30,9 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     query is batch, length, heads, depth; key and value are batch, positions, key heads,
     depth, and each key head serves heads / key heads heads. bias is batch, heads,
     length, positions, any of them 1, or a scalar for none. `causal` hides the positions
-    behind a row's own. A row without any position gives zeros. `logsum`, ln(sum(exp(the
-    scores))) of each batch, head and row, is for the derivative.
+    behind a row's own. A row that sees no position gives zeros where `safe`, else NaN,
+    as a softmax does. `logsum`, ln(sum(exp(the scores))) of each batch, head and row,
+    is for the derivative.
     """
 
     is_approximated = True
@@ -44,6 +45,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     bias: Operand[Any]
     scale: Float
     causal: Bool
+    safe: Bool
     y: Result[Any]
     logsum: Result[Any]
 
@@ -56,6 +58,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         *,
         scale: float,
         causal: bool,
+        safe: bool,
     ) -> tuple[Tensor, Tensor]:
         """Batch, length, heads, depth of value; and batch, heads, length."""
         require_dtype(query, dt.FLOATS)
@@ -83,6 +86,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         *,
         scale: float,
         causal: bool,
+        safe: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The formula, with every key head repeated."""
         wide = dt.to_numpy(accumulator(dt.canonical(query.dtype)))
@@ -98,7 +102,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         highest = np.where(highest == -np.inf, 0, highest)
         e = np.exp(scores - highest)
         total = e.sum(-1, keepdims=True)
-        p = e / np.where(total == 0, 1, total)
+        p = e / (np.where(total == 0, 1, total) if safe else total)
         y = np.einsum("bhls,bshd->blhd", p, value)
         return y, (highest + np.log(total))[..., 0]
 
@@ -184,8 +188,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         e = b.exp(b.subtract(scores, b.expand(highest, like, (3,))))
         total = b.reduce_sum(e, axes=(3,))
         logsum = b.add(highest, b.log(total))
-        zero, one = b.full_like(total, 0.0), b.full_like(total, 1.0)
-        divisor = b.select(b.compare(total, zero, direction="eq"), one, total)
+        divisor = _divisor(b, total) if op.safe else total
         divisor = b.transpose(divisor, permutation=(0, 2, 1))
         wide = Tensor.of(op.y).with_dtype(like.dtype)
         y = _weighted_sum(b, op, e, op.value, like.dtype)
@@ -195,11 +198,11 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     samples = [
         Sample(
             (f32(2, 3, 2, 4), f32(2, 5, 2, 4), f32(2, 5, 2, 3), f32()),
-            {"scale": 0.5, "causal": False},
+            {"scale": 0.5, "causal": False, "safe": True},
         ),
         Sample(
             (f32(2, 4, 4, 3), f32(2, 4, 2, 3), f32(2, 4, 2, 3), f32(1, 4, 4, 4)),
-            {"scale": 0.7, "causal": True},
+            {"scale": 0.7, "causal": True, "safe": True},
         ),
         Sample(
             (
@@ -208,7 +211,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
                 f32(2, "s", 2, 3),
                 f32(2, 1, 1, "s"),
             ),
-            {"scale": 1.0, "causal": False},
+            {"scale": 1.0, "causal": False, "safe": True},
         ),
         Sample(
             (
@@ -217,7 +220,17 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
                 f32(1, 2, 1, 3),
                 np.array([[[[-np.inf, -np.inf], [0.5, -np.inf]]]], "f"),
             ),
-            {"scale": 1.0, "causal": False},
+            {"scale": 1.0, "causal": False, "safe": True},
+            smooth=False,
+        ),
+        Sample(
+            (
+                f32(1, 3, 1, 3),
+                f32(1, 2, 1, 3),
+                f32(1, 2, 1, 3),
+                np.array([[[[-np.inf, -np.inf], [0.5, -np.inf], [0.1, 0.2]]]], "f"),
+            ),
+            {"scale": 1.0, "causal": False, "safe": False},
             smooth=False,
         ),
     ]
@@ -342,10 +355,16 @@ def _wide_bias(b: Builder, op: Attention, bias: Value) -> Value:
 
 
 def _probabilities(b: Builder, op: Attention) -> Value:
-    """e**(score - logsum), made again; zeros in a row without positions."""
+    """e**(score - logsum), made again; if safe, zeros in a row without positions."""
     scores = _scores(b, op)
-    logsum = _finite(b, op.logsum)
+    logsum = _finite(b, op.logsum) if op.safe else op.logsum
     return b.exp(b.subtract(scores, b.expand(logsum, Tensor.of(scores), (3,))))
+
+
+def _divisor(b: Builder, total: Value) -> Value:
+    """A sum of exponentials; 1 where there are none."""
+    zero, one = b.full_like(total, 0.0), b.full_like(total, 1.0)
+    return b.select(b.compare(total, zero, direction="eq"), one, total)
 
 
 def _finite(b: Builder, x: Value) -> Value:

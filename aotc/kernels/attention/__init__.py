@@ -129,7 +129,7 @@ class _Kernel:
         """All keys are one block: nothing is scaled to a later one."""
         block = self._block(queries, index(0), self._tile.keys)
         softmax = self._scores.weigh(queries, block, self._nothing())
-        self._store_factors([inverse(x) for x in softmax.total])
+        self._store_factors([inverse(x, safe=self._op.safe) for x in softmax.total])
         self._sums.write(queries, block)
 
     def _write_blocks(self, queries: Queries) -> None:
@@ -159,7 +159,7 @@ class _Kernel:
         )
         if whole != positions:
             carried = write_block(end, positions - whole, carried)
-        self._store_factors([inverse(x) for x in carried[count:]])
+        self._store_factors([inverse(x, safe=self._op.safe) for x in carried[count:]])
         self._sums.rescale(queries)
 
     def _end(self, queries: Queries) -> Value:

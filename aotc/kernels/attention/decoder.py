@@ -221,7 +221,7 @@ class _Decoder:
         """Divide the result of a query by its sum of exponentials."""
         lanes = self._lanes
         total = vectors.reduce_lanes([self._load(self._totals, query)], arith.addf)
-        factor = inverse(total)
+        factor = inverse(total, safe=self._op.safe)
         for first, count in _vectors_of(self._sizes.width, lanes):
             at = add(self._result_of(query), first)
             x = vectors.load(self._result, at, lanes, count)

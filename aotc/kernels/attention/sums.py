@@ -14,9 +14,11 @@ from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
 
 
-def inverse(total: Value) -> Value:
-    """1 / total; 1 for a query that sees no position."""
+def inverse(total: Value, *, safe: bool) -> Value:
+    """1 / total; 1 for a query that sees no position, if that is to give zeros."""
     one = constant(total.type, 1.0)
+    if not safe:
+        return arith.divf(one, total)
     none = float_compare("OEQ", total, constant(total.type, 0.0))
     return arith.divf(one, arith.select(none, one, total))
 

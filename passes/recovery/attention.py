@@ -1,0 +1,339 @@
+"""Attention in parts: two products, and a softmax of what is between.
+
+    scores = dot_general(query, key)           batch…, length, positions
+    p = softmax(scores * scale + bias)
+    y = dot_general(p, value)                  batch…, length, depth
+
+Numbers that scale the operands or the scores, terms added to the scores, masks that
+hide some of them, and reshapes between are looked through; so are the reshapes,
+transposes and repeats (of key heads that serve several heads) that the operands went
+through, which become as few as they can be. A constant mask that hides what is behind
+each row's own position is `causal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.builder import Builder
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.patterns import made_by
+from aotc.dialects.types import Shape, Tensor, bounds, element_count
+from aotc.mlir import Value
+from aotc.passes.recovery.known import Known
+from aotc.passes.recovery.movement import Movement, Parts, moved, movement_of, split
+from aotc.passes.recovery.scores import HIDDEN, Scores, Term, scores_of
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What takes the place of a product.
+
+    Args:
+        value: of the same type.
+        inside: the values that nothing reads any more.
+    """
+
+    value: Value
+    inside: frozenset[Value]
+
+
+def recover_attention(b: Builder, root: DotGeneral, known: Known) -> Recovered | None:
+    """The attention that a product ends, if nothing else reads its parts."""
+    found = _find(root, known)
+    if found is None or not _is_closed(found.inside):
+        return None
+    value = found.build(b)
+    return value and Recovered(value, found.inside)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """An operand of a product: the axes of batch and heads, its rows, and its depth."""
+
+    value: Value
+    lead: Sequence[int]
+    rows: Sequence[int]
+    depth: Sequence[int]
+
+
+def _find(root: DotGeneral, known: Known) -> _Attention | None:
+    left, right = _sides(root)
+    p = movement_of(root.lhs)
+    softmax = made_by(p.source, "softmax")
+    rank = Tensor.of(p.source).rank
+    if softmax is None or softmax.axis != rank - 1 or rank < 2:
+        return None
+    own = _groups(Movement.none(p.source))
+    if own != [p.group(left.lead), p.group(left.rows), p.group(left.depth)]:
+        return None
+    scores = scores_of(softmax.x, known)
+    sides = scores and _query_and_key(scores)
+    if scores is None or sides is None or _dtypes(root, scores) is None:
+        return None
+    positions = Tensor.of(p.source).shape[-1]
+    inside = frozenset((*p.inside, p.source, *scores.inside))
+    # A sum over no positions is 0, where a softmax of none is divided by 0.
+    if bounds(positions)[0] < 1 or not isfinite(scores.scale):
+        return None
+    value = replace(right, rows=right.depth, depth=right.rows)
+    return _Attention(root, scores, (*sides, value), inside, known)
+
+
+def _sides(product: DotGeneral) -> tuple[_Side, _Side]:
+    """The operands of a product."""
+    lhs, rhs = Tensor.of(product.lhs).rank, Tensor.of(product.rhs).rank
+    left = free_axes(lhs, product.lhs_batch, product.lhs_contract)
+    right = free_axes(rhs, product.rhs_batch, product.rhs_contract)
+    return (
+        _Side(product.lhs, product.lhs_batch, left, product.lhs_contract),
+        _Side(product.rhs, product.rhs_batch, right, product.rhs_contract),
+    )
+
+
+def _groups(scores: Movement) -> list[Parts]:
+    """Batch and heads, rows and positions of what is like the scores."""
+    rank = len(scores.axes)
+    return [scores.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
+
+
+def _query_and_key(scores: Scores) -> tuple[_Side, _Side] | None:
+    """The operands of the product; None if it is not one for each batch and head."""
+    left, right = _sides(scores.product)
+    own = Movement.none(scores.product.y)
+    lead, first = len(left.lead), len(left.lead) + len(left.rows)
+    axes = range(lead), range(lead, first), range(first, len(own.axes))
+    batch, one, other = (own.group(each) for each in axes)
+    found = _groups(scores.movement)
+    if found == [batch, one, other]:
+        return left, right
+    return (right, left) if found == [batch, other, one] else None
+
+
+def _dtypes(root: DotGeneral, scores: Scores) -> str | None:
+    """The dtype of all operands and results, if it is one and a float."""
+    operands = (root.lhs, root.rhs, scores.product.lhs, scores.product.rhs)
+    found = {Tensor.of(x).dtype for x in (*operands, root.y, scores.product.y)}
+    dtype = found.pop()
+    return dtype if not found and dtypes.is_float(dtype) else None
+
+
+def _is_closed(inside: frozenset[Value]) -> bool:
+    """Whether values are read by one another and by one op alone."""
+    readers = [
+        use.owner
+        for value in inside
+        for use in value.uses
+        if not (use.owner.results and use.owner.results[0] in inside)
+    ]
+    return len(readers) == 1
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """An attention in parts.
+
+    Args:
+        root: the product that ends it.
+        scores: of all queries and keys.
+        sides: query, key and value.
+        inside: the values that it is made of, without the result.
+        known: what is known of them.
+    """
+
+    root: DotGeneral
+    scores: Scores
+    sides: tuple[_Side, _Side, _Side]
+    inside: frozenset[Value]
+    known: Known
+
+    @property
+    def shape(self) -> Shape:
+        """Of the scores."""
+        sizes = [part for part in self.scores.movement.axes]
+        return tuple(element_count(tuple(p.size for p in axis)) for axis in sizes)
+
+    def build(self, b: Builder) -> Value | None:
+        """Write it as one op; None if that has no axes for it."""
+        moves = [movement_of(x.value, self.known.numbers) for x in self.sides]
+        lead = self._batch_and_heads(moves[1])
+        found = self._operands(moves, lead) or self._operands(
+            [Movement.none(x.value) for x in self.sides], lead
+        )
+        terms = self._terms_left()
+        if found is None or terms is None:
+            return None
+        is_causal = len(terms) < len(self.scores.terms)
+        query, key, value = (operand.write(b) for operand in found)
+        bias = self._bias(b, terms, lead)
+        scale = self.scores.scale * found[0].movement.factor * found[1].movement.factor
+        y, _ = b.attention(
+            query, key, value, bias, scale=scale, causal=is_causal, safe=not terms
+        )
+        y = b.transpose(y, permutation=(0, 2, 1, 3))
+        if found[2].movement.factor != 1:
+            y = b.scale(y, found[2].movement.factor)
+        return b.reshape(y, shape=Tensor.of(self.root.y).shape)
+
+    # ---- operands -------------------------------------------------------------------
+
+    def _batch_and_heads(self, key: Movement) -> tuple[Any, Any]:
+        """How many batches and heads there are.
+
+        Scores of one axis for both are of several heads as far as heads lie within
+        positions in the key: then it is not moved.
+        """
+        *lead, _, _ = self.shape
+        if len(lead) != 1:
+            return (element_count(tuple(lead[:-1])), lead[-1]) if lead else (1, 1)
+        side = self.sides[1]
+        parts, rows = key.group(side.lead), key.group(side.rows)
+        outer = [part for part in parts if rows and _lies_before(part, rows[0])]
+        inner = parts[len(outer) :]
+        if tuple(outer) != parts[: len(outer)]:
+            return lead[0], 1
+        counts = (tuple(part.size for part in some) for some in (outer, inner))
+        batch, heads = map(element_count, counts)
+        return batch, heads
+
+    def _operands(
+        self, moves: Sequence[Movement], lead: tuple[Any, Any]
+    ) -> list[_Operand] | None:
+        """Query, key and value; None if their axes cannot be told apart."""
+        found = []
+        for side, movement in zip(self.sides, moves, strict=True):
+            parts = split(movement.group(side.lead), lead)
+            if parts is None:
+                return None
+            batch, heads = parts
+            groups = [batch, movement.group(side.rows), heads]
+            found.append(_Operand(movement, [*groups, movement.group(side.depth)]))
+        query, key, value = found
+        if key.repeats != value.repeats or query.repeats != 1:
+            return None
+        shared = [query, key.with_shared_heads(), value.with_shared_heads()]
+        return None if any(each.has_repeats for each in shared) else shared
+
+    # ---- what is added --------------------------------------------------------------
+
+    def _terms_left(self) -> list[Term] | None:
+        """The terms but for what is causal; None if one hides by another number."""
+        terms = list(self.scores.terms)
+        for term in self.scores.terms:
+            if self._is_causal(term, is_alone=len(terms) == 1):
+                terms.remove(term)
+                break
+        masks = [term for term in terms if term.hides is not None]
+        return terms if all(mask.factor == -inf for mask in masks) else None
+
+    def _is_causal(self, term: Term, *, is_alone: bool) -> bool:
+        """Whether a term hides what is behind each row's own position, and no more.
+
+        It must be -infinity, or the only term: a row that others hide as well would see
+        what is hidden by a number.
+        """
+        length, positions = self.shape[-2:]
+        if length != positions or length == 1:
+            return False
+        array = self.known.array(term.value)
+        if array is None:
+            return False
+        if term.hides is not None:
+            array = np.where(array == term.hides, term.factor, 0.0)
+        else:
+            array = array.astype(np.float64) * term.factor
+        behind = np.tri(length, dtype=bool)
+        hidden = array[..., ~behind]
+        limit = HIDDEN if is_alone else -inf
+        return bool((array[..., behind] == 0).all() and (hidden <= limit).all())
+
+    def _bias(self, b: Builder, terms: Sequence[Term], lead: tuple[Any, Any]) -> Value:
+        """All terms as one, with sizes of 1 where it repeats."""
+        like = Tensor.of(self.root.y).with_shape(())
+        values = [self._written(b, term, lead) for term in terms]
+        if not values:
+            return b.full(like, 0.0)
+        total, *rest = values
+        for value in rest:
+            sizes = [Tensor.of(x).shape for x in (total, value)]
+            shape = tuple(n if m == 1 else m for n, m in zip(*sizes, strict=True))
+            wide = [
+                b.broadcast(x, shape=shape, axes=(0, 1, 2, 3)) for x in (total, value)
+            ]
+            total = b.add(*wide)
+        return total
+
+    def _written(self, b: Builder, term: Term, lead: tuple[Any, Any]) -> Value:
+        """A term with axes of batch, heads, rows and positions."""
+        movement = movement_of(term.value)
+        batch_and_heads, *others = _groups(movement)
+        groups = [*(split(batch_and_heads, lead) or [None, None]), *others]
+        known = [each for each in groups if each is not None]
+        if len(known) < len(groups) or not all(map(_is_one_kind, known)):
+            value = b.reshape(term.value, shape=(*lead, *self.shape[-2:]))
+        else:
+            kept = [parts if not _repeats(parts) else () for parts in known]
+            value = moved(b, movement, kept, _shape_of(kept))
+        if term.hides is None:
+            return value if term.factor == 1 else b.scale(value, term.factor)
+        like = Tensor.of(value).with_dtype(Tensor.of(self.root.y).dtype)
+        zero, lowest = b.full(like, 0.0), b.full(like, -inf)
+        return b.select(value, *((lowest, zero) if term.hides else (zero, lowest)))
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A query, key or value: the parts of batch, rows, heads and depth."""
+
+    movement: Movement
+    groups: Sequence[Parts]
+
+    @property
+    def repeats(self) -> Any:
+        """How many heads in a row are the same."""
+        return element_count(tuple(part.size for part in _repeats(self.groups[2])))
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether anything is repeated."""
+        return any(part.axis is None for group in self.groups for part in group)
+
+    def with_shared_heads(self) -> _Operand:
+        """Each head once."""
+        batch, rows, heads, depth = self.groups
+        heads = heads[: len(heads) - len(_repeats(heads))]
+        return replace(self, groups=[batch, rows, heads, depth])
+
+    def write(self, b: Builder) -> Value:
+        """The value, without its factor."""
+        return moved(b, self.movement, self.groups, _shape_of(self.groups))
+
+
+def _repeats(parts: Parts) -> Parts:
+    """The last parts of an axis, as far as they are repeats."""
+    count = 0
+    while count < len(parts) and parts[-1 - count].axis is None:
+        count += 1
+    return parts[len(parts) - count :]
+
+
+def _is_one_kind(parts: Parts) -> bool:
+    """Whether all parts are repeats, or none."""
+    return len({part.axis is None for part in parts}) <= 1
+
+
+def _shape_of(groups: Sequence[Parts]) -> Shape:
+    return tuple(element_count(tuple(part.size for part in each)) for each in groups)
+
+
+def _lies_before(part: Any, other: Any) -> bool:
+    """Whether a part is outside of another in the source; a repeat is not."""
+    if part.axis is None or other.axis is None:
+        return False
+    return bool((part.axis, -part.step) < (other.axis, -other.step))

@@ -1,0 +1,84 @@
+"""The scores of an attention: a product, scaled, and what is added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.patterns import made_by
+from aotc.mlir import Value
+from aotc.passes.recovery.known import Known
+from aotc.passes.recovery.movement import Movement, movement_of
+
+# So low a number in place of a score, or added to it, leaves nothing of it in a row
+# where another score is higher.
+HIDDEN = -1e30
+MOST_TERMS = 4  # that are added
+
+
+@dataclass(frozen=True)
+class Term:
+    """What is added to the scores.
+
+    Args:
+        value: of the shape of the scores: to be added, or the mask.
+        factor: of what is added; the number in place of a score that is hidden.
+        hides: the truth with which a mask hides a score; None if it is no mask.
+    """
+
+    value: Value
+    factor: float
+    hides: bool | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Where scores come from.
+
+    Args:
+        product: of query and key.
+        movement: of the scores, from the product.
+        scale: of the product.
+        terms: that are added.
+        inside: the values between, and the product.
+    """
+
+    product: DotGeneral
+    movement: Movement
+    scale: float
+    terms: tuple[Term, ...]
+    inside: tuple[Value, ...]
+
+
+def scores_of(
+    value: Value, known: Known, scale: float = 1.0, terms: int = MOST_TERMS
+) -> Scores | None:
+    """Where scores come from, if that is a product, and at most so many terms."""
+    movement = movement_of(value, known.numbers)
+    scale *= movement.factor
+    inside = (*movement.inside, movement.source)
+    product = made_by(movement.source, "dot_general")
+    if product is not None:
+        return Scores(product, movement, scale, (), inside)
+    if movement.moves or not terms:
+        return None
+    for x, term in _terms_of(movement.source, known, scale):
+        found = scores_of(x, known, scale, terms - 1)
+        if found is not None:
+            every = (*found.terms, term)
+            return replace(found, terms=every, inside=(*found.inside, *inside))
+    return None
+
+
+def _terms_of(value: Value, known: Known, scale: float) -> Iterator[tuple[Value, Term]]:
+    """The ways to read a value as scores and a term."""
+    if (op := made_by(value, "add")) is not None:
+        yield op.lhs, Term(op.rhs, scale)
+        yield op.rhs, Term(op.lhs, scale)
+    if (op := made_by(value, "select")) is not None:
+        ways = (op.on_true, op.on_false, False), (op.on_false, op.on_true, True)
+        for x, hidden, hides in ways:
+            number = known.numbers.find(hidden)
+            if number is not None and number * scale <= HIDDEN:
+                yield x, Term(op.condition, number * scale, hides)

@@ -1,0 +1,261 @@
+"""recover-ops: two products with a softmax between are one attention."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotc.numpy as anp
+from aotc import nn
+from aotc.dialects import context
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import functions_of
+from aotc.mlir import ir
+from aotc.passes.recovery.movement import moved, movement_of
+
+ALL = ("inline", "simplify", "cse", "simplify", "recover-ops", "simplify", "cse")
+B, L, S, H, D = 2, 4, 5, 6, 3
+Q, K = f"f32[{B}, {L}, {H}, {D}]", f"f32[{B}, {S}, {H}, {D}]"
+
+
+def heads_first(x):
+    return anp.swapaxes(x, 1, 2)
+
+
+def softmax(x):
+    return nn.softmax(x, -1)
+
+
+def by_heads(q, k, v, score):
+    """Results like the query, of a function that makes probabilities of products."""
+    q, k, v = map(heads_first, (q, k, v))
+    return heads_first(anp.matmul(score(anp.matmul(q, anp.swapaxes(k, 2, 3))), v))
+
+
+def merged(x):
+    """Batch and heads as one axis, as for a batched product of matrices."""
+    rows = x.shape[1]
+    return anp.reshape(heads_first(x), (B * H, rows, D))
+
+
+def by_merged_heads(q, k, v):
+    p = softmax(anp.matmul(merged(q) / 1.7, anp.swapaxes(merged(k), 1, 2)))
+    return heads_first(anp.reshape(anp.matmul(p, merged(v)), (B, H, L, D)))
+
+
+def scaled_on_both_sides(q, k, v):
+    q, k, v = map(heads_first, (q * 0.7, k, v))
+    k = anp.reshape(anp.swapaxes(anp.reshape(k, (B * H, S, D)), 1, 2), (B, H, D, S))
+    return heads_first(anp.matmul(softmax(anp.matmul(q, k * 0.7)), v))
+
+
+def with_bias_before_scale(q, k, v, bias):
+    return by_heads(q, k, v, lambda x: softmax((x + bias) * 0.5))
+
+
+def with_two_terms(q, k, v, bias):
+    line = np.linspace(0, 1, S, dtype="f")
+    return by_heads(q, k, v, lambda x: softmax(line + (x / 3.0 + bias)))
+
+
+def with_mask(q, k, v, bias):
+    return by_heads(q, k, v, lambda x: softmax(anp.where(bias > 1.0, x * 0.5, -np.inf)))
+
+
+def with_inverse_mask(q, k, v, bias):
+    return by_heads(q, k, v, lambda x: softmax(anp.where(bias > 1.0, -np.inf, x) * 0.5))
+
+
+FORMS = {
+    "heads first": (by_heads, (), {"score": softmax}),
+    "one axis for batch and heads": (by_merged_heads, (), {}),
+    "scaled on both sides": (scaled_on_both_sides, (), {}),
+    "a bias before the scale": (with_bias_before_scale, (f"f32[{L}, {S}]",), {}),
+    "a bias of each head": (with_bias_before_scale, (f"f32[{H}, 1, {S}]",), {}),
+    "a bias of all scores": (
+        with_bias_before_scale,
+        (f"f32[{B}, {H}, {L}, {S}]",),
+        {},
+    ),
+    "two terms": (with_two_terms, (f"f32[{B}, 1, {L}, 1]",), {}),
+    "a mask": (with_mask, (f"f32[{B}, 1, 1, {S}]",), {}),
+    "a mask of what is hidden": (with_inverse_mask, (f"f32[{L}, {S}]",), {}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_recovers_attention(model, name):
+    function, more, options = FORMS[name]
+    made = model(lambda *x: function(*x, **options), Q, K, K, *more)
+    made.keeps_meaning_under(*ALL)
+    assert made.ops.count("attention") == 1
+    assert not {"dot_general", "softmax", "transpose"} & set(made.ops)
+    assert not made.run("recover-ops")
+
+
+@pytest.mark.parametrize("length", [1, 7])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_recovers_attention_of_shared_key_heads(model, length, batch):
+    def f(q, k, v):
+        def repeated(x):
+            rows = x.shape[1]
+            wide = anp.broadcast_to(heads_first(x)[:, :, None], (batch, 2, 3, rows, 4))
+            return anp.reshape(wide, (batch, 6, rows, 4))
+
+        k, v = repeated(k), repeated(v)
+        scores = anp.matmul(heads_first(q), anp.swapaxes(k, 2, 3))
+        return heads_first(anp.matmul(softmax(scores * 0.5), v))
+
+    made = model(
+        f, f"f32[{batch}, {length}, 6, 4]", *[f"f32[{batch}, {length}, 2, 4]"] * 2
+    )
+    made.keeps_meaning_under(*ALL)
+    assert made.ops.count("attention") == 1
+    assert not {"dot_general", "broadcast"} & set(made.ops)
+
+
+def test_recovers_attention_of_sizes_that_a_call_decides(model):
+    def f(q, k, v, bias):
+        return by_heads(q, k, v, lambda x: softmax(x / 2.0 + bias))
+
+    made = model(
+        f,
+        "f32[n, m, 2, 4]",
+        "f32[n, m, 2, 4]",
+        "f32[n, m, 2, 5]",
+        "f32[n, 1, 1, m]",
+        symbols=("n", "m"),
+    )
+    made.keeps_meaning_under(*ALL)
+    assert made.ops.count("attention") == 1
+    assert not {"dot_general", "softmax", "transpose"} & set(made.ops)
+
+
+def recovered(made):
+    function = functions_of(made.module)["f"]
+    names = [op.operation.name for op in function.entry_block.operations]
+    return list(function.entry_block.operations)[names.index("graph.attention")]
+
+
+BEHIND = np.tri(4, dtype=bool)
+CAUSAL = {
+    "added": lambda x: x + np.where(BEHIND, 0, -np.inf).astype("f"),
+    "chosen": lambda x: anp.where(BEHIND, x, np.finfo("f").min),
+    "counted": lambda x: anp.where(anp.arange(4)[:, None] < anp.arange(4), -np.inf, x),
+}
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_a_constant_mask_of_what_is_behind_is_causal(model, name):
+    made = model(
+        lambda q, k, v: by_heads(q, k, v, lambda x: softmax(CAUSAL[name](x / 2.0))),
+        *["f32[2, 4, 3, 5]"] * 3,
+    )
+    made.keeps_meaning_under(*ALL)
+    found = recovered(made)
+    assert found.causal
+    assert found.safe
+
+
+def test_another_constant_mask_is_a_bias(model):
+    shifted = np.where(np.tri(4, k=1), 0, -np.inf).astype("f")
+    made = model(
+        lambda q, k, v: by_heads(q, k, v, lambda x: softmax(x + shifted)),
+        *["f32[2, 4, 3, 5]"] * 3,
+    )
+    made.keeps_meaning_under(*ALL)
+    assert not recovered(made).causal
+
+
+def test_a_row_that_sees_nothing_stays_nan(model):
+    made = model(with_mask, Q, K, K, f"f32[{L}, {S}]")
+    q, k, v, bias = made.inputs()
+    bias[1], bias[2:] = 0.5, 1.5
+    (before,) = made(q, k, v, bias)
+    made.run(*ALL)
+    assert "attention" in made.ops
+    (after,) = made(q, k, v, bias)
+    np.testing.assert_allclose(after, before, rtol=1e-6)
+    assert np.isnan(after[:, 1]).all()
+    assert not np.isnan(after[:, 2:]).any()
+
+
+def hidden_by_a_number(q, k, v, bias):
+    return by_heads(q, k, v, lambda x: softmax(anp.where(bias > 1.0, x, -1e30)))
+
+
+def read_twice(q, k, v, bias):
+    seen = []
+
+    def score(x):
+        seen.append(softmax(x + bias))
+        return seen[0]
+
+    return by_heads(q, k, v, score), seen[0]
+
+
+OTHERS = {
+    "of another axis": lambda q, k, v, bias: by_heads(
+        q, k, v, lambda x: nn.softmax(x + bias, -2)
+    ),
+    "hidden by a number, perhaps all": hidden_by_a_number,
+    "scaled by more than a number": lambda q, k, v, bias: by_heads(
+        q, k, v, lambda x: softmax(x * bias)
+    ),
+    "scaled after the softmax": lambda q, k, v, bias: by_heads(
+        q, k, v, lambda x: softmax(x) * bias
+    ),
+    "read by something else": read_twice,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_leaves_what_is_no_attention_alone(model, name):
+    made = model(OTHERS[name], Q, K, K, f"f32[{L}, {S}]")
+    made.keeps_meaning_under(*ALL)
+    assert "attention" not in made.ops
+
+
+STEP = st.sampled_from(["reshape", "transpose", "broadcast"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_chain_of_movements_is_three_ops_at_most(model, data):
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), max_size=4)))
+
+    def chain(x):
+        for _ in range(data.draw(st.integers(1, 5))):
+            x = moved_at_random(x, data)
+        return x
+
+    made = model(chain, f"f32[{', '.join(map(str, shape))}]")
+    (x,) = made.inputs()
+    (expected,) = made(x)
+    function = functions_of(made.module)["f"]
+    *_, end = function.entry_block.operations
+    movement = movement_of(end.operands[0])
+    if any(part.axis is None for axis in movement.axes for part in axis):
+        return
+    before = len(made.ops)
+    with context(), ir.InsertionPoint(end), ir.Location.unknown():
+        value = moved(Builder(), movement, movement.axes, expected.shape)
+        end.operands[0] = value
+    assert len(made.ops) <= before + 3
+    np.testing.assert_array_equal(made(x)[0], expected)
+
+
+def moved_at_random(x, data):
+    kind = data.draw(STEP)
+    if kind == "transpose":
+        return anp.transpose(x, data.draw(st.permutations(range(x.ndim))))
+    if kind == "broadcast":
+        return anp.broadcast_to(x, (data.draw(st.sampled_from([1, 2])), *x.shape))
+    sizes, left = [], int(np.prod(x.shape, dtype=int))
+    while left > 1 and len(sizes) < 4:
+        size = data.draw(
+            st.sampled_from([n for n in range(1, left + 1) if not left % n])
+        )
+        sizes.append(size)
+        left //= size
+    return anp.reshape(x, (*sizes, left))
