@@ -50,7 +50,7 @@ def recover_attention(b: Builder, root: DotGeneral, known: Known) -> Recovered |
     if found is None or not _is_closed(found.inside):
         return None
     value = found.build(b)
-    return value and Recovered(value, found.inside)
+    return None if value is None else Recovered(value, found.inside)
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,10 @@ def _find(root: DotGeneral, known: Known) -> _Attention | None:
     if own != [p.group(left.lead), p.group(left.rows), p.group(left.depth)]:
         return None
     scores = scores_of(softmax.x, known)
-    sides = scores and _query_and_key(scores)
-    if scores is None or sides is None or _dtypes(root, scores) is None:
+    if scores is None or not _has_one_dtype(root, scores.product):
+        return None
+    sides = _query_and_key(scores)
+    if sides is None:
         return None
     positions = Tensor.of(p.source).shape[-1]
     inside = frozenset((*p.inside, p.source, *scores.inside))
@@ -116,12 +118,11 @@ def _query_and_key(scores: Scores) -> tuple[_Side, _Side] | None:
     return (right, left) if found == [batch, other, one] else None
 
 
-def _dtypes(root: DotGeneral, scores: Scores) -> str | None:
-    """The dtype of all operands and results, if it is one and a float."""
-    operands = (root.lhs, root.rhs, scores.product.lhs, scores.product.rhs)
-    found = {Tensor.of(x).dtype for x in (*operands, root.y, scores.product.y)}
-    dtype = found.pop()
-    return dtype if not found and dtypes.is_float(dtype) else None
+def _has_one_dtype(*products: DotGeneral) -> bool:
+    """Whether all operands and results are of one dtype, a float."""
+    values = [x for each in products for x in (each.lhs, each.rhs, each.y)]
+    first, *others = {Tensor.of(x).dtype for x in values}
+    return not others and dtypes.is_float(first)
 
 
 def _is_closed(inside: frozenset[Value]) -> bool:
@@ -239,7 +240,7 @@ class _Attention:
         what is hidden by a number.
         """
         length, positions = self.shape[-2:]
-        if length != positions or length == 1:
+        if not isinstance(length, int) or length != positions or length == 1:
             return False
         array = self.known.array(term.value)
         if array is None:
@@ -248,7 +249,7 @@ class _Attention:
             array = np.where(array == term.hides, term.factor, 0.0)
         else:
             array = array.astype(np.float64) * term.factor
-        behind = np.tri(length, dtype=bool)
+        behind = np.tri(length) == 1
         hidden = array[..., ~behind]
         limit = HIDDEN if is_alone else -inf
         return bool((array[..., behind] == 0).all() and (hidden <= limit).all())
@@ -273,12 +274,11 @@ class _Attention:
         """A term with axes of batch, heads, rows and positions."""
         movement = movement_of(term.value)
         batch_and_heads, *others = _groups(movement)
-        groups = [*(split(batch_and_heads, lead) or [None, None]), *others]
-        known = [each for each in groups if each is not None]
-        if len(known) < len(groups) or not all(map(_is_one_kind, known)):
+        batch = split(batch_and_heads, lead)
+        if batch is None or not all(map(_is_one_kind, (*batch, *others))):
             value = b.reshape(term.value, shape=(*lead, *self.shape[-2:]))
         else:
-            kept = [parts if not _repeats(parts) else () for parts in known]
+            kept = [() if _repeats(each) else each for each in (*batch, *others)]
             value = moved(b, movement, kept, _shape_of(kept))
         if term.hides is None:
             return value if term.factor == 1 else b.scale(value, term.factor)

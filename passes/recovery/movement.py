@@ -147,7 +147,7 @@ def _repeated(
     axes: Sequence[Parts], kept: Sequence[int], before: Tensor, after: Tensor
 ) -> list[Parts]:
     """The axes of a broadcast."""
-    found = [() if n == 1 else (Part(n, None),) for n in after.shape]
+    found: list[Parts] = [() if n == 1 else (Part(n, None),) for n in after.shape]
     for parts, axis, size in zip(axes, kept, before.shape, strict=True):
         if size == after.shape[axis]:
             found[axis] = parts
