@@ -37,6 +37,11 @@ class SelfCheck:
         """The largest error of any result, relative to its largest value."""
         return max((each.distance.error for each in self.results), default=0.0)
 
+    @property
+    def share(self) -> float:
+        """The largest error of any element, of what it may be."""
+        return max((each.error_ratio for each in self.results), default=0.0)
+
     def skip(
         self, sizes: Mapping[str, int], why: str, *, is_lasting: bool = True
     ) -> SelfCheck:
@@ -84,7 +89,10 @@ class SelfCheck:
         rows = []
         if self.checked:
             at = sizes_text(self.checked)
-            rows.append(f"{title} checked{at}: error at most {self.error:.1e}")
+            rows.append(
+                f"{title} checked{at}: error at most {self.error:.1e} of the largest "
+                f"value, {self.share:.0%} of what rounding may make"
+            )
         reasons: dict[str, list[Mapping[str, int]]] = {}
         for sizes, why in self.unchecked:
             reasons.setdefault(why, []).append(sizes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.dialects.lowering.conversion import integer_bounds
-from aotc.dialects.types import Size, element_count
+from aotc.dialects.types import Size, bounds, element_count
 from aotc.numpy import elementwise as each
 from aotc.numpy.axes import one_axis, rising_axes
 from aotc.numpy.broadcasting import broadcast_to
@@ -139,8 +139,28 @@ def _extreme(
         return apply_keepdims(
             broadcast_to(lift(initial, x.dtype), rest), x, axes, keepdims
         )
+    if initial is None:
+        require_elements(x, axes)
     found = _reduce(f"reduce_{name}", x, axes, keepdims)
     return found if initial is None else join(found, initial)
+
+
+def require_elements(x: Array, axes: Sequence[int]) -> None:
+    """Refuse to choose among elements that a call may have none of.
+
+    Where another axis has the same size, there is nothing to choose either.
+    """
+    kept = [size for axis, size in enumerate(x.shape) if axis not in axes]
+    for axis in axes:
+        size = x.shape[axis]
+        if bounds(size)[0] < 1 and size not in kept:
+            fail(
+                "empty-reduction",
+                f"expected elements along axis {axis} of {x.type}; got a size of "
+                f"{size}, which may be {bounds(size)[0]}",
+                hint="promise more elements, by `min` of the aotc.Dim that decides it, "
+                "or give `max` and `min` an `initial` value",
+            )
 
 
 def ptp(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
@@ -302,10 +322,12 @@ def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
         keepdims: leave the axis in the result, with size 1.
 
     Raises:
-        InputError: `empty-reduction` if there are no elements along the axis.
+        InputError: `empty-reduction` if there are no elements along the axis, or if a
+            call may have none.
     """
     x = lift(a)
     x = astype(x, "i8") if x.dtype == "bool" else x
+    require_elements(x, range(x.ndim) if axis is None else (one_axis(x, axis),))
     if axis is None:
         return apply_keepdims(
             emit("argmax", ravel(x), axis=0), x, range(x.ndim), keepdims

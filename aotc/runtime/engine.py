@@ -157,6 +157,10 @@ def threads(backend: str, wanted: int | None, *, is_small: bool = False) -> int 
 
 def _thread_count(wanted: int | None) -> int:
     """The number that was asked for, else the default, which may not be possible."""
+    if not (wanted is None or isinstance(wanted, int)) or isinstance(wanted, bool):
+        raise InputError(
+            "bad-threads", f"expected a number of threads, an int; got {wanted!r}"
+        )
     chosen = wanted if wanted is not None else options.get("AOTC_THREADS")
     by_default = _pool_size or min(physical_cores(), MAX_THREADS)
     return int(chosen) if chosen is not None else by_default

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
@@ -172,6 +172,14 @@ class Model:
                 then.
         """
         self._states.load(path, name)
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "not-picklable",
+            "a loaded model cannot be copied or sent to another process: it holds "
+            "code and memory of this one",
+            hint="pass the bundle's path, and load it there",
+        )
 
     def __getattr__(self, name: str) -> Entry:
         hint = suggestion(name, self.__dict__.get("entries", ())) or ""

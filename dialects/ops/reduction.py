@@ -271,12 +271,6 @@ def _highest(dtype: str) -> float | int:
     return np.inf if dt.is_float(dtype) else integer_bounds(dtype)[1]
 
 
-def _extremes(extreme: Callable[..., Any], x: np.ndarray, axes: tuple[int, ...]) -> Any:
-    """np.max or np.min, which refuse an empty axis even where there is no result."""
-    kept = [size for axis, size in enumerate(x.shape) if axis not in axes]
-    return extreme(x, axis=axes) if all(kept) else np.empty(kept, x.dtype)
-
-
 class ReduceMax(Reduction, name="reduce_max"):
     """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
 
@@ -286,8 +280,8 @@ class ReduceMax(Reduction, name="reduce_max"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.max."""
-        return _extremes(np.max, x, axes)
+        """np.max; of nothing, the lowest number there is."""
+        return np.max(x, axis=axes, initial=_lowest(dt.canonical(x.dtype)))
 
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_lowest)
@@ -303,8 +297,8 @@ class ReduceMin(Reduction, name="reduce_min"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.min."""
-        return _extremes(np.min, x, axes)
+        """np.min; of nothing, the highest number there is."""
+        return np.min(x, axis=axes, initial=_highest(dt.canonical(x.dtype)))
 
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_highest)

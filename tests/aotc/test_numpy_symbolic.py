@@ -272,3 +272,32 @@ def test_gradients_go_through_sizes_with_limits():
         weight[rolled] += 1
         weight += np.eye(rows, 4, dtype="f4") + [1, 2, 3, 1]
         np.testing.assert_allclose(got, 2 * weight * x, 1e-5, 1e-5)
+
+
+CHOICES = {
+    "max": lambda x: anp.max(x, 0),
+    "min of all": lambda x: anp.min(x),
+    "max of what a slice leaves": lambda x: anp.max(x[1:], 0),
+    "argmax": lambda x: anp.argmax(x, 0),
+    "argmin of all": lambda x: anp.argmin(x),
+    "median": lambda x: anp.median(x, 0),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_chooses_only_among_elements_that_every_call_has(name):
+    function = CHOICES[name]
+    with pytest.raises(InputError, match="empty-reduction") as caught:
+        traced(function, (aotc.Dim("n", min=0 if "slice" not in name else 1), 4))
+    assert "promise" in str(caught.value.hint)
+    program = traced(function, (aotc.Dim("n", min=2), 4))
+    agrees(program, function, (2, 4))
+
+
+def test_chooses_the_initial_value_where_a_call_has_no_elements():
+    def function(x):
+        return anp.max(x, 0, initial=-3.0), anp.min(x, 0, initial=3.0)
+
+    program = traced(function, (aotc.Dim("n", min=0), 4))
+    for size in (0, 1, 5):
+        agrees(program, function, (size, 4))

@@ -1,9 +1,11 @@
 """Loading and calling models."""
 
+import copy
 import functools
 import gc
 import mmap
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -357,7 +359,7 @@ b = runtime.load({str(bundle)!r}, trust=pem)
 c = runtime.load({str(bundle)!r}, trust=pem, threads=1)
 for model in (a, b, c):
     print(model.predict(x=np.ones((2, 4), np.float32))[0, 0])
-for wrong in (3, 0, 257):
+for wrong in (3, 0, 257, 1.5, "2", True):
     try:
         runtime.load({str(bundle)!r}, trust=pem, threads=wrong)
     except InputError as error:
@@ -365,9 +367,15 @@ for wrong in (3, 0, 257):
 """
     assert run_python(code).split() == ["18.0"] * 3 + [
         "threads-fixed",
-        "bad-threads",
-        "bad-threads",
+        *["bad-threads"] * 5,
     ]
+
+
+@pytest.mark.parametrize("send", [copy.deepcopy, pickle.dumps])
+def test_says_that_a_loaded_model_stays_in_its_process(model, send):
+    with pytest.raises(InputError, match="not-picklable") as caught:
+        send(model)
+    assert "load it there" in caught.value.hint
 
 
 def test_the_edge_loads_nothing_of_the_compiler():
