@@ -65,6 +65,15 @@ class Builder:
         """`value` in every element of a tensor like `x`."""
         return self.full(Tensor.of(x), value)
 
+    def to_shape(self, x: Value, shape: Shape) -> Value:
+        """`x` in a shape: itself, if it has it."""
+        return x if Tensor.of(x).shape == shape else self.reshape(x, shape=shape)
+
+    def to_order(self, x: Value, permutation: tuple[int, ...]) -> Value:
+        """`x` with its axes in another order: itself, if it is the same."""
+        is_same = permutation == tuple(range(len(permutation)))
+        return x if is_same else self.transpose(x, permutation=permutation)
+
     def scale(self, x: Value, factor: float) -> Value:
         """`x * factor`."""
         return self.multiply(x, self.full_like(x, factor))

@@ -31,7 +31,7 @@ from aotc.dialects.lowering.ordering import after
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.errors import InputError
-from aotc.kernels.dispatch import kernel_called, kernels_of
+from aotc.kernels.dispatch import called_kernel, kernels_of
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 
@@ -230,7 +230,7 @@ def _may_repeat(op: Operation) -> bool:
     """Whether an op can be computed once more, somewhere else."""
     dialect, _, _ = op.operation.name.partition(".")
     is_pure = dialect in ("linalg", "tensor", "arith", "math")
-    return is_pure or kernel_called(op) is not None
+    return is_pure or called_kernel(op) is not None
 
 
 def _is_linalg(op: Operation) -> bool:
@@ -242,7 +242,7 @@ def _is_product(op: Operation) -> bool:
 
     So is what a kernel reads, whatever it computes.
     """
-    if kernel_called(op) is not None:
+    if called_kernel(op) is not None:
         return True
     ranked = [x for x in op.operands if _bytes(x) > 64]
     return _is_linalg(op) and len(ranked) > 2 and not is_loop(op)
@@ -265,7 +265,7 @@ def _work(op: Operation, flops: Mapping[str, int]) -> float:
         flops: float operations of each kernel.
     """
     seconds = ELEMENT * sum(_bytes(x) for x in (*op.operands, *op.results)) / 4
-    kernel = kernel_called(op)
+    kernel = called_kernel(op)
     if kernel is not None:
         seconds += PRODUCT * flops[kernel] / 2
     elif _is_product(op):

@@ -315,7 +315,7 @@ class Windows:
         shape = self.geometry
         found: dict[int, list[tuple[int, int]]] = {}
         for position in range(shape.window[1]):
-            for row in rows.seeing(position):
+            for row in rows.rows_inside_at(position):
                 pixel = row * shape.strides[1] + position * shape.dilation[1]
                 found.setdefault(pixel, []).append((row, position))
         return dict(sorted(found.items()))

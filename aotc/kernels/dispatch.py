@@ -140,7 +140,7 @@ def kernels_of(module: Module) -> Iterator[Kernel]:
             )
 
 
-def kernel_called(op: Operation) -> str | None:
+def called_kernel(op: Operation) -> str | None:
     """The name of the kernel that a lowered op calls; None if it calls none."""
     if not isinstance(op, func.CallOp):
         return None

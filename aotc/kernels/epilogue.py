@@ -160,9 +160,9 @@ class Epilogue:
                     shared[key] = self._read_repeated(op.operands[0], place)
             return [shared[value, place.key] for place in places]
         given = [self._value(each, known, places, shared) for each in op.operands]
-        return self._lowered(op, given)
+        return self._lower(op, given)
 
-    def _lowered(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
+    def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
         """What an op makes of vectors, at each of some places.
 
         A long formula is a chain of operations, each of which waits for the one before.

@@ -96,12 +96,12 @@ def schedule_text(tile: Mapping[str, int]) -> str:
     ahead = "fetches ahead" if rest.pop("ahead", 0) else ""
     if {"rows", "vectors", "lanes"} <= rest.keys():
         rows, vectors, lanes = (rest.pop(name) for name in ("rows", "vectors", "lanes"))
-        text = f"{_counted(rows, 'row')} × {_counted(vectors, 'vector')} of {lanes}"
+        text = f"{_plural(rows, 'row')} × {_plural(vectors, 'vector')} of {lanes}"
     others = (f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
     return ", ".join(filter(None, [text, *others, lies, ahead]))
 
 
-def _counted(count: int, what: str) -> str:
+def _plural(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 

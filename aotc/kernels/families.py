@@ -21,7 +21,7 @@ from aotc.kernels import (
 )
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
-from aotc.kernels.attention.caches import transposed
+from aotc.kernels.attention.caches import caches_by_heads
 from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile
@@ -86,7 +86,7 @@ FAMILIES = {
         plan=decoder.plan,
         workgroups=decoder.workgroups,
         write=decoder.write,
-        views=transposed,
+        views=caches_by_heads,
     ),
     "attention": Family(
         anchors=(Attention,),

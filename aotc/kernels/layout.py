@@ -98,7 +98,7 @@ def layout_of(op: DotGeneral) -> Layout | None:
     steps, others = _left_strides(op), _contiguous(rhs)
     sums = _axes(lhs, steps, others, left, right)
     free = free_axes(lhs.rank, op.lhs_batch, left)
-    rows = _merged([Axis(lhs.shape[axis], steps[axis], 0) for axis in free])
+    rows = _merge([Axis(lhs.shape[axis], steps[axis], 0) for axis in free])
     inner = rows[-1] if rows else Axis(1, 0, 0)
     inner_steps = inner.left, sums[-1].left, sums[-1].right
     if any(not isinstance(step, int) for step in inner_steps):
@@ -115,7 +115,7 @@ def layout_of(op: DotGeneral) -> Layout | None:
         row=_static(inner.left),
         sums=sums,
         batch=(*batch, *rows[:-1]),
-        is_readable=[axis.left for axis in _merged(columns)] in ([], [1]),
+        is_readable=[axis.left for axis in _merge(columns)] in ([], [1]),
         splits_rows=len(rows) > 1,
     )
 
@@ -126,7 +126,7 @@ def contracted_axes(op: DotGeneral) -> tuple[Axes, Axes]:
     return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
-def viewed(op: DotGeneral) -> Windows | None:
+def windows_of_left(op: DotGeneral) -> Windows | None:
     """The windows that the left operand is, which are read from their image.
 
     None where the right operand is the same windows, which is read as it lies.
@@ -145,7 +145,7 @@ def _axes(
     right: Axes,
 ) -> tuple[Axis, ...]:
     """Axes of both operands, as few as they can be, but at least one."""
-    found = _merged(
+    found = _merge(
         [
             Axis(lhs.shape[x], left_steps[x], right_steps[y])
             for x, y in zip(left, right, strict=True)
@@ -154,7 +154,7 @@ def _axes(
     return tuple(found) or (Axis(1, 1, 1),)
 
 
-def _merged(axes: Sequence[Axis]) -> list[Axis]:
+def _merge(axes: Sequence[Axis]) -> list[Axis]:
     """Those at one distance as one; none of size 1."""
     found: list[Axis] = []
     for axis in axes:
@@ -173,7 +173,7 @@ def _merged(axes: Sequence[Axis]) -> list[Axis]:
 
 def _left_strides(op: DotGeneral) -> list[Size]:
     """Elements from one index to the next along each axis of the left operand."""
-    view = viewed(op)
+    view = windows_of_left(op)
     if view is None:
         return _contiguous(Tensor.of(op.lhs))
     first, *spatial, last = _contiguous(Tensor.of(view.x))

@@ -42,7 +42,7 @@ class Rows:
     lines: Window
     inside: list[range] | None = None
 
-    def seeing(self, position: int) -> range:
+    def rows_inside_at(self, position: int) -> range:
         """The rows for which a position of the window is no padding."""
         return range(self.count) if self.inside is None else self.inside[position]
 

@@ -32,32 +32,32 @@ def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
     empty = panels * tile.columns - axes.features
     value = op.operands[1]
     if axes.have_columns_first:  # which then change places with rows once
-        value = _transposed(b, value, (*axes.batch, *axes.free, *axes.contract))
-        value = _reshaped(b, value, (*axes.products, axes.features, axes.depth))
-        value = _padded(b, value, rank, empty)
+        value = b.to_order(value, (*axes.batch, *axes.free, *axes.contract))
+        value = b.to_shape(value, (*axes.products, axes.features, axes.depth))
+        value = _pad(b, value, rank, empty)
         shape, moved = (panels, tile.columns, axes.depth), (0, 2, 1)
     else:
-        value = _transposed(b, value, (*axes.batch, *axes.contract, *axes.free))
-        value = _reshaped(b, value, (*axes.products, axes.depth, axes.features))
-        value = _padded(b, value, rank + 1, empty)
+        value = b.to_order(value, (*axes.batch, *axes.contract, *axes.free))
+        value = b.to_shape(value, (*axes.products, axes.depth, axes.features))
+        value = _pad(b, value, rank + 1, empty)
         shape, moved = (axes.depth, panels, tile.columns), (1, 0, 2)
-    value = _reshaped(b, value, (*axes.products, *shape))
-    return _transposed(b, value, (*range(rank), *(rank + axis for axis in moved)))
+    value = b.to_shape(value, (*axes.products, *shape))
+    return b.to_order(value, (*range(rank), *(rank + axis for axis in moved)))
 
 
 def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
     """The right operand of `op`, from what `pack` has made of it."""
     axes, kind = _Axes.of(op), Tensor.of(op.operands[1])
     rank, columns = len(axes.products), tile.panels(axes.features) * tile.columns
-    value = _transposed(b, packed, (*range(rank), rank + 1, rank, rank + 2))
-    value = _reshaped(b, value, (*axes.products, axes.depth, columns))
+    value = b.to_order(packed, (*range(rank), rank + 1, rank, rank + 2))
+    value = b.to_shape(value, (*axes.products, axes.depth, columns))
     if columns != axes.features:
         sizes = (*axes.products, axes.depth, axes.features)
         ones = (1,) * len(sizes)
         value = b.slice(value, start=(0,) * len(sizes), sizes=sizes, strides=ones)
     order = (*axes.batch, *axes.contract, *axes.free)
-    value = _reshaped(b, value, tuple(kind.shape[axis] for axis in order))
-    return _transposed(b, value, tuple(order.index(axis) for axis in range(len(order))))
+    value = b.to_shape(value, tuple(kind.shape[axis] for axis in order))
+    return b.to_order(value, tuple(order.index(axis) for axis in range(len(order))))
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,7 @@ class _Axes:
         return math.prod(sizes[axis] for axis in axes)
 
 
-def _reshaped(b: Builder, value: Value, shape: tuple[Any, ...]) -> Value:
-    return value if Tensor.of(value).shape == shape else b.reshape(value, shape=shape)
-
-
-def _transposed(b: Builder, value: Value, order: Axes) -> Value:
-    is_same = order == tuple(range(len(order)))
-    return value if is_same else b.transpose(value, permutation=order)
-
-
-def _padded(b: Builder, value: Value, axis: int, count: int) -> Value:
+def _pad(b: Builder, value: Value, axis: int, count: int) -> Value:
     """So many zeros behind the last ones of an axis."""
     if not count:
         return value

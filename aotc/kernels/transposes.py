@@ -51,26 +51,26 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
     """
     left = _Operand(op.lhs, op.lhs_batch, op.lhs_contract)
     right = _Operand(op.rhs, op.rhs_batch, op.rhs_contract)
-    op = _replaced(op, left, right.before_transpose() or right)
+    op = _with_operands(op, left, right.before_transpose() or right)
     right = _Operand(op.rhs, op.rhs_batch, op.rhs_contract)
     before = left.before_transpose()
     if before is None:
         return op
-    shorter = _inserted(op, before, right)
+    shorter = _insert_product(op, before, right)
     layout = layout_of(shorter)
     if layout is None or layout.splits_rows:
         shorter.operation.erase()
         return op
-    return _put(shorter, op)
+    return _replace(shorter, op)
 
 
-def _replaced(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
+def _with_operands(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
     if right.value == op.rhs:
         return op
-    return _put(_inserted(op, left, right), op)
+    return _replace(_insert_product(op, left, right), op)
 
 
-def _inserted(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
+def _insert_product(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
     """A product like `op` of other operands, before it."""
     with ir.InsertionPoint(op), op.location:
         made: Value = Builder().dot_general(
@@ -88,7 +88,7 @@ def _inserted(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
     return found
 
 
-def _put(new: DotGeneral, old: DotGeneral) -> DotGeneral:
+def _replace(new: DotGeneral, old: DotGeneral) -> DotGeneral:
     """Put one op in the place of another."""
     old.y.replace_all_uses_with(new.y)
     old.operation.erase()

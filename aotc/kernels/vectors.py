@@ -186,7 +186,7 @@ def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
     return made
 
 
-def counting(first: Value, lanes: int) -> Value:
+def iota_from(first: Value, lanes: int) -> Value:
     """A vector of i32: a number of type index and those after it."""
     kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(32))
     numbers = np.arange(lanes, dtype=np.int32)

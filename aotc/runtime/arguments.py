@@ -96,13 +96,14 @@ def look_up(kind: str, table: Mapping[str, Any], name: str) -> Any:
     Raises:
         InputError: `unknown-entry` or `unknown-state`.
     """
-    if name in table:
+    is_name = isinstance(name, str)
+    if is_name and name in table:
         return table[name]
     names = ", ".join(table) or "none"
     raise InputError(
         f"unknown-{kind}",
         f"expected one of the model's {kind} names ({names}), got {name!r}",
-        hint=suggestion(name, table),
+        hint=suggestion(name, table) if is_name else None,
     )
 
 

@@ -120,8 +120,11 @@ class Model:
         return entry
 
     @system_errors()
-    def read_state(self, name: str = "state") -> Any:
+    def read_state(self, name: str | None = None) -> Any:
         """A copy of a state, as a pytree of arrays.
+
+        Args:
+            name: of the state; by default the only one, or of several `state`.
 
         Raises:
             InputError: `unknown-state`.
@@ -129,8 +132,12 @@ class Model:
         return self._states.read(name)
 
     @system_errors()
-    def write_state(self, tree: Any, name: str = "state") -> None:
+    def write_state(self, tree: Any, name: str | None = None) -> None:
         """Replace a state by a pytree of arrays, as `read_state` gives it.
+
+        Args:
+            tree: the arrays.
+            name: as for `read_state`.
 
         Raises:
             InputError: `unknown-state`, or the tree breaks the state's contract.

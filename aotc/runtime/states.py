@@ -46,12 +46,12 @@ class States:
             name: _Access(code, state) for name, state in manifest.states.items()
         }
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str | None) -> Any:
         """A copy of the state `name`, as a pytree."""
         access = self._find(name)
         return access.build(access.reader(()))
 
-    def write(self, name: str, tree: Any) -> None:
+    def write(self, name: str | None, tree: Any) -> None:
         """Replace the state `name`."""
         access = self._find(name)
         access.writer(access.flat(tree))
@@ -96,6 +96,9 @@ class States:
         states = [access.state for access in chosen]
         return state_files.Layout.of(self._manifest, states)
 
-    def _find(self, name: str) -> _Access:
+    def _find(self, name: str | None) -> _Access:
+        """The state `name`; for None the only one, or that with the usual name."""
+        if name is None:
+            name = next(iter(self._all)) if len(self._all) == 1 else "state"
         access: _Access = look_up("state", self._all, name)
         return access

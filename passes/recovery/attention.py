@@ -27,7 +27,13 @@ from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Shape, Tensor, bounds, element_count
 from aotc.mlir import Value
 from aotc.passes.recovery.known import Known
-from aotc.passes.recovery.movement import Movement, Parts, moved, movement_of, split
+from aotc.passes.recovery.movement import (
+    Movement,
+    Parts,
+    movement_of,
+    split,
+    write_moved,
+)
 from aotc.passes.recovery.scores import HIDDEN, Scores, Term, scores_of
 
 
@@ -279,7 +285,7 @@ class _Attention:
             value = b.reshape(term.value, shape=(*lead, *self.shape[-2:]))
         else:
             kept = [() if _repeats(each) else each for each in (*batch, *others)]
-            value = moved(b, movement, kept, _shape_of(kept))
+            value = write_moved(b, movement, kept, _shape_of(kept))
         if term.hides is None:
             return value if term.factor == 1 else b.scale(value, term.factor)
         like = Tensor.of(value).with_dtype(Tensor.of(self.root.y).dtype)
@@ -312,7 +318,7 @@ class _Operand:
 
     def write(self, b: Builder) -> Value:
         """The value, without its factor."""
-        return moved(b, self.movement, self.groups, _shape_of(self.groups))
+        return write_moved(b, self.movement, self.groups, _shape_of(self.groups))
 
 
 def _repeats(parts: Parts) -> Parts:

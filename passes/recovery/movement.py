@@ -171,7 +171,7 @@ def _follows(part: Part, outer: Part) -> bool:
     return is_one_axis and outer.step == part.size * part.step
 
 
-def moved(
+def write_moved(
     b: Builder, movement: Movement, groups: Sequence[Parts], shape: Shape
 ) -> Value:
     """The source with other axes, without its factor.
@@ -183,12 +183,12 @@ def moved(
         shape: the sizes of the axes.
     """
     if (axes := _permutation(movement, groups)) is not None:
-        return _transpose(b, movement.source, axes)
+        return b.to_order(movement.source, axes)
     order = [part for group in groups for part in group]
     lying = sorted(order, key=lambda part: (part.axis or 0, -part.step))
-    value = _reshape(b, movement.source, tuple(part.size for part in lying))
-    value = _transpose(b, value, tuple(lying.index(part) for part in order))
-    return _reshape(b, value, shape)
+    value = b.to_shape(movement.source, tuple(part.size for part in lying))
+    value = b.to_order(value, tuple(lying.index(part) for part in order))
+    return b.to_shape(value, shape)
 
 
 def _permutation(movement: Movement, groups: Sequence[Parts]) -> tuple[int, ...] | None:
@@ -199,12 +199,3 @@ def _permutation(movement: Movement, groups: Sequence[Parts]) -> tuple[int, ...]
     if len(groups) != len(sizes) or any(x and x not in whole for x in groups):
         return None
     return tuple(whole.index(parts) if parts else next(ones) for parts in groups)
-
-
-def _transpose(b: Builder, value: Value, permutation: tuple[int, ...]) -> Value:
-    is_same = permutation == tuple(range(len(permutation)))
-    return value if is_same else b.transpose(value, permutation=permutation)
-
-
-def _reshape(b: Builder, value: Value, shape: Shape) -> Value:
-    return value if Tensor.of(value).shape == shape else b.reshape(value, shape=shape)

@@ -240,6 +240,7 @@ def test_a_source_gives_the_same_bytes_and_states_in_a_folder_of_any_name(
     source.save_state(tmp_path / "state.safetensors")
     other.load_state(tmp_path / "state.safetensors")
     assert other.read_state("count").tolist() == [2, 2, 2]
+    assert other.read_state().tolist() == [2, 2, 2]  # the only state
 
 
 def test_the_name_of_a_stage_stands_for_its_passes(model, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions_of
 from aotc.mlir import ir
-from aotc.passes.recovery.movement import moved, movement_of
+from aotc.passes.recovery.movement import movement_of, write_moved
 
 ALL = ("inline", "simplify", "cse", "simplify", "recover-ops", "simplify", "cse")
 B, L, S, H, D = 2, 4, 5, 6, 3
@@ -239,7 +239,7 @@ def test_a_chain_of_movements_is_three_ops_at_most(model, data):
         return
     before = len(made.ops)
     with context(), ir.InsertionPoint(end), ir.Location.unknown():
-        value = moved(Builder(), movement, movement.axes, expected.shape)
+        value = write_moved(Builder(), movement, movement.axes, expected.shape)
         end.operands[0] = value
     assert len(made.ops) <= before + 3
     np.testing.assert_array_equal(made(x)[0], expected)

@@ -252,6 +252,7 @@ def test_calls_from_many_threads_take_turns(model):
 def test_suggests_names(model):
     assert "did you mean" in refused(InputError, "unknown-entry", model.entry, "predit")
     refused(InputError, "unknown-state", model.read_state, "sta")
+    refused(InputError, "unknown-state", model.write_state, "state", {"step": 1})
     with pytest.raises(AttributeError, match="predict"):
         model.predit  # noqa: B018
 

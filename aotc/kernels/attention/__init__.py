@@ -22,8 +22,8 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size, ceil_divide
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.attention.scores import Scores, rescaling
-from aotc.kernels.attention.sums import WeightedSums, inverse
+from aotc.kernels.attention.scores import Scores, rescale_factors
+from aotc.kernels.attention.sums import WeightedSums, reciprocal
 from aotc.kernels.attention.tile import (
     AttentionTile,
     Sizes,
@@ -128,8 +128,8 @@ class _Kernel:
     def _write_only_block(self, queries: Queries) -> None:
         """All keys are one block: nothing is scaled to a later one."""
         block = self._block(queries, index(0), self._tile.keys)
-        softmax = self._scores.weigh(queries, block, self._nothing())
-        self._store_factors([inverse(x, safe=self._op.safe) for x in softmax.total])
+        softmax = self._scores.weigh(queries, block, self._empty_softmax())
+        self._store_factors([reciprocal(x, safe=self._op.safe) for x in softmax.total])
         self._sums.write(queries, block)
 
     def _write_blocks(self, queries: Queries) -> None:
@@ -142,13 +142,13 @@ class _Kernel:
             before = Softmax(carried[:count], carried[count:])
             block = self._block(queries, start, size)
             softmax = self._scores.weigh(queries, block, before)
-            self._store_factors(rescaling(before.highest, softmax.highest))
+            self._store_factors(rescale_factors(before.highest, softmax.highest))
             self._sums.accumulate(queries, block)
             return [*softmax.highest, *softmax.total]
 
         if self._op.causal:
-            last = arith.minsi(self._end(queries), end)
-        start = self._nothing()
+            last = arith.minsi(self._end_of_seen(queries), end)
+        start = self._empty_softmax()
         self._sums.clear(queries)
         carried = vectors.loop(
             0,
@@ -159,10 +159,12 @@ class _Kernel:
         )
         if whole != positions:
             carried = write_block(end, positions - whole, carried)
-        self._store_factors([inverse(x, safe=self._op.safe) for x in carried[count:]])
+        self._store_factors(
+            [reciprocal(x, safe=self._op.safe) for x in carried[count:]]
+        )
         self._sums.rescale(queries)
 
-    def _end(self, queries: Queries) -> Value:
+    def _end_of_seen(self, queries: Queries) -> Value:
         """The first position that none of some queries sees, if they are causal."""
         return add(queries.first, self._tile.columns)
 
@@ -171,10 +173,10 @@ class _Kernel:
         there = self._given.size(size)
         if not self._op.causal:
             return Block(start, count, there if count is None else count)
-        seen = arith.minsi(arith.subi(self._end(queries), start), there)
+        seen = arith.minsi(arith.subi(self._end_of_seen(queries), start), there)
         return Block(start, count, arith.maxsi(seen, index(0)))
 
-    def _nothing(self) -> Softmax:
+    def _empty_softmax(self) -> Softmax:
         """The softmax before all keys."""
         count, lanes = self._tile.vectors, self._tile.lanes
         lowest, zero = vectors.splat(-inf, lanes), vectors.splat(0.0, lanes)

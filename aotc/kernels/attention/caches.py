@@ -41,7 +41,7 @@ class Rows:
         return add(self.begin, scale(position, self.step))
 
 
-def transposed(op: GraphOp) -> Mapping[Value, Value]:
+def caches_by_heads(op: GraphOp) -> Mapping[Value, Value]:
     """The keys and values of an attention that are transposes of caches by heads.
 
     None of them that is another operand as well, which is read by positions.
@@ -73,7 +73,7 @@ def rows_of(
         queries: of the head.
         memories: of keys and values, or of the caches that they are transposes of.
     """
-    sizes, views = Sizes.of(op), transposed(op)
+    sizes, views = Sizes.of(op), caches_by_heads(op)
     head = arith.divui(given.workgroup[0], index(sizes.heads // sizes.shared))
 
     def rows(value: Value, memory: Value, begin: Value, size: int) -> Rows:

@@ -23,9 +23,9 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.attention.caches import rows_of, transposed
+from aotc.kernels.attention.caches import caches_by_heads, rows_of
 from aotc.kernels.attention.scores import finite
-from aotc.kernels.attention.sums import inverse
+from aotc.kernels.attention.sums import reciprocal
 from aotc.kernels.attention.tile import (
     SCRATCH,
     Sizes,
@@ -108,7 +108,7 @@ def write(
     assert isinstance(anchor, Attention)
     *taken, result = given.memories
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
-    views = transposed(anchor)
+    views = caches_by_heads(anchor)
     operands = [known[views.get(value, value)] for value in anchor.operands]
     tile = DecoderTile.of_plain(schedule)
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
@@ -175,7 +175,7 @@ class _Decoder:
 
     def write(self) -> None:
         """Write the work of one workgroup."""
-        self._each_query(self._begin)
+        self._each_query(self._start_query)
         positions, count = self._sizes.positions, self._tile.keys
         whole, rest = positions // count * count, positions % count
         self._write_blocks(0, whole, count)
@@ -185,7 +185,7 @@ class _Decoder:
             self._write_blocks(some, positions, 1)
         elif rest:
             self._write_block(_Block(self._given.size(whole), rest))
-        self._each_query(self._end)
+        self._each_query(self._finish_query)
 
     def _write_blocks(self, first: Size, last: Size, count: int) -> None:
         """The keys from one to before another, in blocks of so many."""
@@ -199,7 +199,7 @@ class _Decoder:
 
     # ---- before and after all blocks ------------------------------------------------
 
-    def _begin(self, query: Value) -> None:
+    def _start_query(self, query: Value) -> None:
         """Scale a query, and let its softmax and result be those of no positions."""
         lanes, sizes = self._lanes, self._sizes
         factor = vectors.splat(float(self._op.scale), lanes)
@@ -217,11 +217,11 @@ class _Decoder:
             at = add(self._result_of(query), first)
             vectors.store(zero, self._result, at, lanes, count)
 
-    def _end(self, query: Value) -> None:
+    def _finish_query(self, query: Value) -> None:
         """Divide the result of a query by its sum of exponentials."""
         lanes = self._lanes
         total = vectors.reduce_lanes([self._load(self._totals, query)], arith.addf)
-        factor = inverse(total, safe=self._op.safe)
+        factor = reciprocal(total, safe=self._op.safe)
         for first, count in _vectors_of(self._sizes.width, lanes):
             at = add(self._result_of(query), first)
             x = vectors.load(self._result, at, lanes, count)

@@ -65,7 +65,7 @@ class Scores:
         totals = [
             arith.mulf(total, factor)
             for total, factor in zip(
-                before.total, rescaling(before.highest, highest), strict=True
+                before.total, rescale_factors(before.highest, highest), strict=True
             )
         ]
         return Softmax(highest, self._write_exponentials(block, highest, totals))
@@ -228,7 +228,7 @@ class Scores:
             score = arith.addf(score, self._bias_at(queries, block, place))
         if not self.op.causal:
             return score
-        query = vectors.counting(add(queries.first, vector * lanes), lanes)
+        query = vectors.iota_from(add(queries.first, vector * lanes), lanes)
         position = vectors.repeat_index(add(block.start, key), lanes)
         seen = int_compare("sge", query, position)
         return arith.select(seen, score, vectors.splat(-inf, lanes))
@@ -263,7 +263,7 @@ class _Rows:
     length: int | Value
 
 
-def rescaling(before: Values, after: Values) -> Values:
+def rescale_factors(before: Values, after: Values) -> Values:
     """What sums are multiplied with where the highest score has become another."""
     return [
         exp_of_negative(arith.subf(old, finite(new)))

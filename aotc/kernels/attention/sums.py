@@ -14,7 +14,7 @@ from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
 
 
-def inverse(total: Value, *, safe: bool) -> Value:
+def reciprocal(total: Value, *, safe: bool) -> Value:
     """1 / total; 1 for a query that sees no position, if that is to give zeros."""
     one = constant(total.type, 1.0)
     if not safe:

@@ -274,11 +274,11 @@ class Contraction:
         shape = self.geometry
         left = add(panel.begin.left, scale(row, shape.left_steps[0]))
         result = add(panel.begin.result, scale(row, shape.features))
-        panel = replace(panel, ahead=self._fetched_first(panel, number))
+        panel = replace(panel, ahead=self._prefetch_start(panel, number))
         result = add(result, panel.column)
         self._write_tile(panel, Rows(left, result, count, (0, 1)))
 
-    def _fetched_first(self, panel: Panel, number: Value | None) -> Value | None:
+    def _prefetch_start(self, panel: Panel, number: Value | None) -> Value | None:
         """Where a tile begins to fetch what is read later, if it is to do so.
 
         Weights of large models come from memory in every call. The workgroups of a

@@ -9,7 +9,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.dialects.types import Size, Tensor
 from aotc.kernels.geometry import Geometry, geometry_of
-from aotc.kernels.layout import viewed
+from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import (
     CACHED,
@@ -160,5 +160,5 @@ def column_axes(op: GraphOp) -> int:
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
     """Windows over an image, which are read from it."""
-    windows = viewed(op) if isinstance(op, DotGeneral) else None
+    windows = windows_of_left(op) if isinstance(op, DotGeneral) else None
     return {} if windows is None else {windows.y: windows.x}

@@ -146,7 +146,7 @@ class Sums:
         for position in range(positions):
             left = add(begin[0], position * shape.dilation[1] * channels)
             right = add(begin[1], position * channels * self._right_step)
-            seen, length = rows.seeing(position), index(channels)
+            seen, length = rows.rows_inside_at(position), index(channels)
             sums = self._sum_run(panel, seen, (left, right), length, sums)
         return sums
 

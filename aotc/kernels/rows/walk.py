@@ -76,13 +76,11 @@ class Walk:
                 found = [vectors.select_first(x, count, how.start) for x in found]
             place = number * self.rows
             chosen = slice(place, place + self.rows)
-            totals[chosen] = _combined(how, totals[chosen], found)
+            totals[chosen] = _combine(how, totals[chosen], found)
         while len(totals) > self.rows:
             half = (len(totals) // self.rows + 1) // 2 * self.rows
             rest = totals[half:]
-            totals = (
-                _combined(how, totals[: len(rest)], rest) + totals[len(rest) : half]
-            )
+            totals = _combine(how, totals[: len(rest)], rest) + totals[len(rest) : half]
         return totals
 
     def visit(self, visit: Callable[[Value, int], None]) -> None:
@@ -125,7 +123,7 @@ class Walk:
         def add_step(number: Value, totals: Values) -> Values:
             places = self._places(add(first, number))
             found = [x for at in places for x in elements(at, self.width)]
-            return _combined(how, totals, found)
+            return _combine(how, totals, found)
 
         if count <= _PART or not how.is_sum:
             return vectors.loop(0, count, 1, start, add_step)
@@ -136,18 +134,16 @@ class Walk:
 
         def add_part(number: Value, totals: Values) -> Values:
             begin = add(first, scale(number, part))
-            return _combined(
-                how, totals, self._reduce_steps(how, elements, begin, part)
-            )
+            return _combine(how, totals, self._reduce_steps(how, elements, begin, part))
 
         totals = vectors.loop(0, whole, 1, start, add_part)
         if not rest:
             return totals
         begin = add(first, whole * part)
-        return _combined(how, totals, self._reduce_steps(how, elements, begin, rest))
+        return _combine(how, totals, self._reduce_steps(how, elements, begin, rest))
 
 
-def _combined(
+def _combine(
     how: Combination, some: Sequence[Value], others: Sequence[Value]
 ) -> Values:
     return [how.combine(x, y) for x, y in zip(some, others, strict=True)]
