@@ -23,7 +23,6 @@ from aotc.numpy.elementwise import (
 )
 from aotc.numpy.ordering import sort, taken_along
 from aotc.numpy.reducing import any as any_of
-from aotc.numpy.reducing import require_elements
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import moveaxis, ravel, reshape, transpose
 from aotc.tracing.array import Array
@@ -130,8 +129,9 @@ def _rows(x: Array, axes: tuple[int, ...]) -> Array:
     """`x` with `axes` flattened into one, the last."""
     others = other_axes(x, axes)
     moved = transpose(x, [*others, *axes])
-    require_elements(x, axes)
     size: Any = math.prod(x.shape[i] for i in axes)
+    if isinstance(size, int) and size == 0:
+        fail("empty-reduction", f"expected elements along {axes} of {x.type}")
     return reshape(moved, [*(x.shape[i] for i in others), size])
 
 

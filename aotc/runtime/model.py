@@ -180,11 +180,17 @@ class Model:
         """
         self._states.load(path, name)
 
+    def __copy__(self) -> Model:
+        """The same code and states, with entries that can be replaced."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
     def __reduce__(self) -> NoReturn:
         raise InputError(
             "not-picklable",
-            "a loaded model cannot be copied or sent to another process: it holds "
-            "code and memory of this one",
+            "a loaded model cannot be sent to another process or copied as a whole: it "
+            "holds code and memory of this one",
             hint="pass the bundle's path, and load it there",
         )
 
