@@ -18,9 +18,9 @@ What functions of one kind have in common:
 - Reductions take `axis`: None for all axes, an int or a tuple; `keepdims` leaves them
   in place with size 1. Sums and products of bools are i32. Of no elements, a sum is 0,
   a product 1, `any` false, `all` true, `mean` and `var` are NaN, and what chooses an
-  element (`max`, `argmax`, `median`, …) raises `empty-reduction`; `max`, `min`, `argmax`
-  and `argmin` also where only some calls have none (the least number of a size is that
-  of its `aotc.Dim`), while quantiles are NaN in such calls. NaN among the
+  element (`max`, `argmax`, `median`, …) raises `empty-reduction`. Where only some calls
+  have none (the least number of a size is that of its `aotc.Dim`), `max`, `min`,
+  `argmax` and `argmin` raise it too, and quantiles are NaN in such calls. NaN among the
   elements makes the number NaN, but for the functions with `nan` in their names.
 - Errors: `dtype-mismatch` (also for arrays of two dtypes), `shape-mismatch` (sizes that
   are not provably what they must be), `bad-axis`, `bad-index`, and `symbolic-size`
