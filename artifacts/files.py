@@ -186,17 +186,17 @@ def _sealed_memory(chunks: Iterator[bytes], size: int) -> Iterator[tuple[int, st
 def _copy(chunks: Iterator[bytes], descriptor: int, size: int) -> str:
     """Write `chunks`, `size` bytes in all, and return their SHA-256."""
     digest = hashlib.sha256()
-    for chunk in _passed(chunks, digest.update, size):
+    for chunk in _tee(chunks, digest.update, size):
         _write_all(descriptor, chunk)
     return digest.hexdigest()
 
 
-def _passed(
+def _tee(
     chunks: Iterator[bytes], update: Callable[[bytes], None], size: int
 ) -> Iterator[bytes]:
     """The same chunks, each given to `update` too: many by a thread of its own.
 
-    Hashing takes as long as copying, so weights are ready in half of the time.
+    Hashing takes as long as copying, and neither waits for the other.
     """
     if size < _LARGE:
         for chunk in chunks:

@@ -53,6 +53,11 @@ class FoldScales(Pass):
         return changed
 
 
+def is_wide_float(dtype: str) -> bool:
+    """Whether weights of a dtype are scaled: not what is rounded too much by it."""
+    return dt.is_float(dtype) and dt.bits(dtype) >= NARROWEST
+
+
 def _fold_in(function: Function) -> bool:
     weights = weight_values(function)
     found = (_product(op, weights) for op in function.entry_block.operations)
@@ -75,7 +80,7 @@ def _product(op: Operation, weights: set[Value]) -> _Product | None:
     for number, value in enumerate(op.operands):
         axes = type(op).scaled_axes(op, number)
         kind = Tensor.of(value)
-        is_wide = dt.is_float(kind.dtype) and dt.bits(kind.dtype) >= NARROWEST
+        is_wide = is_wide_float(kind.dtype)
         is_same = kind.dtype == Tensor.of(op.results[0]).dtype
         if axes and value in weights and is_wide and is_same:
             return _Product(op, number, axes)

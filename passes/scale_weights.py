@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aotc import dtypes as dt
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.graph import GraphOp, has_effect
@@ -29,8 +28,7 @@ from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
-
-NARROWEST = 32  # bits of a float in which weights are scaled
+from aotc.passes.fold_scales import is_wide_float
 
 
 class ScaleWeights(Pass):
@@ -80,7 +78,7 @@ def _scaled(op: GraphOp, weights: set[Value]) -> _Scaled | None:
         return None
     left, right = op.operands[:2]
     kind = Tensor.of(right)
-    if right not in weights or not _is_wide(kind.dtype):
+    if right not in weights or not is_wide_float(kind.dtype):
         return None
     multiply = made_by(left, "multiply")
     if multiply is None or len(list(left.uses)) > 1 or not _is_smaller(right, left):
@@ -94,10 +92,6 @@ def _scaled(op: GraphOp, weights: set[Value]) -> _Scaled | None:
         if axes <= summed.keys():
             return _Scaled(x, scale, {axis: summed[axis] for axis in axes})
     return None
-
-
-def _is_wide(dtype: str) -> bool:
-    return dt.is_float(dtype) and dt.bits(dtype) >= NARROWEST
 
 
 def _is_smaller(one: Value, other: Value) -> bool:
