@@ -12,30 +12,25 @@ computed stands behind the last of its operands; numbers that depend on no gradi
 such as the rates of a step, come first.
 """
 
-from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import Function, Operation, Value, func
-from aotc.passes.base import Pass, Unit
+from aotc.passes.base import FunctionPass
 
 
-class AdvanceUpdates(Pass):
+class AdvanceUpdates(FunctionPass):
     """Advance the updates of every function."""
 
     name = "advance-updates"
     level = 2
     keeps_graph = False
 
-    def run(self, unit: Unit) -> bool:
+    def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        changed = False
-        for function in functions_of(unit.module).values():
-            if not function.is_external:
-                before = [*function.entry_block.operations]
-                _hoist_numbers(function)
-                _advance(function)
-                changed |= before != [*function.entry_block.operations]
-        return changed
+        before = [*function.entry_block.operations]
+        _hoist_numbers(function)
+        _advance(function)
+        return before != [*function.entry_block.operations]
 
 
 def _hoist_numbers(function: Function) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from aotc.dialects.functions import functions_of
 from aotc.errors import InputError
+from aotc.mlir import Function
 from aotc.program import Program
 from aotc.target import Target
 
@@ -70,7 +72,9 @@ class Pass:
     level: ClassVar[int]
     keeps_graph: ClassVar[bool]
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, is_base: bool = False) -> None:
+        if is_base:
+            return
         missing = [n for n in ("name", "level", "keeps_graph") if not hasattr(cls, n)]
         if missing:
             raise TypeError(
@@ -85,6 +89,19 @@ class Pass:
         """As `aotc opt --passes` reads it: `cse`, `rematerialize{entry=f,bytes=9}`."""
         options = [f"{each.name}={getattr(self, each.name)}" for each in fields(self)]
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
+
+
+class FunctionPass(Pass, is_base=True):
+    """A pass that works on one function at a time."""
+
+    def run(self, unit: Unit) -> bool:
+        """Change every function of the module; whether anything changed."""
+        functions = functions_of(unit.module).values()
+        return any([self.change(each) for each in functions if not each.is_external])
+
+    def change(self, function: Function) -> bool:
+        """Work on a function that has a body; whether anything changed."""
+        raise NotImplementedError
 
 
 def lowered_error(needing: Pass, op: str) -> InputError:

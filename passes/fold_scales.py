@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from aotc import dtypes as dt
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast
@@ -32,25 +32,21 @@ from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
-from aotc.passes.base import Pass, Unit
+from aotc.passes.base import FunctionPass
 
 NARROWEST = 32  # bits of a float in which weights are scaled
 
 
-class FoldScales(Pass):
+class FoldScales(FunctionPass):
     """Fold scales and shifts into the products of every function."""
 
     name = "fold-scales"
     level = 2
     keeps_graph = True
 
-    def run(self, unit: Unit) -> bool:
+    def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        changed = False
-        for function in functions_of(unit.module).values():
-            if not function.is_external:
-                changed |= _fold_in(function)
-        return changed
+        return _fold_in(function)
 
 
 def is_wide_float(dtype: str) -> bool:

@@ -10,26 +10,21 @@ Requires: checkpoints are inlined (inline). Ensures: `graph.after` of an argumen
 where one of its readers reads nothing else that waits.
 """
 
-from aotc.dialects.functions import functions_of
 from aotc.dialects.ops.effects import After
 from aotc.mlir import Function, Operation, Value, ir
-from aotc.passes.base import Pass, Unit
+from aotc.passes.base import FunctionPass
 
 
-class RelaxOrder(Pass):
+class RelaxOrder(FunctionPass):
     """Relax the order of every function."""
 
     name = "relax-order"
     level = 1
     keeps_graph = True
 
-    def run(self, unit: Unit) -> bool:
+    def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        changed = False
-        for function in functions_of(unit.module).values():
-            if not function.is_external:
-                changed |= _relax(function)
-        return changed
+        return _relax(function)
 
 
 def _relax(function: Function) -> bool:

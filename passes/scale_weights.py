@@ -20,31 +20,27 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
-from aotc.passes.base import Pass, Unit
+from aotc.passes.base import FunctionPass
 from aotc.passes.fold_scales import is_wide_float
 
 
-class ScaleWeights(Pass):
+class ScaleWeights(FunctionPass):
     """Scale weights in the place of larger operands, in every function."""
 
     name = "scale-weights"
     level = 2
     keeps_graph = True
 
-    def run(self, unit: Unit) -> bool:
+    def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        changed = False
-        for function in functions_of(unit.module).values():
-            if not function.is_external:
-                changed |= _scale_in(function)
-        return changed
+        return _scale_in(function)
 
 
 def _scale_in(function: Function) -> bool:

@@ -14,29 +14,25 @@ Ensures: no more reshapes that a model runs through; `simplify` drops those that
 from __future__ import annotations
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
-from aotc.passes.base import Pass, Unit
+from aotc.passes.base import FunctionPass
 
 
-class SinkReshapes(Pass):
+class SinkReshapes(FunctionPass):
     """Sink the reshapes of every function that only concern axes of size 1."""
 
     name = "sink-reshapes"
     level = 2
     keeps_graph = True
 
-    def run(self, unit: Unit) -> bool:
+    def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        changed = False
-        for function in functions_of(unit.module).values():
-            if not function.is_external:
-                changed |= _sink(function)
-        return changed
+        return _sink(function)
 
 
 def _sink(function: Function) -> bool:

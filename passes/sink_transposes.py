@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.shape import (
     Transpose,
@@ -35,26 +35,22 @@ from aotc.dialects.reordering import Order, inverse
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
-from aotc.passes.base import Pass, Unit
+from aotc.passes.base import FunctionPass
 
 SWEEPS = 32  # at most; a group is crossed in one, and after few nothing is left
 CANDIDATES = 4  # so many orders are tried for a group, those suggested most often
 
 
-class SinkTransposes(Pass):
+class SinkTransposes(FunctionPass):
     """Sink the transposes of every function."""
 
     name = "sink-transposes"
     level = 2
     keeps_graph = True
 
-    def run(self, unit: Unit) -> bool:
+    def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        changed = False
-        for function in functions_of(unit.module).values():
-            if not function.is_external and _transposes(function.entry_block):
-                changed |= _sink(function)
-        return changed
+        return _transposes(function.entry_block) and _sink(function)
 
 
 def _transposes(block: Block) -> bool:
