@@ -72,7 +72,9 @@ def cross_entropy(
 
     Args:
         logits: …, classes.
-        labels: integer classes (…), or probabilities (…, classes).
+        labels: integer classes (…), or probabilities (…, classes). An integer that is
+            no class, such as -1, has the loss 0 (before smoothing), and counts in a
+            mean unless there are `weights` or an `ignore_index`.
         weights: of each class, or None.
         label_smoothing: the share of each label that all classes share equally.
         ignore_index: a label that stands for no class, whose loss is 0.
