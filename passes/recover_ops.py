@@ -27,6 +27,7 @@ from aotc import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
+from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
@@ -34,6 +35,7 @@ from aotc.dialects.walking import in_order
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.recovery.attention import recover_attention
+from aotc.passes.recovery.heads import share_heads
 from aotc.passes.recovery.known import Array, Known
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import PATTERNS, Pattern
@@ -105,6 +107,9 @@ def _recover(function: Function, known: Known) -> bool:
         if isinstance(op, DotGeneral):
             changed |= _replace_attention(op, known)
             continue
+        if isinstance(op, Attention):
+            changed |= _share_heads(op)
+            continue
         for pattern in _PATTERNS_OF.get(op.operation.name, ()):
             if _replace(op, pattern, known.numbers):
                 changed = True
@@ -119,6 +124,17 @@ def _replace_attention(op: DotGeneral, known: Known) -> bool:
         return False
     op.y.replace_all_uses_with(found.value)
     _erase(found.inside | {op.y})
+    return True
+
+
+def _share_heads(op: Attention) -> bool:
+    with ir.InsertionPoint(op), op.location:
+        found = share_heads(Builder(), op)
+    if found is None:
+        return False
+    for old, new in zip(op.results, found, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
     return True
 
 

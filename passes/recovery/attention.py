@@ -26,6 +26,7 @@ from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Shape, Tensor, bounds, element_count
 from aotc.mlir import Value
+from aotc.passes.recovery.heads import Operand, repeats_of, shape_of
 from aotc.passes.recovery.known import Known
 from aotc.passes.recovery.movement import (
     Movement,
@@ -211,7 +212,7 @@ class _Attention:
 
     def _operands(
         self, moves: Sequence[Movement], lead: tuple[Any, Any]
-    ) -> list[_Operand] | None:
+    ) -> list[Operand] | None:
         """Query, key and value; None if their axes cannot be told apart."""
         found = []
         for side, movement in zip(self.sides, moves, strict=True):
@@ -220,7 +221,7 @@ class _Attention:
                 return None
             batch, heads = parts
             groups = [batch, movement.group(side.rows), heads]
-            found.append(_Operand(movement, [*groups, movement.group(side.depth)]))
+            found.append(Operand(movement, [*groups, movement.group(side.depth)]))
         query, key, value = found
         if key.repeats != value.repeats or query.repeats != 1:
             return None
@@ -284,8 +285,8 @@ class _Attention:
         if batch is None or not all(map(_is_one_kind, (*batch, *others))):
             value = b.reshape(term.value, shape=(*lead, *self.shape[-2:]))
         else:
-            kept = [() if _repeats(each) else each for each in (*batch, *others)]
-            value = write_moved(b, movement, kept, _shape_of(kept))
+            kept = [() if repeats_of(each) else each for each in (*batch, *others)]
+            value = write_moved(b, movement, kept, shape_of(kept))
         if term.hides is None:
             return value if term.factor == 1 else b.scale(value, term.factor)
         like = Tensor.of(value).with_dtype(Tensor.of(self.root.y).dtype)
@@ -293,49 +294,9 @@ class _Attention:
         return b.select(value, *((lowest, zero) if term.hides else (zero, lowest)))
 
 
-@dataclass(frozen=True)
-class _Operand:
-    """A query, key or value: the parts of batch, rows, heads and depth."""
-
-    movement: Movement
-    groups: Sequence[Parts]
-
-    @property
-    def repeats(self) -> Any:
-        """How many heads in a row are the same."""
-        return element_count(tuple(part.size for part in _repeats(self.groups[2])))
-
-    @property
-    def has_repeats(self) -> bool:
-        """Whether anything is repeated."""
-        return any(part.axis is None for group in self.groups for part in group)
-
-    def with_shared_heads(self) -> _Operand:
-        """Each head once."""
-        batch, rows, heads, depth = self.groups
-        heads = heads[: len(heads) - len(_repeats(heads))]
-        return replace(self, groups=[batch, rows, heads, depth])
-
-    def write(self, b: Builder) -> Value:
-        """The value, without its factor."""
-        return write_moved(b, self.movement, self.groups, _shape_of(self.groups))
-
-
-def _repeats(parts: Parts) -> Parts:
-    """The last parts of an axis, as far as they are repeats."""
-    count = 0
-    while count < len(parts) and parts[-1 - count].axis is None:
-        count += 1
-    return parts[len(parts) - count :]
-
-
 def _is_one_kind(parts: Parts) -> bool:
     """Whether all parts are repeats, or none."""
     return len({part.axis is None for part in parts}) <= 1
-
-
-def _shape_of(groups: Sequence[Parts]) -> Shape:
-    return tuple(element_count(tuple(part.size for part in each)) for each in groups)
 
 
 def _lies_before(part: Any, other: Any) -> bool:

@@ -114,6 +114,87 @@ def test_recovers_attention_of_shared_key_heads(model, length, batch):
     assert not {"dot_general", "broadcast"} & set(made.ops)
 
 
+def repeated(x, times):
+    """Each head so often, one after the other."""
+    batch, rows, heads, depth = x.shape
+    wide = anp.broadcast_to(x[:, :, :, None], (batch, rows, heads, times, depth))
+    return anp.reshape(wide, (batch, rows, heads * times, depth))
+
+
+def repeated_by_heads(x, times):
+    """As PyTorch repeats the heads of batch, heads, rows, depth."""
+    batch, rows, heads, depth = x.shape
+    shape = (batch, heads, times, rows, depth)
+    wide = anp.broadcast_to(heads_first(x)[:, :, None], shape)
+    return heads_first(anp.reshape(wide, (batch, heads * times, rows, depth)))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("repeat", [repeated, repeated_by_heads])
+def test_repeated_heads_of_an_attention_are_shared(model, repeat, heads):
+    made = model(
+        lambda q, k, v, bias: nn.attention(
+            q, *[repeat(x, H // heads) for x in (k, v)], bias=bias, causal=True
+        ),
+        "f32[n, m, 6, 4]",
+        f"f32[n, m, {heads}, 4]",
+        f"f32[n, m, {heads}, 5]",
+        "f32[n, 1, 1, m]",
+        symbols=("n", "m"),
+    )
+    made.keeps_meaning_under(*ALL)
+    assert made.ops == ["attention"]
+    assert not made.run("recover-ops")
+
+
+def test_shared_heads_are_shared_by_more(model):
+    made = model(
+        lambda q, k, v: nn.attention(q, repeated(k, 2), repeated(v, 2)),
+        *["f32[2, 3, 12, 4]", "f32[2, 3, 3, 4]", "f32[2, 3, 3, 4]"],
+    )
+    made.keeps_meaning_under(*ALL)
+    assert made.ops.count("broadcast") == 0
+
+
+def test_what_is_repeated_keeps_its_other_readers(model):
+    def f(q, k, v):
+        wide = repeated(k, 3)
+        return nn.attention(q, wide, repeated(v, 3)), anp.exp(wide)
+
+    made = model(f, Q, *[f"f32[{B}, {S}, 2, {D}]"] * 2)
+    made.keeps_meaning_under(*ALL)
+    assert made.ops.count("broadcast") == 1
+
+
+def tiled(x, times):
+    """All heads so often, one after the other."""
+    return anp.concatenate([x] * times, 2)
+
+
+def repeated_positions(x, times):
+    batch, rows, heads, depth = x.shape
+    wide = anp.broadcast_to(x[:, :, None], (batch, rows, times, heads, depth))
+    return anp.reshape(wide, (batch, rows * times, heads, depth))
+
+
+@pytest.mark.parametrize(
+    ("of_key", "of_value", "heads"),
+    [
+        (lambda x: repeated(x, 3), lambda x: repeated(tiled(x, 3), 1), 2),
+        (lambda x: tiled(x, 3), lambda x: tiled(x, 3), 2),
+        (lambda x: repeated_positions(x, 2), lambda x: repeated_positions(x, 2), 6),
+    ],
+)
+def test_heads_that_are_not_repeated_alike_stay(model, of_key, of_value, heads):
+    made = model(
+        lambda q, k, v: nn.attention(q, of_key(k), of_value(v)),
+        Q,
+        *[f"f32[{B}, {S}, {heads}, {D}]"] * 2,
+    )
+    made.keeps_meaning_under("inline", "simplify", "cse")
+    assert not made.run("recover-ops")
+
+
 def test_recovers_attention_of_sizes_that_a_call_decides(model):
     def f(q, k, v, bias):
         return by_heads(q, k, v, lambda x: softmax(x / 2.0 + bias))
