@@ -37,6 +37,7 @@ PASSES = {
     "recover-ops": "aotc.passes.recover_ops:RecoverOps",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "sink-reshapes": "aotc.passes.sink_reshapes:SinkReshapes",
+    "rotate-pairs": "aotc.passes.rotate_pairs:RotatePairs",
     "fold-scales": "aotc.passes.fold_scales:FoldScales",
     "scale-weights": "aotc.passes.scale_weights:ScaleWeights",
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",

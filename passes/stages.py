@@ -59,6 +59,7 @@ PASS_STAGES = (
             "sink-reshapes",
             "fold-scales",
             "scale-weights",
+            "rotate-pairs",
             "hoist-invariants",
             "simplify",
             "cse",

@@ -64,6 +64,7 @@ _FOR_GRAPHS = {
     "record-intermediates",
     "recover-ops",
     "relax-order",
+    "rotate-pairs",
     "scale-weights",
     "simplify",
     "sink-reshapes",

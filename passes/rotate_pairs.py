@@ -1,0 +1,353 @@
+"""Write rotations of pairs of features as IREE computes them at once.
+
+    %r = graph.concatenate(graph.negate(%x1), %x0)        %x0, %x1: the halves of %x
+    %y = graph.add(graph.multiply(%x, %c), graph.multiply(%r, %s))
+    →
+    %p = graph.reshape(%x) {shape = (…, 2, half)}
+    %y = graph.add(graph.multiply(%p[…, 0:1, :], %a), graph.multiply(%p[…, 1:2, :], %b))
+
+So are rotary position embeddings written (Su et al., "RoFormer", 2021), or each half by
+itself: `concatenate(x0 c - x1 s, x1 c + x0 s)`. What is concatenated is computed by a
+dispatch for each part and one that copies it. The tables %a and %b hold, for both
+halves of the results, what the first and the second half of %x are multiplied by. They
+are computed once if they are of weights, and are smaller than %x else.
+
+Sums and products are the same. Features that are paired with their neighbours stay as
+they are: IREE's code for vectors of two is slower than that for the parts.
+
+Requires: transposes are where they stay (sink-transposes), which move past none of
+these reshapes. Ensures: nothing is computed that was not before, but for the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from aotc import dtypes
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.ops.binary import Add, Multiply, Subtract
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.slicing import Concatenate
+from aotc.dialects.ops.unary import Negate
+from aotc.dialects.patterns import made_by
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Shape, Size, Tensor, bounds, element_count
+from aotc.dialects.walking import in_order
+from aotc.dialects.weight_values import weight_values
+from aotc.mlir import Function, Operation, Value, ir
+from aotc.passes.base import Pass, Unit
+
+_FEWEST = 4  # elements beside each other in a half: fewer make no vector
+_REPEATS = 2  # a table that a call computes is repeated so often, at least
+
+
+class RotatePairs(Pass):
+    """Rewrite the rotations of every function."""
+
+    name = "rotate-pairs"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        changed = False
+        for function in functions_of(unit.module).values():
+            if not function.is_external and fused_of(function) is None:
+                with known_contracts(contracts_of(function)):
+                    changed |= _rewrite(function)
+        return changed
+
+
+def _rewrite(function: Function) -> bool:
+    weights = weight_values(function)
+    changed = False
+    for op in [*function.entry_block.operations]:
+        found = _rotation_of(op, weights)
+        if found is None or not found.is_worth_it(weights):
+            continue
+        with before(op):
+            value = found.write(Builder())
+        op.results[0].replace_all_uses_with(value)
+        op.operation.erase()
+        for each in reversed(in_order([value.owner for value in found.inside])):
+            each.operation.erase()
+        changed = True
+    return changed
+
+
+# ---- what a rotation is --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a value along one axis, from `start`."""
+
+    source: Value
+    start: Size
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """What a part is multiplied by.
+
+    Args:
+        table: of the size of a half along the axis, or of both, or of size 1.
+        half: which half of a table of both.
+        sign: 1 or -1, to be multiplied by as well.
+    """
+
+    table: Value
+    half: int
+    sign: int
+
+
+@dataclass(frozen=True)
+class _Rotation:
+    """Both halves of a result, as sums of the halves of a value times tables.
+
+    Args:
+        kind: of the result.
+        axis: along which there are two halves.
+        whole: the part of a value that has both.
+        factors: for each half of the result, of the first half and of the second.
+        inside: the values between, that nothing else reads.
+    """
+
+    kind: Tensor
+    axis: int
+    whole: _Part
+    factors: Sequence[Sequence[_Factor]]
+    inside: Sequence[Value]
+
+    def is_worth_it(self, weights: Container[Value]) -> bool:
+        """Whether the tables cost less than what is saved."""
+        tables = [each.table for row in self.factors for each in row]
+        if all(table in weights for table in tables):
+            return True
+        sizes = [
+            bounds(size)[0]
+            for axis, size in enumerate(self.kind.shape)
+            if axis != self.axis and all(_is_repeated(x, axis) for x in tables)
+        ]
+        return prod(sizes) >= _REPEATS
+
+    def write(self, b: Builder) -> Value:
+        """The result, at the insertion point."""
+        axis, shape = self.axis, self.kind.shape
+        wide = (*shape[:axis], 2, _half(self.kind, axis), *shape[axis + 1 :])
+        whole = _take(b, self.whole.source, axis, self.whole.start, shape[axis])
+        pairs = b.reshape(whole, shape=wide)
+        products = []
+        for number in (0, 1):
+            table = self._table(b, [row[number] for row in self.factors])
+            given = _take(b, pairs, axis, number, 1), table
+            axes = tuple(range(len(wide)))
+            products.append(
+                b.multiply(*[b.broadcast(x, shape=wide, axes=axes) for x in given])
+            )
+        return b.reshape(b.add(*products), shape=shape)
+
+    def _table(self, b: Builder, factors: Sequence[_Factor]) -> Value:
+        """What a half of the value is multiplied by, for both halves of the result."""
+        parts = [self._narrow_table(b, each) for each in factors]
+        shapes = [Tensor.of(part).shape for part in parts]
+        common = tuple(n if m == 1 else m for n, m in zip(*shapes, strict=True))
+        axis, axes = self.axis, tuple(range(len(common)))
+        rows = [
+            b.reshape(
+                b.broadcast(part, shape=common, axes=axes),
+                shape=(*common[:axis], 1, *common[axis:]),
+            )
+            for part in parts
+        ]
+        return b.concatenate(*rows, axis=axis)
+
+    def _narrow_table(self, b: Builder, factor: _Factor) -> Value:
+        """The part of a table for a half of the result, without repeats."""
+        table, half = factor.table, _half(self.kind, self.axis)
+        op = made_by(table, "broadcast")
+        if op is not None:
+            table = b.reshape(op.x, shape=_shape_without_repeats(op))
+        if Tensor.of(table).shape[self.axis] == 2 * half:
+            table = _take(b, table, self.axis, factor.half * half, half)
+        return table if factor.sign == 1 else b.negate(table)
+
+
+def _half(kind: Tensor, axis: int) -> int:
+    """The size of a half along an axis of even size."""
+    size = kind.shape[axis]
+    assert isinstance(size, int)
+    return size // 2
+
+
+def _take(b: Builder, x: Value, axis: int, start: Size, size: Size) -> Value:
+    """A part of a value along an axis: itself, if it is all of it."""
+    shape: Shape = Tensor.of(x).shape
+    if shape[axis] == size:
+        return x
+    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+    sizes = tuple(size if i == axis else n for i, n in enumerate(shape))
+    return b.slice(x, start=starts, sizes=sizes, strides=(1,) * len(shape))
+
+
+def _shape_without_repeats(op: Broadcast) -> Shape:
+    """The shape of what a broadcast repeats, with the axes of the result."""
+    sizes: dict[int, Size] = dict(zip(op.axes, Tensor.of(op.x).shape, strict=True))
+    return tuple(sizes.get(axis, 1) for axis in range(Tensor.of(op.y).rank))
+
+
+def _is_repeated(table: Value, axis: int) -> bool:
+    """Whether a table is the same all along an axis."""
+    op = made_by(table, "broadcast")
+    return op is not None and _shape_without_repeats(op)[axis] == 1
+
+
+_Term = tuple[_Part, _Factor]
+
+# ---- how it is found -----------------------------------------------------------------
+
+
+def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
+    """The rotation that an op ends, if nothing else reads what is between."""
+    axis = _axis_of(op)
+    if axis is None:
+        return None
+    root = op.results[0]
+    kind = Tensor.of(root)
+    size = kind.shape[axis]
+    if not isinstance(size, int) or size % 2 or not dtypes.is_float(kind.dtype):
+        return None
+    beside = element_count((size // 2, *kind.shape[axis + 1 :]))
+    if bounds(beside)[0] < _FEWEST:
+        return None
+    reader = _Reader(axis, size // 2, weights)
+    rows = [reader.terms(root, _Place(half), 1) for half in (0, 1)]
+    whole = _whole(rows[0], size // 2)
+    if whole is None or not reader.is_closed(root):
+        return None
+    parts = whole, replace(whole, start=whole.start + size // 2)
+    if any(len(row) != 2 or {part for part, _ in row} != {*parts} for row in rows):
+        return None
+    factors = [[dict(row)[part] for part in parts] for row in rows]
+    return _Rotation(kind, axis, whole, factors, [*reader.inside])
+
+
+def _axis_of(op: Operation) -> int | None:
+    """The axis along which an op may give two halves of a rotation."""
+    if isinstance(op.opview, Concatenate):
+        return op.opview.axis
+    if not isinstance(op.opview, Add | Subtract):
+        return None
+    products = [made_by(value, "multiply") for value in op.operands]
+    factors = [value for each in products if each for value in each.operands]
+    joined = [made_by(value, "concatenate") for value in factors]
+    axes: list[int] = [each.axis for each in joined if each is not None]
+    return axes[0] if axes else None
+
+
+def _whole(terms: Sequence[_Term], half: int) -> _Part | None:
+    """The part that two halves make; None if they are no neighbours."""
+    parts = [part for part, _ in terms]
+    for first in parts:
+        if replace(first, start=first.start + half) in parts:
+            return first
+    return None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which half of a result is asked for.
+
+    Args:
+        half: its number.
+        is_value: whether a value has no more than that half.
+    """
+
+    half: int
+    is_value: bool = False
+
+
+class _Reader:
+    """Reads halves of a result as sums of parts of values times tables.
+
+    Args:
+        axis: along which there are two halves.
+        half: the size of one.
+        weights: values that are known when a model is built.
+
+    Attributes:
+        inside: the values that were looked through.
+    """
+
+    def __init__(self, axis: int, half: int, weights: Container[Value]) -> None:
+        self._axis, self._half, self._weights = axis, half, weights
+        self.inside: dict[Value, None] = {}
+
+    def terms(self, value: Value, place: _Place, sign: int) -> list[_Term]:
+        """The terms of a half; none where a value is no such sum."""
+        op = None if isinstance(value.owner, ir.Block) else value.owner.opview
+        self.inside[value] = None
+        if isinstance(op, Negate):
+            return self.terms(op.x, place, -sign)
+        if isinstance(op, Add | Subtract):
+            other = sign if isinstance(op, Add) else -sign
+            left = self.terms(op.lhs, place, sign)
+            return [*left, *self.terms(op.rhs, place, other)] if left else []
+        if isinstance(op, Multiply):
+            return self._product(op, place, sign)
+        inner = self._in_half(value, place)
+        return [] if inner is None else self.terms(*inner, sign)
+
+    def _product(self, op: Multiply, place: _Place, sign: int) -> list[_Term]:
+        for x, table in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            if table in self._weights or made_by(table, "broadcast") is not None:
+                part, sign_of_part = self._part(x, place)
+                return [(part, _Factor(table, place.half, sign * sign_of_part))]
+        return []
+
+    def _part(self, x: Value, place: _Place) -> tuple[_Part, int]:
+        """A part of a value, and the sign that it has."""
+        negated = made_by(x, "negate")
+        inner = (negated.x, place) if negated else self._in_half(x, place)
+        if inner is not None:
+            self.inside[x] = None
+            part, sign = self._part(*inner)
+            return part, -sign if negated else sign
+        found = self._slice(x)
+        if place.is_value:
+            return found, 1
+        return replace(found, start=found.start + place.half * self._half), 1
+
+    def _in_half(self, value: Value, place: _Place) -> tuple[Value, _Place] | None:
+        """What was concatenated for a half."""
+        op = made_by(value, "concatenate")
+        if op is None or place.is_value or op.axis != self._axis:
+            return None
+        sizes = [Tensor.of(each).shape[self._axis] for each in op.operands]
+        if sizes != [self._half] * 2:
+            return None
+        return op.operands[place.half], replace(place, is_value=True)
+
+    def _slice(self, x: Value) -> _Part:
+        """A value as a part of another along the axis, of itself where it is none."""
+        op = made_by(x, "slice")
+        if op is None or set(op.strides) != {1}:
+            return _Part(x, 0)
+        shape = Tensor.of(op.x).shape
+        others = [i for i in range(len(shape)) if i != self._axis]
+        is_part = all(op.sizes[i] == shape[i] for i in others)
+        return _Part(op.x, op.start[self._axis]) if is_part else _Part(x, 0)
+
+    def is_closed(self, root: Value) -> bool:
+        """Whether what was looked through is read for the result alone.
+
+        Takes the result from what lies inside.
+        """
+        self.inside.pop(root, None)
+        readers = [use.owner for value in self.inside for use in value.uses]
+        inside = {*self.inside, root}
+        return all(op.results and op.results[0] in inside for op in readers)
