@@ -169,7 +169,13 @@ def _leaf(name: str, tensor: Tensor) -> dict[str, Any]:
 
 
 def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
-    return [_leaf(port.name, port.type) for port in ports]
+    return [
+        {
+            **_leaf(port.name, port.type),
+            **({"layout": port.layout} if port.layout else {}),
+        }
+        for port in ports
+    ]
 
 
 def _entry_point(entry: Entry) -> dict[str, Any]:

@@ -28,14 +28,19 @@ _LISTED = 20  # names in a message
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array: an input, an output or a part of a state."""
+    """One array: an input, an output or a part of a state.
+
+    Of images that a build has given a layout, `layout` has it: `nhwc`.
+    """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
+    layout: str = ""
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        kind = f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{kind} {self.layout}" if self.layout else kind
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,10 @@ class Manifest:
 
 
 def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
-    return tuple(Leaf(i["name"], i["dtype"], tuple(i["shape"])) for i in items)
+    return tuple(
+        Leaf(i["name"], i["dtype"], tuple(i["shape"]), i.get("layout", ""))
+        for i in items
+    )
 
 
 def _entry_point(entry: Mapping[str, Any]) -> EntryPoint:

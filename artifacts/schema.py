@@ -80,6 +80,7 @@ def _condition(value: Any) -> None:
 _guard = record({"condition": _condition, "message": _string}, {"where": _string})
 _leaf = record(
     {"name": _string, "dtype": one_of(*DTYPES), "shape": listing(_dim)},
+    {"layout": text("n[dhw]{1,3}c|nc[dhw]{1,3}", "a layout such as nhwc")},
 )
 _entry_point = record(
     {

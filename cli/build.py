@@ -66,6 +66,7 @@ def _targets(
     "aotc build model.py -O0 --dump ir",
     "aotc build model.py --certify-gradients",
     "aotc build resnet.onnx --parity",
+    "aotc build resnet.onnx --io-layout nhwc",
     "aotc build model.py --peak-memory 512MB",
     "aotc build model.py --tuning tuning.json --tune 60",
 )
@@ -118,6 +119,12 @@ def _targets(
     "--without",
     help="Passes and families of kernels to leave out, with commas between, such as "
     "recover-ops,rows: to find out what they do.",
+)
+@click.option(
+    "--io-layout",
+    type=click.Choice(["nhwc", "nchw"]),
+    help="Take and return images in this layout, whatever that of SOURCE; channels "
+    "stand last, or before the spatial axes, also of sequences and volumes.",
 )
 @click.option(
     "--tuning",

@@ -24,6 +24,7 @@ from aotc.pytree import Structure
 
 _ENTRY, _INTERMEDIATES = "graph.entry", "graph.intermediates"
 _SIDES = ("arg_attrs", "res_attrs")
+_LAYOUT_FACTS = {"layout": "graph.layout", "source_layout": "graph.source_layout"}
 _NEARBY = 5  # sizes that are tried for each symbol
 
 
@@ -36,11 +37,15 @@ class Port:
         type: shape and dtype.
         kind: `input`, `weight` or `state` of an argument; `output` or `state` of a
             result.
+        layout: of an image, if that was asked for: a letter for each axis, `nhwc`.
+        source_layout: that it has in the source.
     """
 
     name: str
     type: Tensor
     kind: str
+    layout: str = ""
+    source_layout: str = ""
 
 
 @dataclass(frozen=True)
@@ -267,12 +272,22 @@ def _ports(function: Function, side: str, types: Sequence[Type]) -> Iterator[Por
     for row, kind in zip(map(ir.DictAttr, rows), types, strict=True):
         stated = ir.TypeAttr(row["graph.type"]).value if "graph.type" in row else kind
         name, role = plain_of(row["graph.name"]), plain_of(row["graph.kind"])
-        yield Port(name, Tensor.of(stated), role)
+        layouts = {
+            field: plain_of(row[key])
+            for field, key in _LAYOUT_FACTS.items()
+            if key in row
+        }
+        yield Port(name, Tensor.of(stated), role, **layouts)
 
 
 def _ports_attribute(ports: Sequence[Port]) -> Any:
-    rows = [{"graph.name": port.name, "graph.kind": port.kind} for port in ports]
-    return ir.ArrayAttr.get([attribute_of(row) for row in rows])
+    return ir.ArrayAttr.get([attribute_of(_port_facts(port)) for port in ports])
+
+
+def _port_facts(port: Port) -> dict[str, str]:
+    facts = {"graph.name": port.name, "graph.kind": port.kind}
+    layouts = {key: getattr(port, field) for field, key in _LAYOUT_FACTS.items()}
+    return facts | {key: layout for key, layout in layouts.items() if layout}
 
 
 def _with_fact(row: Any, name: str, attribute: Any) -> Any:

@@ -135,6 +135,7 @@ class GraphOp(_Declared):
     keeps_order = False  # whether these are all of them, in the same order
     cancels = False  # whether it adds terms of the size of its operand, as 1 + erf x
     adds_products = False  # whether it is sums of products of its operands' elements
+    takes_images = False  # whether x and y are N, spatial axes, C
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS

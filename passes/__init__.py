@@ -29,6 +29,7 @@ from aotc.writing import make_folder, write_text
 
 # name → class; what a build runs, in which order, is in `aotc.passes.stages`
 PASSES = {
+    "set-io-layout": "aotc.passes.set_io_layout:SetIoLayout",
     "autodiff": "aotc.passes.autodiff:Autodiff",
     "inline": "aotc.passes.inline:Inline",
     "simplify": "aotc.passes.simplify:Simplify",

@@ -36,6 +36,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.base import FunctionPass
+from aotc.passes.disjoint_sets import DisjointSets
 
 SWEEPS = 32  # at most; a group is crossed in one, and after few nothing is left
 CANDIDATES = 4  # so many orders are tried for a group, those suggested most often
@@ -84,7 +85,7 @@ def _sweep(function: Function) -> bool:
 
 def _groups(block: Block, weights: set[Value]) -> list[list[GraphOp]]:
     """The ops that must agree on an order of axes, in the order of the block."""
-    sets = _DisjointSets()
+    sets = DisjointSets[Value]()
     members: list[tuple[GraphOp, Value]] = []
     for op in block.operations:
         tied = _tied_values(op, weights)
@@ -115,22 +116,6 @@ def _is_flexible(value: Value, weights: set[Value]) -> bool:
     inner = made_by(value, "transpose")
     source = value if inner is None else inner.x
     return source in weights or made_by(source, "broadcast") is not None
-
-
-class _DisjointSets:
-    """Sets of values that grow together (Tarjan's union-find, with path halving)."""
-
-    def __init__(self) -> None:
-        self._parents: dict[Value, Value] = {}
-
-    def root(self, value: Value) -> Value:
-        parents = self._parents
-        while (parent := parents.get(value, value)) != value:
-            parents[value] = value = parents.get(parent, parent)
-        return value
-
-    def unite(self, one: Value, other: Value) -> None:
-        self._parents[self.root(other)] = self.root(one)
 
 
 class _Cost(NamedTuple):

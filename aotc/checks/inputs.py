@@ -117,7 +117,9 @@ def _require_known(what: str, given: Mapping[str, Any], known: Sequence[str]) ->
 def _example_leaves(entry: Entry, example: Mapping[str, Any] | None) -> list[Any]:
     """The arrays of the example, one for each port; None where there is none."""
     ports = entry.ports("input")
-    leaves = flatten(dict(example))[0] if example is not None else []
+    given = {} if example is None else example
+    named = [given[name] for name in entry.input_tree.keys if name in given]
+    leaves = [leaf for tree in named for leaf in flatten(tree)[0]]
     return leaves if len(leaves) == len(ports) else [None] * len(ports)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from aotc.checks.budget import Fit
 from aotc.checks.certificate import Certificate
 from aotc.checks.parity import Parity
 from aotc.checks.report import SelfCheck
+from aotc.dialects.entries import Entry, Port
 from aotc.passes.base import PassRecord
 from aotc.tuning import TuningUse
 
@@ -35,6 +37,46 @@ class Silent:
         """Tell nothing."""
 
 
+@dataclass(frozen=True)
+class ImageLayout:
+    """The layout of an image that an entry takes or returns.
+
+    Args:
+        entry: its name.
+        port: the input or output.
+    """
+
+    entry: str
+    port: Port
+
+    def to_json(self) -> dict[str, str]:
+        """As the build report holds it."""
+        port = self.port
+        return {
+            "entry": self.entry,
+            "kind": port.kind,
+            "name": port.name,
+            "layout": port.layout,
+            "source_layout": port.source_layout,
+        }
+
+    def __str__(self) -> str:
+        port = self.port
+        also = port.layout == port.source_layout
+        source = "as in the source" if also else f"{port.source_layout} in the source"
+        return f"{self.entry}: {port.kind} {port.name} is {port.layout}, {source}"
+
+
+def image_layouts(entries: Iterable[Entry]) -> list[ImageLayout]:
+    """The images among the inputs and outputs of entries that were given a layout."""
+    return [
+        ImageLayout(entry.name, port)
+        for entry in entries
+        for port in (*entry.ports("input"), *entry.ports("output"))
+        if port.layout
+    ]
+
+
 @dataclass
 class BuildReport:
     """What a build made and what it cost.
@@ -45,6 +87,7 @@ class BuildReport:
         stages: wall time in seconds by stage.
         passes: what each pass did, for all targets.
         variant_passes: and for each target by itself.
+        images: inputs and outputs of entries in a layout that was asked for.
         variants: the compiled targets.
         certificates: of the gradients, if they were asked for.
         fits: what was done for a budget of memory.
@@ -61,6 +104,7 @@ class BuildReport:
     stages: dict[str, float] = field(default_factory=dict)
     passes: list[PassRecord] = field(default_factory=list)
     variant_passes: dict[str, list[PassRecord]] = field(default_factory=dict)
+    images: list[ImageLayout] = field(default_factory=list)
     variants: list[Compiled] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
@@ -85,6 +129,7 @@ class BuildReport:
                 target: [record.to_json() for record in records]
                 for target, records in self.variant_passes.items()
             },
+            "images": [each.to_json() for each in self.images],
             "variants": [_variant_json(variant) for variant in self.variants],
             "gradient_certificates": [each.to_json() for each in self.certificates],
             "memory_fits": [each.to_json() for each in self.fits],
@@ -126,7 +171,7 @@ class BuildReport:
     @property
     def _measurements(self) -> tuple[Any, ...]:
         checks = (*self.certificates, *self.fits, *self.parities, *self.self_checks)
-        return (*self.tuning, *checks)
+        return (*self.images, *self.tuning, *checks)
 
     def _signed_by(self) -> str:
         return f"signed by {self.signer[:16]}" if self.signer else "not signed"

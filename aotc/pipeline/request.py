@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aotc import options
 from aotc.checks.parity import Plan
+from aotc.dialects.image_layouts import IMAGE_LAYOUTS
 from aotc.errors import InputError
 from aotc.passes.stages import IR_STAGES
 from aotc.program import GRAPH_STAGES, LEVELS
@@ -34,6 +35,7 @@ class Span:
 _SPANS = {
     "-O": Span("graph", "graph"),
     "--without": Span("graph", "graph"),
+    "--io-layout": Span("graph", "graph"),
     "--passes": Span("graph", "optimized"),
     "--tuning": Span("optimized", "regions"),
     "--certify-gradients": Span("graph", "optimized"),
@@ -68,6 +70,8 @@ class Request:
             that the source is, else the last one.
         without: passes and families of kernels that are left out, with commas between,
             see `aotc.passes.stages.parse_without`; by default those that the IR says.
+        io_layout: of the images that entries take and return, out of `IMAGE_LAYOUTS`;
+            by default they have that of the source; see `docs/stages.md`.
         tuning: file of measured schedules, see `aotc.tuning`; by default kernels are
             cut up as the model of the target's processor says.
         tune: seconds in which to measure schedules that the file does not have, and to
@@ -106,6 +110,7 @@ class Request:
     passes: str | None = None
     level: int | None = None
     without: str | None = None
+    io_layout: str | None = None
     tuning: Path | None = None
     tune: float | None = None
     certify_gradients: bool = False
@@ -117,6 +122,7 @@ class Request:
     def __post_init__(self) -> None:
         _require_one_of("a stage to stop after", self.stop_after, STOPS)
         _require_one_of("a level of optimisation", self.level, LEVELS)
+        _require_one_of("a layout of images", self.io_layout, IMAGE_LAYOUTS)
         _require_one_of("a self-check", self.self_check, options.SELF_CHECK_MODES)
         _require_budget(self.tune, self.tuning)
         end = STOPS.index(self.stop_after or STOPS[-1])
@@ -136,6 +142,7 @@ class Request:
         given = {
             "-O": self.level is not None,
             "--without": self.without is not None,
+            "--io-layout": self.io_layout is not None,
             "--passes": self.passes is not None,
             "--tuning": self.tuning is not None,
             "--certify-gradients": self.certify_gradients,

@@ -16,8 +16,10 @@ from aotc.artifacts.leftovers import temporary_folder
 from aotc.cache import Cache
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
+from aotc.importers.common.io_layout import with_io_layout
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
+from aotc.passes.set_io_layout import SetIoLayout
 from aotc.passes.stages import parse_graph_passes, parse_without
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
@@ -43,7 +45,8 @@ class Source:
     """What a build starts from.
 
     Args:
-        program: as it was imported; the passes go on with it.
+        unit: the program as it was imported, its images in the layout that was asked
+            for; the passes go on with it.
         stage: that it was at.
         title: name and version of the bundle.
         parameters: of the program, before any pass.
@@ -52,7 +55,7 @@ class Source:
             lowered.
     """
 
-    program: Program
+    unit: Unit
     stage: str
     title: tuple[str, str]
     parameters: packager.Arrays
@@ -99,14 +102,18 @@ class Build:
         program.title = Title(*title)
         stage = program.stage
         program.stage = stage  # stated, also where it is the first
+        unit = Unit(program)
+        if self.request.io_layout is not None:
+            self.request.require_open(stage)
+            _set_io_layout(unit, self.request.io_layout)
         keeps = self.compares and lowered_op(program.module) is None
         original = program.copy() if keeps else None
-        return Source(program, stage, title, dict(program.parameters), original)
+        return Source(unit, stage, title, dict(program.parameters), original)
 
-    @cached_property
+    @property
     def unit(self) -> Unit:
         """The program, as far as it is the same for all targets."""
-        return Unit(self.source.program)
+        return self.source.unit
 
     @property
     def program(self) -> Program:
@@ -242,6 +249,16 @@ class Build:
             signer=signer,
             force=force,
         )
+
+
+def _set_io_layout(unit: Unit, layout: str) -> None:
+    """Give the images of the entries, and of their frameworks, a layout."""
+    run_passes(unit, (SetIoLayout(layout),), silently=True)
+    program = unit.program
+    program.networks = {
+        name: with_io_layout(network, program.entry(name))
+        for name, network in program.networks.items()
+    }
 
 
 # ---- what is asked for --------------------------------------------------------------

@@ -26,6 +26,7 @@ from aotc.passes.stages import (
     PassStage,
     parse_graph_passes,
 )
+from aotc.pipeline.report import image_layouts
 from aotc.pipeline.run import Build
 from aotc.tuning import TuningUse, tune
 
@@ -51,6 +52,7 @@ class Import(Stage):
     def run(self, build: Build) -> None:
         """Load it."""
         build.load()
+        build.report.images = image_layouts(build.program.entries)
         for unit in build.units or [build.unit]:
             build.dump_ir(unit)
 

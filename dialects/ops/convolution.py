@@ -44,6 +44,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     why = "two adjoints that are convolutions; lowered by its kind"
     precision = LOW
     adds_products = True
+    takes_images = True
 
     x: Operand[Any]
     kernel: Operand[Any]

@@ -51,6 +51,7 @@ class Pool(GraphOp, traits=[Pure]):
         reduce: Callable[..., Any]
         named: dict[int, Callable[..., Value]]
     start = 0.0
+    takes_images = True
 
     @classmethod
     def infer(

@@ -5,15 +5,19 @@ import json
 import numpy as np
 import pytest
 
+import aotc
 import aotc.numpy as anp
 from aotc import pipeline
 from aotc.artifacts.manifest import FILE
 from aotc.checks.differences import compare
+from aotc.checks.inputs import samples_of
 from aotc.checks.parity import Choice, Plan
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.functions import functions_of
 from aotc.errors import Finding, InputError
+from aotc.importers.common.imported import Imported
+from aotc.mlir import ir
 from aotc.passes.simplify import Simplify
 
 onnx = pytest.importorskip("onnx")
@@ -174,3 +178,16 @@ def test_what_is_not_comparable_or_not_equal_fails(x, y):
 def test_equal_infinities_and_nans_are_equal():
     y = np.array([np.nan, np.inf, -np.inf, 3], "f")
     assert compare("y", y.copy(), y).passed
+
+
+def test_examples_belong_to_inputs_by_name():
+    """Whatever the order of the names: here that of the alphabet is the other one."""
+    inputs = {"x": aotc.Spec(("rows", 2)), "a": aotc.Spec(("terms",), "i32")}
+    network = Imported(lambda x, a: (x * 2, a * 2), inputs)
+    program = network.program()
+    example = {"a": np.array([5, 6, 7], "i4"), "x": np.zeros((4, 2), "f4")}
+    with program.module.context, ir.Location.unknown():
+        entry = program.entry("main")
+        (sample,) = samples_of(program.module, entry, Choice(samples=1), example)
+    assert sample.sizes == {"rows": 4, "terms": 3}
+    assert sample.arrays[1].min() >= 5

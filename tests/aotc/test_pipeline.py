@@ -66,16 +66,20 @@ _FOR_GRAPHS = {
     "relax-order",
     "rotate-pairs",
     "scale-weights",
+    "set-io-layout",
     "simplify",
     "sink-reshapes",
     "sink-transposes",
 }
 
 
+_OPTIONS = {"rematerialize": "{entry=f,bytes=9}", "set-io-layout": "{layout=nhwc}"}
+
+
 @pytest.mark.parametrize("name", PASSES)
 def test_passes_of_lowered_ir_are_refused_before_the_model_is_looked_at(name):
     """Those of the graph are not: the next to be refused is the model."""
-    options = "{entry=f,bytes=9}" if name == "rematerialize" else ""
+    options = _OPTIONS.get(name, "")
     is_for_graphs = name in _FOR_GRAPHS
     with pytest.raises(InputError) as caught:
         pipeline.build("missing.py", passes=f"autodiff, {name}{options}")

@@ -1,0 +1,35 @@
+"""Layouts of images: where the channels stand among the axes of a batch of them.
+
+`nhwc` and `nchw` name a layout for any number of spatial axes: what is `nhwc` for
+images is `nwc` for sequences and `ndhwc` for volumes.
+"""
+
+from collections.abc import Sequence
+
+from aotc.dialects.types import Shape
+
+IMAGE_LAYOUTS = ("nhwc", "nchw")
+IMAGE_RANKS = (3, 4, 5)
+
+_SPATIAL = "dhw"
+
+
+def layout_of_rank(layout: str, rank: int) -> str:
+    """A layout by a letter for each axis: `nhwc` with 3 axes is `nwc`.
+
+    Args:
+        layout: of `IMAGE_LAYOUTS`.
+        rank: of `IMAGE_RANKS`.
+    """
+    spatial = _SPATIAL[-(rank - 2) :]
+    return f"n{spatial}c" if layout == "nhwc" else f"nc{spatial}"
+
+
+def layout_permutation(source: str, layout: str) -> tuple[int, ...]:
+    """What transposes an array of one layout, given by its letters, to another."""
+    return tuple(source.index(axis) for axis in layout)
+
+
+def permute_shape(shape: Shape, permutation: Sequence[int]) -> Shape:
+    """The shape of a transposed array."""
+    return tuple(shape[axis] for axis in permutation)

@@ -1,0 +1,26 @@
+"""Sets that grow together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+class DisjointSets(Generic[T]):
+    """Disjoint sets of things (Tarjan's union-find, with path halving)."""
+
+    def __init__(self) -> None:
+        self._parents: dict[T, T] = {}
+
+    def root(self, item: T) -> T:
+        """The one that stands for the whole set of `item`."""
+        parents = self._parents
+        while (parent := parents.get(item, item)) != item:
+            parents[item] = item = parents.get(parent, parent)
+        return item
+
+    def unite(self, one: T, other: T) -> None:
+        """Make one set of those of two."""
+        self._parents[self.root(other)] = self.root(one)

@@ -1,0 +1,140 @@
+"""Which axes of a function's values are those of images: batch, channels, spatial.
+
+Convolutions and pooling say it of their own operands and results. The ops around them,
+elementwise ones, transposes, broadcasts and so on, tie axes of their operands to axes
+of their results, and axes that are tied are one and the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.image_layouts import IMAGE_LAYOUTS, IMAGE_RANKS, layout_of_rank
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.types import Shape, Tensor
+from aotc.dialects.weight_values import weight_values
+from aotc.mlir import Function, Value
+from aotc.passes.disjoint_sets import DisjointSets
+
+_Axis = tuple[Value, int]
+_Roles = dict[_Axis, set[str]]  # of sets of axes, by their roots: n, c or s (spatial)
+
+
+class ImageAxes:
+    """What the axes of a function's values are.
+
+    What weights alone decide ties nothing, and bodies of loops and branches are not
+    looked into.
+
+    Args:
+        function: in which calls are inlined.
+    """
+
+    def __init__(self, function: Function) -> None:
+        ops = [op for op in function.entry_block.operations if isinstance(op, GraphOp)]
+        self._sets: DisjointSets[_Axis] = DisjointSets()
+        self._roles: list[_Roles] = []
+        over_images = [op for op in ops if op.takes_images]
+        if over_images:
+            self._tie(ops, weight_values(function))
+            # pooling of other things than pixels is written as pooling, too: where a
+            # convolution knows better, it does not count
+            filters = [op for op in over_images if len(op.operands) > 1]
+            pools = [op for op in over_images if len(op.operands) == 1]
+            self._roles = [self._roles_by(filters), self._roles_by(pools)]
+
+    def layout(self, value: Value) -> str | None:
+        """The layout of a batch of images, of `IMAGE_LAYOUTS`; None for other values.
+
+        It is the only one that what is known of the axes does not contradict.
+        """
+        shape = Tensor.of(value).shape
+        if len(shape) not in IMAGE_RANKS:
+            return None
+        roles = [self._roles_of((value, axis)) for axis in range(len(shape))]
+        if not any(roles) or not (roles[0] or shape[0] == 1):
+            return None
+        fitting = [
+            layout for layout in IMAGE_LAYOUTS if _fits(roles, layout, len(shape))
+        ]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _tie(self, ops: Sequence[GraphOp], weights: set[Value]) -> None:
+        for op in ops:
+            for one, other in _tied_axes(op):
+                if one[0] not in weights and other[0] not in weights:
+                    self._sets.unite(one, other)
+
+    def _roles_by(self, ops: Sequence[GraphOp]) -> _Roles:
+        found: _Roles = defaultdict(set)
+        for op in ops:
+            for image in (op.operands[0], op.results[0]):
+                last = Tensor.of(image).rank - 1
+                for axis in range(last + 1):
+                    role = {0: "n", last: "c"}.get(axis, "s")
+                    found[self._sets.root((image, axis))].add(role)
+        return found
+
+    def _roles_of(self, axis: _Axis) -> set[str]:
+        """None for an axis of which nothing is known."""
+        root = self._sets.root(axis)
+        known = (roles[root] for roles in self._roles if root in roles)
+        return next(known, set())
+
+
+def _fits(roles: Sequence[set[str]], layout: str, rank: int) -> bool:
+    letters = layout_of_rank(layout, rank)
+    return all(
+        known <= {letter if letter in "nc" else "s"}
+        for known, letter in zip(roles, letters, strict=True)
+    )
+
+
+def _tied_axes(op: GraphOp) -> Iterator[tuple[_Axis, _Axis]]:
+    """The axes of results and operands of an op that are the same ones."""
+    if op.takes_images:
+        yield (op.operands[0], 0), (op.results[0], 0)
+        return
+    if has_effect(op):
+        return
+    for result in op.results:
+        rank = Tensor.of(result).rank
+        for operand in op.operands:
+            for axis, source in enumerate(_source_axes(op, operand, rank)):
+                if source is not None:
+                    yield (result, axis), (operand, source)
+
+
+def _source_axes(op: GraphOp, operand: Value, rank: int) -> Sequence[int | None]:
+    """For each axis of a result of some rank, the axis of an operand that it is."""
+    if isinstance(op, Transpose):
+        return op.permutation
+    if isinstance(op, Broadcast):
+        return [
+            op.axes.index(axis) if axis in op.axes else None for axis in range(rank)
+        ]
+    if isinstance(op, Reshape):
+        return _unit_axes_aside(Tensor.of(op.x).shape, Tensor.of(op.y).shape)
+    if not hasattr(op, "reorder"):
+        return ()
+    every = range(Tensor.of(operand).rank)
+    if len(every) == rank:
+        return every
+    attributes = type(op).attributes_of(op)
+    reduced = attributes.get("axes", (attributes.get("axis"),))
+    kept = [axis for axis in every if axis not in reduced]
+    return kept if len(kept) == rank else ()
+
+
+def _unit_axes_aside(source: Shape, result: Shape) -> Sequence[int | None]:
+    """The axes of a reshape that only adds or drops axes of size 1."""
+    taken = [axis for axis, size in enumerate(source) if size != 1]
+    given = [axis for axis, size in enumerate(result) if size != 1]
+    if [source[axis] for axis in taken] != [result[axis] for axis in given]:
+        return ()
+    found: list[int | None] = [None] * len(result)
+    for axis, origin in zip(given, taken, strict=True):
+        found[axis] = origin
+    return found
