@@ -7,7 +7,8 @@ and in the build report: two builds of one source give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -30,15 +31,28 @@ from aotc.program_files import write_parameters
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
 
-WEIGHTS_FILE = "weights.irpa"
-
 Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class WeightFile:
+    """The parameters that the same variants read: none loads what it does not need.
+
+    Args:
+        path: in the bundle.
+        parameters: by name.
+        required_by: the ids of the variants.
+    """
+
+    path: str
+    parameters: Arrays
+    required_by: tuple[str, ...]
 
 
 def pack(
     program: Program,
     variants: Sequence[Compiled],
-    parameters: Arrays,
+    weights: Sequence[WeightFile],
     title: tuple[str, str],
     folder: Path,
     *,
@@ -51,7 +65,7 @@ def pack(
     Args:
         program: what was compiled, as far as it is the same for all targets.
         variants: its code.
-        parameters: of all variants, see `merge_parameters`.
+        weights: of all variants, see `weight_files`.
         title: name and version.
         folder: to write into.
         findings: of the checks, by the field of the manifest.
@@ -61,8 +75,8 @@ def pack(
     with temporary_folder() as work:
         return write_bundle(
             folder,
-            manifest(program, variants, parameters, title, findings),
-            files(program, parameters, variants, work, title),
+            manifest(program, variants, weights, title, findings),
+            files(program, weights, variants, work, title),
             signer,
             force=force,
         )
@@ -71,7 +85,7 @@ def pack(
 def manifest(
     program: Program,
     variants: Sequence[Compiled],
-    parameters: Arrays,
+    weights: Sequence[WeightFile],
     title: tuple[str, str],
     findings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -80,7 +94,7 @@ def manifest(
     Args:
         program: what was compiled, as far as it is the same for all targets.
         variants: its code.
-        parameters: of all variants.
+        weights: of all variants.
         title: name and version.
         findings: of the checks, by the field of the manifest.
     """
@@ -95,11 +109,13 @@ def manifest(
         "symbols": _symbols(program),
         "entry_points": [_entry_point(entry) for entry in program.entries],
         "states": [_state(state) for state in program.states],
-        "weights": _weights(parameters, variants),
+        "weights": [_weights(each) for each in weights],
         "variants": [_variant(variant) for variant in variants],
-        # of the archive, which is for all variants: one of them may take less
+        # of all variants: each of them may take less
         "memory_plan": {
-            "parameter_bytes": sum(array.nbytes for array in parameters.values())
+            "parameter_bytes": sum(
+                array.nbytes for each in weights for array in each.parameters.values()
+            )
         },
     }
     created = {"created": made} if (made := _creation_time()) else {}
@@ -207,11 +223,9 @@ def _state(state: StateSpec) -> dict[str, Any]:
     }
 
 
-def _weights(parameters: Arrays, variants: Sequence[Compiled]) -> list[dict[str, Any]]:
-    if not parameters:
-        return []
-    row = {"file": WEIGHTS_FILE, "format": "irpa", "scope": SCOPE}
-    return [{**row, "required_by": [variant.target.id for variant in variants]}]
+def _weights(weights: WeightFile) -> dict[str, Any]:
+    row = {"file": weights.path, "format": "irpa", "scope": SCOPE}
+    return {**row, "required_by": list(weights.required_by)}
 
 
 def _module_file(variant: Compiled) -> str:
@@ -266,6 +280,39 @@ def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
     return merged
 
 
+def weight_files(programs: Mapping[str, Program]) -> list[WeightFile]:
+    """The files for the parameters of a program's variants.
+
+    What all of them read is in `weights.irpa`, what one alone reads in
+    `weights-ID.irpa`, and what others share in `weights-shared.irpa` and so on.
+
+    Args:
+        programs: by the id of their targets, after `merge_parameters`.
+    """
+    groups: dict[tuple[str, ...], Arrays] = {}
+    known = {k: x for each in programs.values() for k, x in each.parameters.items()}
+    for name, array in known.items():
+        readers = (k for k, program in programs.items() if name in program.parameters)
+        groups.setdefault(tuple(readers), {})[name] = array
+    paths = _weight_paths(groups, len(programs))
+    return [
+        WeightFile(path, parameters, readers)
+        for path, (readers, parameters) in zip(paths, groups.items(), strict=True)
+    ]
+
+
+def _weight_paths(groups: Iterable[Sequence[str]], variants: int) -> Iterator[str]:
+    shared = 0
+    for readers in groups:
+        if len(readers) == variants:
+            yield "weights.irpa"
+        elif len(readers) == 1:
+            yield f"weights-{readers[0]}.irpa"
+        else:
+            shared += 1
+            yield f"weights-shared{f'-{shared}' if shared > 1 else ''}.irpa"
+
+
 def _free_name(name: str, target: str, taken: Collection[str]) -> str:
     """`name@target`, with more signs between where a parameter is called that."""
     signs = "@"
@@ -284,17 +331,16 @@ def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 
 def files(
     program: Program,
-    parameters: Arrays,
+    weights: Sequence[WeightFile],
     variants: Sequence[Compiled],
     folder: Path,
     title: tuple[str, str],
 ) -> dict[str, bytes | Path]:
     """Every file but manifest and signature; the weights are written to `folder`."""
     found: dict[str, bytes | Path] = {_module_file(v): v.vmfb for v in variants}
-    if parameters:
-        archive = folder / WEIGHTS_FILE
-        write_parameters(parameters, archive)
-        found[WEIGHTS_FILE] = archive
+    for each in weights:
+        found[each.path] = archive = folder / each.path
+        write_parameters(each.parameters, archive)
     digested = digests(found)
     return {
         **found,

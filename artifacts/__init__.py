@@ -3,7 +3,8 @@
     manifest.json          what is in the bundle and what it needs   (`manifest`)
     signature.json         who says so                               (`sign`)
     variants/TARGET.vmfb   one compiled module per target
-    weights.irpa           parameters, stored once for all targets
+    weights.irpa           parameters that all targets read, stored once
+    weights-….irpa         those that only some read, such as one by its layout
     provenance.json, …     further files, listed in the manifest like all others
 
 **The design.** A `.vmfb` is native code: whoever can change a bit of it can run code on

@@ -136,7 +136,7 @@ class _Trial:
             bundle = packager.pack(
                 program,
                 compile_units([unit]),
-                program.parameters,
+                packager.weight_files({self.target.id: program}),
                 ("bisected", "1.0.0"),
                 folder,
             )

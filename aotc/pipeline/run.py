@@ -120,6 +120,11 @@ class Build:
         """That of `unit`."""
         return self.unit.program
 
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The program of each variant, by the id of its target."""
+        return {unit.target.id: unit.program for unit in self.units if unit.target}
+
     def load(self) -> None:
         """Import the source, and see that it can be built as was asked."""
         if self.request.packs:
@@ -242,7 +247,7 @@ class Build:
         return packager.pack(
             self.program,
             self.report.variants,
-            self.parameters,
+            packager.weight_files(self.programs),
             self.source.title,
             output,
             findings=self.report.findings(),

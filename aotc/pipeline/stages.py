@@ -169,8 +169,7 @@ class Compile(Stage):
         def tell_variant(variant: Compiled) -> None:
             build.tell(str(variant.target), variant.reuse, variant.seconds)
 
-        programs = {unit.target.id: unit.program for unit in build.units if unit.target}
-        build.parameters = packager.merge_parameters(programs)
+        build.parameters = packager.merge_parameters(build.programs)
         build.report.variants = compile_units(
             build.units, dump=build.dump, finished=tell_variant, cache=build.cache
         )

@@ -13,7 +13,7 @@ import aotc
 from aotc import pipeline
 from aotc.errors import InputError
 from aotc.importers import load
-from aotc.packager import merge_parameters
+from aotc.packager import merge_parameters, weight_files
 from aotc.passes.base import Unit
 from aotc.passes.update_in_place import UpdateInPlace
 from aotc.pipeline import IR_STAGES, build
@@ -411,8 +411,12 @@ def test_what_a_pass_makes_of_parameters_for_a_target_is_that_targets_own(
         np.testing.assert_array_equal(model.read_state("s"), w)
         again = load(tmp_path / "ir" / target / "variant.mlir")
         np.testing.assert_array_equal(again.parameters["w"], w)
-    archive = read_archive(bundle / "weights.irpa")
-    assert sorted(archive) == ["c", "s", "w", "w@vmvx"]
+    archives = {path.name: [*read_archive(path)] for path in bundle.glob("*.irpa")}
+    assert archives == {
+        "weights.irpa": ["c", "s"],
+        f"weights-{Target.parse('cpu').id}.irpa": ["w"],
+        "weights-vmvx.irpa": ["w@vmvx"],
+    }
 
 
 def test_targets_that_replace_a_parameter_by_the_same_array_share_one(source):
@@ -435,6 +439,13 @@ def test_targets_that_replace_a_parameter_by_the_same_array_share_one(source):
         assert other.name == "w.a@vmvx"
         values = [1, 1, 1] if target == targets[0].id else [0, 1, 2]
         assert merged[w.name].tolist() == values
+    found = {each.path: each for each in weight_files(programs)}
+    assert {path: [*each.parameters] for path, each in found.items()} == {
+        f"weights-{targets[0].id}.irpa": ["w.a"],
+        "weights-shared.irpa": ["w.a@@vmvx"],
+        "weights.irpa": ["w.a@vmvx"],
+    }
+    assert found["weights-shared.irpa"].required_by == tuple(programs)[1:]
 
 
 @pytest.mark.parametrize("content", [b"", b"IRPA\0\0\0\0", b"x" * 300])
