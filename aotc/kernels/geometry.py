@@ -90,9 +90,13 @@ class Geometry:
 
     @property
     def left_steps(self) -> tuple[int, int]:
-        """Elements from a row to the next, and along a row, in the left operand."""
+        """Elements from a row to the next, and along a row, in the left operand.
+
+        Images of one pixel lie side by side, whatever the steps of their windows.
+        """
         if self.layout is None:
-            return self.strides[1] * self.channels, 1
+            step = 1 if self.is_product else self.strides[1]
+            return step * self.channels, 1
         return self.layout.row, self.layout.depth
 
     @property
