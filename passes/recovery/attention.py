@@ -182,7 +182,7 @@ class _Attention:
         bias = self._bias(b, terms, lead)
         scale = self.scores.scale * found[0].movement.factor * found[1].movement.factor
         y, _ = b.attention(
-            query, key, value, bias, scale=scale, causal=is_causal, safe=not terms
+            query, key, value, bias, scale=scale, causal=is_causal, safe=False
         )
         y = b.transpose(y, permutation=(0, 2, 1, 3))
         if found[2].movement.factor != 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.patterns import made_by
@@ -102,7 +103,7 @@ def _scaled(value: Value, numbers: Numbers) -> Movement:
     pairs = [(op.lhs, op.rhs)] if is_division else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for x, other in pairs:
         number = numbers.find(other)
-        if number:
+        if number and isfinite(number):  # sums of infinite terms are NaN
             before = movement_of(x, numbers)
             factor = before.factor / number if is_division else before.factor * number
             return replace(before, factor=factor, inside=(*before.inside, value))

@@ -235,7 +235,7 @@ def test_a_constant_mask_of_what_is_behind_is_causal(model, name):
     made.keeps_meaning_under(*ALL)
     found = recovered(made)
     assert found.causal
-    assert found.safe
+    assert not found.safe
 
 
 def test_another_constant_mask_is_a_bias(model):
@@ -340,3 +340,26 @@ def moved_at_random(x, data):
         sizes.append(size)
         left //= size
     return anp.reshape(x, (*sizes, left))
+
+
+def test_a_row_of_infinite_scores_stays_nan(model):
+    made = model(lambda q, k, v: by_heads(q, k, v, softmax), Q, K, K)
+    q, k, v = made.inputs()
+    q[1, 2], k[1] = -np.inf, 1.0
+    with np.errstate(invalid="ignore"):
+        (before,) = made(q, k, v)
+        made.run(*ALL)
+        assert "attention" in made.ops
+        (after,) = made(q, k, v)
+    np.testing.assert_allclose(after, before, rtol=1e-5)
+    assert np.isnan(after[1, 2]).all()
+
+
+def test_an_infinite_factor_stays_where_it_is(model):
+    made = model(lambda q, k, v: by_heads(q, k, v * np.inf, softmax), Q, K, K)
+    given = made.inputs()
+    with np.errstate(invalid="ignore"):
+        (before,) = made(*given)
+        made.run(*ALL)
+        (after,) = made(*given)
+    np.testing.assert_array_equal(after, before)
