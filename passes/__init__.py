@@ -47,6 +47,7 @@ PASSES = {
     "decompose": "aotc.passes.decompose:Decompose",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
+    "join-products": "aotc.passes.join_products:JoinProducts",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
     "advance-updates": "aotc.passes.advance_updates:AdvanceUpdates",
     "rematerialize": "aotc.passes.rematerialize:Rematerialize",

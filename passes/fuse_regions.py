@@ -12,7 +12,7 @@ Requires: derivatives are written (autodiff): a region is differentiated by no o
 Ensures: regions of one meaning and one schedule are one function.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -185,10 +185,11 @@ def outline(region: Region, fused: Fused, known: dict[str, str]) -> None:
         known: the functions so far, by their text.
     """
     anchor = region.anchor
-    late, results = _readers_before_end(region), region.results()
+    results = region.results()
+    late = readers_between(anchor, region.last, region.ops)
     with ir.InsertionPoint(region.last), anchor.location:
         name, given = define_region(region, fused)
-        made = call(_shared(name, known), given)
+        made = call(share_function(name, known), given)
     for old, new in zip(results, made, strict=True):
         old.replace_all_uses_with(new)
     after = made[0].owner
@@ -199,29 +200,37 @@ def outline(region: Region, fused: Fused, known: dict[str, str]) -> None:
         op.operation.erase()
 
 
-def _readers_before_end(region: Region) -> list[Operation]:
-    """What others compute from values of a region before it ends, in order.
+def readers_between(
+    first: Operation, last: Operation, own: Sequence[Operation]
+) -> list[Operation]:
+    """What others compute from results of some ops between two of these, in order.
 
     What has an effect and comes after one of these is among them: effects keep their
     order.
+
+    Args:
+        first: of the ops.
+        last: of them, in the same block.
+        own: all of them.
     """
+    computed = {value for op in own for value in op.results}
     found: list[Operation] = []
-    if not region.members:
-        return found
-    values, after_effect = set(region.values), False
-    for op in _ops_between(region.anchor, region.last):
-        if region.computes(op):
+    known, after_effect = {*computed}, False
+    for op in _ops_between(first, last):
+        if any(value in computed for value in op.results):
             continue
         is_effect = isinstance(op, Effect)
-        if any(x in values for x in op.operands) or (is_effect and after_effect):
+        if any(x in known for x in op.operands) or (is_effect and after_effect):
             found.append(op)
-            values.update(op.results)
+            known.update(op.results)
             after_effect = after_effect or is_effect
     return found
 
 
-def _ops_between(first: GraphOp, last: GraphOp) -> list[Operation]:
+def _ops_between(first: Operation, last: Operation) -> list[Operation]:
     """The ops of a block after one and before another."""
+    if first == last:
+        return []
     ops: list[Operation] = list(first.operation.block.operations)
     places = [ops.index(each) for each in (first, last)]
     return ops[places[0] + 1 : places[1]]
@@ -257,8 +266,13 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     return name, given
 
 
-def _shared(name: str, known: dict[str, str]) -> str:
-    """A function like the one called `name`, which goes if there is an earlier one."""
+def share_function(name: str, known: dict[str, str]) -> str:
+    """A function like the one called `name`, which goes if there is an earlier one.
+
+    Args:
+        name: of a function without readers.
+        known: the functions so far, by their text.
+    """
     function = find(name)
     # by itself: aliases are looked for in the whole module, a hundred times as long
     text = function.operation.get_asm(use_local_scope=True)

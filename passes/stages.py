@@ -71,6 +71,7 @@ PASS_STAGES = (
         "regions",
         (
             "fuse-regions",
+            "join-products",
             "hoist-invariants",
             "prune",
             "fold-parameters",

@@ -86,25 +86,29 @@ class Epilogue:
         self, wanted: Sequence[Value], sums: Sequence[tuple[Place, Value]]
     ) -> list[list[Value]]:
         """The vectors of the values that are wanted, at each of some places."""
-        return self._apply(wanted, sums, {})
+        return self._apply(wanted, sums, {}, {})
 
     def write(
         self,
         results: Sequence[tuple[Value, Value]],
         sums: Sequence[tuple[Place, Value]],
+        others: Mapping[Value, Sequence[Value]] | None = None,
     ) -> None:
         """Write values at some places.
 
         Args:
             results: each value that is wanted, and the memory that it goes to.
             sums: each place, and what the sums are there.
+            others: values that are other sums, and what these are at the places.
         """
         shared: dict[tuple[Value, int], Value] = {}
         wanted = [value for value, _ in results]
-        rest = list(sums)
+        first = 0
         for count in split_evenly(len(sums), self._together):
-            some, rest = rest[:count], rest[count:]
-            found = self._apply(wanted, some, shared)
+            here = slice(first, first + count)
+            known = {value: [*x[here]] for value, x in (others or {}).items()}
+            some, first = sums[here], first + count
+            found = self._apply(wanted, some, shared, known)
             for (place, _), values in zip(some, found, strict=True):
                 for value, (_, memory) in zip(values, results, strict=True):
                     vectors.store(value, memory, place.at, self._lanes, place.count)
@@ -114,9 +118,10 @@ class Epilogue:
         wanted: Sequence[Value],
         sums: Sequence[tuple[Place, Value]],
         shared: dict[tuple[Value, int], Value],
+        others: Mapping[Value, list[Value]],
     ) -> list[list[Value]]:
         places = [place for place, _ in sums]
-        known = {self._total: [total for _, total in sums]}
+        known = {self._total: [total for _, total in sums], **others}
         found = [self._value(each, known, places, shared) for each in wanted]
         return [list(values) for values in zip(*found, strict=True)]
 

@@ -21,6 +21,7 @@ from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
 from aotc.dtypes import to_numpy
 from aotc.kernels import families
+from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.sharing import share_count
@@ -76,7 +77,9 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),
     }
     if machine is not None and fused.kernel == "contraction":
-        found["cycles"] = _contraction_cycles(ops[0], fused, machine, values)
+        anchors = Joined.of(ops[0], Tile.of_plain(fused.tile)).anchors
+        each = (_contraction_cycles(op, fused, machine, values) for op in anchors)
+        found["cycles"] = sum(each)
     return found
 
 

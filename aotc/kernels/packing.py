@@ -8,7 +8,9 @@ ops what that means. What is no weight is packed in every call.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from aotc.dialects.builder import Builder
@@ -22,15 +24,21 @@ from aotc.mlir import Value
 Axes = tuple[int, ...]
 
 
-def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
+def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Value:
     """The right operand as [product][panel][depth][column]; zeros fill the last panel.
 
     Without the first axis where there is one product only.
+
+    Args:
+        b: the builder.
+        op: the product.
+        tile: how it is cut up.
+        right: what is packed in the place of its own operand.
     """
-    axes = _Axes.of(op)
+    value = op.operands[1] if right is None else right
+    axes = _Axes.of(op, Tensor.of(value))
     panels, rank = tile.panels(axes.features), len(axes.products)
     empty = panels * tile.columns - axes.features
-    value = op.operands[1]
     if axes.have_columns_first:  # which then change places with rows once
         value = b.to_order(value, (*axes.batch, *axes.free, *axes.contract))
         value = b.to_shape(value, (*axes.products, axes.features, axes.depth))
@@ -45,9 +53,20 @@ def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
     return b.to_order(value, (*range(rank), *(rank + axis for axis in moved)))
 
 
-def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
-    """The right operand of `op`, from what `pack` has made of it."""
-    axes, kind = _Axes.of(op), Tensor.of(op.operands[1])
+def unpack(
+    b: Builder, op: GraphOp, packed: Value, tile: Tile, kind: Tensor | None = None
+) -> Value:
+    """The inverse of `pack`.
+
+    Args:
+        b: the builder.
+        op: the product.
+        packed: what `pack` has made of its right operand, or of one like it.
+        tile: how it is cut up.
+        kind: the type of what was packed, if it was not the operand.
+    """
+    kind = kind or Tensor.of(op.operands[1])
+    axes = _Axes.of(op, kind)
     rank, columns = len(axes.products), tile.panels(axes.features) * tile.columns
     value = b.to_order(packed, (*range(rank), rank + 1, rank, rank + 2))
     value = b.to_shape(value, (*axes.products, axes.depth, columns))
@@ -58,6 +77,44 @@ def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
     order = (*axes.batch, *axes.contract, *axes.free)
     value = b.to_shape(value, tuple(kind.shape[axis] for axis in order))
     return b.to_order(value, tuple(order.index(axis) for axis in range(len(order))))
+
+
+def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
+    """One operand of several that are packed: panel by panel, or all in each panel.
+
+    Args:
+        b: the builder.
+        packed: the operands, each packed for `tile.own`.
+        tile: of them together.
+    """
+    rank = Tensor.of(packed[0]).rank
+    axis = rank - 1 if tile.interleaved > 1 else rank - 3
+    return reduce(lambda x, y: b.concatenate(x, y, axis=axis), packed)
+
+
+def split(b: Builder, joined: Value, counts: Sequence[int], tile: Tile) -> list[Value]:
+    """The inverse of `join`.
+
+    Args:
+        b: the builder.
+        joined: what it has made.
+        counts: of the panels of each operand.
+        tile: of them together.
+    """
+    kind: Any = Tensor.of(joined)
+    is_interleaved = tile.interleaved > 1
+    axis = kind.rank - 1 if is_interleaved else kind.rank - 3
+    lengths = [tile.own.columns] * len(counts) if is_interleaved else counts
+    found, first = [], 0
+    for length in lengths:
+        start, sizes = [0] * kind.rank, list(kind.shape)
+        start[axis], sizes[axis] = first, length
+        ones = (1,) * kind.rank
+        found.append(
+            b.slice(joined, start=tuple(start), sizes=tuple(sizes), strides=ones)
+        )
+        first += length
+    return found
 
 
 @dataclass(frozen=True)
@@ -77,9 +134,8 @@ class _Axes:
     sizes: Shape
 
     @classmethod
-    def of(cls, op: GraphOp) -> _Axes:
-        """Those of a product or a convolution."""
-        kind: Any = Tensor.of(op.operands[1])
+    def of(cls, op: GraphOp, kind: Tensor) -> _Axes:
+        """Those of a product or a convolution by a right operand of a type."""
         if not isinstance(op, DotGeneral):
             every = tuple(range(kind.rank))
             return cls((), every[:-1], every[-1:], kind.shape)

@@ -23,6 +23,7 @@ class Tile:
         packed: 1 if the right operand is packed by panels, 0 if it is read as it lies.
         ahead: 1 if tiles fetch what of the packed operand is read after them, or the
             only one what it reads later.
+        interleaved: how many products have the same columns in a panel, side by side.
     """
 
     lanes: int
@@ -32,19 +33,25 @@ class Tile:
     products: int = 1
     packed: int = 1
     ahead: int = 0
+    interleaved: int = 1
 
     @property
     def columns(self) -> int:
         """Of a panel."""
         return self.lanes * self.vectors
 
+    @property
+    def own(self) -> Tile:
+        """The same without what other products have in its panels."""
+        return replace(self, vectors=self.vectors // self.interleaved, interleaved=1)
+
     def panels(self, features: int) -> int:
         """How many panels hold so many features; the last one may be in part empty."""
-        return -(-features // self.columns)
+        return -(-features // self.own.columns)
 
     def to_plain(self) -> dict[str, int]:
         """As the IR holds it: without what has its usual value."""
-        usual = {"products": 1, "packed": 1, "ahead": 0}
+        usual = {"products": 1, "packed": 1, "ahead": 0, "interleaved": 1}
         plain = asdict(self)
         return {name: x for name, x in plain.items() if usual.get(name) != x}
 
@@ -89,7 +96,22 @@ def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
         geometry: of static sizes, see `Geometry.typical`.
         machine: that computes it.
     """
-    return _with_blocks(geometry, _ranked_tiles(geometry, machine)[0])
+    return with_blocks(geometry, _ranked_tiles(geometry, machine)[0])
+
+
+def choose_interleaved(geometry: Geometry, count: int, machine: Machine) -> Tile | None:
+    """The same, of as many vectors for each of some products; without blocks.
+
+    Args:
+        geometry: of one product with the features of all of them.
+        count: of the products.
+        machine: that computes them.
+
+    Returns:
+        None where there are no registers for a vector of each.
+    """
+    ranked = _ranked_tiles(geometry, machine)
+    return next((tile for tile in ranked if tile.vectors % count == 0), None)
 
 
 def candidate_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
@@ -100,7 +122,7 @@ def candidate_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
     thread may be faster by them, but several could share the work less evenly.
     """
     ranked = _ranked_tiles(geometry, machine)[:_MOST_CANDIDATES]
-    tiles = [_with_blocks(geometry, tile) for tile in ranked]
+    tiles = [with_blocks(geometry, tile) for tile in ranked]
     first = tiles[0]
     if first.products == 1:
         tiles.append(replace(first, block=-(-first.block // 2)))
@@ -119,7 +141,7 @@ def _ranked_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
     )
 
 
-def _with_blocks(geometry: Geometry, tile: Tile) -> Tile:
+def with_blocks(geometry: Geometry, tile: Tile) -> Tile:
     """A tile with as much of the work for one workgroup as can be shared well."""
     tile = replace(tile, block=_choose_block(geometry, tile.rows, tile.columns))
     return replace(tile, products=_choose_products(geometry, tile))

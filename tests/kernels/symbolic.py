@@ -25,6 +25,8 @@ w = aotc.Weights(
         "pointwise": _normal(1, 1, 16, 40),
         "depthwise": _normal(3, 3, 1, 24),
         "heads": _normal(32, 3, 2, 16),
+        "joined": [_normal(37, 100), _normal(37, 24)],
+        "gate": [_normal(37, 100), _normal(37, 100)],
     }
 )
 images = aotc.Spec(("batch", 9, 7, 16))
@@ -41,6 +43,13 @@ def rows(w, x, y):
 def rows_of_two_sizes(w, x):
     """As many rows as two sizes say, and an entry whose symbols come otherwise."""
     return np.tanh(x @ w["product"])
+
+
+@aotc.entry(x=aotc.Spec(("batch", "length", 37)), y=aotc.Spec(("batch", "length", 100)))
+def joined_rows(w, x, y):
+    """Products of the same rows, one with an operand of as many."""
+    first, second = w["joined"]
+    return nn.relu(x @ first) + y, x @ second
 
 
 @aotc.entry(x=aotc.Spec(("length", "batch", 3, 37)))
@@ -164,3 +173,10 @@ def products(q, k):
     return np.einsum("bhqk,bkhd->bqhd", scores, k), np.einsum(
         "bhqk,bqhd->bhkd", scores, q
     )
+
+
+@aotc.entry(x=aotc.Spec((_any, 37)))
+def gate(w, x):
+    """Products side by side, of any number of rows."""
+    first, second = w["gate"]
+    return nn.silu(x @ first) * (x @ second)

@@ -8,7 +8,8 @@ and one element of each row, which is multiplied with all of them (the outer-pro
 form of Goto and van de Geijn, ACM Transactions on Mathematical Software 34 (2008) 12).
 Rows of an image that lies in memory by pixels are rows of its patches as well: a
 convolution reads them where they are, and skips what is padding. Of a batch of products
-a workgroup computes one, or some small ones.
+a workgroup computes one, or some small ones. Products of one left operand may be joined
+(`joined`): a panel is then of one of them, or has some columns of each.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.types import Size, ceil_divide
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
+from aotc.kernels.contraction.joined import Joined, depends
 from aotc.kernels.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.geometry import Geometry
 from aotc.kernels.lines import Line, Lines, Rows, least, most
 from aotc.kernels.tile import (
     Tile,
@@ -47,37 +49,72 @@ def write(
     """Write the kernel of a region."""
     arguments = list(function.entry_block.arguments)
     *_, end = function.entry_block.operations
-    tile, geometry = Tile.of_plain(schedule), geometry_of(anchor)
-    assert geometry is not None
-    taken, results = given.memories[: len(arguments)], given.memories[len(arguments) :]
+    tile = Tile.of_plain(schedule)
+    joined = Joined.of(anchor, tile)
+    taken, memories = given.memories[: len(arguments)], given.memories[len(arguments) :]
     known = dict(zip(arguments, taken, strict=True))
     if tile.packed:
         del known[arguments[1]]  # which is in another order
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    kernel = Contraction(geometry, tile, given, results, list(end.operands), epilogue)
+    results = list(zip(end.operands, memories, strict=True))
+    totals = [each.results[0] for each in joined.anchors]
     x, y = given.workgroup
-    kernel.write(*((y, x) if are_panels_outer(geometry, tile) else (x, y)))
+    panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)
+
+    def kernel_of(part: int, others: Sequence[Value]) -> Contraction:
+        own = results
+        if not others:
+            anchor = joined.anchors[part]
+            own = [pair for pair in results if depends(pair[0], anchor)]
+        epilogue = Epilogue(totals[part], known, tile.lanes, given.machine)
+        return Contraction(joined, part, given, own, epilogue, others)
+
+    if tile.interleaved > 1:
+        kernel_of(0, totals[1:]).write(panel, number)
+    else:
+        kernels = [kernel_of(part, ()) for part in range(len(totals))]
+        _write_one_of(kernels, panel, number)
+
+
+def _write_one_of(kernels: Sequence[Contraction], panel: Value, number: Value) -> None:
+    """Write the work of the workgroup of a panel, which is of one of some products."""
+    kernel, *rest = kernels
+    end = kernel.joined.first_panels[kernel.part + 1]
+    vectors.branch(
+        int_compare("slt", panel, index(end)) if rest else True,
+        lambda: kernel.write(panel, number),
+        lambda: _write_one_of(rest, panel, number),
+    )
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """Writes a kernel at the insertion point.
+    """Writes a kernel of one product at the insertion point, or what there is of it.
 
     Args:
-        geometry: what is summed up.
-        tile: how it is cut up.
+        joined: the product, and those that are computed beside it.
+        part: which of them it is.
         given: the memories of the operands first.
-        results: memory of each result.
-        wanted: the values that the results are.
+        results: the values that are wanted, and the memory of each.
         epilogue: makes them of the sums.
+        others: what the sums of the products are that its panels hold besides.
     """
 
-    geometry: Geometry
-    tile: Tile
+    joined: Joined
+    part: int
     given: Arguments
-    results: Sequence[Value]
-    wanted: Sequence[Value]
+    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
+    others: Sequence[Value] = ()
+
+    @property
+    def geometry(self) -> Geometry:
+        """What is summed up."""
+        return self.joined.geometries[self.part]
+
+    @property
+    def tile(self) -> Tile:
+        """How it is cut up."""
+        return self.joined.tile
 
     @property
     def sums(self) -> Sums:
@@ -88,7 +125,7 @@ class Contraction:
         """Write the work of one workgroup.
 
         Args:
-            panel: its number.
+            panel: its number, among those of all products.
             number: of its products, and of its block of rows in each of them.
         """
         products, some = self.geometry.products, self.tile.products
@@ -123,7 +160,7 @@ class Contraction:
         left = add(left, self.given.scale(rest, axis.left))
         right = add(right, self.given.scale(rest, axis.right))
         if self.tile.packed:
-            panels = self.tile.panels(shape.features)
+            panels = self.joined.panels
             right = scale(product, panels * shape.depth * self.tile.columns)
         size = shape.rows * shape.features
         return Begin(left, right, self.given.scale(product, size))
@@ -138,11 +175,11 @@ class Contraction:
     def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
         """A panel of a block of rows of one product."""
         tile, features = self.tile, self.geometry.features
-        whole, rest = divmod(features, tile.columns)
+        whole, rest = divmod(features, tile.own.columns)
         needed = -(-rest // tile.lanes)
 
         def write_whole() -> None:
-            self._write_panel(panel, (tile.vectors, tile.lanes), block, begin)
+            self._write_panel(panel, (tile.own.vectors, tile.lanes), block, begin)
 
         def write_rest() -> None:
             last = rest - (needed - 1) * tile.lanes
@@ -153,13 +190,16 @@ class Contraction:
         elif not whole:
             write_rest()
         else:
-            is_whole = int_compare("slt", panel, index(whole))
+            last = self.joined.first_panels[self.part] + whole
+            is_whole = int_compare("slt", panel, index(last))
             vectors.branch(is_whole, write_whole, write_rest)
 
     def _write_panel(
         self, number: Value, width: tuple[int, int], block: Value, begin: Begin
     ) -> None:
-        column = right = scale(number, self.tile.columns)
+        before = self.joined.first_panels[self.part]
+        column = scale(add(number, -before), self.tile.own.columns)
+        right = column
         if self.tile.packed:
             right = scale(number, self.geometry.depth * self.tile.columns)
         panel = Panel(*width, add(begin.right, right), column, begin)
@@ -295,7 +335,7 @@ class Contraction:
         products = self.geometry.products
         if number is None or not isinstance(products, int):
             return None
-        panels = products * self.tile.panels(self.geometry.features)
+        panels = products * self.joined.panels
         ahead = least(add(panel.right, size), (panels - 1) * size)
         share = self.geometry.depth * self.sums.fetched_by_step
         return add(ahead, scale(number, share))
@@ -319,9 +359,24 @@ class Contraction:
 
     def _write_tile(self, panel: Panel, rows: Rows) -> None:
         places = self._places(panel, rows)
-        sums = self.sums.over_window(panel, rows)
-        results = list(zip(self.wanted, self.results, strict=True))
-        self.epilogue.write(results, list(zip(places, sums, strict=True)))
+        if not self.others:
+            sums = self.sums.over_window(panel, rows)
+            self.epilogue.write(self.results, list(zip(places, sums, strict=True)))
+            return
+        tile = self.tile
+        every = replace(panel, vectors=tile.vectors, last=tile.lanes)
+        found = self.sums.over_window(every, rows)
+        of_products = [
+            [
+                found[(row * tile.interleaved + part) * tile.own.vectors + number]
+                for row in range(rows.count)
+                for number in range(panel.vectors)
+            ]
+            for part in range(tile.interleaved)
+        ]
+        sums, *rest = of_products
+        others = dict(zip(self.others, rest, strict=True))
+        self.epilogue.write(self.results, list(zip(places, sums, strict=True)), others)
 
     def _places(self, panel: Panel, rows: Rows) -> list[Place]:
         lanes = self.tile.lanes

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.dialects.types import Size, Tensor
+from aotc.kernels.contraction.joined import Joined, known_geometry, whole_geometry
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import Machine
@@ -17,8 +18,11 @@ from aotc.kernels.tile import (
     are_panels_outer,
     block_count,
     candidate_tiles,
+    choose_interleaved,
     choose_tile,
+    cycles,
     group_count,
+    with_blocks,
 )
 from aotc.mlir import Value
 
@@ -142,11 +146,63 @@ def _can_be_packed(geometry: Geometry) -> bool:
     return isinstance(layout.terms, int) and not layout.splits_rows
 
 
+def plan_joined(
+    ops: Sequence[GraphOp],
+    schedules: Sequence[Schedule],
+    machine: Machine,
+    *,
+    interleaved: bool,
+) -> Schedule | None:
+    """The tile for products of one left operand, whose right ones are packed as one.
+
+    Args:
+        ops: the products, all by weights.
+        schedules: for each of them alone.
+        machine: that computes them.
+        interleaved: whether a panel has the same columns of all of them.
+
+    Returns:
+        The best of their own tiles, or of all that have columns of each in a panel;
+        None where no panel can.
+    """
+    geometries = [known_geometry(op) for op in ops]
+    whole = whole_geometry(geometries)
+    own = [Tile.of_plain(each) for each in schedules]
+    if interleaved:
+        tile = choose_interleaved(whole.typical, len(ops), machine)
+    else:
+        tile = _best_for_all(geometries, own, machine)
+    if tile is None:
+        return None
+    tile = with_blocks(whole.typical, replace(tile, block=1, products=1, ahead=0))
+    if tile.block == 1 and any(each.block == 1 and each.ahead for each in own):
+        tile = replace(tile, ahead=1)
+    tile = _fetch_next(whole, tile)
+    return replace(tile, interleaved=len(ops) if interleaved else 1).to_plain()
+
+
+def _best_for_all(
+    geometries: Sequence[Geometry], tiles: Sequence[Tile], machine: Machine
+) -> Tile:
+    """The tile by which some products take the fewest cycles in all."""
+    typical = [geometry.typical for geometry in geometries]
+
+    def cycles_of_all(tile: Tile) -> float:
+        return sum(cycles(each, tile.rows, tile.vectors, machine) for each in typical)
+
+    return min(tiles, key=cycles_of_all)
+
+
 def workgroups(op: GraphOp, schedule: Schedule) -> tuple[Size, Size]:
-    """How many there are: panels, and blocks of rows of all products, or reversed."""
-    tile, geometry = Tile.of_plain(schedule), geometry_of(op)
-    assert geometry is not None
-    panels = tile.panels(geometry.features)
+    """How many there are: panels, and blocks of rows of all products, or reversed.
+
+    Args:
+        op: the product in the function of a region.
+        schedule: of the region.
+    """
+    tile = Tile.of_plain(schedule)
+    joined = Joined.of(op, tile)
+    geometry, panels = joined.whole, joined.panels
     blocks = group_count(geometry, tile) * block_count(geometry, tile)
     return (blocks, panels) if are_panels_outer(geometry, tile) else (panels, blocks)
 

@@ -1,0 +1,87 @@
+"""Several products of one left operand, as one kernel computes them.
+
+Their right operands are packed as one: the panels of one product after those of the
+other, or, if one epilogue reads several of them, the same columns of all side by side
+in each panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.tile import Tile
+from aotc.mlir import Operation, Value, ir
+
+ANCHORS = (DotGeneral, ConvGeneral)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Products that differ in their right operands alone; often there is one only.
+
+    Args:
+        anchors: the ops.
+        geometries: what each of them sums up.
+        tile: how all of them are cut up.
+    """
+
+    anchors: tuple[GraphOp, ...]
+    geometries: tuple[Geometry, ...]
+    tile: Tile
+
+    @classmethod
+    def of(cls, anchor: GraphOp, tile: Tile) -> Joined:
+        """Those in the function of a region, one of which is given."""
+        ops: Sequence[Operation] = list(anchor.operation.block.operations)
+        anchors = tuple(op for op in ops if isinstance(op, ANCHORS))
+        return cls(anchors, tuple(map(known_geometry, anchors)), tile)
+
+    @property
+    def whole(self) -> Geometry:
+        """That of one product which has the features of all."""
+        return whole_geometry(self.geometries)
+
+    @property
+    def first_panels(self) -> list[int]:
+        """The number of the first panel of each product, and of all panels."""
+        found = [0]
+        for geometry in self.geometries:
+            found.append(found[-1] + self.tile.panels(geometry.features))
+        return found
+
+    @property
+    def panels(self) -> int:
+        """How many there are."""
+        one, *_ = self.geometries
+        if self.tile.interleaved > 1:
+            return self.tile.panels(one.features)
+        return self.first_panels[-1]
+
+
+def whole_geometry(geometries: Sequence[Geometry]) -> Geometry:
+    """That of one product which has the features of some."""
+    one, *_ = geometries
+    return replace(one, features=sum(each.features for each in geometries))
+
+
+def known_geometry(op: GraphOp) -> Geometry:
+    """What an op with a kernel computes."""
+    found = geometry_of(op)
+    assert found is not None
+    return found
+
+
+def depends(value: Value, anchor: GraphOp) -> bool:
+    """Whether a value of a region is computed from a product in it."""
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        if each == anchor.results[0]:
+            return True
+        rest += [] if isinstance(each.owner, ir.Block) else each.owner.operands
+    return False

@@ -1,0 +1,188 @@
+"""Compute products of one operand by several weights with one kernel.
+
+    %q = call @contraction(%x, %wq, %bq)
+    %k = call @contraction_1(%x, %wk)        →    %q, %k = call @joined(%x, %w, %bq)
+
+%w is the packed weights one after the other, which `fold-parameters` makes at build
+time, and each product keeps what is computed with it. So are the query, the key and the
+value of an attention one dispatch, and the results are tensors of their own. Where one
+of two products is read with the other, as the gate of a SwiGLU is with its values, they
+are computed side by side, and the one goes into the other's epilogue. A product that is
+read in slices of its columns only becomes several, which are joined again.
+
+Sums are made in the order in which they were. At most four products are joined, so that
+results do not wait long for their readers. A weight that something else reads, too,
+stays by itself: the build would have to store it twice.
+
+Requires: regions are formed (fuse-regions). Ensures: joined regions are not joined
+again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aotc.dialects.callees import callees
+from aotc.dialects.entries import Entry, entries_of
+from aotc.dialects.function_table import erase, index_functions
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.scopes import scopes_of
+from aotc.kernels.shared_work import note_shared_work
+from aotc.mlir import Function, Module, Value, ir
+from aotc.passes.base import Pass, Unit
+from aotc.passes.joining.groups import group_of, groups_of
+from aotc.passes.joining.products import Product, products_in
+from aotc.passes.joining.slices import column_slices, split_columns
+from aotc.passes.joining.writing import write_group
+
+_Functions: TypeAlias = Mapping[str, Function]
+
+
+class JoinProducts(Pass):
+    """Join products in every entry, and in the loops that it runs."""
+
+    name = "join-products"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether there are any to join."""
+        machine = None if unit.target is None else machine_of(unit.target)
+        if machine is None:
+            return False
+        with index_functions(unit.module) as functions:
+            known: dict[str, str] = {}
+            joining = _Joining(functions, machine, known)
+            for family in _families(unit.module, functions):
+                joining.join(family)
+            if known:
+                _erase_uncalled(functions)
+                note_shared_work(unit.module)
+        return bool(known)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Products of one left operand, by weights that nothing else reads.
+
+    Args:
+        function: that has them.
+        products: in order.
+        weights: the names of their weights; empty in the body of a loop.
+    """
+
+    function: Function
+    products: Sequence[Product]
+    weights: Sequence[str]
+
+    @property
+    def signature(self) -> Hashable:
+        """What is joined alike in two entries, if their families have it in common."""
+        slices = (column_slices(product) for product in self.products)
+        columns = (tuple((x.start, x.sizes) for x in each) for each in slices)
+        tiles = (product.tile for product in self.products)
+        return (*self.weights, *columns, *tiles)
+
+
+def _families(module: Module, functions: _Functions) -> list[_Family]:
+    """All that may be joined.
+
+    Where several entries read a weight, each of them joins it alike, or none does.
+    """
+    entries = entries_of(module)
+    found: list[_Family] = []
+    for entry in entries:
+        found += _families_of(entry, functions)
+    readers = Counter(name for entry in entries for name in _read(entry, functions))
+    claims: dict[str, list[Hashable]] = {}
+    for family in found:
+        for name in family.weights:
+            claims.setdefault(name, []).append(family.signature)
+
+    def is_alike_in_all(name: str) -> bool:
+        return len(claims[name]) == readers[name] and len({*claims[name]}) == 1
+
+    return [each for each in found if all(map(is_alike_in_all, each.weights))]
+
+
+def _read(entry: Entry, functions: _Functions) -> Iterator[str]:
+    """The weights that an entry reads."""
+    arguments = functions[entry.name].entry_block.arguments
+    for port, value in zip(entry.arguments, arguments, strict=True):
+        if port.kind == "weight" and any(True for _ in value.uses):
+            yield port.name
+
+
+def _families_of(entry: Entry, functions: _Functions) -> Iterator[_Family]:
+    for name, weights in scopes_of(functions, entry.name).items():
+        function = functions[name]
+        with known_contracts(contracts_of(function)):
+            rest = [
+                product
+                for product in products_in(function, functions, weights)
+                if _weight_of(product) is not None
+            ]
+            while rest:
+                alike = [each for each in rest if each.shares_left(rest[0])]
+                rest = [each for each in rest if each not in alike]
+                names = _names(entry, alike) if name == entry.name else ()
+                yield _Family(function, alike, names)
+
+
+def _names(entry: Entry, products: Sequence[Product]) -> list[str]:
+    weights = (_weight_of(product) for product in products)
+    return [entry.arguments[x.arg_number].name for x in weights if x is not None]
+
+
+def _weight_of(product: Product) -> ir.BlockArgument | None:
+    """The weight that a product packs, if nothing else reads it."""
+    value: Value = product.call.operands[1]
+    while len(list(value.uses)) == 1:
+        if isinstance(value.owner, ir.Block):
+            return ir.BlockArgument(value)
+        if len(value.owner.operands) != 1:
+            return None
+        value = value.owner.operands[0]
+    return None
+
+
+@dataclass(frozen=True)
+class _Joining:
+    """Writes joined regions.
+
+    Args:
+        functions: of the module, as a table that knows new ones.
+        machine: that computes them.
+        known: the regions so far, by their text.
+    """
+
+    functions: _Functions
+    machine: Machine
+    known: dict[str, str]
+
+    def join(self, family: _Family) -> None:
+        """Join what can be joined of a family."""
+        whole = []
+        with known_contracts(contracts_of(family.function)):
+            for product in family.products:
+                slices = column_slices(product)
+                if not slices:
+                    whole.append(product)
+                    continue
+                parts = split_columns(product, slices, self.functions)
+                write_group(group_of(parts, self.machine), self.known)
+            for group in groups_of(whole, self.machine):
+                write_group(group, self.known)
+
+
+def _erase_uncalled(functions: _Functions) -> None:
+    """Erase regions that nothing calls any more."""
+    called = {name for each in functions.values() for name in callees(each)}
+    for name, function in [*functions.items()]:
+        if name not in called and fused_of(function) is not None:
+            erase(function)

@@ -1,0 +1,1 @@
+"""What `join-products` finds, chooses and writes."""

@@ -1,0 +1,108 @@
+"""Which products of one left operand are computed by one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.graph import GraphOp
+from aotc.kernels.contraction.plan import plan_joined
+from aotc.kernels.machine import Machine
+from aotc.mlir import Value
+from aotc.passes.joining.products import Product, is_computed_from
+
+MOST = 4  # products of one kernel
+
+
+@dataclass(frozen=True)
+class Group:
+    """Products that one kernel computes.
+
+    Args:
+        products: in order; one that is read by another comes before it.
+        schedule: of the kernel.
+    """
+
+    products: tuple[Product, ...]
+    schedule: Mapping[str, Any]
+
+
+def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
+    """What to join of products of one left operand.
+
+    The caller writes each before it asks for the next: then that may be impossible.
+
+    Args:
+        products: in order.
+        machine: that computes them.
+    """
+    rest = list(products)
+    for product in products:
+        for source in [*rest]:
+            if product in rest and source is not product and reads(product, source):
+                pair = source, product
+                schedule = _schedule(pair, machine, interleaved=True)
+                if schedule is not None:
+                    rest = [each for each in rest if each not in pair]
+                    yield Group(pair, schedule)
+    while len(rest) > 1:
+        chosen = _independent(rest)
+        rest = [each for each in rest if each not in chosen]
+        if len(chosen) > 1:
+            yield group_of(chosen, machine)
+
+
+def group_of(products: Sequence[Product], machine: Machine) -> Group:
+    """Products that do not depend on each other, panel by panel."""
+    schedule = _schedule(products, machine, interleaved=False)
+    assert schedule is not None
+    return Group(tuple(products), schedule)
+
+
+def _schedule(
+    products: Sequence[Product], machine: Machine, *, interleaved: bool
+) -> Mapping[str, int] | None:
+    return plan_joined(
+        [each.anchor for each in products],
+        [each.fused.tile for each in products],
+        machine,
+        interleaved=interleaved,
+    )
+
+
+def reads(product: Product, source: Product) -> bool:
+    """Whether a region reads the result of another for the same place of its own.
+
+    All else that it reads does not depend on that.
+    """
+    if len(source.call.results) > 1 or len(product.call.results) > 1:
+        return False
+    result, operands = source.call.results[0], list(product.call.operands)
+    if result not in operands[2:] or result.type != product.call.results[0].type:
+        return False
+    if result.type != product.anchor.results[0].type or result in operands[:2]:
+        return False
+    arguments = product.function.entry_block.arguments
+    argument = arguments[operands.index(result)]
+    if not all(_is_elementwise(use.owner.opview) for use in argument.uses):
+        return False
+    others = [value for value in operands if value != result]
+    return not is_computed_from(others, {result}, source.call)
+
+
+def _is_elementwise(op: Any) -> bool:
+    return isinstance(op, GraphOp) and bool(type(op).on_vectors)
+
+
+def _independent(products: Sequence[Product]) -> list[Product]:
+    """The first, and those after it that depend on none of those before them."""
+    first, *rest = products
+    chosen, made = [first], set[Value](first.call.results)
+    for each in rest:
+        if len(chosen) == MOST:
+            break
+        if not is_computed_from(each.call.operands, made, first.call):
+            chosen.append(each)
+            made.update(each.call.results)
+    return chosen

@@ -1,0 +1,140 @@
+"""Calls of regions whose kernels multiply by a packed weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from aotc.dialects.functions import callee_of
+from aotc.dialects.fusion import Fused, fused_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.walking import clone
+from aotc.kernels.contraction.joined import ANCHORS, known_geometry
+from aotc.kernels.families import is_packed
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.tile import Tile
+from aotc.mlir import Function, Operation, Value, func, ir
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A call of a region that has one product.
+
+    Args:
+        call: of the left operand, the packed right one, and others.
+        function: the region.
+        anchor: the product in it.
+        fused: how it is computed.
+    """
+
+    call: func.CallOp
+    function: Function
+    anchor: GraphOp
+    fused: Fused
+
+    @property
+    def tile(self) -> Tile:
+        """How it is cut up."""
+        return Tile.of_plain(self.fused.tile)
+
+    @property
+    def geometry(self) -> Geometry:
+        """What is summed up."""
+        return known_geometry(self.anchor)
+
+    def shares_left(self, other: Product) -> bool:
+        """Whether another one reads the same rows in the same way."""
+        if self.call.operands[0] != other.call.operands[0]:
+            return False
+        return _left_of(self.geometry) == _left_of(other.geometry)
+
+    def unpacked(self) -> Value:
+        """The right operand of a call as it was before it was packed.
+
+        It is written at the insertion point, in the function that calls.
+        """
+        right = self.anchor.operands[1]
+        values = {self.function.entry_block.arguments[1]: self.call.operands[1]}
+        for op in ops_behind(right):
+            taken = [values[value] for value in op.operands]
+            values.update(zip(op.results, clone(op, taken), strict=True))
+        return values[right]
+
+
+def products_in(
+    function: Function, functions: Mapping[str, Function], weights: Iterable[Value]
+) -> Iterator[Product]:
+    """The products by weights of an entry, or of the body of a loop, in order."""
+    known = set(weights)
+    for op in [*function.entry_block.operations]:
+        product = product_of(op, functions)
+        if product is not None and product.call.operands[1] in known:
+            yield product
+
+
+def product_of(op: Operation, functions: Mapping[str, Function]) -> Product | None:
+    """The product that an op computes, if it calls a region with one."""
+    if not isinstance(op, func.CallOp):
+        return None
+    function = functions[callee_of(op)]
+    fused = fused_of(function)
+    if fused is None or not is_packed(fused):
+        return None
+    ops = function.entry_block.operations
+    anchors = [each for each in ops if isinstance(each, ANCHORS)]
+    is_read_whole = anchors[0].operands[0] == function.entry_block.arguments[0]
+    if len(anchors) > 1 or not is_read_whole:
+        return None
+    return Product(op, function, anchors[0], fused)
+
+
+def ops_behind(value: Value) -> list[GraphOp]:
+    """The ops of a region that compute a value, in order."""
+    found: dict[Value, None] = {}
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        if not isinstance(each.owner, ir.Block) and each not in found:
+            found[each] = None
+            rest += each.owner.operands
+    ops = [] if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    return [op for op in getattr(ops, "operations", ()) if _is_one_of(op, found)]
+
+
+def _is_one_of(op: Operation, values: Mapping[Value, None]) -> bool:
+    return any(result in values for result in op.results)
+
+
+def is_computed_from(
+    values: Iterable[Value], sources: set[Value], first: Operation
+) -> bool:
+    """Whether one of some values depends on one of others.
+
+    Args:
+        values: of a block.
+        sources: the others, which are computed by `first` and ops after it.
+        first: an op of the block.
+    """
+    rest, seen = list(values), set[Value]()
+    while rest:
+        each = rest.pop()
+        if each in sources:
+            return True
+        if each in seen or isinstance(each.owner, ir.Block):
+            continue
+        seen.add(each)
+        if first.operation.is_before_in_block(each.owner):
+            rest += each.owner.operands
+    return False
+
+
+def _left_of(geometry: Geometry) -> Geometry:
+    """What is said of the left operand and of the sums, but not of the right one."""
+    layout = geometry.layout
+    if layout is not None:
+        sums, batch = (
+            tuple(replace(axis, right=0) for axis in axes)
+            for axes in (layout.sums, layout.batch)
+        )
+        layout = replace(layout, sums=sums, batch=batch, is_readable=False)
+    return replace(geometry, features=0, layout=layout)

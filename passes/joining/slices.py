@@ -1,0 +1,212 @@
+"""Products that are read in slices of their columns only, as several products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before, call, define, find
+from aotc.dialects.fusion import mark_fused
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.types import Shape, Tensor
+from aotc.dialects.walking import clone, in_order
+from aotc.kernels.packing import pack, unpack
+from aotc.mlir import Function, Value, func
+from aotc.passes.joining.groups import MOST
+from aotc.passes.joining.products import Product, ops_behind, product_of
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Some columns of a product, side by side.
+
+    Args:
+        first: of them.
+        count: of them.
+    """
+
+    first: int
+    count: int
+
+    def cut(self, b: Builder, value: Value, axis: int) -> Value:
+        """The same columns of another value, along an axis of it."""
+        shape = Tensor.of(value).shape
+        start = tuple(self.first if n == axis else 0 for n in range(len(shape)))
+        ones = (1,) * len(shape)
+        return b.slice(value, start=start, sizes=self.resize(shape, axis), strides=ones)
+
+    def resize(self, shape: Shape, axis: int) -> Shape:
+        """A shape with as many elements along an axis."""
+        return tuple(self.count if n == axis else size for n, size in enumerate(shape))
+
+
+def column_slices(product: Product) -> list[Slice]:
+    """The readers of a product, by column, if all of them are slices; else nothing.
+
+    Each reads as many rows as there are, and no two read the same column.
+    """
+    if len(product.call.results) > 1 or not _can_be_cut(product):
+        return []
+    result = product.call.results[0]
+    readers = in_order([use.owner.opview for use in result.uses])
+    found = [each for each in readers if isinstance(each, Slice)]
+    if not 1 < len(found) == len(readers) <= MOST:
+        return []
+    found.sort(key=lambda each: int(each.start[-1]))
+    columns = [_columns_of(each) for each in found]
+    end = 0
+    for each in columns:
+        if each is None or each.first < end or 2 * each.count < product.tile.lanes:
+            return []
+        end = each.first + each.count
+    return found
+
+
+def _columns_of(op: Slice) -> _Columns | None:
+    """What a slice reads, if that is all of some columns."""
+    first, count, step = op.start[-1], op.sizes[-1], op.strides[-1]
+    *rows, _ = Tensor.of(op.x).shape
+    if not isinstance(first, int) or not isinstance(count, int):
+        return None
+    is_whole = op.sizes[:-1] == tuple(rows)
+    return _Columns(first, count) if is_whole and step == 1 and count else None
+
+
+def _can_be_cut(product: Product) -> bool:
+    """Whether columns are one axis, and what is computed with them is cut like them."""
+    anchor = product.anchor
+    if _column_axis(anchor) is None:
+        return False
+    packing = ops_behind(anchor.operands[1])
+    kind = Tensor.of(anchor.results[0])
+    for op in product.function.entry_block.operations:
+        if op in packing or op == anchor or isinstance(op, func.ReturnOp):
+            continue
+        if isinstance(op, (Broadcast, Constant)):
+            continue
+        if not isinstance(op, GraphOp) or not type(op).on_vectors:
+            return False
+        if any(Tensor.of(value) != kind for value in op.results):
+            return False
+    left, _, *others = product.function.entry_block.arguments
+    if any(use.owner.opview != anchor for use in left.uses):
+        return False
+    return all(_column_axes(each) is not None for each in others)
+
+
+def _column_axes(argument: Value) -> set[int] | None:
+    """The axes of what a region reads that are columns; None if rows differ in it."""
+    found = set[int]()
+    for use in argument.uses:
+        op = use.owner.opview
+        if not isinstance(op, Broadcast):
+            return None
+        last = len(op.shape) - 1
+        sizes = zip(Tensor.of(op.x).shape, op.axes, strict=True)
+        varying = {n for n, (size, axis) in enumerate(sizes) if size != 1}
+        if any(op.axes[n] != last for n in varying):
+            return None
+        found |= varying
+    return found
+
+
+def _column_axis(anchor: GraphOp) -> int | None:
+    """The axis of the right operand that is the last of the result."""
+    rank = Tensor.of(anchor.operands[1]).rank
+    if not isinstance(anchor, DotGeneral):
+        return rank - 1
+    free = [*free_axes(rank, anchor.rhs_batch, anchor.rhs_contract)]
+    return free[0] if len(free) == 1 else None
+
+
+def split_columns(
+    product: Product, slices: Sequence[Slice], functions: Mapping[str, Function]
+) -> list[Product]:
+    """Replace the slices of a product by products of some columns of the weight.
+
+    Args:
+        product: that is read by `slices` alone, and goes.
+        slices: see `column_slices`.
+        functions: of the module, as a table that knows new ones.
+    """
+    found: list[func.CallOp] = []
+    with before(product.call):
+        right = product.unpacked()
+        for each in slices:
+            columns = _columns_of(each)
+            assert columns is not None
+            (made,) = _call_part(product, right, columns)
+            each.y.replace_all_uses_with(made)
+            found.append(made.owner)
+    for each in slices:
+        each.operation.erase()
+    product.call.operation.erase()
+    parts = [product_of(each.opview, functions) for each in found]
+    return [each for each in parts if each is not None]
+
+
+def _call_part(product: Product, right: Value, columns: _Columns) -> list[Value]:
+    """The call of a region of some columns of a product, at the insertion point.
+
+    Args:
+        product: that is taken apart.
+        right: its weight, before it is packed.
+        columns: those wanted.
+    """
+    b, anchor = Builder(), product.anchor
+    axis = _column_axis(anchor)
+    assert axis is not None
+    part = columns.cut(b, right, axis)
+    given = [product.call.operands[0], pack(b, anchor, product.tile, part)]
+    arguments = [*product.function.entry_block.arguments][2:]
+    for argument, value in zip(arguments, [*product.call.operands][2:], strict=True):
+        for each in _column_axes(argument) or ():
+            value = columns.cut(b, value, each)
+        given.append(value)
+
+    def body(arguments: list[Value]) -> list[Value]:
+        kind = Tensor.of(part)
+        right = unpack(Builder(), anchor, arguments[1], product.tile, kind)
+        return _write_part(product, columns, [arguments[0], right, *arguments[2:]])
+
+    name = define(product.fused.kernel, [Tensor.of(value) for value in given], body)
+    mark_fused(find(name), product.fused)
+    return call(name, given)
+
+
+def _write_part(
+    product: Product, columns: _Columns, given: Sequence[Value]
+) -> list[Value]:
+    """The ops of a region at the insertion point, for some columns.
+
+    Args:
+        product: of the region.
+        columns: those wanted.
+        given: the operands of the region, the right one not packed.
+    """
+    block, anchor = product.function.entry_block, product.anchor
+    values = dict(zip(block.arguments, given, strict=True))
+    values[anchor.operands[1]] = given[1]
+    packing = ops_behind(anchor.operands[1])
+    for op in block.operations:
+        if isinstance(op, func.ReturnOp):
+            return [values[value] for value in op.operands]
+        if op in packing:
+            continue
+        taken = [values[value] for value in op.operands]
+        with op.location:
+            if isinstance(op, Constant):
+                (made,) = clone(op, taken)
+            elif isinstance(op, Broadcast):
+                shape = columns.resize(op.shape, len(op.shape) - 1)
+                made = Builder().broadcast(*taken, shape=shape, axes=op.axes)
+            else:
+                assert isinstance(op, GraphOp)
+                made = type(op).build(*taken, **type(op).attributes_of(op))
+        values[op.results[0]] = made
+    raise AssertionError("a function ends in a return")

@@ -1,0 +1,120 @@
+"""The region of joined products, and its call in the place of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import call, define, find
+from aotc.dialects.fusion import Fused, mark_fused
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import clone, in_order
+from aotc.kernels.packing import join, pack, split, unpack
+from aotc.kernels.tile import Tile
+from aotc.mlir import Value, func, ir
+from aotc.passes.fuse_regions import readers_between, share_function
+from aotc.passes.joining.groups import Group
+from aotc.passes.joining.products import Product, is_computed_from, ops_behind
+
+
+def write_group(group: Group, known: dict[str, str]) -> bool:
+    """Replace the calls of some products by one of their joined region.
+
+    Args:
+        group: the products.
+        known: the functions so far, by their text.
+
+    Returns:
+        Whether that was possible: what has an effect, and has to come after one of
+        them, may have to come before another.
+    """
+    products = group.products
+    tile = Tile.of_plain(group.schedule)
+    calls = [each.call for each in products]
+    first, *_, last = in_order(calls)
+    made = [value for each in calls for value in each.results]
+    late = readers_between(first, last, calls)
+    moved = {value for op in late for value in op.results}
+    if any(is_computed_from(each.operands, moved, first) for each in calls):
+        return False
+    results = [x for x in made if any(use.owner.opview not in calls for use in x.uses)]
+    operands = _operands(products)
+    with ir.InsertionPoint(last), first.location:
+        operands[1:1] = [join(Builder(), _packed(products, tile), tile)]
+        name = _define(products, tile, operands, results)
+        mark_fused(find(name), Fused("contraction", dict(group.schedule)))
+        found = call(share_function(name, known), operands)
+    for old, new in zip(results, found, strict=True):
+        old.replace_all_uses_with(new)
+    after = found[0].owner
+    for op in late:
+        op.operation.move_after(after)
+        after = op.operation
+    for each in reversed(in_order(calls)):
+        each.operation.erase()
+    return True
+
+
+def _operands(products: Sequence[Product]) -> list[Value]:
+    """What the joined region takes, but for the weights; the left operand first."""
+    made = {value for each in products for value in each.call.results}
+    given = (value for each in products for value in [*each.call.operands][2:])
+    left = products[0].call.operands[0]
+    return [*dict.fromkeys([left, *(value for value in given if value not in made)])]
+
+
+def _packed(products: Sequence[Product], tile: Tile) -> list[Value]:
+    """The weights as the joined kernel reads them, at the insertion point."""
+    found = []
+    for product in products:
+        if product.tile.columns == tile.own.columns:
+            found.append(product.call.operands[1])
+        else:
+            right = product.unpacked()
+            found.append(pack(Builder(), product.anchor, tile.own, right))
+    return found
+
+
+def _define(
+    products: Sequence[Product],
+    tile: Tile,
+    operands: Sequence[Value],
+    results: Sequence[Value],
+) -> str:
+    """The joined region; the values are those of the calls."""
+
+    def body(arguments: list[Value]) -> list[Value]:
+        left, joined, *_ = arguments
+        known = dict(zip(operands, arguments, strict=True))
+        counts = [tile.panels(each.geometry.features) for each in products]
+        for product, part in zip(
+            products, split(Builder(), joined, counts, tile), strict=True
+        ):
+            given = [left, part, *(known[x] for x in [*product.call.operands][2:])]
+            made = _write_product(product, tile.own, given)
+            known.update(zip(product.call.results, made, strict=True))
+        return [known[value] for value in results]
+
+    return define("joined", [Tensor.of(value) for value in operands], body)
+
+
+def _write_product(
+    product: Product, tile: Tile, given: Sequence[Value]
+) -> Sequence[Value]:
+    """The ops of a region at the insertion point, for a weight packed for a tile."""
+    block, anchor = product.function.entry_block, product.anchor
+    values = dict(zip(block.arguments, given, strict=True))
+    packing = {x for op in ops_behind(anchor.operands[1]) for x in op.results}
+    for op in block.operations:
+        if isinstance(op, func.ReturnOp):
+            return [values[value] for value in op.operands]
+        if any(value in packing for value in op.results):
+            continue
+        if op.results[0] == anchor.results[0]:
+            right = unpack(Builder(), anchor, given[1], tile)
+            taken = [given[0], right]
+        else:
+            taken = [values[value] for value in op.operands]
+        with op.location:
+            values.update(zip(op.results, clone(op, taken), strict=True))
+    raise AssertionError("a function ends in a return")
