@@ -60,6 +60,7 @@ _FOR_GRAPHS = {
     "fuse-regions",
     "hoist-invariants",
     "inline",
+    "join-products",
     "prune",
     "record-intermediates",
     "recover-ops",
