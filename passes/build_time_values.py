@@ -23,8 +23,11 @@ from aotc.dialects.graph import LOW, GraphOp, has_effect
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, ir
 
-# Bytes by which what is stored for a value may exceed what it makes unnecessary.
+# What is stored for a value may exceed what it makes unnecessary by so many bytes, or by
+# such a share of these: a weight that is padded to whole panels is packed once all the
+# same.
 MOST_EXTRA_BYTES = 2**20
+MOST_EXTRA_SHARE = 1 / 8
 # Constants of more elements are parameters, which all variants share, and not code.
 LARGEST_CODE_CONSTANT = 1024
 # Nothing larger is computed for a build, unless it is no larger than its operands.
@@ -217,7 +220,8 @@ class _Choice:
         spared = sum(_bytes(Tensor.of(value)) for value in saved.values())
         extra = sum(map(_bytes, types)) - spared
         is_costly = any(value in entry.costly for value in results)
-        if extra > MOST_EXTRA_BYTES and not is_costly:
+        most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
+        if extra > most and not is_costly:
             return False
         seen |= below
         self._saved |= saved.keys()

@@ -145,6 +145,15 @@ def test_growing_is_worth_it_for_products_alone(program_of):
         assert weights_of(program) == names
 
 
+@pytest.mark.parametrize(("columns", "is_folded"), [(1090, True), (1200, False)])
+def test_a_weight_may_be_padded_by_an_eighth(program_of, columns, is_folded):
+    """To 1.4 MiB more, or to 3 MiB, of 16."""
+    padded = f"x + np.pad(w, ((0, 0), (0, {columns - 1000}))).T"
+    program = program_of(entry("draw(4000, 1000)", padded, f"({columns}, 4000)"))
+    fold(program)
+    assert weights_of(program) == (["w.folded"] if is_folded else ["w"])
+
+
 def test_a_tied_weight_is_not_stored_twice(program_of):
     tied = "np.take(w, x[:, 0].astype('i32'), axis=0) + x, x @ w.T"
     large = program_of(entry("draw(4000, 100)", tied, "(2, 100)"))
