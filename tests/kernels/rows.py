@@ -50,6 +50,15 @@ def _name(shape):
 for _shape in SIZES + COLUMNS:
     globals()[_name(_shape)] = _all_of(_shape)
 
+# of a few elements, as in a step of a decoder
+FEW = ("a", (1, 128)), ("b", (1, 768)), ("c", (16, 8)), ("d", (5, 31))
+
+
+@aotc.entry(**{name: aotc.Spec(shape, "f32") for name, shape in FEW})
+def norms_of_few(a, b, c, d):
+    return tuple(norm(x) for x in (a, b, c, d) for norm in NORMS)
+
+
 _X = aotc.Spec((40, 768), "f32")
 
 

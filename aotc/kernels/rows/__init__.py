@@ -38,6 +38,7 @@ REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
 
 _LEAST = 1 << 10  # elements that are worth code of their own
+_LEAST_OF_NORMS = 1 << 7  # for which IREE has three dispatches or more
 
 
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
@@ -56,9 +57,10 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     if isinstance(op, Reduction) and not is_in_memory(op.x, axes):
         return None
-    if sizes.typical_count * sizes.length < _LEAST or 2 * sizes.length < machine.lanes:
-        return None
     is_reduced = isinstance(op, Reduction)
+    least = _LEAST if is_reduced else _LEAST_OF_NORMS
+    if sizes.typical_count * sizes.length < least or 2 * sizes.length < machine.lanes:
+        return None
     return choose_tile(sizes, machine, is_reduced=is_reduced).to_plain()
 
 
