@@ -23,9 +23,8 @@ from aotc.dialects.graph import LOW, GraphOp, has_effect
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, ir
 
-# What is stored for a value may exceed what it makes unnecessary by so many bytes, or by
-# such a share of these: a weight that is padded to whole panels is packed once all the
-# same.
+# By so many bytes, or by such a share of it, may what is stored for a value exceed what
+# it makes unnecessary: a weight that is padded to whole panels is packed all the same.
 MOST_EXTRA_BYTES = 2**20
 MOST_EXTRA_SHARE = 1 / 8
 # Constants of more elements are parameters, which all variants share, and not code.

@@ -13,6 +13,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
+from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast
@@ -32,6 +33,9 @@ Facts = dict[str, Any]
 
 NO_WORK = (Broadcast, Constant, Windows)
 _PASSES = 3  # over a row, of a norm or a softmax
+# float operations that take as long as comparing an element when rows are sorted, and
+# as finding the place of one
+_COMPARED, _SORTED = 8, 400
 
 
 def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts:
@@ -137,6 +141,8 @@ def flops_of(op: GraphOp) -> Size:
         return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
     if isinstance(op, Reduction):
         return _count(op.x)
+    if isinstance(op, Argsort):
+        return _COMPARED * _count(op.x) + _SORTED * results
     if isinstance(op, (AlongAxis, Normalize)):
         return _PASSES * results
     return results * math.prod(op.window) if isinstance(op, Pool) else results

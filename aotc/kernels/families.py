@@ -10,6 +10,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.types import Size
 from aotc.kernels import (
@@ -18,6 +19,7 @@ from aotc.kernels import (
     contraction,
     depthwise,
     rows,
+    sorting,
 )
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
@@ -127,6 +129,12 @@ FAMILIES = {
         has_epilogue=True,
         column_axes=columns.column_axes,
         prologue_axes=columns.column_axes,
+    ),
+    "sort": Family(
+        anchors=(Argsort,),
+        plan=sorting.plan,
+        workgroups=sorting.workgroups,
+        write=sorting.write,
     ),
 }
 

@@ -69,7 +69,11 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     def ref(
         x: np.ndarray, *, axis: int, descending: bool, count: tuple[int, ...]
     ) -> np.ndarray:
-        """np.argsort; of the flipped array and read from the end, to descend."""
+        """np.argsort; of the flipped array and read from the end, to descend.
+
+        Of bf16 it takes NaN for no more than any number, so that is sorted as f32.
+        """
+        x = x.astype("f4") if dt.canonical(x.dtype) == "bf16" else x
         order = np.flip(x, axis) if descending else x
         order = np.argsort(order, axis, stable=True)
         if descending:
@@ -87,7 +91,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
         """See Note [sorting]; a few elements are selected by a reduction for each."""
         source, (count,) = Tensor.of(op.x), op.count
         keys, of = _keys(low, op, x, source)
-        if of.dtype == "i32" and _is_few(count, source.shape[op.axis]):
+        if of.dtype == "i32" and is_few(count, source.shape[op.axis]):
             words = first_words(low, keys, of, count)
         else:
             words = sorted_positions(low, keys, of)
@@ -114,7 +118,8 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     ]
 
 
-def _is_few(count: Size, size: Size) -> TypeGuard[int]:
+def is_few(count: Size, size: Size) -> TypeGuard[int]:
+    """Whether so many elements of so many are found one after the other."""
     if isinstance(count, Dim) or count > FEW:
         return False
     return isinstance(size, Dim) or count * OF_EACH <= size
