@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, int_compare
-from aotc.dialects.lowering.sorting import BLOCK, key, padded_size
+from aotc.dialects.lowering.sorting import BLOCK, key
 from aotc.dialects.ops.ordering import Argsort, is_few
 from aotc.dialects.types import Dim, Size, Tensor, bounds, element_count
 from aotc.kernels import vectors
@@ -65,7 +65,7 @@ def _time(size: int, count: int) -> float:
 def _time_of_iree(size: int, count: int) -> float:
     if is_few(count, size):
         return _PASS * count * size
-    whole = padded_size(size)
+    whole = -(-size // BLOCK) * BLOCK
     return _MERGE * whole * (log2(whole / BLOCK) + _MERGES)
 
 
