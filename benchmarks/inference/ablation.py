@@ -137,7 +137,16 @@ def serving(
     subject: Subject, bundle: Path, options: argparse.Namespace
 ) -> Iterator[Worker]:
     """A worker that runs a bundle."""
-    system = Aotc("ablation", Path(sys.executable), "bundle", options.level, False)
+    python = Path(sys.executable)
+    system = Aotc(
+        "ablation",
+        python,
+        "bundle",
+        "aotc",
+        level=options.level,
+        reuse=False,
+        edge=python,
+    )
     log = bundle.parent / "worker.log"
     artifact = Artifact(bundle, 0)
     worker = Worker(system, artifact, subject.folder, options.threads, False, log)

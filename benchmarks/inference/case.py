@@ -10,7 +10,17 @@ from pathlib import Path
 
 from .measuring import alternate
 from .results import Row, compare_with_peers, time_table
-from .systems import Artifact, OnnxRuntime, OpenVino, System, run_module
+from .systems import (
+    Aotc,
+    Artifact,
+    Jax,
+    OnnxRuntime,
+    OpenVino,
+    System,
+    Unsupported,
+    has_symbols,
+    run_module,
+)
 from .worker import Worker
 
 TOLERANCE = 1e-4  # of the largest value of each output
@@ -56,6 +66,8 @@ class Case:
         words = [self.model, str(self.batch), str(self.exported)]
         if any(isinstance(each, (OnnxRuntime, OpenVino)) for each in systems):
             words.append("--onnx")
+        if any(isinstance(each, Jax) for each in systems):
+            words.append("--weights")
         try:
             run_module(torch, "inference.export", *words)
         except subprocess.CalledProcessError:
@@ -78,7 +90,14 @@ class Case:
         return row
 
     def measure(self, systems: list[System], settings: Settings) -> list[Row]:
-        """A row for each system and number of threads; all are prepared before."""
+        """A row for each system and number of threads; all are prepared before.
+
+        A model of symbolic sizes is timed beside aotc's builds for the sizes of the
+        batch.
+        """
+        if has_symbols(self.exported):
+            ours = [each for each in systems if isinstance(each, Aotc)]
+            systems = [*systems, *(each.of_static_sizes() for each in ours)]
         prepared = {system: self._prepare(system) for system in systems}
         rows: list[Row] = []
         for threads in settings.threads:
@@ -86,18 +105,20 @@ class Case:
                 rows += self._measure(prepared, threads, settings, stack)
         return rows
 
-    def _prepare(self, system: System) -> Artifact | None:
-        """The system's form, None where it cannot be made."""
+    def _prepare(self, system: System) -> Artifact | str:
+        """The system's form, or why there is none."""
         print(f"{self.model}, batch {self.batch}: {system.name}", file=sys.stderr)
         folder = self.work / "builds" / system.label / self.exported.name
         try:
             return system.prepare(self.exported, folder)
+        except Unsupported as reason:
+            return str(reason)
         except subprocess.CalledProcessError:
-            return None
+            return "not built"
 
     def _measure(
         self,
-        prepared: dict[System, Artifact | None],
+        prepared: dict[System, Artifact | str],
         threads: int,
         settings: Settings,
         stack: ExitStack,
@@ -119,11 +140,11 @@ class Case:
         return rows
 
     def _start(
-        self, system: System, artifact: Artifact | None, row: Row, settings: Settings
+        self, system: System, artifact: Artifact | str, row: Row, settings: Settings
     ) -> Worker | None:
         """A worker whose results are right; else what is wrong stands in the row."""
-        if artifact is None:
-            row.failure = "not built"
+        if isinstance(artifact, str):
+            row.failure = artifact
             return None
         log = self.exported / f"{system.label}.log"
         avx2 = settings.avx2 and row.peer
@@ -136,6 +157,7 @@ class Case:
             return None
         row.cold_start_seconds = worker.cold_start
         row.artifact_bytes = artifact.bytes
+        row.install_bytes = system.install_bytes()
         for name, value in artifact.facts.items():
             setattr(row, name, value)
         if row.error <= TOLERANCE:

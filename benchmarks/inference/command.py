@@ -10,12 +10,13 @@ from pathlib import Path
 
 from .case import TOLERANCE, Case, Settings
 from .environments import PACKAGES, python_of
-from .results import fact_table, time_table, write_json, write_page
-from .systems import PEERS, Aotc, System
+from .results import fact_table, static_table, time_table, write_json, write_page
+from .systems import PEERS, Aotc, System, run_module
 
 MODELS = (
-    *("resnet50", "mobilenet_v2", "bert", "gpt2", "vit", "mlp", "dit", "moe", "lstm"),
-    *("efficientnet_b0", "unet", "llama", "gpt2-decode", "llama-decode"),
+    *("resnet50", "mobilenet_v2", "efficientnet_b0", "unet"),
+    *("bert", "bert-dynamic", "vit", "gpt2", "llama", "gpt2-decode", "llama-decode"),
+    *("lstm", "moe", "dit", "mlp"),
 )
 
 
@@ -40,10 +41,15 @@ def main(arguments: list[str] | None = None) -> None:
             else:
                 rows += case.failures(systems, settings, "not exported")
             write_json(rows, facts(options), options.output)
-    print(time_table(rows), fact_table(rows), sep="\n\n")
+    tables = time_table(rows), static_table(rows), fact_table(rows)
+    print(*filter(None, tables), sep="\n\n")
     print(f"\n{options.output}", file=sys.stderr)
+    if options.plot:
+        words = str(options.output), str(options.plot)
+        run_module(pythons["matplotlib"], "inference.plot", *words)
+        print(options.plot, file=sys.stderr)
     if options.write:
-        write_page(rows)
+        write_page(rows, options.plot)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -86,19 +92,35 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--environments", type=Path, metavar="FOLDER", help="default: in --work")
     add("--output", type=Path, metavar="FILE.json", help="default: in --work")
     add("--write", action="store_true", help="put the tables into docs/performance.md")
+    add(
+        "--plot",
+        type=Path,
+        metavar="FILE.svg",
+        help="draw the times there (default: beside --output)",
+    )
+    add("--no-plot", action="store_true", help="needs no matplotlib")
     options = parser.parse_args(arguments)
     options.work = options.work.resolve()
     options.work.mkdir(parents=True, exist_ok=True)
     options.environments = options.environments or options.work / "environments"
     options.aotc = options.aotc or [f"aotc={sys.executable}"]
     options.output = options.output or options.work / "models.json"
+    options.plot = options.plot or options.output.with_suffix(".svg")
+    if options.no_plot:
+        options.plot = None
     return options
 
 
 def peer_interpreters(options: argparse.Namespace) -> dict[str, Path]:
-    """The interpreter of each environment that is needed; PyTorch's exports models."""
+    """The interpreter of each environment that is needed.
+
+    PyTorch's exports the models; that of aotc tells what has to be installed to run
+    bundles, and matplotlib's draws.
+    """
     given = dict(pair.split("=", 1) for pair in options.python)
-    needed = {"torch", *(PEERS[peer].environment for peer in options.peers)}
+    needed = {"aotc", "torch", *(PEERS[peer].environment for peer in options.peers)}
+    if options.plot:
+        needed.add("matplotlib")
     return {
         name: Path(given[name])
         if name in given
@@ -115,11 +137,20 @@ def chosen_systems(
     for level in options.levels:
         for pair in options.aotc:
             name, python = pair.split("=", 1)
-            name = f"{name} {level}"
-            found.append(Aotc(name, Path(python), "bundle", level, options.reuse))
+            found.append(
+                Aotc(
+                    f"{name} {level}",
+                    Path(python),
+                    "bundle",
+                    "aotc",
+                    level=level,
+                    reuse=options.reuse,
+                    edge=pythons["aotc"],
+                )
+            )
     for name in options.peers:
-        peer = PEERS[name]
-        found.append(peer.kind(name, pythons[peer.environment], peer.runner))
+        kind, runner, package = PEERS[name]
+        found.append(kind(name, pythons[package], runner, package))
     return found
 
 

@@ -1,15 +1,21 @@
-"""Virtual environments of the peers, made once and kept."""
+"""Virtual environments of the edge install, the peers and the plot, made once."""
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
+SOURCES = ("aotc", "dialects", "passes", "cli", "artifacts")
 PACKAGES = {
+    "aotc": (str(ROOT),),  # without extras: what a device needs to run bundles
     "torch": ("torch==2.13.0", "onnx==1.23.2", "onnxscript==0.7.2", "numpy==2.4.6"),
     "onnxruntime": ("onnxruntime==1.31.*", "numpy==2.4.6"),
     "openvino": ("openvino==2026.4.*", "numpy==2.4.6"),
+    "jax": ("jax==0.10.2", "numpy==2.4.6"),
+    "matplotlib": ("matplotlib==3.11.2", "numpy==2.4.6"),
 }
 
 
@@ -22,6 +28,8 @@ def python_of(name: str, folder: Path) -> Path:
     home = folder / name
     python, stamp = home / "bin" / "python", home / "packages.txt"
     wanted = "\n".join(PACKAGES[name])
+    if name == "aotc":
+        wanted += f"\n{sources_digest()}"
     if stamp.exists() and stamp.read_text() == wanted:
         return python
     print(f"installing {', '.join(PACKAGES[name])} into {home}", file=sys.stderr)
@@ -29,3 +37,13 @@ def python_of(name: str, folder: Path) -> Path:
     subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES[name]], check=True)
     stamp.write_text(wanted)
     return python
+
+
+def sources_digest() -> str:
+    """Of what is installed from this checkout."""
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
+    for folder in SOURCES:
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,18 +1,20 @@
 """Write one model in the forms that the systems read.
 
-    python -m inference.export MODEL BATCH FOLDER [--onnx]
+    python -m inference.export MODEL BATCH FOLDER [--onnx] [--weights]
 
-`module.pt` (PyTorch), `program.pt2` (torch.export), `inputs.npz`, and what PyTorch
-computes from them, `expected.npz`; `model.onnx` if asked for. A network that keeps its
-past between calls is written for aotc: `model.py`, with its weights, `weights.npz`.
-What is there already, written from the same sources by the same PyTorch, is left as it
-is.
+`model.json` (its name), `module.pt` (PyTorch), `program.pt2` (torch.export),
+`inputs.npz`, and what PyTorch computes from them, `expected.npz`; if asked for,
+`model.onnx` and the module's state, `weights.npz`. A model of symbolic sizes is written
+for those of the batch, too: `static.pt2`. A network that keeps its past between calls
+is written for aotc: `model.py`, with its weights. What is there already, written from
+the same sources by the same PyTorch, is left as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -31,17 +33,21 @@ def main() -> None:
     parser.add_argument("batch", type=int)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--onnx", action="store_true")
+    parser.add_argument("--weights", action="store_true")
     options = parser.parse_args()
-    stamp, onnx = (options.folder / name for name in ("source.txt", "model.onnx"))
-    source = source_digest()
+    model, folder = models_zoo.MODELS[options.model], options.folder
+    stamp, source = folder / "source.txt", source_digest()
     if not stamp.exists() or stamp.read_text() != source:
-        options.folder.mkdir(parents=True, exist_ok=True)
-        stamp.unlink(missing_ok=True)
-        onnx.unlink(missing_ok=True)
-        export(options.model, options.batch, options.folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        export(options.model, options.batch, folder)
         stamp.write_text(source)
+    onnx, weights = folder / "model.onnx", folder / "weights.npz"
     if options.onnx and not onnx.exists():
         export_onnx(options.model, options.batch, onnx)
+    if (options.weights or model.source is not None) and not weights.exists():
+        state = models_zoo.module(options.model).state_dict().items()
+        np.savez(weights, **{name: each.numpy() for name, each in state})
 
 
 def source_digest() -> str:
@@ -58,32 +64,49 @@ def source_digest() -> str:
 
 def export(name: str, batch: int, folder: Path) -> None:
     """Write PyTorch's forms, the inputs and the outputs."""
+    model = models_zoo.MODELS[name]
     module, inputs = models_zoo.module(name), models_zoo.inputs(name, batch)
     with torch.no_grad():
         results = module(**inputs)
         torch.save(module, folder / "module.pt")
-        program = torch.export.export(module, (), inputs)
-        torch.export.save(program, folder / "program.pt2")
-    source = models_zoo.MODELS[name].source
-    if source is not None:
-        shutil.copy(DECODERS / source, folder / "model.py")
+        save_program(module, folder / "program.pt2", **example(name, batch))
+        if model.symbols:
+            save_program(module, folder / "static.pt2", kwargs=inputs)
+    if model.source is not None:
+        shutil.copy(DECODERS / model.source, folder / "model.py")
         shutil.copy(DECODERS / "past.py", folder)
-        weights = module.state_dict().items()
-        np.savez(folder / "weights.npz", **{k: v.numpy() for k, v in weights})
+    (folder / "model.json").write_text(json.dumps(name))
     results = results if isinstance(results, tuple) else (results,)
     np.savez(folder / "inputs.npz", **{k: v.numpy() for k, v in inputs.items()})
     np.savez(folder / "expected.npz", *(each.numpy() for each in results))
 
 
+def example(name: str, batch: int) -> dict[str, object]:
+    """What both exporters take: arguments, and which of their sizes are symbols.
+
+    PyTorch takes a size of 1 for a constant, so models of symbolic sizes are exported
+    with another one.
+    """
+    symbols = models_zoo.MODELS[name].symbols
+    if not symbols:
+        return {"kwargs": models_zoo.inputs(name, batch)}
+    return {"kwargs": models_zoo.inputs(name, batch + 1), "dynamic_shapes": symbols}
+
+
+def save_program(module: torch.nn.Module, file: Path, **example: object) -> None:
+    """Write PyTorch's graph of a module."""
+    torch.export.save(torch.export.export(module, (), **example), file)
+
+
 def export_onnx(name: str, batch: int, file: Path) -> None:
     """Write the ONNX form, weights in a file beside it."""
-    inputs = models_zoo.inputs(name, batch)
+    arguments = example(name, batch)
     with torch.no_grad():
         torch.onnx.export(
             models_zoo.module(name),
-            kwargs=inputs,
+            **arguments,
             f=file,
-            input_names=list(inputs),
+            input_names=list(arguments["kwargs"]),
             opset_version=OPSET,
             dynamo=True,
             external_data=True,

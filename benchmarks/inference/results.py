@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 from .measuring import Times
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PLOT = PAGE.parent / "_static" / "models.svg"
+PLOT_TEXT = "Time of each system by that of the fastest peer"
 BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
 
 
@@ -22,6 +25,11 @@ class Row:
         error: of its outputs, or why there are no times.
         ratio: its time by that of the fastest peer: medians of paired rounds.
         ratio_of_minima: the same of the smallest times.
+        ratio_to_static: its time by that of the build for static sizes, medians of
+            paired rounds; None where there is no such build.
+        static_ratio_of_minima: the same of the smallest times.
+        install_bytes: of what has to be installed beside the artifact; None where that
+            is not known.
     """
 
     model: str
@@ -35,9 +43,12 @@ class Row:
     minimum_ms: float = math.nan
     ratio: float = math.nan
     ratio_of_minima: float = math.nan
+    ratio_to_static: float | None = None
+    static_ratio_of_minima: float | None = None
     cold_start_seconds: float = math.nan
     peak_bytes: int = 0
     artifact_bytes: int = 0
+    install_bytes: int | None = None
     build_seconds: float | None = None
     pass_seconds: float | None = None
     dispatches: int | None = None
@@ -49,6 +60,10 @@ def compare_with_peers(rows: Iterable[Row], times: dict[str, Times]) -> None:
     for row in timed:
         row.median_ms = times[row.system].median * 1e3
         row.minimum_ms = times[row.system].minimum * 1e3
+        static = times.get(f"{row.system} static")
+        if static is not None:
+            row.ratio_to_static = times[row.system].ratio(static)
+            row.static_ratio_of_minima = times[row.system].minimum / static.minimum
     peers = [times[row.system] for row in timed if row.peer]
     if not peers:
         return
@@ -65,9 +80,13 @@ def write_json(rows: list[Row], facts: dict[str, object], file: Path) -> None:
     file.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def write_page(rows: list[Row]) -> None:
-    """Put the tables between the marks in docs/performance.md."""
-    replace_between(BEGIN, END, f"{time_table(rows)}\n\n{fact_table(rows)}")
+def write_page(rows: list[Row], plot: Path | None) -> None:
+    """Put the tables between the marks in docs/performance.md, and the plot beside."""
+    parts = [time_table(rows), static_table(rows), fact_table(rows)]
+    if plot is not None:
+        shutil.copy(plot, PLOT)
+        parts.insert(0, f"![{PLOT_TEXT}]({PLOT.relative_to(PAGE.parent)})")
+    replace_between(BEGIN, END, "\n\n".join(filter(None, parts)))
 
 
 def replace_between(begin: str, end: str, text: str) -> None:
@@ -87,11 +106,25 @@ def time_table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def static_table(rows: list[Row]) -> str:
+    """Builds for any size by those for the sizes at hand; empty if there are none."""
+    found = [row for row in rows if row.ratio_to_static is not None]
+    if not found:
+        return ""
+    lines = [line("model", "batch", "threads", "system", "by static"), rule(4, 1)]
+    for row in found:
+        ratios = f"{row.ratio_to_static:.2f} / {row.static_ratio_of_minima:.2f}"
+        lines.append(line(row.model, row.batch, row.threads, row.system, ratios))
+    return "\n".join(lines)
+
+
 def fact_table(rows: list[Row]) -> str:
     """Start, memory, sizes and build of each system, a line each."""
-    heads = ("cold start, s", "peak, MB", "artifact, MB", "build, s", "passes, s")
-    lines = [line("model", "batch", "threads", "system", *heads, "dispatches")]
-    lines.append(rule(4, len(heads) + 1))
+    heads = (
+        *("cold start, s", "peak, MB", "artifact, MB", "install, MB"),
+        *("build, s", "passes, s", "dispatches"),
+    )
+    lines = [line("model", "batch", "threads", "system", *heads), rule(4, len(heads))]
     for key, found in _by_model(rows).items():
         for row in found:
             if row.failure is None:
@@ -126,6 +159,7 @@ def _facts(row: Row) -> list[str]:
         f"{row.cold_start_seconds:.2f}",
         f"{row.peak_bytes / 1e6:.0f}",
         f"{row.artifact_bytes / 1e6:.1f}",
+        "" if row.install_bytes is None else f"{row.install_bytes / 1e6:.0f}",
         "" if row.build_seconds is None else f"{row.build_seconds:.1f}",
         "" if row.pass_seconds is None else f"{row.pass_seconds:.1f}",
         "" if row.dispatches is None else str(row.dispatches),

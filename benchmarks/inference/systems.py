@@ -7,14 +7,26 @@ import os
 import shutil
 import subprocess
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 BENCHMARKS = Path(__file__).parents[1]
 
+# What the pools of OpenMP and of XLA are as large as
+THREADS = ("OMP_NUM_THREADS", "NPROC")
+
 # What holds the libraries to AVX2. MLAS, of ONNX Runtime and OpenVINO, heeds none of it
-AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+AVX2 = {
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+}
+
+
+class Unsupported(Exception):
+    """The system has no form of such a model; the message says why in a few words."""
 
 
 @dataclass
@@ -40,11 +52,13 @@ class System:
         name: in tables.
         python: the interpreter that has the library.
         runner: its module in `runners`.
+        distribution: the package that has to be installed to run models.
     """
 
     name: str
     python: Path
     runner: str
+    distribution: str
     is_peer: ClassVar[bool] = True
 
     @property
@@ -53,8 +67,17 @@ class System:
         return self.name.replace(" ", "-")
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
-        """Its form of an exported model, made in `folder` where it is not there yet."""
+        """Its form of an exported model, made in `folder` where it is not there yet.
+
+        Raises:
+            Unsupported: it has none.
+            subprocess.CalledProcessError: making it failed.
+        """
         raise NotImplementedError
+
+    def install_bytes(self) -> int | None:
+        """Bytes of what runs its models, all that it requires included."""
+        return installed_bytes(self.python, self.distribution)
 
 
 @dataclass(frozen=True)
@@ -90,16 +113,31 @@ class PyTorch(System):
 
 
 @dataclass(frozen=True)
+class Jax(System):
+    """Loads the weights of a network of `models_zoo_jax`."""
+
+    def prepare(self, case: Path, folder: Path) -> Artifact:
+        if has_symbols(case):
+            raise Unsupported("one program for each size")
+        file = case / "weights.npz"
+        return Artifact(file, file.stat().st_size)
+
+
+@dataclass(frozen=True)
 class Aotc(System):
     """Builds and loads a bundle for one level of the processor.
 
     Attributes:
         level: the target.
         reuse: take the bundle of an earlier run, whatever compiler made it.
+        edge: the interpreter of an environment that has only what runs bundles.
+        program: the file that is built, unless the case has a `model.py`.
     """
 
     level: str
     reuse: bool
+    edge: Path
+    program: str = "program.pt2"
     is_peer: ClassVar[bool] = False
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
@@ -110,10 +148,17 @@ class Aotc(System):
             file.write_text(json.dumps(self._build(case, folder)))
         return Artifact(bundle, size(bundle), json.loads(file.read_text()))
 
+    def install_bytes(self) -> int | None:
+        return installed_bytes(self.edge, self.distribution)
+
+    def of_static_sizes(self) -> Aotc:
+        """The same of a model whose sizes are all known when it is built."""
+        return replace(self, name=f"{self.name} static", program="static.pt2")
+
     def _build(self, case: Path, folder: Path) -> dict[str, float]:
         """Build the bundle; seconds and dispatches of the build."""
         report, source = folder / "report.json", case / "model.py"
-        source = source if source.exists() else case / "program.pt2"
+        source = source if source.exists() else case / self.program
         command = [self.python, "-m", "aotc.cli.main", "build", source]
         command += ["-o", folder, "--name", "model", "--target", self.level]
         command += ["--no-cache", "--no-sign", "--self-check", "off", "-q"]
@@ -135,7 +180,13 @@ class Aotc(System):
 
 
 class Peer(NamedTuple):
-    """How a peer is made: its class, its module in `runners`, its environment."""
+    """How a peer is made.
+
+    Attributes:
+        kind: its class.
+        runner: its module in `runners`.
+        environment: the package that it is, after which its environment is named.
+    """
 
     kind: type[System]
     runner: str
@@ -147,7 +198,20 @@ PEERS = {
     "openvino": Peer(OpenVino, "open_vino", "openvino"),
     "torch": Peer(PyTorch, "eager", "torch"),
     "torch-compile": Peer(PyTorch, "compiled", "torch"),
+    "jax": Peer(Jax, "jax_jit", "jax"),
 }
+
+
+def has_symbols(case: Path) -> bool:
+    """Whether an exported model takes inputs of several sizes."""
+    return (case / "static.pt2").exists()
+
+
+@lru_cache
+def installed_bytes(python: Path, distribution: str) -> int | None:
+    """Of a distribution and all that it requires; None if its files are elsewhere."""
+    command = [python, "-m", "inference.install_size", distribution]
+    return json.loads(subprocess.check_output(command, env=environment()))
 
 
 def size(folder: Path) -> int:
@@ -159,7 +223,7 @@ def environment(threads: int | None = None, avx2: bool = False) -> dict[str, str
     """Variables of a process that runs a module of this folder."""
     variables = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
     if threads is not None:
-        variables["OMP_NUM_THREADS"] = str(threads)
+        variables |= {name: str(threads) for name in THREADS}
     return {**variables, **(AVX2 if avx2 else {})}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
 from . import convolutional, decoders, small, transformers
 
@@ -29,12 +30,15 @@ class Model:
         parameters: how many the published network has.
         source: the file in `decoders` that aotc builds, because the network keeps its
             past; None to build what PyTorch exports.
+        symbols: the symbolic sizes of its inputs: by input a name for each axis that
+            has one.
     """
 
     build: Callable[[], nn.Module]
     inputs: Callable[[int], Inputs]
     parameters: int | None = None
     source: str | None = None
+    symbols: dict[str, dict[int, Dim]] | None = None
 
 
 def module(name: str) -> nn.Module:
@@ -97,10 +101,21 @@ def _sequence(length: int, width: int) -> Callable[[int], Inputs]:
     return lambda batch: {"x": torch.randn(batch, length, width)}
 
 
+_BATCH_AND_LENGTH = {0: Dim("batch"), 1: Dim("length", max=512)}
+
 MODELS = {
     "resnet50": Model(convolutional.resnet50, _image(224), 25_557_032),
     "mobilenet_v2": Model(convolutional.mobilenet_v2, _image(224), 3_504_872),
     "bert": Model(transformers.Bert, _bert, 109_482_240),
+    "bert-dynamic": Model(
+        transformers.Bert,
+        _bert,
+        109_482_240,
+        symbols={
+            "input_ids": _BATCH_AND_LENGTH,
+            "attention_mask": _BATCH_AND_LENGTH,
+        },
+    ),
     "gpt2": Model(transformers.Gpt2, _tokens(50257, 64), 124_439_808),
     "vit": Model(transformers.Vit, _image(224, "image"), 86_567_656),
     "mlp": Model(small.mlp, lambda batch: {"input": torch.randn(batch, 784)}),

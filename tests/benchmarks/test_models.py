@@ -8,9 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.inference.install_size import is_editable, required, size
 from benchmarks.inference.measuring import Times
-from benchmarks.inference.results import Row, compare_with_peers, time_table
+from benchmarks.inference.results import (
+    Row,
+    compare_with_peers,
+    fact_table,
+    static_table,
+    time_table,
+    write_json,
+)
 from benchmarks.inference.serve import relative_error
+from benchmarks.inference.systems import Jax, Unsupported
 
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "models.py"
 
@@ -41,6 +50,98 @@ def test_a_system_without_right_results_has_no_times_in_the_table():
     )
 
 
+def test_a_build_for_any_size_is_compared_with_that_for_one():
+    times = {
+        "aotc v3": Times([[2.0], [30.0]]),
+        "aotc v3 static": Times([[1.0], [10.0]]),
+        "fast": Times([[1.0], [10.0]]),
+    }
+    rows = [Row("bert-dynamic", 1, 2, name, peer=name == "fast") for name in times]
+    compare_with_peers(rows, times)
+    assert static_table(rows).splitlines()[2:] == [
+        "| bert-dynamic | 1 | 2 | aotc v3 | 2.50 / 2.00 |"
+    ]
+    assert static_table(rows[1:]) == ""
+
+
+def test_what_is_not_known_of_a_system_is_left_empty():
+    row = Row("mlp", 1, 1, "fast", True, cold_start_seconds=1.0, artifact_bytes=2**20)
+    row.peak_bytes = 3 * 10**6
+    assert fact_table([row]).splitlines()[-1] == (
+        "| mlp | 1 | 1 | fast | 1.00 | 3 | 1.0 |  |  |  |  |"
+    )
+    row.install_bytes = 7 * 10**6
+    assert "| 1.0 | 7 |" in fact_table([row])
+
+
+def test_a_distribution_is_as_large_as_what_it_requires_with_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, requires, code in (
+        ("up", ["down.low>=2 ; python_version > '3'", "absent"], b"x" * 10),
+        ("down-low", ["up", "other ; extra == 'more'"], b"x" * 100),
+        ("other", [], b"x" * 1000),
+    ):
+        module = tmp_path / f"{name}.py"
+        module.write_bytes(code)
+        facts = tmp_path / f"{name.replace('-', '_')}-2.0.dist-info"
+        facts.mkdir()
+        lines = [
+            f"Name: {name}",
+            "Version: 2.0",
+            *(f"Requires-Dist: {r}" for r in requires),
+        ]
+        (facts / "METADATA").write_text("\n".join(lines))
+        (facts / "RECORD").write_text(f"{module.name},,\n{name}.pyc,,\n")
+        (tmp_path / f"{name}.pyc").write_bytes(code)
+    found = required("Up")
+    assert [each.metadata["Name"] for each in found] == ["up", "down-low"]
+    assert [size(each) for each in found] == [10, 100]
+    assert not is_editable(found[0])
+    origin = found[0].locate_file("up-2.0.dist-info/direct_url.json")
+    origin.write_text('{"url": "file:///up", "dir_info": {"editable": true}}')
+    assert is_editable(required("up")[0])
+
+
+def test_jax_says_that_it_has_no_program_for_all_sizes(tmp_path):
+    (tmp_path / "weights.npz").write_bytes(b"1234")
+    jax = Jax("jax", Path(sys.executable), "jax_jit", "jax")
+    assert jax.prepare(tmp_path, tmp_path).bytes == 4
+    (tmp_path / "static.pt2").touch()
+    with pytest.raises(Unsupported, match="one program for each size"):
+        jax.prepare(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mlp", "lstm", "moe"])
+def test_networks_in_jax_compute_what_those_in_pytorch_do(name):
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    from benchmarks import models_zoo, models_zoo_jax
+
+    module, inputs = models_zoo.module(name), models_zoo.inputs(name, 2)
+    state = {key: each.numpy() for key, each in module.state_dict().items()}
+    arrays = {key: each.numpy() for key, each in inputs.items()}
+    network = jax.jit(models_zoo_jax.MODELS[name])
+    with torch.no_grad():
+        expected = module(**inputs).numpy()
+    found = np.asarray(network(models_zoo_jax.nested(state), **arrays))
+    assert relative_error(found, expected) <= 1e-5
+
+
+def test_the_same_figures_make_the_same_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = rows_of("aotc", "fast")
+    compare_with_peers(rows, {"aotc": Times([[0.8]]), "fast": Times([[1.0]])})
+    rows.append(Row("mlp", 1, 1, "slow", peer=True, failure="not built"))
+    write_json(rows, {}, tmp_path / "models.json")
+    for name in ("first.svg", "second.svg"):
+        words = ["-m", "benchmarks.inference.plot", tmp_path / "models.json"]
+        subprocess.run([sys.executable, *words, tmp_path / name], check=True)
+    first, second = ((tmp_path / f"{n}.svg").read_text() for n in ("first", "second"))
+    assert first == second
+    assert "batch 1, threads 1" in first
+    assert "fast" in first
+    assert "slow" not in first
+
+
 @pytest.mark.parametrize("found", [[1.0, np.nan], [1.0, np.inf], [[1.0, 2.0]]])
 def test_results_that_are_not_finite_or_of_another_shape_are_infinitely_wrong(found):
     assert relative_error(np.array(found), np.array([1.0, 2.0])) == np.inf
@@ -49,7 +150,8 @@ def test_results_that_are_not_finite_or_of_another_shape_are_infinitely_wrong(fo
 
 def test_a_model_that_cannot_be_exported_has_rows_that_say_so(tmp_path):
     options = ["--models", "mlp", "--peers", "--levels", "x86_64-v3", "--threads", "1"]
-    options += ["--work", str(tmp_path), "--python", "torch=/bin/false"]
+    options += ["--work", str(tmp_path), "--python", "torch=/bin/false", "--no-plot"]
+    options += ["--python", f"aotc={sys.executable}"]
     subprocess.run([sys.executable, COMMAND, *options], check=True, capture_output=True)
     [row] = json.loads((tmp_path / "models.json").read_text())["rows"]
     assert row["failure"] == "not exported"
@@ -61,8 +163,10 @@ def test_the_smallest_model_is_exported_built_checked_and_timed(tmp_path):
     pytest.importorskip("torch")
     options = ["--models", "mlp", "--peers", "--threads", "1", "--levels", "x86_64-v3"]
     options += ["--rounds", "2", "--seconds", "0.01", "--work", str(tmp_path)]
+    for package in ("aotc", "torch"):
+        options += ["--python", f"{package}={sys.executable}"]
     subprocess.run(
-        [sys.executable, COMMAND, *options, "--python", f"torch={sys.executable}"],
+        [sys.executable, COMMAND, *options, "--no-plot"],
         check=True,
         capture_output=True,
         timeout=300,

@@ -10,14 +10,19 @@ import numpy as np
 import torch
 import torch._inductor.config as inductor
 
+from ..systems import has_symbols
 from .eager import call_of, read
 
 
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A call of the compiled module; the first compiles it."""
+    """A call of the module; the first compiles it for the sizes of its inputs.
+
+    A model of symbolic sizes is compiled for all sizes.
+    """
     inductor.freezing = True
     if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2":
         inductor.cpp.simdlen = 256
-    return call_of(torch.compile(read(artifact, threads), dynamic=False), inputs)
+    dynamic = has_symbols(artifact.parent)
+    return call_of(torch.compile(read(artifact, threads), dynamic=dynamic), inputs)
