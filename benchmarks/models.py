@@ -1,9 +1,10 @@
-"""Whole models in aotc, ONNX Runtime, OpenVINO and PyTorch: times, memory, sizes.
+"""Whole models in aotc, ONNX Runtime, OpenVINO, PyTorch and JAX: times, memory, sizes.
 
     pip install -e '.[torch]' && python benchmarks/models.py [--models NAME …]
 
 Installs each peer in an environment of its own, exports the models of `models_zoo`
-once, and prints and writes the table. docs/performance.md says what it means.
+once, prints and writes the tables, and draws them. docs/performance.md says what they
+mean.
 """
 
 from inference.command import main
