@@ -26,6 +26,7 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.ops.contraction import bilinear_jvp
 from aotc.dialects.ops.slicing import dilated_size
+from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
 from aotc.dialects.ops.windows import Windows, pad_spatial, windowed_shape
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
@@ -161,6 +162,11 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     def lower(low: Lowering, op: "ConvGeneral", x: Value, kernel: Value) -> Value:
         """Patches times kernel, or depthwise; see the notes above."""
         return _lower(low, op, x, kernel)
+
+    @staticmethod
+    def simplify(b: Builder, op: "ConvGeneral") -> Value | None:
+        """Zeros between the elements of an image are not multiplied."""
+        return without_inner_zeros(b, op)
 
     samples = [
         Sample(

@@ -5,7 +5,7 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import control, debug
+from aotc import control, debug, nn
 from aotc.dialects.control import control_of
 from aotc.dialects.functions import functions_of, signature
 from aotc.tracing.tracing import emit
@@ -100,6 +100,62 @@ def test_a_padding_that_cuts_becomes_a_slice(model):
     cut = model(function, "f32[6]")
     cut.keeps_meaning_under("simplify")
     assert cut.ops == ["slice", "pad"]
+
+
+@pytest.mark.parametrize(
+    ("image", "window", "options", "left"),
+    [
+        ((2, 3, 4, 5), (2, 2), {"strides": 2}, 0),
+        ((1, 1, 1, 2), (3, 3), {"strides": 3}, 0),
+        ((2, 3, 4, 5), (4, 6), {"strides": 2}, 0),
+        ((2, 3, 4, 5), (4, 4), {"strides": 2, "padding": 2}, 0),
+        ((2, 5, 4, 5), (4, 4), {"strides": (4, 2), "output_padding": (3, 1)}, 0),
+        ((2, 3, 4, 5), (2, 3), {"strides": (2, 1), "padding": ((0, 1), (1, 1))}, 0),
+        ((2, 7, 3), (6,), {"strides": 3}, 0),
+        ((2, 2, 3, 2, 3), (2, 2, 2), {"strides": (2, 1, 2)}, 0),
+        ((0, 3, 4, 5), (2, 2), {"strides": 2}, 0),
+        (("n", 3, 4, 5), (2, 2), {"strides": 2}, 0),
+        # phases with unlike kernels, groups, holes, and sizes that may be zero
+        ((2, 3, 4, 5), (3, 3), {"strides": 2}, 1),
+        ((2, 3, 4, 5), (4, 4), {"strides": 2, "padding": 1}, 1),
+        ((2, 3, 4, 4), (2, 2), {"strides": 2, "groups": 2}, 1),
+        ((2, 3, 4, 5), (2, 2), {"strides": 2, "dilation": 3}, 1),
+        ((2, 0, 4, 5), (4, 4), {"strides": 2}, 1),
+        ((2, "n", 4, 5), (2, 2), {"strides": 2}, 1),
+    ],
+)
+def test_a_transposed_convolution_multiplies_no_zeros(
+    model, image, window, options, left
+):
+    channels = image[-1] // options.get("groups", 1)
+    types = (
+        f"f32[{', '.join(map(str, shape))}]"
+        for shape in (image, (*window, channels, 4), (4,))
+    )
+    spread = model(
+        lambda x, w, b: nn.conv_transpose(x, w, b, **options), *types, symbols=("n",)
+    )
+    spread.keeps_meaning_under("simplify")
+    assert spread.ops.count("pad") == left
+    assert spread.ops.count("conv_general") == 1
+    assert not spread.run("simplify")
+
+
+def test_zeros_that_are_read_elsewhere_or_are_none_stay(model):
+    def function(x, w, value=0.0, low=1):
+        zeros = {"low": (0, low, 1, 0), "high": (0, 1, 1, 0), "interior": (0, 1, 1, 0)}
+        padded = emit("pad", x, **zeros, value=value)
+        return nn.conv(padded, w, padding="VALID"), padded
+
+    types = "f32[1, 3, 4, 2]", "f32[2, 2, 2, 3]"
+    shared = model(function, *types)
+    shared.keeps_meaning_under("simplify")
+    assert shared.ops.count("pad") == 1
+    assert "transpose" in shared.ops
+    for options in ({"value": 1.0}, {"low": 2}, {"low": -1}):
+        other = model(lambda x, w, given=options: function(x, w, **given), *types)
+        other.keeps_meaning_under("simplify")
+        assert "transpose" not in other.ops
 
 
 def wrapped(i, n):
