@@ -17,8 +17,11 @@ from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import lowered_type
 from aotc.errors import InputError
+from aotc.kernels.machine import machine_of
+from aotc.kernels.verifier import impossible_regions
 from aotc.mlir import Function, Type
 from aotc.program import GRAPH_STAGES, TARGET_STAGES, Program, is_title, title_form
+from aotc.target import Target
 
 Parameters = Mapping[str, Parameter]
 
@@ -56,6 +59,9 @@ def _contradictions(program: Program) -> Iterator[str]:
             yield f"entry '{entry.name}': {said}"
     yield from _of_states(program, parameters)
     yield from _of_module(program)
+    target = program.target
+    machine = None if target is None else machine_of(Target.parse(target))
+    yield from impossible_regions(module, machine)
 
 
 def _is_declared(function: Function) -> bool:

@@ -38,7 +38,7 @@ ALLOWED = {
     "mlir": LEAVES,
     "dialects": MODEL,
     "program": MODEL,
-    "program_verifier": PROGRAM,
+    "program_verifier": PROGRAM | {"kernels"},
     "program_files": PROGRAM | {"program_verifier"},
     # what a model.py is written with
     "tracing": PROGRAM,

@@ -53,6 +53,12 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
     return b.to_order(value, (*range(rank), *(rank + axis for axis in moved)))
 
 
+def packed_shape(op: GraphOp, tile: Tile) -> Shape:
+    """The shape of what `pack` gives."""
+    axes = _Axes.of(op, Tensor.of(op.operands[1]))
+    return (*axes.products, tile.panels(axes.features), axes.depth, tile.columns)
+
+
 def unpack(
     b: Builder, op: GraphOp, packed: Value, tile: Tile, kind: Tensor | None = None
 ) -> Value:

@@ -1,0 +1,128 @@
+"""Whether regions in IR that was read can have the kernels that they say.
+
+A build states schedules that fit; what an editor has made of them may not, and must not
+become a kernel that reads past the end of an operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from aotc.dialects.function_table import name_of
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import Fused, fused_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Tensor
+from aotc.kernels.contraction.joined import Joined
+from aotc.kernels.families import FAMILIES, fetch_ahead
+from aotc.kernels.machine import Machine
+from aotc.kernels.packing import packed_shape
+from aotc.kernels.schedules import candidates_of
+from aotc.kernels.tile import Tile
+from aotc.mlir import Function, Module
+
+Schedule = dict[str, Any]
+
+
+def impossible_regions(module: Module, machine: Machine | None) -> Iterator[str]:
+    """What is wrong with the regions of a module for a machine, in words.
+
+    Raises:
+        KeyError, TypeError, ValueError: an attribute is malformed.
+    """
+    for function in functions_of(module).values():
+        fused = fused_of(function)
+        if fused is not None:
+            with known_contracts(contracts_of(function)):
+                why = _why_impossible(function, fused, machine)
+            if why:
+                yield f"'{name_of(function)}' (graph.fused): {why}"
+
+
+def _why_impossible(function: Function, fused: Fused, machine: Machine | None) -> str:
+    if machine is None:
+        return "there are no kernels for its target (graph.target)"
+    family = FAMILIES.get(fused.kernel)
+    if family is None:
+        known = ", ".join(FAMILIES)
+        return f"expected a family of kernels, one of {known}; got '{fused.kernel}'"
+    operations = function.entry_block.operations
+    anchors = [
+        op
+        for op in operations
+        if isinstance(op, GraphOp) and isinstance(op, family.anchors)
+    ]
+    if not anchors:
+        return f"it has no op that kernels of the family '{fused.kernel}' compute"
+    if fused.kernel == "contraction" and len(anchors) > 1:
+        why = _why_not_joined(anchors, Tile.of_plain(fused.tile), machine)
+    else:
+        why = _why_no_schedule(anchors[0], fused, machine)
+    return why or _why_misread(function, anchors, fused)
+
+
+def _why_no_schedule(anchor: GraphOp, fused: Fused, machine: Machine) -> str:
+    """Why a kernel cannot be cut up as it says; "" if it can."""
+    known = _schedules(anchor, fused.kernel, machine)
+    if fused.tile in known:
+        return ""
+    such_as = f", such as {known[0]}" if known else ""
+    return (
+        f"expected one of the {len(known)} schedules that its kernel can have"
+        f"{such_as}; got {fused.tile}"
+    )
+
+
+def _schedules(anchor: GraphOp, family: str, machine: Machine) -> list[Schedule]:
+    """The schedules that a build may choose for an op, measured ones among them."""
+    found: list[Schedule] = []
+    for plan in (FAMILIES[family].plan, FAMILIES[family].plan_unpacked):
+        planned = None if plan is None else plan(anchor, machine)
+        if planned is not None:
+            first = Fused(family, dict(planned))
+            for each in (first, fetch_ahead(anchor, first)):
+                known = candidates_of(each, anchor, machine)
+                found += (schedule for schedule in known if schedule not in found)
+    return found
+
+
+def _why_not_joined(anchors: Sequence[GraphOp], tile: Tile, machine: Machine) -> str:
+    """Why products cannot be cut up together so; "" if they can.
+
+    Their schedule is that of a product that they are not, and may be another's.
+    """
+    sizes = tile.vectors, tile.rows, tile.block, tile.products
+    are_apart = tile.interleaved == 1
+    are_beside = tile.interleaved == len(anchors) and not tile.vectors % len(anchors)
+    fits = tile.lanes == machine.lanes and tile.packed == 1 and tile.ahead in (0, 1)
+    if fits and min(sizes) >= 1 and (are_apart or are_beside):
+        return ""
+    return f"{len(anchors)} products cannot be joined as {tile.to_plain()}"
+
+
+def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -> str:
+    """Why a kernel would take an operand for what it is not; "" if it would not.
+
+    That of products reads their operands where the first arguments are.
+    """
+    if fused.kernel != "contraction":
+        return ""
+    left, right = list(function.entry_block.arguments)[:2]
+    tile, (first, *_) = Tile.of_plain(fused.tile), anchors
+    for anchor in anchors:
+        views = FAMILIES[fused.kernel].views(anchor)
+        lhs, rhs = (views.get(value, value) for value in anchor.operands)
+        if lhs != left:
+            return "expected its first argument to be the left operand of its product"
+        if not tile.packed and rhs not in (left, right):
+            return "expected its second argument to be the right operand of its product"
+    expected = Tensor.of(first.operands[1]).shape
+    if tile.packed:
+        *batch, _, depth, _ = packed_shape(first, tile.own)
+        expected = (*batch, Joined.of(first, tile).panels, depth, tile.columns)
+    found = Tensor.of(right).shape
+    if found == expected:
+        return ""
+    return f"expected a right operand of the shape {expected}; got {found}"
