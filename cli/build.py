@@ -56,6 +56,24 @@ def _targets(
     return tuple(dict.fromkeys(named))
 
 
+class _Level(click.Choice[str]):
+    """A level of optimisation."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Refuse levels that other compilers have, with what to ask for instead."""
+        if value == "3":
+            self.fail(
+                "there is no -O3: -O2, the default, is the highest level. What takes "
+                "longer for the sake of speed is to measure schedules: "
+                "--tuning FILE --tune",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
 @verb(
     "aotc build model.py",
     "aotc build model.py:predict -o dist --name digits --version 1.0.0",
@@ -105,7 +123,7 @@ def _targets(
 @click.option(
     "-O",
     "level",
-    type=click.Choice(["0", "1", "2"]),
+    type=_Level(["0", "1", "2"]),
     callback=lambda _, __, level: level and int(level),
     help="How far to optimise: with the passes alone that a build cannot do without, "
     "with those that simplify, or with all, which is the default.",

@@ -1,11 +1,14 @@
-"""Windows over images channel by channel: depthwise convolution and pooling.
+"""Windows over images group by group: depthwise convolution, pooling, narrow groups.
 
-One vector holds neighbouring channels of a pixel. A tile is some results beside each
-other along a line, which stay in registers while their windows are gone through: each
-pixel that they see is read once for each line of the window, whose weights are held as
-well, and goes into all results whose windows hold it. Lines of results are gone through
-from left to right, all channels of a tile before the next one, as the image lies in
-memory: that was faster than all lines of some channels by a fifth, over MobileNetV2.
+One vector holds neighbouring channels of a pixel, those of several groups. What a group
+has more than one channel of is gone through: each in turn is brought to the lanes of
+all features of its group (in depthwise convolutions and pooling it is there). A tile is
+some results beside each other along a line, which stay in registers while their windows
+are gone through: each pixel that they see is read once for each line of the window,
+whose weights are held as well, and goes into all results whose windows hold it. Lines
+of results are gone through from left to right, all channels of a tile before the next
+one, as the image lies in memory: that was faster than all lines of some channels by a
+fifth, over MobileNetV2.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ _LINE_WORK = 2_000_000  # of a line, beyond which workgroups share its channels
 _MOST_ROWS = 7  # sums of a tile, which leave half of AVX2's registers to the weights
 _ROWS_TO_TRY = (3, 5, 7, 10, 14)  # at most, when schedules are measured
 _MOST_UNROLLED = 32  # positions of a window, or of a line of it, that are written out
+_MOST_PRODUCTS = 128  # of a sum, in a line of a window
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Sweep:
 
     def workgroups(self, geometry: Geometry) -> tuple[Size, Size]:
         """How many there are, along channels and lines."""
-        needed = ceil_divide(geometry.channels, self.lanes)
+        needed = ceil_divide(geometry.groups, geometry.groups_together(self.lanes))
         lines = ceil_divide(geometry.lines, self.block)
         return ceil_divide(needed, self.vectors), lines
 
@@ -63,14 +67,21 @@ class Sweep:
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """How an op is cut up; None where there is no kernel for it."""
     geometry = geometry_of(op)
-    if geometry is None or not geometry.is_depthwise:
+    if geometry is None:
         return None
     typical = geometry.typical
-    if typical.flops < _LEAST_WORK or 2 * geometry.channels < machine.lanes:
+    if typical.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
         return None
-    if geometry.window[1] > _MOST_UNROLLED:
+    if geometry.groups_together(machine.lanes) < 2 or not _is_short(geometry):
         return None
     return asdict(choose_sweep(typical, machine))
+
+
+def _is_short(geometry: Geometry) -> bool:
+    """Whether a line of a window is short enough to be written out."""
+    positions = geometry.window[1]
+    products = positions * geometry.group_channels
+    return positions <= _MOST_UNROLLED and products <= _MOST_PRODUCTS
 
 
 def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
@@ -90,8 +101,8 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
     total, flops = geometry.lines, geometry.flops
     assert isinstance(total, int)
     assert isinstance(flops, int)
-    lines, positions = geometry.window
-    vectors = -(-geometry.channels // machine.lanes)
+    products = geometry.depth  # of a sum
+    vectors = -(-geometry.groups // geometry.groups_together(machine.lanes))
     line = flops // total
     if line > _LINE_WORK:
         vectors = max(split_evenly(vectors, -(-_LINE_WORK * vectors // line)))
@@ -99,7 +110,7 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
     return Sweep(
         lanes=machine.lanes,
         rows=max(split_evenly(geometry.result[1], _MOST_ROWS)),
-        is_unrolled=int(lines * positions <= _MOST_UNROLLED),
+        is_unrolled=int(products <= _MOST_UNROLLED),
         vectors=vectors,
         block=max(split_evenly(total, block)),
     )
@@ -150,7 +161,8 @@ class _Reduction:
 
     Args:
         image: memory of the image.
-        weights: memory of the weights, [position][channel]; None for pooling.
+        weights: memory of the weights, [position][channel of a group][feature]; None
+            for pooling.
         start: what is made of no elements.
         combine: what is made of so far, of an element, and of its weight.
     """
@@ -180,8 +192,8 @@ def _maximum(greatest: Value, x: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class _Channels:
-    """The channels of a vector.
+class _Groups:
+    """The groups of a vector.
 
     Args:
         first: of them.
@@ -238,48 +250,50 @@ class Windows:
         lines.write(first, last, write_line)
 
     def _write_rows(self, part: Value, rows: Rows) -> None:
-        """Some rows: the vectors of channels that are whole, and the last one."""
-        lanes = self.sweep.lanes
-        whole, rest = divmod(self.geometry.channels, lanes)
+        """Some rows: the vectors of groups that are whole, and the last one."""
+        together = self.geometry.groups_together(self.sweep.lanes)
+        whole, rest = divmod(self.geometry.groups, together)
         first = scale(part, self.sweep.vectors)
         end = add(first, self.sweep.vectors)
 
         def write_vectors(first: Value, end: Value, count: int) -> None:
             def write(number: Value, _: Values) -> Values:
-                self._write_tile(rows, _Channels(scale(number, lanes), count))
+                self._write_tile(rows, _Groups(scale(number, together), count))
                 return []
 
             vectors.loop(first, end, 1, [], write)
 
         if whole:
-            write_vectors(first, least(end, whole), lanes)
+            write_vectors(first, least(end, whole), together)
         if rest:
             write_vectors(most(first, whole), least(end, whole + 1), rest)
 
     # ---- one tile -------------------------------------------------------------------
 
-    def _write_tile(self, rows: Rows, channels: _Channels) -> None:
-        lanes, features = self.sweep.lanes, self.geometry.features
-        result = add(rows.result, channels.first)
+    def _write_tile(self, rows: Rows, groups: _Groups) -> None:
+        shape, lanes = self.geometry, self.sweep.lanes
+        column = scale(groups.first, shape.group_features)
+        count = groups.count * shape.group_features
+        result = add(rows.result, column)
         places = [
-            Place(add(result, row * features), channels.first, 0, channels.count)
+            Place(add(result, row * shape.features), column, 0, count)
             for row in range(rows.count)
         ]
         start = vectors.splat(self.reduction.start, lanes)
-        totals = self._reduce(rows, channels, [start] * rows.count)
+        totals = self._reduce(rows, groups, [start] * rows.count)
         results = list(zip(self.wanted, self.results, strict=True))
         self.epilogue.write(results, list(zip(places, totals, strict=True)))
 
-    def _reduce(self, rows: Rows, channels: _Channels, totals: Values) -> Values:
+    def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
         """What is made of the windows of some rows."""
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
-        left = add(rows.left, channels.first)
+        left = add(rows.left, scale(groups.first, shape.group_channels))
 
         def reduce_line(number: Value, totals: Values) -> Values:
-            weights = self._weights(number, channels)
+            weights = self._weights(number, groups)
             begin = add(left, scale(number, line))
-            return self._reduce_line(rows, (begin, channels.count), weights, totals)
+            return self._reduce_line(rows, (begin, groups.count), weights, totals)
 
         if not self.sweep.is_unrolled or rows.lines != (0, shape.window[0]):
             return vectors.loop(*rows.lines, 1, totals, reduce_line)
@@ -291,24 +305,38 @@ class Windows:
         self,
         rows: Rows,
         pixels: tuple[Value, int],
-        weights: Sequence[Value | None],
+        weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
         """`totals`, and what one line of the windows adds to them.
 
         Args:
             rows: of the tile.
-            pixels: where the first one's channels are, and how many there are.
-            weights: of the line, by position.
+            pixels: where the first one's channels are, and of how many groups.
+            weights: of the line, by position and channel of a group.
             totals: so far, by row.
         """
         found, (begin, count) = list(totals), pixels
         for pixel, uses in self._uses(rows).items():
             at = add(begin, pixel * self.geometry.channels)
-            x = vectors.load(self.reduction.image, at, self.sweep.lanes, count)
-            for row, position in uses:
-                found[row] = self.reduction.combine(found[row], x, weights[position])
+            for channel, x in enumerate(self._channels(at, count)):
+                for row, position in uses:
+                    weight = weights[position][channel]
+                    found[row] = self.reduction.combine(found[row], x, weight)
         return found
+
+    def _channels(self, at: Value, groups: int) -> Values:
+        """The channels of some groups in turn, each in the lanes of its features."""
+        shape, lanes = self.geometry, self.sweep.lanes
+        channels, features = shape.group_channels, shape.group_features
+        x = vectors.load(self.reduction.image, at, lanes, groups * channels)
+        if channels == features == 1:
+            return [x]
+        inside = [min(lane // features, groups - 1) for lane in range(lanes)]
+        return [
+            vectors.pick(x, [group * channels + channel for group in inside])
+            for channel in range(channels)
+        ]
 
     def _uses(self, rows: Rows) -> dict[int, list[tuple[int, int]]]:
         """The rows and positions of windows that a pixel is of, from left to right."""
@@ -320,16 +348,22 @@ class Windows:
                 found.setdefault(pixel, []).append((row, position))
         return dict(sorted(found.items()))
 
-    def _weights(self, line: Value, channels: _Channels) -> Sequence[Value | None]:
-        """The weights of a line of the window, by position."""
-        memory, positions = self.reduction.weights, self.geometry.window[1]
+    def _weights(self, line: Value, groups: _Groups) -> list[list[Value | None]]:
+        """The weights of a line of the window, by position and channel of a group."""
+        memory, shape = self.reduction.weights, self.geometry
+        positions, channels = shape.window[1], shape.group_channels
         if memory is None:
-            return [None] * positions
-        each = self.geometry.channels
-        begin = add(scale(line, positions * each), channels.first)
-        return [
+            return [[None] * channels] * positions
+        column = scale(groups.first, shape.group_features)
+        begin = add(scale(line, positions * channels * shape.features), column)
+        count = groups.count * shape.group_features
+        loaded: list[Value | None] = [
             vectors.load(
-                memory, add(begin, position * each), self.sweep.lanes, channels.count
+                memory, add(begin, row * shape.features), self.sweep.lanes, count
             )
+            for row in range(positions * channels)
+        ]
+        return [
+            loaded[position * channels : (position + 1) * channels]
             for position in range(positions)
         ]

@@ -63,9 +63,20 @@ class Geometry:
         return math.prod(self.window) * self.channels // self.groups
 
     @property
-    def is_depthwise(self) -> bool:
-        """Whether each feature sees one channel only, its own."""
-        return self.groups == self.channels == self.features > 1
+    def group_channels(self) -> int:
+        """Of a group."""
+        return self.channels // self.groups
+
+    @property
+    def group_features(self) -> int:
+        """Of a group."""
+        return self.features // self.groups
+
+    def groups_together(self, lanes: int) -> int:
+        """How many groups a vector holds, their channels and their features."""
+        if self.groups == 1:
+            return 1
+        return max(1, lanes // max(self.group_channels, self.group_features))
 
     @property
     def lines(self) -> Size:
@@ -81,7 +92,7 @@ class Geometry:
     def is_product(self) -> bool:
         """Whether it is a product of matrices."""
         is_pixel = self.size == self.result == self.window == (1, 1)
-        return is_pixel and self.padding == (0, 0)
+        return is_pixel and self.padding == (0, 0) and self.groups == 1
 
     @property
     def products(self) -> Size:

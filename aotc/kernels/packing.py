@@ -16,6 +16,7 @@ from typing import Any
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.kernels.layout import contracted_axes
 from aotc.kernels.tile import Tile
@@ -27,7 +28,8 @@ Axes = tuple[int, ...]
 def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Value:
     """The right operand as [product][panel][depth][column]; zeros fill the last panel.
 
-    Without the first axis where there is one product only.
+    Without the first axis where there is one product only. The groups of a convolution
+    are products.
 
     Args:
         b: the builder.
@@ -39,6 +41,7 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
     axes = _Axes.of(op, Tensor.of(value))
     panels, rank = tile.panels(axes.features), len(axes.products)
     empty = panels * tile.columns - axes.features
+    value = b.to_shape(value, axes.sizes)
     if axes.have_columns_first:  # which then change places with rows once
         value = b.to_order(value, (*axes.batch, *axes.free, *axes.contract))
         value = b.to_shape(value, (*axes.products, axes.features, axes.depth))
@@ -81,8 +84,9 @@ def unpack(
         ones = (1,) * len(sizes)
         value = b.slice(value, start=(0,) * len(sizes), sizes=sizes, strides=ones)
     order = (*axes.batch, *axes.contract, *axes.free)
-    value = b.to_shape(value, tuple(kind.shape[axis] for axis in order))
-    return b.to_order(value, tuple(order.index(axis) for axis in range(len(order))))
+    value = b.to_shape(value, tuple(axes.sizes[axis] for axis in order))
+    value = b.to_order(value, tuple(order.index(axis) for axis in range(len(order))))
+    return b.to_shape(value, kind.shape)
 
 
 def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
@@ -128,10 +132,10 @@ class _Axes:
     """The axes of a right operand, and how many elements there are along them.
 
     Args:
-        batch: that number products.
+        batch: that number products, or groups.
         contract: that are summed over.
         free: the others.
-        sizes: of all of them.
+        sizes: of all of them; the features of a convolution by groups.
     """
 
     batch: Axes
@@ -142,12 +146,22 @@ class _Axes:
     @classmethod
     def of(cls, op: GraphOp, kind: Tensor) -> _Axes:
         """Those of a product or a convolution by a right operand of a type."""
-        if not isinstance(op, DotGeneral):
-            every = tuple(range(kind.rank))
-            return cls((), every[:-1], every[-1:], kind.shape)
+        if isinstance(op, ConvGeneral):
+            return cls._of_kernel(kind.shape, op.groups)
+        assert isinstance(op, DotGeneral)
         _, contract = contracted_axes(op)
         free = tuple(free_axes(kind.rank, op.rhs_batch, contract))
         return cls(op.rhs_batch, contract, free, kind.shape)
+
+    @classmethod
+    def _of_kernel(cls, shape: Any, groups: int) -> _Axes:
+        """Those of a convolution's kernel."""
+        last = len(shape) - 1
+        summed = tuple(range(last))
+        if groups == 1:
+            return cls((), summed, (last,), shape)
+        split = (*shape[:-1], groups, shape[-1] // groups)
+        return cls((last,), summed, (last + 1,), split)
 
     @property
     def depth(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import entries_of
@@ -171,4 +172,11 @@ def _why_convolution(op: ConvGeneral) -> str:
         return "it has other than one or two spatial axes"
     if min(op.padding) < 0:
         return "its padding is negative"
-    return f"it has {op.groups} groups" if op.groups != 1 else _OTHER
+    kernel: Any = Tensor.of(op.kernel).shape
+    channels, features = kernel[-2], kernel[-1] // op.groups
+    if op.groups == 1 or features >= channels:
+        return _OTHER
+    return (
+        f"{op.groups} groups of {channels} channels and {features} features fill too "
+        "little of a vector"
+    )

@@ -49,6 +49,10 @@ class Tile:
         """How many panels hold so many features; the last one may be in part empty."""
         return -(-features // self.own.columns)
 
+    def panels_of(self, geometry: Geometry) -> int:
+        """How many panels there are, each with features of one group."""
+        return geometry.groups * self.panels(geometry.group_features)
+
     def to_plain(self) -> dict[str, int]:
         """As the IR holds it: without what has its usual value."""
         usual = {"products": 1, "packed": 1, "ahead": 0, "interleaved": 1}
@@ -143,7 +147,7 @@ def _ranked_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
 
 def with_blocks(geometry: Geometry, tile: Tile) -> Tile:
     """A tile with as much of the work for one workgroup as can be shared well."""
-    tile = replace(tile, block=_choose_block(geometry, tile.rows, tile.columns))
+    tile = replace(tile, block=_choose_block(geometry, tile))
     return replace(tile, products=_choose_products(geometry, tile))
 
 
@@ -192,7 +196,7 @@ def row_counts(geometry: Geometry, tile: Tile) -> list[int]:
 
 
 def _most_vectors(geometry: Geometry, machine: Machine) -> int:
-    return min(_MOST_VECTORS, -(-geometry.features // machine.lanes))
+    return min(_MOST_VECTORS, -(-geometry.group_features // machine.lanes))
 
 
 def _rows_to_try(geometry: Geometry, vectors: int, machine: Machine) -> Iterator[int]:
@@ -232,7 +236,7 @@ def cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> flo
     What a tile reads again of a panel that is not in the first cache, and of the rows,
     adds to that; its weights were fitted to measurements of 34 shapes.
     """
-    whole, rest = divmod(geometry.features, vectors * machine.lanes)
+    whole, rest = divmod(geometry.group_features, vectors * machine.lanes)
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
     total = 0.0
     for width, count in panels:
@@ -247,13 +251,14 @@ def cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> flo
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
     total *= _static(geometry.products if geometry.is_product else geometry.lines)
+    total *= geometry.groups
     return total * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
 
 
-def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:
+def _choose_block(geometry: Geometry, tile: Tile) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
-    tiles = _tile_count(geometry, rows)
-    panels = _static(geometry.products) * -(-geometry.features // columns)
+    tiles = _tile_count(geometry, tile.rows)
+    panels = _static(geometry.products) * tile.panels_of(geometry)
     is_cached = geometry.depth * geometry.features <= CACHED
     wanted = -(-(_WORKGROUPS if is_cached else _FEWER_WORKGROUPS) // panels)
     worth = max(1, _static(geometry.flops) // (_WORK * panels))
@@ -263,7 +268,7 @@ def _choose_block(geometry: Geometry, rows: int, columns: int) -> int:
 def _choose_products(geometry: Geometry, tile: Tile) -> int:
     """Several of a batch, if they are small and there are enough of them."""
     products = _static(geometry.products)
-    panels = products * tile.panels(geometry.features)
+    panels = products * tile.panels_of(geometry)
     if block_count(geometry, tile) != 1:
         return 1
     worth = -(-_WORK * panels // _static(geometry.flops))

@@ -164,6 +164,12 @@ def split(x: Value, lanes: int) -> Values:
     ]
 
 
+def pick(x: Value, places: Sequence[int]) -> Value:
+    """The elements at some places of a vector."""
+    is_all = list(places) == list(range(_lanes(x)))
+    return x if is_all else _shuffle(x, x, list(places))
+
+
 def any_of(conditions: Value) -> Value:
     """Whether any lane of a vector of i1 is true."""
     made: Value = ir.Operation.create(

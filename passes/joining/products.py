@@ -85,6 +85,8 @@ def product_of(op: Operation, functions: Mapping[str, Function]) -> Product | No
     is_read_whole = anchors[0].operands[0] == function.entry_block.arguments[0]
     if len(anchors) > 1 or not is_read_whole:
         return None
+    if known_geometry(anchors[0]).groups > 1:  # which have panels of their own
+        return None
     return Product(op, function, anchors[0], fused)
 
 

@@ -116,6 +116,8 @@ def test_a_level_is_asked_for_before_its_passes(source, tmp_path, capsys, monkey
         "expected IR of the stage 'graph' or before for -O" in capsys.readouterr().err
     )
     assert main(["build", str(source), "-O7"]) == 2
+    assert main(["build", str(source), "-O3"]) == 2
+    assert "there is no -O3: -O2, the default, is" in capsys.readouterr().err
     with pytest.raises(InputError, match="level of optimisation of 0, 1, 2; got 3"):
         build(source, level=3)
 

@@ -174,35 +174,42 @@ class Contraction:
 
     def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
         """A panel of a block of rows of one product."""
-        tile, features = self.tile, self.geometry.features
+        tile, features = self.tile, self.geometry.group_features
         whole, rest = divmod(features, tile.own.columns)
         needed = -(-rest // tile.lanes)
+        before = self.joined.first_panels[self.part]
+        inside, features_before = panel, None  # of the groups before
+        if self.geometry.groups > 1:
+            group, inside = self._divide(panel, tile.panels(features))
+            features_before = scale(group, features)
+            first = scale(group, self.geometry.group_channels)
+            begin = replace(begin, left=first)
+
+        def write(vectors: int, last: int) -> None:
+            at = scale(add(inside, -before), tile.own.columns)
+            if features_before is not None:
+                at = add(at, features_before)
+            right = at
+            if tile.packed:
+                right = scale(panel, self.geometry.depth * tile.columns)
+            right = add(begin.right, right)
+            self._write_panel(Panel(vectors, last, right, at, begin), block)
 
         def write_whole() -> None:
-            self._write_panel(panel, (tile.own.vectors, tile.lanes), block, begin)
+            write(tile.own.vectors, tile.lanes)
 
         def write_rest() -> None:
-            last = rest - (needed - 1) * tile.lanes
-            self._write_panel(panel, (needed, last), block, begin)
+            write(needed, rest - (needed - 1) * tile.lanes)
 
         if not rest:
             write_whole()
         elif not whole:
             write_rest()
         else:
-            last = self.joined.first_panels[self.part] + whole
-            is_whole = int_compare("slt", panel, index(last))
+            is_whole = int_compare("slt", inside, index(before + whole))
             vectors.branch(is_whole, write_whole, write_rest)
 
-    def _write_panel(
-        self, number: Value, width: tuple[int, int], block: Value, begin: Begin
-    ) -> None:
-        before = self.joined.first_panels[self.part]
-        column = scale(add(number, -before), self.tile.own.columns)
-        right = column
-        if self.tile.packed:
-            right = scale(number, self.geometry.depth * self.tile.columns)
-        panel = Panel(*width, add(begin.right, right), column, begin)
+    def _write_panel(self, panel: Panel, block: Value) -> None:
         first = scale(block, self.tile.block)
         write = self._write_product if self.geometry.is_product else self._write_lines
         write(panel, first)
@@ -348,7 +355,10 @@ class Contraction:
 
         def write_tile(rows: Rows) -> None:
             at = add(rows.result, panel.column)
-            self._write_tile(panel, replace(rows, result=at))
+            rows = replace(rows, result=at)
+            if self.geometry.groups > 1:
+                rows = replace(rows, left=add(rows.left, panel.begin.left))
+            self._write_tile(panel, rows)
 
         def write_line(line: Line) -> None:
             lines.write_tiles(line, lines.window(line), write_tile)

@@ -51,7 +51,7 @@ class Joined:
         """The number of the first panel of each product, and of all panels."""
         found = [0]
         for geometry in self.geometries:
-            found.append(found[-1] + self.tile.panels(geometry.features))
+            found.append(found[-1] + self.tile.panels_of(geometry))
         return found
 
     @property
@@ -59,7 +59,7 @@ class Joined:
         """How many there are."""
         one, *_ = self.geometries
         if self.tile.interleaved > 1:
-            return self.tile.panels(one.features)
+            return self.tile.panels_of(one)
         return self.first_panels[-1]
 
 

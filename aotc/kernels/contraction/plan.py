@@ -120,14 +120,14 @@ def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
         return False
     if not isinstance(geometry.products, int):
         return False
-    panels = geometry.products * tile.panels(geometry.features)
+    panels = geometry.products * tile.panels_of(geometry)
     return panels * geometry.depth * tile.columns >= least
 
 
 def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     """What an op computes, if the kernels here gain by computing it."""
     geometry = geometry_of(op)
-    if geometry is None or geometry.groups != 1:
+    if geometry is None or geometry.groups_together(machine.lanes) > 1:
         return None
     if isinstance(op, DotGeneral) and is_summed_in_parts(op):
         return None
@@ -135,7 +135,8 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     if layout is not None and layout.splits_rows and typical.rows < _LEAST_SPLIT:
         return None
     is_small = typical.flops < _LEAST_WORK
-    return None if is_small or 2 * geometry.features < machine.lanes else geometry
+    is_narrow = 2 * geometry.group_features < machine.lanes
+    return None if is_small or is_narrow else geometry
 
 
 def _can_be_packed(geometry: Geometry) -> bool:

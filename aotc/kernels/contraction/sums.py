@@ -23,7 +23,7 @@ class Begin:
     """Where a product of a batch begins in memory.
 
     Args:
-        left: in the left operand.
+        left: in the left operand; of a convolution, the first channel of the group.
         right: in the right one.
         result: in a result.
     """
@@ -95,7 +95,7 @@ class Sums:
         sums = [vectors.splat(0.0, self.tile.lanes)] * count
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
-        depth = shape.window[1] * shape.channels * self._right_step
+        depth = shape.window[1] * shape.group_channels * self._right_step
 
         def sum_line(number: Value, sums: Values) -> Values:
             left = add(rows.left, scale(number, line))
@@ -139,12 +139,13 @@ class Sums:
     ) -> Values:
         """The part of the sums that one line of the window makes."""
         shape = self.geometry
-        positions, channels = shape.window[1], shape.channels
-        if rows.inside is None and shape.dilation[1] == 1:  # side by side in memory
+        positions, channels = shape.window[1], shape.group_channels
+        is_run = shape.dilation[1] == 1 and shape.groups == 1  # side by side in memory
+        if rows.inside is None and is_run:
             every, length = range(rows.count), index(positions * channels)
             return self._sum_run(panel, every, begin, length, sums)
         for position in range(positions):
-            left = add(begin[0], position * shape.dilation[1] * channels)
+            left = add(begin[0], position * shape.dilation[1] * shape.channels)
             right = add(begin[1], position * channels * self._right_step)
             seen, length = rows.rows_inside_at(position), index(channels)
             sums = self._sum_run(panel, seen, (left, right), length, sums)
