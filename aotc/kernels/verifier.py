@@ -119,7 +119,9 @@ def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -
         if not tile.packed and rhs not in (left, right):
             return "expected its second argument to be the right operand of its product"
     expected = Tensor.of(first.operands[1]).shape
-    if tile.packed:
+    if tile.packed and len(anchors) == 1:
+        expected = packed_shape(first, tile)
+    elif tile.packed:
         *batch, _, depth, _ = packed_shape(first, tile.own)
         expected = (*batch, Joined.of(first, tile).panels, depth, tile.columns)
     found = Tensor.of(right).shape

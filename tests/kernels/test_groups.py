@@ -14,6 +14,7 @@ from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from aotc.program_files import read_program
 from aotc.target import Target
 
 MODEL = Path(__file__).parent / "groups.py"
@@ -91,6 +92,12 @@ def test_every_convolution_of_groups_is_a_region(level):
         ops = [op.operation.name for op in functions[name].entry_block.operations]
         assert "graph.conv_general" not in ops, name
         assert "func.call" in ops, name
+
+
+def test_regions_that_a_build_has_written_are_read(tmp_path):
+    target = Target.parse("x86_64-v4")
+    build(MODEL, targets=[target], dump=tmp_path, stop_after="regions")
+    assert read_program(tmp_path / "x86_64-v4" / "regions.mlir").stage == "regions"
 
 
 def test_what_vectors_would_hold_too_little_of_is_refused(tmp_path):
