@@ -32,6 +32,16 @@ class Known:
 
     def array(self, value: Value) -> Array | None:
         """The elements of a value, if they depend on weights and constants alone."""
+        with np.errstate(all="ignore"):  # an overflow is what it is in a call
+            return self._array(value, {})
+
+    def _array(self, value: Value, found: dict[Value, Array | None]) -> Array | None:
+        """The same, and into `found`: what is read twice is computed once."""
+        if value not in found:
+            found[value] = self._compute(value, found)
+        return found[value]
+
+    def _compute(self, value: Value, found: dict[Value, Array | None]) -> Array | None:
         if value in self.weights:
             return self.weights[value]
         op = getattr(value.owner, "opview", None)
@@ -40,7 +50,7 @@ class Known:
         count = element_count(Tensor.of(value).shape)
         if not isinstance(count, int) or count > LARGEST:
             return None
-        operands = [self.array(each) for each in op.operands]
+        operands = [self._array(each, found) for each in op.operands]
         known = [each for each in operands if each is not None]
         if len(known) < len(operands):
             return None

@@ -248,6 +248,18 @@ def test_another_constant_mask_is_a_bias(model):
     assert not recovered(made).causal
 
 
+def test_what_a_mask_is_made_of_is_computed_once_however_often_it_is_read(model):
+    def scores(x):
+        mask = anp.where(anp.arange(4)[:, None] < anp.arange(4), -np.inf, 0.0)
+        for _ in range(40):
+            mask = anp.sin(mask) * anp.cos(mask)
+        return softmax(x + anp.where(mask != mask, -np.inf, 0.0))
+
+    made = model(lambda q, k, v: by_heads(q, k, v, scores), *["f32[2, 4, 3, 5]"] * 3)
+    made.run(*ALL)
+    assert recovered(made).causal
+
+
 def test_a_row_that_sees_nothing_stays_nan(model):
     made = model(with_mask, Q, K, K, f"f32[{L}, {S}]")
     q, k, v, bias = made.inputs()
