@@ -46,6 +46,7 @@ PASSES = {
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "decompose": "aotc.passes.decompose:Decompose",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
+    "split-products": "aotc.passes.split_products:SplitProducts",
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
     "join-products": "aotc.passes.join_products:JoinProducts",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",

@@ -29,7 +29,9 @@ from aotc.dialects.callees import callees
 from aotc.dialects.entries import Entry, entries_of
 from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.fusion import fused_of
+from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Tensor, element_count
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
@@ -136,19 +138,36 @@ def _families_of(entry: Entry, functions: _Functions) -> Iterator[_Family]:
 
 def _names(entry: Entry, products: Sequence[Product]) -> list[str]:
     weights = (_weight_of(product) for product in products)
-    return [entry.arguments[x.arg_number].name for x in weights if x is not None]
+    found = (entry.arguments[x.arg_number].name for x in weights if x is not None)
+    return [*dict.fromkeys(found)]
 
 
 def _weight_of(product: Product) -> ir.BlockArgument | None:
-    """The weight that a product packs, if nothing else reads it."""
+    """The weight that a product packs, or a part of it, if nothing else reads that."""
     value: Value = product.call.operands[1]
-    while len(list(value.uses)) == 1:
+    while _is_stored_once(value):
         if isinstance(value.owner, ir.Block):
             return ir.BlockArgument(value)
         if len(value.owner.operands) != 1:
             return None
         value = value.owner.operands[0]
     return None
+
+
+def _is_stored_once(value: Value) -> bool:
+    """Whether what readers make of a value, and store, takes no more room than it."""
+    readers = [use.owner.opview for use in value.uses]
+    if len(readers) == 1:
+        return True
+    slices = [each for each in readers if isinstance(each, Slice)]
+    stored = sum(_size(each.y) for each in slices)
+    return len(slices) == len(readers) and stored <= _size(value)
+
+
+def _size(weight: Value) -> int:
+    count = element_count(Tensor.of(weight).shape)
+    assert isinstance(count, int)
+    return count
 
 
 @dataclass(frozen=True)

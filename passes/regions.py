@@ -11,7 +11,7 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
-from aotc.kernels.epilogue import defining_op, readable_source
+from aotc.kernels.epilogue import defining_op, readable_source, sliced_source
 from aotc.kernels.families import FAMILIES, is_packed
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value, ir
@@ -35,6 +35,7 @@ class Region:
         columns: the axes of the result along which rows share vectors.
         views: operands of the anchor that its kernel reads through, and what they are
             of.
+        reads_columns: whether the kernel reads some columns of wider tensors.
     """
 
     anchor: GraphOp
@@ -46,6 +47,7 @@ class Region:
     packed: Value | None = None
     columns: range = range(0)
     views: Mapping[Value, Value] = field(default_factory=dict)
+    reads_columns: bool = False
 
     @classmethod
     def of(cls, anchor: GraphOp, fused: Fused, states: Container[Value]) -> Region:
@@ -60,6 +62,7 @@ class Region:
             packed=packed,
             columns=range(rank - count, rank),
             views=FAMILIES[fused.kernel].views(anchor),
+            reads_columns=FAMILIES[fused.kernel].reads_columns and count == 1,
         )
 
     @property
@@ -103,6 +106,14 @@ class Region:
         """Whether the kernel has a value in a form that only the anchor can read."""
         is_packed = self.packed is not None and value == self.packed
         return is_packed or value in self.views
+
+    def source_of(self, value: Value) -> Value | None:
+        """What the kernel reads for an operand of an op after the anchor, if it can."""
+        if self.reads_columns:
+            found = sliced_source(value)
+            if found is not None and Tensor.of(value).dtype == "f32":
+                return found
+        return readable_source(value, self.columns)
 
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""
@@ -189,7 +200,7 @@ def _reads(op: GraphOp, region: Region) -> list[Value] | None:
     if op.results[0] in region.states:
         return None
     outside = [value for value in op.operands if value not in region.values]
-    sources = [readable_source(value, region.columns) for value in outside]
+    sources = [region.source_of(value) for value in outside]
     found = [each for each in sources if each is not None]
     if len(found) < len(sources) or any(map(region.depends, found)):
         return None

@@ -70,6 +70,7 @@ PASS_STAGES = (
     PassStage(
         "regions",
         (
+            "split-products",
             "fuse-regions",
             "join-products",
             "hoist-invariants",

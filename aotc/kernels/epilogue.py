@@ -1,8 +1,8 @@
 """What a region computes beside its anchor, while that is in registers.
 
 Ops of the graph are applied to vectors by their own `lower` rules. What else they read
-is read in place: a tensor of the shape of the result, a vector along its last axis, or
-a number.
+is read in place: a tensor of the shape of the result, some columns of a wider one, a
+vector along its last axis, or a number.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import split_evenly
-from aotc.mlir import Operation, Value, ir
+from aotc.mlir import Operation, Value, arith, func, ir
 
 # bodies that are faster on vectors, which have no f64
 _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
@@ -156,6 +157,8 @@ class Epilogue:
             memory, lanes = self._memories[value], self._lanes
             return [vectors.load(memory, p.at, lanes, p.count) for p in places]
         op = _computing_op(value)
+        if isinstance(op, Slice):
+            return [self._read_columns(op, place) for place in places]
         if isinstance(op, Constant):  # a tensor without axes, like the result
             return [vectors.splat(float(op.value), self._lanes)] * len(places)
         if isinstance(op, Broadcast):
@@ -182,6 +185,16 @@ class Epilogue:
         for each in zip(*given, strict=True):
             found += as_tuple(type(op).lower(self._lowering, op, *each))
         return found
+
+    def _read_columns(self, op: Slice, place: Place) -> Value:
+        """What lies at a place in some columns of a tensor that has more of them."""
+        first, count, wide = op.start[-1], op.sizes[-1], Tensor.of(op.x).shape[-1]
+        assert isinstance(first, int)  # as `sliced_source` has it, like the others
+        assert isinstance(count, int)
+        assert isinstance(wide, int)
+        row = arith.divui(arith.subi(place.at, place.column), vectors.index(count))
+        at = vectors.add(vectors.scale(row, wide), vectors.add(place.column, first))
+        return vectors.load(self._memories[op.x], at, self._lanes, place.count)
 
     def _read_repeated(self, source: Value, place: Place) -> Value:
         """What is the same in all rows."""
@@ -218,6 +231,23 @@ def readable_source(value: Value, columns: Sequence[int]) -> Value | None:
     shape = Tensor.of(value).shape
     needed = {axis for axis in columns if shape[axis] != 1}
     return op.x if axes == needed else value
+
+
+def sliced_source(value: Value) -> Value | None:
+    """What lies in memory and has a value as columns side by side; None if none does.
+
+    What is computed of such a value alone would have to be computed whole.
+    """
+    op = defining_op(value)
+    if not isinstance(op, Slice):
+        return None
+    source = defining_op(op.x)
+    if source is not None and not isinstance(source, func.CallOp):
+        return None
+    *rows, columns = Tensor.of(op.x).shape
+    are_static = all(isinstance(n, int) for n in (columns, op.start[-1], op.sizes[-1]))
+    is_whole = op.sizes[:-1] == tuple(rows) and not any(op.start[:-1])
+    return op.x if are_static and is_whole and op.strides[-1] == 1 else None
 
 
 def defining_op(value: Value) -> Operation | None:

@@ -52,6 +52,8 @@ class Family:
         views: the operands that are views which the kernel reads through, and what of.
         candidates: the schedules that may be tried in the place of a planned one, which
             is the first, in the order in which the model of the machine expects them.
+        reads_columns: whether the elementwise ops may take some columns of wider
+            tensors, which the kernel reads there.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
     """
@@ -67,6 +69,7 @@ class Family:
     candidates: Callable[[GraphOp, Machine, Schedule], Sequence[Schedule]] = (
         lambda op, machine, planned: [planned]
     )
+    reads_columns: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
 
 
@@ -79,6 +82,7 @@ FAMILIES = {
         write=contraction.write,
         plan_unpacked=contraction_plan.plan_unpacked,
         has_epilogue=True,
+        reads_columns=True,
         column_axes=contraction_plan.column_axes,
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.walking import in_order
 from aotc.kernels.contraction.plan import plan_joined
 from aotc.kernels.machine import Machine
 from aotc.mlir import Value
@@ -38,19 +39,29 @@ def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
         machine: that computes them.
     """
     rest = list(products)
-    for product in products:
-        for source in [*rest]:
-            if product in rest and source is not product and reads(product, source):
-                pair = source, product
-                schedule = _schedule(pair, machine, interleaved=True)
-                if schedule is not None:
-                    rest = [each for each in rest if each not in pair]
-                    yield Group(pair, schedule)
+    for product in reversed(products):  # the last reader of others first
+        together = _read_together(product, rest) if product in rest else []
+        if len(together) > 1:
+            schedule = _schedule(together, machine, interleaved=True)
+            if schedule is not None:
+                rest = [each for each in rest if each not in together]
+                yield Group(tuple(together), schedule)
     while len(rest) > 1:
         chosen = _independent(rest)
         rest = [each for each in rest if each not in chosen]
         if len(chosen) > 1:
             yield group_of(chosen, machine)
+
+
+def _read_together(product: Product, products: Sequence[Product]) -> list[Product]:
+    """A product, those of some that it reads, and those that these read, in order."""
+    found = [product]
+    for reader in found:  # which grows
+        for each in products:
+            if len(found) < MOST and each not in found and reads(reader, each):
+                found.append(each)
+    calls = in_order([each.call for each in found])
+    return sorted(found, key=lambda each: calls.index(each.call))
 
 
 def group_of(products: Sequence[Product], machine: Machine) -> Group:
@@ -76,10 +87,10 @@ def reads(product: Product, source: Product) -> bool:
 
     All else that it reads does not depend on that.
     """
-    if len(source.call.results) > 1 or len(product.call.results) > 1:
+    if len(source.call.results) > 1:
         return False
     result, operands = source.call.results[0], list(product.call.operands)
-    if result not in operands[2:] or result.type != product.call.results[0].type:
+    if result not in operands[2:]:
         return False
     if result.type != product.anchor.results[0].type or result in operands[:2]:
         return False

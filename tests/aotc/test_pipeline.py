@@ -57,6 +57,7 @@ _FOR_GRAPHS = {
     "decompose",
     "fold-parameters",
     "fold-scales",
+    "split-products",
     "fuse-regions",
     "hoist-invariants",
     "inline",

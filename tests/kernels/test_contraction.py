@@ -24,7 +24,7 @@ from aotc.target import Target
 
 MODELS = {
     name: Path(__file__).parent / f"{name}.py"
-    for name in ("contractions", "changing_products", "joined")
+    for name in ("contractions", "changing_products", "joined", "gates")
 }
 MODEL = MODELS["contractions"]
 LEVELS = ["x86_64-v3", "x86_64-v4"]

@@ -1,0 +1,221 @@
+"""Compute columns of a product that are read apart by products of their own.
+
+    %1 = graph.dot_general(%x, %w)        %a = graph.dot_general(%x, graph.slice(%w))
+    %2 = graph.add(%1, %z)           →    %b = graph.dot_general(%x, graph.slice(%w))
+    %3 = graph.slice(%2)                  %3 = graph.add(%a, graph.slice(%z))
+    %4 = graph.slice(%2)                  %4 = graph.add(%b, graph.slice(%z))
+    %5 = graph.multiply(%3, %4)           %5 = graph.multiply(%3, %4)
+
+So are the gates of an LSTM or a GRU written: as columns of one product. Where they meet
+element by element, `fuse-regions` and `join-products` make one kernel of the products
+and of all that is computed of them, in which a panel has the same columns of each.
+
+Requires: calls are inlined (inline). Ensures: nothing changes where the target has no
+kernel for the parts, where columns do not meet, or where something else reads the
+weight, which the build would have to store twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.patterns import made_by
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import in_order
+from aotc.kernels.families import choose
+from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.scopes import scopes_of
+from aotc.mlir import Function, Operation, Value
+from aotc.passes.base import Pass, Unit
+from aotc.passes.joining.groups import MOST
+
+
+class SplitProducts(Pass):
+    """Split products in every entry, and in the loops that it runs."""
+
+    name = "split-products"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        machine = None if unit.target is None else machine_of(unit.target)
+        if machine is None:
+            return False
+        functions = functions_of(unit.module)
+        changed = False
+        for entry in entries_of(unit.module):
+            for name, weights in scopes_of(functions, entry.name).items():
+                with known_contracts(contracts_of(functions[name])):
+                    changed |= _split_in(functions[name], weights, machine)
+        return changed
+
+
+def _split_in(function: Function, weights: Container[Value], machine: Machine) -> bool:
+    found = [_columns_of(op, weights) for op in function.entry_block.operations]
+    return any([each.split(machine) for each in found if each is not None])
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A product of which slices of columns alone are read.
+
+    Args:
+        product: by a weight that nothing else reads.
+        axis: of the weight, along which its columns are.
+        after: ops that are applied to all columns, one after the other.
+        slices: of the last of them, each of other columns.
+    """
+
+    product: DotGeneral
+    axis: int
+    after: Sequence[GraphOp]
+    slices: Sequence[Slice]
+
+    def split(self, machine: Machine) -> bool:
+        """Write the products in the place of the slices, if there is a kernel."""
+        if not self._has_kernel(machine):
+            return False
+        for each in self.slices:
+            with before(self.slices[0]):
+                value = self._write(Builder(), each)
+            each.y.replace_all_uses_with(value)
+        for op in reversed((self.product, *self.after, *self.slices)):
+            op.operation.erase()
+        return True
+
+    def _has_kernel(self, machine: Machine) -> bool:
+        """Whether there is one for a product of as many columns as are in a slice."""
+        with before(self.product):
+            product = self._write_product(Builder(), self.slices[0])
+        found = choose(product, machine, by_weight=True)
+        right = product.rhs.owner
+        product.operation.erase()
+        right.erase()
+        return found is not None
+
+    def _write_product(self, b: Builder, columns: Slice) -> DotGeneral:
+        right = _cut(b, self.product.rhs, self.axis, columns)
+        attributes = DotGeneral.attributes_of(self.product)
+        value = DotGeneral.build(self.product.lhs, right, **attributes)
+        product: DotGeneral = value.owner.opview
+        return product
+
+    def _write(self, b: Builder, columns: Slice) -> Value:
+        """What the ops after the product make of some columns of it."""
+        whole = self.product.results[0]
+        value = self._write_product(b, columns).results[0]
+        for op in self.after:
+            taken = [
+                value if x == whole else _cut(b, x, len(columns.sizes) - 1, columns)
+                for x in op.operands
+            ]
+            value = type(op).build(*taken, **type(op).attributes_of(op))
+            whole = op.results[0]
+        return value
+
+
+def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
+    """The columns of another value, along an axis of it."""
+    first, count = columns.start[-1], columns.sizes[-1]
+    shape = Tensor.of(value).shape
+    repeated = made_by(value, "broadcast")
+    if repeated is not None:
+        source, axes = repeated.x, [*repeated.axes]
+        if axis in axes and Tensor.of(source).shape[axes.index(axis)] != 1:
+            source = _cut(b, source, axes.index(axis), columns)
+        sizes = tuple(count if n == axis else size for n, size in enumerate(shape))
+        return b.broadcast(source, shape=sizes, axes=repeated.axes)
+    return b.slice(
+        value,
+        start=tuple(first if n == axis else 0 for n in range(len(shape))),
+        sizes=tuple(count if n == axis else size for n, size in enumerate(shape)),
+        strides=(1,) * len(shape),
+    )
+
+
+def _columns_of(op: Operation, weights: Container[Value]) -> _Columns | None:
+    if not isinstance(op, DotGeneral) or op.results[0] in weights:
+        return None
+    rank = Tensor.of(op.rhs).rank
+    axes = free_axes(rank, op.rhs_batch, op.rhs_contract)
+    if op.rhs not in weights or len(list(op.rhs.uses)) > 1 or len(axes) != 1:
+        return None
+    after = [*_ops_after(op)]
+    readers = _readers(after[-1] if after else op)
+    slices = [each for each in readers if isinstance(each, Slice)]
+    if len(slices) < len(readers) or not 1 < len(slices) <= MOST:
+        return None
+    if not _are_apart(slices) or not _meet(slices):
+        return None
+    return _Columns(op, axes[0], after, slices)
+
+
+def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
+    """The elementwise ops after one, as long as one reads the other alone."""
+    kind = Tensor.of(op.results[0])
+    while True:
+        readers = _readers(op)
+        if len(readers) != 1 or not isinstance(readers[0], GraphOp):
+            return
+        reader = readers[0]
+        if not type(reader).on_vectors or isinstance(reader, Broadcast):
+            return
+        values = (*reader.operands, *reader.results)
+        if any(Tensor.of(value) != kind for value in values):
+            return
+        yield reader
+        op = reader
+
+
+def _readers(op: Operation) -> list[Operation]:
+    """The ops that read the results of one, in order."""
+    return in_order([use.owner.opview for value in op.results for use in value.uses])
+
+
+def _are_apart(slices: Sequence[Slice]) -> bool:
+    """Whether slices are of as many columns each, and no two of the same."""
+    columns = set[int]()
+    for each in slices:
+        first, count = each.start[-1], each.sizes[-1]
+        rows = Tensor.of(each.x).shape[:-1]
+        if not isinstance(first, int) or not isinstance(count, int) or not count:
+            return False
+        if each.sizes[:-1] != rows or any(step != 1 for step in each.strides):
+            return False
+        own = range(first, first + count)
+        if count != slices[0].sizes[-1] or not columns.isdisjoint(own):
+            return False
+        columns.update(own)
+    return True
+
+
+def _meet(slices: Sequence[Slice]) -> bool:
+    """Whether elementwise ops make something of all of the slices together."""
+    kind = Tensor.of(slices[0].y)
+    sources: dict[Value, frozenset[int]] = {
+        each.y: frozenset([number]) for number, each in enumerate(slices)
+    }
+    rest = in_order([reader for each in slices for reader in _readers(each)])
+    while rest:
+        op = rest.pop(0)
+        if not isinstance(op, GraphOp) or not type(op).on_vectors:
+            continue
+        if [Tensor.of(x) for x in op.results] != [kind]:
+            continue
+        known = [sources.get(x, frozenset()) for x in op.operands]
+        found = frozenset[int]().union(*known)
+        if len(found) == len(slices):
+            return True
+        sources[op.results[0]] = found
+        rest = in_order([*rest, *_readers(op)])
+    return False
