@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .case import TOLERANCE, Case, Settings
 from .environments import PACKAGES, python_of
-from .results import fact_table, static_table, time_table, write_json, write_page
+from .results import all_tables, write_json, write_page
 from .systems import PEERS, Aotc, System, run_module
 
 MODELS = (
@@ -41,8 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
             else:
                 rows += case.failures(systems, settings, "not exported")
             write_json(rows, facts(options), options.output)
-    tables = time_table(rows), static_table(rows), fact_table(rows)
-    print(*filter(None, tables), sep="\n\n")
+    print(all_tables(rows))
     print(f"\n{options.output}", file=sys.stderr)
     if options.plot:
         words = str(options.output), str(options.plot)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("aotc", "dialects", "passes", "cli", "artifacts")
 PACKAGES = {
     "aotc": (str(ROOT),),  # without extras: what a device needs to run bundles
     "torch": ("torch==2.13.0", "onnx==1.23.2", "onnxscript==0.7.2", "numpy==2.4.6"),
@@ -28,8 +26,8 @@ def python_of(name: str, folder: Path) -> Path:
     home = folder / name
     python, stamp = home / "bin" / "python", home / "packages.txt"
     wanted = "\n".join(PACKAGES[name])
-    if name == "aotc":
-        wanted += f"\n{sources_digest()}"
+    if name == "aotc":  # whose requirements count, and not each change of its sources
+        wanted += f"\n{(ROOT / 'pyproject.toml').read_text()}"
     if stamp.exists() and stamp.read_text() == wanted:
         return python
     print(f"installing {', '.join(PACKAGES[name])} into {home}", file=sys.stderr)
@@ -37,13 +35,3 @@ def python_of(name: str, folder: Path) -> Path:
     subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES[name]], check=True)
     stamp.write_text(wanted)
     return python
-
-
-def sources_digest() -> str:
-    """Of what is installed from this checkout."""
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
-    for folder in SOURCES:
-        for file in sorted((ROOT / folder).rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                digest.update(file.read_bytes())
-    return digest.hexdigest()

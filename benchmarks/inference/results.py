@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -82,11 +83,11 @@ def write_json(rows: list[Row], facts: dict[str, object], file: Path) -> None:
 
 def write_page(rows: list[Row], plot: Path | None) -> None:
     """Put the tables between the marks in docs/performance.md, and the plot beside."""
-    parts = [time_table(rows), static_table(rows), fact_table(rows)]
+    text = all_tables(rows)
     if plot is not None:
         shutil.copy(plot, PLOT)
-        parts.insert(0, f"![{PLOT_TEXT}]({PLOT.relative_to(PAGE.parent)})")
-    replace_between(BEGIN, END, "\n\n".join(filter(None, parts)))
+        text = f"![{PLOT_TEXT}]({PLOT.relative_to(PAGE.parent)})\n\n{text}"
+    replace_between(BEGIN, END, text)
 
 
 def replace_between(begin: str, end: str, text: str) -> None:
@@ -104,6 +105,30 @@ def time_table(rows: list[Row]) -> str:
         cells = {row.system: _time(row) for row in found}
         lines.append(line(*key, *(cells.get(name, "") for name in systems)))
     return "\n".join(lines)
+
+
+def mean_table(rows: list[Row]) -> str:
+    """Geometric means of aotc's times by those of the fastest peers."""
+    groups: dict[tuple[int, int, str], list[Row]] = {}
+    for row in rows:
+        if not row.peer and not math.isnan(row.ratio):
+            groups.setdefault((row.batch, row.threads, row.system), []).append(row)
+    if not groups:
+        return ""
+    lines = [line("batch", "threads", "system", "models", "mean"), rule(3, 2)]
+    for key, found in groups.items():
+        medians, minima = (
+            statistics.geometric_mean(getattr(row, name) for row in found)
+            for name in ("ratio", "ratio_of_minima")
+        )
+        lines.append(line(*key, len(found), f"{medians:.2f} / {minima:.2f}"))
+    return "\n".join(lines)
+
+
+def all_tables(rows: list[Row]) -> str:
+    """All that there is to say of some rows."""
+    tables = time_table(rows), mean_table(rows), static_table(rows), fact_table(rows)
+    return "\n\n".join(filter(None, tables))
 
 
 def static_table(rows: list[Row]) -> str:

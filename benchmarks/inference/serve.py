@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .clocks import seconds_of_calls
+
 Call = Callable[[], list[np.ndarray]]
 
 
@@ -56,14 +58,8 @@ def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
 
 def run(call: Call, count: str, clock: str) -> list[float]:
     """Seconds of each of so many calls."""
-    now = CLOCKS[clock]
     call()
-    times = []
-    for _ in range(int(count)):
-        start = now()
-        call()
-        times.append(now() - start)
-    return times
+    return seconds_of_calls(call, int(count), CLOCKS[clock])
 
 
 def memory(call: Call) -> int:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from inference.clocks import seconds_of_calls
 
 STEPS = 1_000_000
 COPY = 1 << 28  # bytes, beyond any cache
@@ -106,14 +108,9 @@ def copy_bandwidth(threads: int, clock: str) -> float:
         return 2 * size * threads / best_seconds(copy, 20, clock) / 1e9
 
 
-def best_seconds(call, count: int, clock: str) -> float:
+def best_seconds(call: Callable[[], object], count: int, clock: str) -> float:
     """Of so many calls."""
-    now, times = CLOCKS[clock], []
-    for _ in range(count):
-        start = now()
-        call()
-        times.append(now() - start)
-    return min(times)
+    return min(seconds_of_calls(call, count, CLOCKS[clock]))
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from inference.clocks import seconds_of_calls
 
 from .cases import all_cases, arrays
 from .limits import CLOCKS
@@ -59,14 +60,8 @@ def torch_calls(kind: str, threads: int) -> Callable[[str], Call | None]:
 
 def seconds(call: Call, count: int, clock: str) -> list[float]:
     """Of each of so many calls, after one."""
-    now = CLOCKS[clock]
     call()
-    times = []
-    for _ in range(count):
-        start = now()
-        call()
-        times.append(now() - start)
-    return times
+    return seconds_of_calls(call, count, CLOCKS[clock])
 
 
 def save(call: Call, file: str) -> None:

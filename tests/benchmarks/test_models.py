@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.inference.clocks import seconds_of_calls
 from benchmarks.inference.install_size import is_editable, required, size
 from benchmarks.inference.measuring import Times
 from benchmarks.inference.results import (
     Row,
     compare_with_peers,
     fact_table,
+    mean_table,
     static_table,
     time_table,
     write_json,
@@ -39,6 +41,17 @@ def test_ratios_are_of_paired_rounds_and_against_the_fastest_peer():
     ratios = {row.system: row.ratio for row in rows}
     assert ratios == {"aotc": 2.0, "fast": 1.0, "slow": 5.0}
     assert rows[0].ratio_of_minima == 2.0 / 0.5
+
+
+def test_means_are_geometric_and_of_models_that_have_times():
+    rows = []
+    for name, seconds in (("mlp", 0.5), ("lstm", 2.0), ("moe", None)):
+        found = [Row(name, 8, 2, "aotc", False), Row(name, 8, 2, "fast", True)]
+        times = {"aotc": Times([[seconds]])} if seconds else {}
+        compare_with_peers(found, {**times, "fast": Times([[1.0]])})
+        rows += found
+    assert mean_table(rows).splitlines()[2:] == ["| 8 | 2 | aotc | 2 | 1.00 / 1.00 |"]
+    assert mean_table([row for row in rows if row.peer]) == ""
 
 
 def test_a_system_without_right_results_has_no_times_in_the_table():
@@ -140,6 +153,19 @@ def test_the_same_figures_make_the_same_plot(tmp_path):
     assert "batch 1, threads 1" in first
     assert "fast" in first
     assert "slow" not in first
+
+
+@pytest.mark.parametrize("tick", [1, 8, 64])
+def test_no_call_takes_no_time_by_a_clock_that_ticks_slowly(tick):
+    passed = 0
+
+    def call():
+        nonlocal passed
+        passed += 4
+
+    times = seconds_of_calls(call, 160, lambda: passed // tick * tick)
+    assert len(times) == 160
+    assert set(times) == {4}
 
 
 @pytest.mark.parametrize("found", [[1.0, np.nan], [1.0, np.inf], [[1.0, 2.0]]])
