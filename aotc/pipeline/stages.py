@@ -20,6 +20,7 @@ from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fuse_regions import FuseRegions
+from aotc.passes.join_products import JoinProducts
 from aotc.passes.stages import (
     IR_STAGES,
     PASS_STAGES,
@@ -107,9 +108,11 @@ class Lower(Stage):
             return passes
         if self.name == "variant":
             return FitMemory(build.request.peak_memory), *passes
+        # an op that is computed again is to be computed by itself
         return [
             replace(each, anchors_only=True) if isinstance(each, FuseRegions) else each
             for each in passes
+            if not isinstance(each, JoinProducts)
         ]
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -100,7 +101,11 @@ def test_a_deep_network_trains_in_half_the_memory(source):
 
 
 def test_what_fits_stays_as_it_is(source):
-    assert not built(source, "large", peak_memory=10**9).fits
+    report = built(source, "large", peak_memory=10**9)
+    assert not report.fits
+    passes = [each.name for each in chain(*report.variant_passes.values())]
+    assert "fuse-regions{anchors_only=True,without=}" in passes
+    assert "join-products" not in passes
 
 
 def test_what_fits_is_measured_once_as_it_is_compiled(
