@@ -194,7 +194,9 @@ class _Joining:
                     whole.append(product)
                     continue
                 parts = split_columns(product, slices, self.functions)
-                write_group(group_of(parts, self.machine), self.known)
+                group = group_of(parts, self.machine)
+                assert group is not None  # their tile is that of the whole
+                write_group(group, self.known)
             for group in groups_of(whole, self.machine):
                 write_group(group, self.known)
 

@@ -10,6 +10,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.walking import in_order
 from aotc.kernels.contraction.plan import plan_joined
 from aotc.kernels.machine import Machine
+from aotc.kernels.tile import Tile
 from aotc.mlir import Value
 from aotc.passes.joining.products import Product, is_computed_from
 
@@ -49,8 +50,9 @@ def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
     while len(rest) > 1:
         chosen = _independent(rest)
         rest = [each for each in rest if each not in chosen]
-        if len(chosen) > 1:
-            yield group_of(chosen, machine)
+        group = group_of(chosen, machine)
+        if group is not None:
+            yield group
 
 
 def _read_together(product: Product, products: Sequence[Product]) -> list[Product]:
@@ -64,22 +66,28 @@ def _read_together(product: Product, products: Sequence[Product]) -> list[Produc
     return sorted(found, key=lambda each: calls.index(each.call))
 
 
-def group_of(products: Sequence[Product], machine: Machine) -> Group:
-    """Products that do not depend on each other, panel by panel."""
+def group_of(products: Sequence[Product], machine: Machine) -> Group | None:
+    """Products that do not depend on each other, panel by panel, if that is better."""
+    if len(products) == 1:
+        return None
     schedule = _schedule(products, machine, interleaved=False)
-    assert schedule is not None
-    return Group(tuple(products), schedule)
+    return None if schedule is None else Group(tuple(products), schedule)
 
 
 def _schedule(
     products: Sequence[Product], machine: Machine, *, interleaved: bool
 ) -> Mapping[str, int] | None:
-    return plan_joined(
+    schedule = plan_joined(
         [each.anchor for each in products],
         [each.fused.tile for each in products],
         machine,
         interleaved=interleaved,
     )
+    if schedule is None:
+        return None
+    features = [each.geometry.features for each in products]
+    tile = Tile.of_plain(schedule)
+    return schedule if products[0].is_stored_by(tile, features) else None
 
 
 def reads(product: Product, source: Product) -> bool:

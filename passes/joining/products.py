@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from aotc.dialects.functions import callee_of
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import clone
 from aotc.kernels.contraction.joined import ANCHORS, known_geometry
 from aotc.kernels.families import is_packed
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
+from aotc.passes.build_time_values import MOST_EXTRA_BYTES, MOST_EXTRA_SHARE
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,22 @@ class Product:
         if self.call.operands[0] != other.call.operands[0]:
             return False
         return _left_of(self.geometry) == _left_of(other.geometry)
+
+    def is_stored_by(self, tile: Tile, features: Iterable[int]) -> bool:
+        """Whether a build stores weights for a tile, with what fills their last panels.
+
+        Args:
+            tile: how products like this one are cut up together.
+            features: of each of them.
+        """
+        counts = list(features)
+        padded = sum(tile.panels(count) * tile.own.columns for count in counts)
+        *products, _, depth, _ = Tensor.of(self.call.operands[1]).shape
+        column = 4 * element_count((*products, depth))
+        assert isinstance(column, int)
+        wanted = column * sum(counts)
+        most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * wanted)
+        return column * padded - wanted <= most
 
     def unpacked(self) -> Value:
         """The right operand of a call as it was before it was packed.

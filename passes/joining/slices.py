@@ -58,13 +58,14 @@ def column_slices(product: Product) -> list[Slice]:
     if not 1 < len(found) == len(readers) <= MOST:
         return []
     found.sort(key=lambda each: int(each.start[-1]))
-    columns = [_columns_of(each) for each in found]
+    columns = [each for each in map(_columns_of, found) if each is not None]
     end = 0
     for each in columns:
-        if each is None or each.first < end or 2 * each.count < product.tile.lanes:
+        if each.first < end or 2 * each.count < product.tile.lanes:
             return []
         end = each.first + each.count
-    return found
+    is_stored = product.is_stored_by(product.tile, (each.count for each in columns))
+    return found if len(columns) == len(found) and is_stored else []
 
 
 def _columns_of(op: Slice) -> _Columns | None:

@@ -181,6 +181,15 @@ def test_leaves_alone(regions, name):
     assert not run_passes(unit, ["join-products"], silently=True)[0].changed
 
 
+def test_weights_stay_apart_that_the_build_would_not_store(regions):
+    """Each has a few columns more than one panel, and would be nearly half zeros."""
+    weights = '"k": w(4096, 136), "v": w(4096, 136)'
+    sides = "    return x @ v['k'], x @ v['v']\n", weights, '(1, 4096), "f32"'
+    assert results_of(regions(entry(*sides), "x86_64-v4")) == [1, 1]
+    whole = "    y = x @ v['k']\n    return y[:, :68], y[:, 68:]\n", *sides[1:]
+    assert results_of(regions(entry(*whole), "x86_64-v4")) == [1]
+
+
 def test_states_are_no_weights(regions):
     unit = regions(
         "s = aotc.State({'q': w(64, 64), 'k': w(64, 64)})\n"
