@@ -29,7 +29,7 @@ from matplotlib import pyplot  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 
 MARKS = "o^svDP*X"
-SHOWN = 0.5, 4.0  # slower systems are drawn at the edge
+SHOWN = 0.5, 4.0  # what is beyond is drawn at the edges
 
 Row = dict[str, Any]
 
@@ -83,7 +83,7 @@ def draw(
         )
     axis.set(xscale="log", xlim=(low / 1.05, high * 1.05))
     axis.set_xticks(
-        [0.5, 0.7, 1, 1.5, 2, 3, 4], ["0.5", "0.7", "1", "1.5", "2", "3", "≥ 4"]
+        [0.5, 0.7, 1, 1.5, 2, 3, 4], ["≤ 0.5", "0.7", "1", "1.5", "2", "3", "≥ 4"]
     )
     axis.minorticks_off()
     axis.set_yticks(range(len(models)), models)
