@@ -113,7 +113,7 @@ class Region:
             found = sliced_source(value)
             if found is not None and Tensor.of(value).dtype == "f32":
                 return found
-        return readable_source(value, self.columns)
+        return readable_source(value, self.columns, by_rows=True)
 
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""

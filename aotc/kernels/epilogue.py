@@ -2,7 +2,7 @@
 
 Ops of the graph are applied to vectors by their own `lower` rules. What else they read
 is read in place: a tensor of the shape of the result, some columns of a wider one, a
-vector along its last axis, or a number.
+vector along its last axis, an element for each row, or a number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aotc.dialects.lowering import Lowering, approximations
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Tensor, element_count
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
 from aotc.kernels.machine import Machine
@@ -162,6 +162,9 @@ class Epilogue:
         if isinstance(op, Constant):  # a tensor without axes, like the result
             return [vectors.splat(float(op.value), self._lanes)] * len(places)
         if isinstance(op, Broadcast):
+            length = _length_of_rows(op)
+            if length is not None:
+                return [self._read_of_row(op.x, place, length) for place in places]
             for place in places:
                 key = value, place.key
                 if key not in shared:
@@ -196,6 +199,12 @@ class Epilogue:
         at = vectors.add(vectors.scale(row, wide), vectors.add(place.column, first))
         return vectors.load(self._memories[op.x], at, self._lanes, place.count)
 
+    def _read_of_row(self, source: Value, place: Place, length: int) -> Value:
+        """What is the same in all of a row of so many elements."""
+        row = arith.divui(arith.subi(place.at, place.column), vectors.index(length))
+        element = vectors.load_element(self._memories[source], row)
+        return vectors.repeat(element, self._lanes)
+
     def _read_repeated(self, source: Value, place: Place) -> Value:
         """What is the same in all rows."""
         if source in self._memories:
@@ -209,15 +218,18 @@ class Epilogue:
         return vectors.splat(float(op.value), self._lanes)
 
 
-def readable_source(value: Value, columns: Sequence[int]) -> Value | None:
+def readable_source(
+    value: Value, columns: Sequence[int], *, by_rows: bool = False
+) -> Value | None:
     """What a kernel reads for an operand of the shape of its rows; None if it cannot.
 
-    That is the operand, or what is repeated in it: a number, or a vector along the
-    columns, in all rows.
+    That is the operand, or what is repeated in it: a number, a vector along the
+    columns, in all rows, or an element for each row, in all columns.
 
     Args:
         value: the operand.
         columns: the axes of the shape along which rows share vectors.
+        by_rows: whether the kernel can read an element for each row.
     """
     if Tensor.of(value).dtype != "f32":
         return None
@@ -230,6 +242,9 @@ def readable_source(value: Value, columns: Sequence[int]) -> Value | None:
     axes = {a for a, n in zip(op.axes, source.shape, strict=True) if n != 1}
     shape = Tensor.of(value).shape
     needed = {axis for axis in columns if shape[axis] != 1}
+    if by_rows and _length_of_rows(op) is not None:
+        rows = {axis for axis in range(len(shape)) if axis not in columns}
+        return op.x if axes == {axis for axis in rows if shape[axis] != 1} else value
     return op.x if axes == needed else value
 
 
@@ -248,6 +263,18 @@ def sliced_source(value: Value) -> Value | None:
     are_static = all(isinstance(n, int) for n in (columns, op.start[-1], op.sizes[-1]))
     is_whole = op.sizes[:-1] == tuple(rows) and not any(op.start[:-1])
     return op.x if are_static and is_whole and op.strides[-1] == 1 else None
+
+
+def _length_of_rows(op: Broadcast) -> int | None:
+    """How often in a row a broadcast repeats each element; None if it does not."""
+    shape, source = Tensor.of(op.y).shape, Tensor.of(op.x).shape
+    axes = [axis for axis, n in zip(op.axes, source, strict=True) if n != 1]
+    after = max(axes, default=-1) + 1
+    length = element_count(shape[after:])
+    is_leading = all(axis in axes or shape[axis] == 1 for axis in range(after))
+    if not axes or not is_leading or not isinstance(length, int):
+        return None
+    return length if length > 1 else None
 
 
 def defining_op(value: Value) -> Operation | None:

@@ -1,0 +1,68 @@
+"""Results whose rows are scaled and shifted by numbers of their own.
+
+A model file, which the tests beside it build.
+"""
+
+import numpy as onp
+
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+_rng = onp.random.default_rng(0)
+
+w = aotc.Weights(
+    {
+        "matrix": _rng.normal(size=(40, 35)).astype("f"),
+        "experts": _rng.normal(size=(3, 40, 35)).astype("f"),
+        "window": _rng.normal(size=(3, 3, 6, 20)).astype("f"),
+        "channels": _rng.normal(size=(3, 3, 1, 24)).astype("f"),
+    }
+)
+_n = aotc.Dim("n", min=0)
+_line = aotc.Spec((70,), "f32")
+
+
+@aotc.entry(x=aotc.Spec((70, 40), "f32"), s=_line, t=aotc.Spec((35,), "f32"))
+def product(w, x, s, t):
+    """By rows and by columns."""
+    return nn.relu(x @ w["matrix"] * s[:, None] + t) - s[:, None]
+
+
+@aotc.entry(x=aotc.Spec((_n, 40), "f32"), s=aotc.Spec((_n, 1), "f32"))
+def any_rows(w, x, s):
+    return x @ w["matrix"] * s
+
+
+@aotc.entry(x=aotc.Spec((3, 30, 40), "f32"), s=aotc.Spec((30, 3), "f32"))
+def experts(w, x, s):
+    """As many rows of each product, in another order than the scales."""
+    return np.sum(x @ w["experts"] * s.T[..., None], 0)
+
+
+@aotc.entry(x=aotc.Spec((3, 30, 40), "f32"), s=aotc.Spec((3,), "f32"))
+def of_each_product(w, x, s):
+    """A number for each product, which is read as a whole tensor."""
+    return x @ w["experts"] * s[:, None, None]
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 11, 6), "f32"), s=aotc.Spec((2, 9, 11, 1), "f32"))
+def pixels(w, x, s):
+    return nn.relu(nn.conv(x, w["window"], padding="SAME") * s)
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 11, 24), "f32"), s=aotc.Spec((2, 9, 11), "f32"))
+def pixels_of_channels(w, x, s):
+    y = nn.conv(x, w["channels"], padding="SAME", groups=24)
+    return y * s[..., None], nn.max_pool(x, 3, strides=1, padding="SAME") + s[..., None]
+
+
+@aotc.entry(x=aotc.Spec((70, 100), "f32"), s=_line)
+def norms(x, s):
+    return nn.layer_norm(x) * s[:, None], nn.softmax(x) + s[:, None]
+
+
+@aotc.entry(x=aotc.Spec((5, 6, 64, 30), "f32"), s=aotc.Spec((5, 6), "f32"))
+def reductions(x, s):
+    """Over lines of columns, and over columns."""
+    return np.sum(x, 2) * s[..., None], np.max(x, 3) * s[..., None]
