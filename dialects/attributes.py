@@ -227,6 +227,7 @@ def _bf16_words(attr: ir.Attribute) -> np.ndarray:
 
 
 def _bf16_word(text: str) -> int:
+    """The bits of an element: the nearest to its few digits, which may be below it."""
     if text.startswith("0x"):
         return int(text, 16)
-    return int(np.array(float(text), np.float32).view(np.uint32)) >> 16
+    return int(np.array(float(text), dtypes.to_numpy("bf16")).view(np.uint16))

@@ -76,7 +76,7 @@ class _Matcher:
         self._kind = Tensor.of(root)
         self._numbers = numbers
         narrow = dtypes.to_numpy(self._kind.dtype)
-        self._tolerance = ROUNDING * float(ml_dtypes.finfo(narrow).eps)
+        self._unit = float(ml_dtypes.finfo(narrow).eps)
 
     def match(self, term: Term, view: View, sign: int, found: Match) -> Iterator[Match]:
         """The ways in which `sign` times a value is what a term says."""
@@ -138,7 +138,7 @@ class _Matcher:
         total = Call("reduce_sum", (of,), {"axes": "axes"})
         for share, (part,) in self._numbers.factors(view, 1):
             count = _reduced_count(part)
-            if isinstance(count, int) and self._is_close(sign * share * count, 1.0):
+            if isinstance(count, int) and self._is_share(sign * share, count):
                 yield from self.match(total, part, 1, found)
         for share, (part, divisor) in self._numbers.factors(view, 2):
             size = made_by(divisor.value, "dimension")
@@ -188,9 +188,12 @@ class _Matcher:
     def _is_close(self, number: float, wanted: float) -> bool:
         if number == wanted:
             return True
-        return bool(abs(number - wanted) <= self._tolerance * abs(wanted)) and bool(
-            np.isfinite(wanted)
-        )
+        tolerance = ROUNDING * self._unit * abs(wanted)
+        return bool(abs(number - wanted) <= tolerance) and bool(np.isfinite(wanted))
+
+    def _is_share(self, number: float, count: int) -> bool:
+        """Whether a number is 1 / `count`, rounded once: 1 / (count - 1) is near it."""
+        return abs(number * count - 1) <= self._unit
 
 
 def _reduced_count(view: View) -> Any:

@@ -188,6 +188,19 @@ def test_reads_constants_in_the_precision_of_the_graph(model, dtype):
     assert made.ops == ["gelu"]
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_a_variance_by_one_less_is_another(model, dtype):
+    def norm(x, less):
+        mean = anp.mean(x, -1, keepdims=True)
+        squares = anp.sum((x - mean) ** 2, -1, keepdims=True)
+        return (x - mean) * anp.rsqrt(squares * (1 / (64 - less)) + 1e-3)
+
+    for less, expected in ((0, True), (1, False)):
+        made = model(lambda x, less=less: norm(x, less), f"{dtype}[3, 64]")
+        made.run(*ALL)
+        assert ("normalize" in made.ops) == expected
+
+
 EXTREME = np.array([[-3e38, -1e4, -90, -1e-30, 0, 1e-30, 90, 1e4]], "f")
 
 
