@@ -4,15 +4,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from aotc.dialects import context
 from aotc.dialects.attributes import Array
-from aotc.dialects.context import context
+from aotc.mlir import ir
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 def test_a_constant_keeps_every_number_of_half_precision(dtype):
-    with context():
+    with context(), ir.Location.unknown():
         found = Array.decode(Array.encode(EVERY.view(dtype)))
         one_by_one = [
             Array.decode(Array.encode(EVERY[n : n + 1].view(dtype)))
