@@ -106,6 +106,7 @@ def manifest(
         "source": program.source,
         "toolchain": _toolchain(variants),
         "precision": _precision(program),
+        "numerics": program.numerics,
         "symbols": _symbols(program),
         "entry_points": [_entry_point(entry) for entry in program.entries],
         "states": [_state(state) for state in program.states],

@@ -19,6 +19,7 @@ import numpy as np
 from aotc.dialects.entries import Entry, entries_of, rename_ports, write_entry
 from aotc.dialects.functions import copy_module, keep_only
 from aotc.dialects.fusion import TARGET
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.parameters import (
     Parameter,
     declare_parameter,
@@ -30,6 +31,8 @@ from aotc.dialects.parameters import (
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.numerics import LEVELS as NUMERICS_LEVELS
+from aotc.numerics import STRICT
 from aotc.pytree import Structure
 
 LEVELS = (0, 1, 2)  # of optimisation; the last one is what a build takes by default
@@ -39,6 +42,7 @@ TARGET_STAGES = ("regions", "linalg", "variant")  # that can be for one target
 STAGE = "graph.stage"
 LEVEL = "graph.level"
 WITHOUT = "graph.without"
+NUMERICS = "graph.numerics"
 TUNING = "graph.tuning"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
 PASSES = "graph.passes"
@@ -207,6 +211,28 @@ class Program:
         self._write_attribute(WITHOUT, [*names])
 
     @property
+    def numerics(self) -> str:
+        """How far results may be from what the model writes, see `aotc.numerics`.
+
+        Raises:
+            InputError: `bad-ir`: the module names a level that there is not.
+        """
+        level = str(self._attribute(NUMERICS, STRICT))
+        if level not in NUMERICS_LEVELS:
+            known = ", ".join(NUMERICS_LEVELS)
+            message = f"expected graph.numerics to be one of {known}; got {level!r}"
+            raise InputError("bad-ir", message)
+        return level
+
+    @numerics.setter
+    def numerics(self, level: str) -> None:
+        attributes = self.module.operation.attributes
+        if level != STRICT:
+            self._write_attribute(NUMERICS, level)
+        elif NUMERICS in attributes:
+            del attributes[NUMERICS]
+
+    @property
     def tuning(self) -> dict[str, Any] | None:
         """The tuning file that schedules come from, see `aotc.tuning`; None for none.
 
@@ -301,6 +327,15 @@ class Program:
     def _write_attribute(self, name: str, data: Any) -> None:
         with self.module.context:
             self.module.operation.attributes[name] = attribute_of(data)
+
+
+def numerics_of(op: GraphOp) -> str:
+    """What the module that an op is in says of `--numerics`."""
+    top = op.operation
+    while top.parent is not None:
+        top = top.parent.operation
+    attributes = top.attributes
+    return str(plain_of(attributes[NUMERICS])) if NUMERICS in attributes else STRICT
 
 
 def source_of(path: Path, frontend: str) -> dict[str, Any]:

@@ -95,6 +95,7 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
                     "source": source["file"],
                     "entries": [entry.name for entry in program.entries],
                     "targets": [str(variant.target) for variant in variants],
+                    "numerics": program.numerics,
                 },
                 "resolvedDependencies": [
                     {"name": source["file"], "digest": {"sha256": source["sha256"]}},

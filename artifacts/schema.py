@@ -252,6 +252,7 @@ _manifest: Check = record(
     },
     {
         "source": _source,
+        "numerics": _string,
         "parity": listing(_parity),
         "self_check": listing(_self_check),
     },

@@ -19,6 +19,7 @@ from aotc.cli.verb import (
     quiet_option,
     verb,
 )
+from aotc.numerics import LEVELS
 from aotc.options import SELF_CHECK_MODES
 from aotc.target import TARGETS, Target
 from aotc.writing import write_text
@@ -143,6 +144,13 @@ class _Level(click.Choice[str]):
     type=click.Choice(["nhwc", "nchw"]),
     help="Take and return images in this layout, whatever that of SOURCE; channels "
     "stand last, or before the spatial axes, also of sequences and volumes.",
+)
+@click.option(
+    "--numerics",
+    type=click.Choice(LEVELS),
+    help="How far results may be from what the model writes: as far as the order of "
+    "sums decides, or within a stated bound, by algorithms of fewer operations; by "
+    "default strict.",
 )
 @click.option(
     "--tuning",

@@ -27,20 +27,44 @@ from aotc.dialects.ops.effects import Effect
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import clone
-from aotc.kernels.families import choose, fetch_ahead, is_packed
+from aotc.kernels.families import choose, fetch_ahead, packing_of
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
-from aotc.kernels.packing import pack, unpack
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
-from aotc.kernels.tile import Tile
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.regions import Region, region_at
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
+
+
+@dataclass(frozen=True)
+class _Choosing:
+    """What decides about kernels.
+
+    Args:
+        machine: that they are for.
+        left_out: families that are not taken.
+        numerics: what results may be.
+    """
+
+    machine: Machine
+    left_out: Container[str]
+    numerics: str
+
+    def kernel_for(self, op: GraphOp, weights: Container[Value]) -> Fused | None:
+        """The kernel for an op, given which values are weights."""
+        by_weight = len(op.operands) > 1 and op.operands[1] in weights
+        return choose(
+            op,
+            self.machine,
+            by_weight=by_weight,
+            without=self.left_out,
+            numerics=self.numerics,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +113,8 @@ class FuseRegions(Pass):
         functions = functions_of(unit.module)
         for entry in entries_of(unit.module):
             states = _new_states(functions[entry.name], entry)
-            found = _all_anchors(functions, entry, machine, self._left_out)
+            choosing = _Choosing(machine, self._left_out, unit.program.numerics)
+            found = _all_anchors(functions, entry, choosing)
             for name, anchors in found.items():
                 with known_contracts(contracts_of(functions[name])):
                     for anchor, fused in anchors:
@@ -106,8 +131,7 @@ class FuseRegions(Pass):
 def _all_anchors(
     functions: Mapping[str, Function],
     entry: Entry,
-    machine: Machine,
-    left_out: Container[str],
+    choosing: _Choosing,
 ) -> dict[str, list[_Anchor]]:
     """What kernels compute of an entry and of the bodies of its loops.
 
@@ -116,14 +140,14 @@ def _all_anchors(
     fetched ahead.
     """
     found = {
-        name: _anchors(functions[name], weights, machine, left_out)
+        name: _anchors(functions[name], weights, choosing)
         for name, weights in scopes_of(functions, entry.name).items()
     }
     between = {name: _packed_bytes(anchors) for name, anchors in found.items()}
     between[entry.name] = sum(between.values())
     return {
         name: [(op, fetch_ahead(op, fused)) for op, fused in anchors]
-        if between[name] > machine.third_cache
+        if between[name] > choosing.machine.third_cache
         else anchors
         for name, anchors in found.items()
     }
@@ -131,27 +155,29 @@ def _all_anchors(
 
 def _packed_bytes(anchors: list[_Anchor]) -> int:
     """The bytes of what kernels read packed, where they are known."""
-    packed = {op.operands[1] for op, fused in anchors if is_packed(fused)}
-    sizes = [element_count(Tensor.of(value).shape) for value in packed]
-    return sum(4 * size for size in sizes if isinstance(size, int))
+    packed = {}
+    for op, fused in anchors:
+        packing = packing_of(fused)
+        size = element_count(Tensor.of(op.operands[-1]).shape)
+        if packing is not None and isinstance(size, int):
+            packed[op.operands[1]] = round(4 * size * packing.growth)
+    return sum(packed.values())
 
 
 def _anchors(
     function: Function,
     weights: Container[Value],
-    machine: Machine,
-    left_out: Container[str],
+    choosing: _Choosing,
 ) -> list[_Anchor]:
     """The ops of a function that a kernel computes, in order."""
     with known_contracts(contracts_of(function)):
-        return [*_find_anchors(function, weights, machine, left_out)]
+        return [*_find_anchors(function, weights, choosing)]
 
 
 def _find_anchors(
     function: Function,
     weights: Container[Value],
-    machine: Machine,
-    left_out: Container[str],
+    choosing: _Choosing,
 ) -> Iterator[_Anchor]:
     for op in [*function.entry_block.operations]:
         if not isinstance(op, GraphOp) or has_effect(op):
@@ -160,8 +186,7 @@ def _find_anchors(
             continue
         if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype == "f32":
             op = without_transposes(op)
-        by_weight = len(op.operands) > 1 and op.operands[1] in weights
-        fused = choose(op, machine, by_weight=by_weight, without=left_out)
+        fused = choosing.kernel_for(op, weights)
         if fused is not None:
             yield op, fused
 
@@ -245,8 +270,9 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     """
     anchor, operands, results = region.anchor, region.operands(), region.results()
     given = [*operands]
-    if region.packed is not None:
-        given[1] = pack(Builder(), anchor, Tile.of_plain(fused.tile))
+    packing = packing_of(fused)
+    if packing is not None:
+        given[1] = packing.pack(Builder(), anchor)
 
     def body(arguments: list[Value]) -> list[Value]:
         # what is there twice is the anchor's: the first is as it is, the second packed
@@ -254,9 +280,9 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
         values = dict(pairs)
         for op in region.ops:
             taken = [_copied(value, values) for value in op.operands]
-            if op is anchor and region.packed is not None:
-                tile = Tile.of_plain(fused.tile)
-                taken = [taken[0], unpack(Builder(), anchor, arguments[1], tile)]
+            if op is anchor and packing is not None:
+                unpacked = packing.unpack(Builder(), anchor, arguments[1])
+                taken = [taken[0], unpacked]
             copied = clone(op, taken)
             values.update(zip(op.results, copied, strict=True))
         return [values[each] for each in results]

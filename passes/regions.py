@@ -12,7 +12,7 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
 from aotc.kernels.epilogue import defining_op, readable_source, sliced_source
-from aotc.kernels.families import FAMILIES, is_packed
+from aotc.kernels.families import FAMILIES, packing_of
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value, ir
 
@@ -52,7 +52,7 @@ class Region:
     @classmethod
     def of(cls, anchor: GraphOp, fused: Fused, states: Container[Value]) -> Region:
         """The anchor alone."""
-        packed = anchor.operands[1] if is_packed(fused) else None
+        packed = anchor.operands[1] if packing_of(fused) else None
         rank = Tensor.of(anchor.results[0]).rank
         count = FAMILIES[fused.kernel].column_axes(anchor)
         return cls(

@@ -185,7 +185,7 @@ def _executable(kernel: Kernel) -> list[str]:
     views = [
         line
         for n, kind in enumerate(kernel.memories)
-        for line in _view(n, kind, kernel.elements[n], symbols)
+        for line in _view(n, kind, kernel.elements[n], [*symbols, "%shares"])
     ]
     memories = [f"%m{n}" for n in range(len(kernel.memories))]
     given = ", ".join([*memories, *symbols, "%share", "%shares"])
@@ -213,12 +213,12 @@ def _executable(kernel: Kernel) -> list[str]:
     ]
 
 
-def _view(number: int, kind: str, elements: str, symbols: list[str]) -> list[str]:
-    """The memory of a binding; how many elements it has is a map of the symbols."""
+def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str]:
+    """The memory of a binding; how many elements it has, a map says, of numbers."""
     view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"
     if "?" not in kind:
         return [f"      {view} : !stream.binding -> {kind}"]
-    given = ", ".join(symbols)
+    given = ", ".join(numbers)
     return [
         f"      %n{number} = affine.apply affine_map<{elements}>()[{given}]",
         f"      {view} : !stream.binding -> {kind}{{%n{number}}}",

@@ -24,7 +24,13 @@ from aotc import dtypes
 from aotc.checks.comparisons import Comparisons, compares_floats
 from aotc.dialects.graph import LOW, Evaluator
 from aotc.dialects.lowering.summation import LONGEST
+from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
+from aotc.kernels.winograd.matrices import OUTPUTS
+from aotc.kernels.winograd.reference import Transforms, convolve
+from aotc.kernels.winograd.tile import is_window_of_three
+from aotc.numerics import RELAXED
+from aotc.program import numerics_of
 
 _ULPS = 4.0  # at most, of each operand and result
 _LANES = 8  # at least, that sums are made in at once
@@ -84,6 +90,8 @@ class Noise:
     ) -> list[Any]:
         if isinstance(op, Constant):
             return self._evaluate(op, operands, symbols)
+        if _may_be_winograd(op):
+            return [self._disturb(self._convolve(op, *operands))]
         if op not in self._rounding:
             results = self._evaluate(op, operands, symbols)
             # What is approximated need not give whole numbers of whole numbers.
@@ -104,6 +112,15 @@ class Noise:
         if type(op).cancels:
             found = [self._disturb_beside(operands[0], y) for y in found]
         return found
+
+    def _convolve(self, op: ConvGeneral, x: Any, kernel: Any) -> Any:
+        """A convolution by the algorithm that `--numerics` allows for it.
+
+        Errors go into the operands of each of its steps, which cancel in other places
+        than those of a sum. The larger tiles, which have larger errors, stand for all.
+        """
+        tiles = Transforms.of(max(OUTPUTS))
+        return convolve(x, kernel, op.padding, tiles, self._disturb)
 
     def _disturb_beside(self, x: Any, y: Any) -> Any:
         """`y`, which is off by last places of `x` unless its terms cancel exactly."""
@@ -178,6 +195,13 @@ def _may_overflow(operands: Sequence[Any]) -> bool:
         finite = np.abs(x[np.isfinite(x)].astype(np.float64))
         bound *= float(finite.max(initial=0.0))
     return not bound < float(np.finfo(dtype).max)
+
+
+def _may_be_winograd(op: Any) -> bool:
+    """Whether a kernel may compute an op by Winograd's algorithm, on some target."""
+    if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
+        return False
+    return is_window_of_three(op)
 
 
 def _is_repetitive(x: Any) -> bool:

@@ -13,6 +13,19 @@ from aotc.mlir import Value, arith
 
 
 @dataclass(frozen=True)
+class Scratch:
+    """Memory that a share of the workgroups has for itself; it begins undefined.
+
+    Args:
+        memory: that of all shares.
+        begin: where that of this share begins.
+    """
+
+    memory: Value
+    begin: Value
+
+
+@dataclass(frozen=True)
 class Arguments:
     """The arguments of a kernel.
 
@@ -22,12 +35,14 @@ class Arguments:
             mention them.
         workgroup: the numbers of the workgroup, along two axes.
         machine: that runs it; None if that is not known.
+        scratch: what the kernel's family asks for, see `Family.scratch`; None for none.
     """
 
     memories: Sequence[Value]
     symbols: Sequence[Value]
     workgroup: tuple[Value, Value]
     machine: Machine | None = None
+    scratch: Scratch | None = None
 
     def size(self, size: Size) -> Value:
         """The index value of a size, at the insertion point."""

@@ -7,8 +7,10 @@
 
 The kernel is a function of memrefs in upstream dialects, one axis each, of the symbols
 that their sizes depend on, of the number of a share of the workgroups (`sharing`), and
-of how many shares there are. It stands in a module of its own, so passes over functions
-on tensors do not meet it. `aotc.backend` wraps it into an executable of IREE's, which
+of how many shares there are. Where its family asks for scratch, that is one more result
+of the dispatch, which nothing reads: IREE gives it memory with the other tensors of the
+call. The function stands in a module of its own, so passes over functions on tensors do
+not meet it. `aotc.backend` wraps it into an executable of IREE's, which
 the function that takes the place of the region dispatches, told how many shares there
 are.
 """
@@ -27,8 +29,8 @@ from aotc.dialects.fusion import TARGET, Fused, fused_of
 from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import Dim, Tensor, element_count, lowered_type, symbols_of
-from aotc.kernels import families, sharing
-from aotc.kernels.arguments import Arguments
+from aotc.kernels import families, sharing, vectors
+from aotc.kernels.arguments import Arguments, Scratch
 from aotc.kernels.facts import facts_of, work_of
 from aotc.kernels.machine import Machine, machine_of
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir
@@ -47,8 +49,8 @@ class Kernel:
     Args:
         name: of the module that holds it, and of its function.
         memories: types of the memrefs that it takes.
-        results: how many of them, the last ones, are results.
-        elements: of each memory, as a map of the symbols.
+        results: how many of them, the last ones, are results, or scratch.
+        elements: of each memory, as a map of the symbols and the number of shares.
         symbols: how many of them it takes.
         facts: what is to be told of it, see `aotc.kernels.facts`.
     """
@@ -85,7 +87,11 @@ def call_kernel(
     shares = _share_count(function, fused, lowering)
     given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
     results = [lowered_type(kind) for kind in made]
-    body = _dispatch(name, [value.type for value in operands], len(symbols), results)
+    scratch = families.scratch(fused, function)
+    if scratch:
+        given.append(vectors.scale(shares, scratch))
+    types = [value.type for value in operands]
+    body = _dispatch(name, types, len(symbols), results, has_scratch=scratch > 0)
     return foreign.call(f"{name}{_CALL}", given, results, body)
 
 
@@ -94,11 +100,13 @@ def _dispatch(
     operands: Sequence[ir.RankedTensorType],
     symbols: int,
     results: Sequence[ir.RankedTensorType],
+    *,
+    has_scratch: bool,
 ) -> list[str]:
     """The body of a function that dispatches a kernel, for IREE.
 
-    Its arguments are the operands, the symbols, how many shares there are, and the
-    sizes of operands and results that are not static, in order.
+    Its arguments are the operands, the symbols, how many shares there are, the sizes of
+    operands and results that are not static, in order, and that of the scratch.
     """
     shares = len(operands) + symbols
     numbers = count(shares + 1)
@@ -110,10 +118,12 @@ def _dispatch(
 
     given = ", ".join(f"%{number}" for number in range(shares))
     taken = ", ".join([*map(sized, operands), *["index"] * symbols])
-    made = ", ".join(map(sized, results))
+    scratch = [_any_size()] if has_scratch else []
+    made = ", ".join(map(sized, [*results, *scratch]))
     named = ", ".join(f"%r#{number}" for number in range(len(results)))
+    results_in_all = len(results) + len(scratch)
     return [
-        f'%r:{len(results)} = flow.dispatch @"{name}"::@"{name}"[%{shares}]'
+        f'%r:{results_in_all} = flow.dispatch @"{name}"::@"{name}"[%{shares}]'
         f"({given}) : ({taken}) -> ({made})",
         f"return {named} : {', '.join(map(str, results))}",
     ]
@@ -163,6 +173,9 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
     taken, made = signature(function)
     symbols = _symbol_count(function)
     kinds = [_memory_type(kind) for kind in (*taken, *made)]
+    scratch = families.scratch(fused, function)
+    if scratch:
+        kinds.append(_memref(ir.ShapedType.get_dynamic_size(), ir.F32Type.get()))
     indices = [ir.IndexType.get()] * (symbols + 2)
     with ir.InsertionPoint(module.body), function.location:
         holder = ir.Operation.create("builtin.module", regions=1)
@@ -176,16 +189,22 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
             size, machine = Lowering(numbers).size, _machine_of(module)
 
             def write(x: Value, y: Value) -> None:
-                arguments = Arguments(memories, numbers, (x, y), machine)
+                own = None
+                if scratch:
+                    own = Scratch(memories[-1], vectors.scale(share, scratch))
+                given = memories[: len(taken) + len(made)]
+                arguments = Arguments(given, numbers, (x, y), machine, own)
                 families.write(fused, function, arguments)
 
             sharing.write_share(share, shares, (size(columns), size(rows)), write)
             func.ReturnOp([])
         stated = {
             **facts_of(function, fused, machine),
-            "results": len(made),
+            "results": len(kinds) - len(taken),
             "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
         }
+        if scratch:
+            stated["elements"].append(_scratch_elements(scratch, symbols))
         holder.attributes[KERNEL] = attribute_of(stated)
 
 
@@ -207,10 +226,16 @@ def _symbol_count(function: Function) -> int:
 
 
 def _elements(kind: Tensor, symbols: int) -> str:
-    """How many elements a tensor has, as an affine map of the symbols."""
+    """How many elements a tensor has: see `Kernel.elements`."""
     size = element_count(kind.shape)
     expr = size.expr if isinstance(size, Dim) else ir.AffineConstantExpr.get(size)
-    return str(ir.AffineMap.get(0, symbols, [expr]))
+    return str(ir.AffineMap.get(0, symbols + 1, [expr]))
+
+
+def _scratch_elements(count: int, symbols: int) -> str:
+    """The same of scratch, of which each share has so many elements."""
+    shares = ir.AffineSymbolExpr.get(symbols)
+    return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
 
 
 def _machine_of(module: Module) -> Machine | None:
@@ -224,4 +249,13 @@ def _machine_of(module: Module) -> Machine | None:
 def _memory_type(kind: Tensor) -> Any:
     elements = element_count(kind.shape)
     size = elements if isinstance(elements, int) else ir.ShapedType.get_dynamic_size()
-    return ir.MemRefType.get([size], lowered_type(kind).element_type)
+    return _memref(size, lowered_type(kind).element_type)
+
+
+def _memref(size: int, element: Any) -> Any:
+    return ir.MemRefType.get([size], element)
+
+
+def _any_size() -> ir.RankedTensorType:
+    """The type of all scratch, whose size goes with the number of shares."""
+    return ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], ir.F32Type.get())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aotc.dialects.fusion import Fused
+from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
@@ -23,11 +23,13 @@ from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
 from aotc.dtypes import to_numpy
 from aotc.kernels import families
 from aotc.kernels.contraction.joined import Joined
-from aotc.kernels.geometry import geometry_of
+from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.sharing import share_count
 from aotc.kernels.tile import Tile, cycles
-from aotc.mlir import Function, Value
+from aotc.kernels.winograd.tile import Tile as WinogradTile
+from aotc.kernels.winograd.tile import estimate
+from aotc.mlir import Function, Value, ir
 
 Facts = dict[str, Any]
 
@@ -50,8 +52,9 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         `family`, `tile` (as the family reads it), `schedule` (the same in words), `ops`
         (names), `sizes` (of the symbols: the least that they may have, but not 0),
         and for these sizes: `workgroups` along two axes, `shares` of them that threads
-        claim, `flops` (float operations of its product or window; one for each element
-        of an elementwise op or a reduction, three of a norm or a softmax), `bytes_read`
+        claim, `flops` (float operations of its product or window, for all algorithms
+        those of the direct one; one for each element of an elementwise op or a
+        reduction, three of a norm or a softmax), `bytes_read`
         and `bytes_written` (each tensor once), and `cycles` on one core, where there is
         a model of them.
     """
@@ -84,6 +87,10 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         anchors = Joined.of(ops[0], Tile.of_plain(fused.tile)).anchors
         each = (_contraction_cycles(op, fused, machine, values) for op in anchors)
         found["cycles"] = sum(each)
+    if machine is not None and fused.kernel == "winograd":
+        tile = WinogradTile.of_plain(fused.tile)
+        static = _static_geometry(ops[0], values)
+        found["cycles"] = round(estimate(static, tile, machine))
     return found
 
 
@@ -113,14 +120,33 @@ def _plural(count: int, what: str) -> str:
 
 
 def _computing_ops(function: Function) -> list[GraphOp]:
-    """The ops of a region that compute: not those that bring elements into order."""
+    """The ops of a region that compute.
+
+    Not those that bring elements into order, or undo the packing of an operand.
+    """
+    undoing = _undone_packing(function)
     return [
         op
         for op in function.entry_block.operations
         if isinstance(op, GraphOp)
         and not type(op).rearranges
         and not isinstance(op, NO_WORK)
+        and op.results[0] not in undoing
     ]
+
+
+def _undone_packing(function: Function) -> set[Value]:
+    """The values that the second operand of an anchor is unpacked through."""
+    fused = fused_of(function)
+    if fused is None or families.packing_of(fused) is None:
+        return set()
+    found, rest = set[Value](), [families.anchor_of(fused, function).operands[1]]
+    while rest:
+        value = rest.pop()
+        if not isinstance(value.owner, ir.Block):
+            found.add(value)
+            rest += value.owner.operands
+    return found
 
 
 def _name_of(op: GraphOp) -> str:
@@ -160,7 +186,13 @@ def bytes_of(value: Value) -> Size:
 def _contraction_cycles(
     anchor: GraphOp, fused: Fused, machine: Machine, values: Sequence[int]
 ) -> int:
-    geometry, tile = geometry_of(anchor), Tile.of_plain(fused.tile)
-    assert geometry is not None
-    static = geometry.with_sizes(lambda size: evaluate_size(size, values))
+    tile = Tile.of_plain(fused.tile)
+    static = _static_geometry(anchor, values)
     return round(cycles(static, tile.rows, tile.vectors, machine))
+
+
+def _static_geometry(anchor: GraphOp, values: Sequence[int]) -> Geometry:
+    """That of an op for some values of the symbols."""
+    geometry = geometry_of(anchor)
+    assert geometry is not None
+    return geometry.with_sizes(lambda size: evaluate_size(size, values))

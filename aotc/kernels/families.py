@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.builder import Builder
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
@@ -18,8 +19,10 @@ from aotc.kernels import (
     columns,
     contraction,
     depthwise,
+    packing,
     rows,
     sorting,
+    winograd,
 )
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
@@ -27,7 +30,11 @@ from aotc.kernels.attention.caches import caches_by_heads
 from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile
+from aotc.kernels.winograd import packing as winograd_packing
+from aotc.kernels.winograd import tile as winograd_tile
+from aotc.kernels.winograd.matrices import WINDOW
 from aotc.mlir import Function, Value
+from aotc.numerics import RELAXED, STRICT, allows
 
 Schedule = Mapping[str, int]
 
@@ -54,6 +61,11 @@ class Family:
             is the first, in the order in which the model of the machine expects them.
         reads_columns: whether the elementwise ops may take some columns of wider
             tensors, which the kernel reads there.
+        packing: of its second operand, if it gets that in an order of its own; asked
+            for a schedule, None where it reads the operand as it lies.
+        scratch: how many f32 elements of memory each share of the workgroups has for
+            itself (`aotc.kernels.sharing`).
+        numerics: the level of `--numerics` from which on it is taken.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
     """
@@ -71,10 +83,60 @@ class Family:
     )
     reads_columns: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
+    packing: Callable[[Schedule], Packing | None] = lambda schedule: None
+    scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
+    numerics: str = STRICT
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What brings the second operand of an anchor into another order, and back.
+
+    Both are written in ops of the graph.
+
+    Args:
+        pack: the operand of an anchor, as the kernel reads it.
+        unpack: the inverse, given what the kernel reads.
+        growth: elements of what is packed, by those of the operand.
+    """
+
+    pack: Callable[[Builder, GraphOp], Value]
+    unpack: Callable[[Builder, GraphOp, Value], Value]
+    growth: float = 1.0
+
+
+def _contraction_packing(schedule: Schedule) -> Packing | None:
+    tile = Tile.of_plain(schedule)
+    if not tile.packed:
+        return None
+    return Packing(
+        lambda b, op: packing.pack(b, op, tile),
+        lambda b, op, packed: packing.unpack(b, op, packed, tile),
+    )
+
+
+def _winograd_packing(schedule: Schedule) -> Packing:
+    tile = winograd_tile.Tile.of_plain(schedule)
+    return Packing(
+        lambda b, op: winograd_packing.pack(b, op, tile),
+        lambda b, op, packed: winograd_packing.unpack(b, op, packed, tile),
+        growth=tile.products / WINDOW**2,
+    )
 
 
 # of those that compute one op, the first with a plan for it is taken
 FAMILIES = {
+    "winograd": Family(
+        anchors=(ConvGeneral,),
+        plan=winograd_tile.plan,
+        workgroups=winograd_tile.workgroups,
+        write=winograd.write,
+        plan_unpacked=winograd_tile.plan_unpacked,
+        has_epilogue=True,
+        packing=_winograd_packing,
+        scratch=winograd_tile.scratch_elements,
+        numerics=RELAXED,
+    ),
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
         plan=contraction_plan.plan,
@@ -86,6 +148,7 @@ FAMILIES = {
         column_axes=contraction_plan.column_axes,
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,
+        packing=_contraction_packing,
     ),
     "decoder": Family(
         anchors=(Attention,),
@@ -144,7 +207,12 @@ FAMILIES = {
 
 
 def choose(
-    op: GraphOp, machine: Machine, *, by_weight: bool, without: Container[str] = ()
+    op: GraphOp,
+    machine: Machine,
+    *,
+    by_weight: bool,
+    without: Container[str] = (),
+    numerics: str = STRICT,
 ) -> Fused | None:
     """The kernel for an op on a machine, if there is one.
 
@@ -154,8 +222,11 @@ def choose(
         by_weight: whether its second operand is a weight, which the build can bring
             into any order.
         without: families that are left out.
+        numerics: what results may be, see `aotc.numerics`.
     """
     for name, family in FAMILIES.items():
+        if not allows(numerics, family.numerics):
+            continue
         if isinstance(op, family.anchors) and name not in without:
             plan = family.plan if by_weight else family.plan_unpacked or family.plan
             schedule = plan(op, machine)
@@ -165,8 +236,18 @@ def choose(
 
 
 def is_packed(fused: Fused) -> bool:
-    """Whether a kernel gets the second operand packed (`aotc.kernels.packing`)."""
-    return fused.kernel == "contraction" and Tile.of_plain(fused.tile).packed == 1
+    """Whether a kernel gets the second operand by panels (`aotc.kernels.packing`)."""
+    return fused.kernel == "contraction" and packing_of(fused) is not None
+
+
+def packing_of(fused: Fused) -> Packing | None:
+    """How a kernel gets the second operand; None if it reads it as it lies."""
+    return FAMILIES[fused.kernel].packing(fused.tile)
+
+
+def scratch(fused: Fused, function: Function) -> int:
+    """How many elements of scratch each share of a region's workgroups has."""
+    return FAMILIES[fused.kernel].scratch(anchor_of(fused, function), fused.tile)
 
 
 def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
@@ -179,16 +260,16 @@ def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
 def write(fused: Fused, function: Function, arguments: Arguments) -> None:
     """Write the kernel of a region at the insertion point; see `Family.write`."""
     family = FAMILIES[fused.kernel]
-    family.write(function, _anchor(fused, function), fused.tile, arguments)
+    family.write(function, anchor_of(fused, function), fused.tile, arguments)
 
 
 def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
     """How many workgroups the kernel of a region has, along two axes."""
     family = FAMILIES[fused.kernel]
-    return family.workgroups(_anchor(fused, function), fused.tile)
+    return family.workgroups(anchor_of(fused, function), fused.tile)
 
 
-def _anchor(fused: Fused, function: Function) -> GraphOp:
+def anchor_of(fused: Fused, function: Function) -> GraphOp:
     """The op of a region that its kernel is for."""
     kinds = FAMILIES[fused.kernel].anchors
     return next(op for op in function.entry_block.operations if isinstance(op, kinds))

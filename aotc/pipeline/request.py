@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from aotc import options
+from aotc import numerics, options
 from aotc.checks.parity import Plan
 from aotc.dialects.image_layouts import IMAGE_LAYOUTS
 from aotc.errors import InputError
@@ -36,6 +36,7 @@ _SPANS = {
     "-O": Span("graph", "graph"),
     "--without": Span("graph", "graph"),
     "--io-layout": Span("graph", "graph"),
+    "--numerics": Span("optimized", "graph"),
     "--passes": Span("graph", "optimized"),
     "--tuning": Span("optimized", "regions"),
     "--certify-gradients": Span("graph", "optimized"),
@@ -72,6 +73,9 @@ class Request:
             see `aotc.passes.stages.parse_without`; by default those that the IR says.
         io_layout: of the images that entries take and return, out of `IMAGE_LAYOUTS`;
             by default they have that of the source; see `docs/stages.md`.
+        numerics: how far results may be from what the model writes, out of
+            `aotc.numerics.LEVELS`; by default that of the IR that the source is, else
+            the first.
         tuning: file of measured schedules, see `aotc.tuning`; by default kernels are
             cut up as the model of the target's processor says.
         tune: seconds in which to measure schedules that the file does not have, and to
@@ -111,6 +115,7 @@ class Request:
     level: int | None = None
     without: str | None = None
     io_layout: str | None = None
+    numerics: str | None = None
     tuning: Path | None = None
     tune: float | None = None
     certify_gradients: bool = False
@@ -123,6 +128,7 @@ class Request:
         _require_one_of("a stage to stop after", self.stop_after, STOPS)
         _require_one_of("a level of optimisation", self.level, LEVELS)
         _require_one_of("a layout of images", self.io_layout, IMAGE_LAYOUTS)
+        _require_one_of("a level of numerics", self.numerics, numerics.LEVELS)
         _require_one_of("a self-check", self.self_check, options.SELF_CHECK_MODES)
         _require_budget(self.tune, self.tuning)
         end = STOPS.index(self.stop_after or STOPS[-1])
@@ -143,6 +149,7 @@ class Request:
             "-O": self.level is not None,
             "--without": self.without is not None,
             "--io-layout": self.io_layout is not None,
+            "--numerics": self.numerics is not None,
             "--passes": self.passes is not None,
             "--tuning": self.tuning is not None,
             "--certify-gradients": self.certify_gradients,

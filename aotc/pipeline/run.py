@@ -94,6 +94,8 @@ class Build:
         program = importers.load(path, tuple(self.request.entries))
         if self.request.level is not None:
             program.level = self.request.level
+        if self.request.numerics is not None:
+            program.numerics = self.request.numerics
         asked = self.request.without
         without = parse_without(",".join(program.without) if asked is None else asked)
         if without:

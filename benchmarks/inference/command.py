@@ -6,7 +6,10 @@ import argparse
 import os
 import platform
 import sys
+from itertools import product
 from pathlib import Path
+
+from aotc.numerics import LEVELS as NUMERICS_LEVELS
 
 from .case import TOLERANCE, Case, Settings
 from .environments import PACKAGES, python_of
@@ -63,6 +66,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--batches", nargs="+", type=int, default=[1], metavar="N")
     add("--threads", nargs="+", type=int, default=[1, 2], metavar="N")
     add("--levels", nargs="+", default=["x86_64-v4", "x86_64-v3"], metavar="TARGET")
+    add("--numerics", nargs="+", default=["strict"], choices=NUMERICS_LEVELS)
     add("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     add("--rounds", type=int, default=15)
     add("--seconds", type=float, default=0.5, help="of a system in a round")
@@ -131,22 +135,24 @@ def peer_interpreters(options: argparse.Namespace) -> dict[str, Path]:
 def chosen_systems(
     options: argparse.Namespace, pythons: dict[str, Path]
 ) -> list[System]:
-    """aotc at each level, of each interpreter, and the peers."""
+    """aotc at each level, of each interpreter and with all numerics, and the peers."""
     found: list[System] = []
-    for level in options.levels:
-        for pair in options.aotc:
-            name, python = pair.split("=", 1)
-            found.append(
-                Aotc(
-                    f"{name} {level}",
-                    Path(python),
-                    "bundle",
-                    "aotc",
-                    level=level,
-                    reuse=options.reuse,
-                    edge=pythons["aotc"],
-                )
+    chosen = product(options.levels, options.aotc, options.numerics)
+    for level, pair, numerics in chosen:
+        name, python = pair.split("=", 1)
+        words = [name, level] if numerics == "strict" else [name, level, numerics]
+        found.append(
+            Aotc(
+                " ".join(words),
+                Path(python),
+                "bundle",
+                "aotc",
+                level=level,
+                reuse=options.reuse,
+                edge=pythons["aotc"],
+                numerics=numerics,
             )
+        )
     for name in options.peers:
         kind, runner, package = PEERS[name]
         found.append(kind(name, pythons[package], runner, package))

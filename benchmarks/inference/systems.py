@@ -132,12 +132,14 @@ class Aotc(System):
         reuse: take the bundle of an earlier run, whatever compiler made it.
         edge: the interpreter of an environment that has only what runs bundles.
         program: the file that is built, unless the case has a `model.py`.
+        numerics: of the build; only `strict` is what compilers before it know.
     """
 
     level: str
     reuse: bool
     edge: Path
     program: str = "program.pt2"
+    numerics: str = "strict"
     is_peer: ClassVar[bool] = False
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
@@ -162,6 +164,8 @@ class Aotc(System):
         command = [self.python, "-m", "aotc.cli.main", "build", source]
         command += ["-o", folder, "--name", "model", "--target", self.level]
         command += ["--no-cache", "--no-sign", "--self-check", "off", "-q"]
+        if self.numerics != "strict":
+            command += ["--numerics", self.numerics]
         start = time.perf_counter()
         subprocess.run(
             [*command, "--report", report],

@@ -1,0 +1,72 @@
+"""The weights of a Winograd convolution: transformed, and in the order they are read.
+
+Both are ops of the graph on parameters, so a build computes them. They are computed in
+f64 and rounded once, so what a call computes is off by one rounding of each transformed
+weight more than with exact ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Tensor
+from aotc.kernels.winograd.matrices import matrices
+from aotc.kernels.winograd.tile import Tile
+from aotc.mlir import Value
+
+
+def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
+    """The transformed kernel as [panel][product][channel][column of a panel].
+
+    Zeros fill the last panel.
+    """
+    _, _, channels, features = _static_shape(op)
+    panels, columns = tile.panels(features), tile.columns
+    value = _multiply(b, _filter_matrix(tile), op.operands[1])
+    value = b.to_shape(value, (tile.products, channels, features))
+    empty = panels * columns - features
+    if empty:
+        none = (0, 0, 0)
+        value = b.pad(value, low=none, high=(0, 0, empty), interior=none, value=0.0)
+    value = b.to_shape(value, (tile.products, channels, panels, columns))
+    return b.to_order(value, (2, 0, 1, 3))
+
+
+def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
+    """The kernel, to a few roundings, from what `pack` has made of it."""
+    shape = _static_shape(op)
+    _, _, channels, features = shape
+    columns = tile.panels(features) * tile.columns
+    value = b.to_order(packed, (1, 2, 0, 3))
+    value = b.to_shape(value, (tile.products, channels, columns))
+    if columns != features:
+        sizes = (tile.products, channels, features)
+        value = b.slice(value, start=(0, 0, 0), sizes=sizes, strides=(1, 1, 1))
+    value = _multiply(b, np.linalg.pinv(_filter_matrix(tile)), value)
+    return b.to_shape(value, shape)
+
+
+def _filter_matrix(tile: Tile) -> np.ndarray[Any, Any]:
+    """What transforms the 9 elements of a kernel, of both axes: G by G."""
+    along = np.array(matrices(tile.outputs).filter, np.float64)
+    return np.kron(along, along)
+
+
+def _multiply(b: Builder, matrix: np.ndarray[Any, Any], x: Value) -> Value:
+    """`matrix @ x` in f64, rounded to f32; the rows of x are the first axes it has."""
+    rows = matrix.shape[1]
+    shape: Any = Tensor.of(x).shape
+    count = int(np.prod(shape)) // rows
+    wide = b.cast(b.to_shape(x, (rows, count)), dtype="f64")
+    axes = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,)}
+    made = b.dot_general(b.constant(value=matrix), wide, **axes, rhs_contract=(0,))
+    return b.cast(made, dtype="f32")
+
+
+def _static_shape(op: GraphOp) -> Any:
+    """Of the kernel of a convolution."""
+    return Tensor.of(op.operands[1]).shape

@@ -1,0 +1,12 @@
+"""How far results may be from those of the sums as the model writes them."""
+
+from __future__ import annotations
+
+STRICT = "strict"  # sums in any order, each term rounded as it is
+RELAXED = "relaxed"  # and algorithms of fewer operations, within a stated bound
+LEVELS = (STRICT, RELAXED)
+
+
+def allows(level: str, needed: str) -> bool:
+    """Whether what needs one level may be done at another."""
+    return LEVELS.index(needed) <= LEVELS.index(level)
