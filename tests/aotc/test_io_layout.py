@@ -96,3 +96,25 @@ def test_a_layout_is_asked_for_of_a_graph_with_images(source, tmp_path):
     with pytest.raises(InputError) as caught:
         build(plain, io_layout="nhwc")
     assert caught.value.code == "no-images"
+
+
+def test_images_that_are_enlarged_keep_their_layout(tmp_path):
+    proto = onnx.parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[batch,3,8,6] x) => (float[batch,3,h,w] y)
+        <float[4] scales = {1.0, 1.0, 2.0, 3.0}>
+        {
+          a = Conv<pads = [1, 1, 1, 1]>(x, kernel)
+          b = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric",
+                     nearest_mode = "floor">(a, , scales)
+          y = Conv<pads = [1, 1, 1, 1]>(b, kernel)
+        }
+        """
+    )
+    kernel = np.ones((3, 3, 3, 3), "f4")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(kernel, "kernel"))
+    onnx.save(proto, tmp_path / "net.onnx")
+    report = build(tmp_path / "net.onnx", io_layout="nhwc", stop_after="optimized")
+    assert "graph.broadcast" in report.ir
+    assert "graph.transpose" not in report.ir

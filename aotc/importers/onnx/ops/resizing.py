@@ -11,6 +11,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.dialects.types import Dim, Size
+from aotc.importers.common.channels import apply_channels_last
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers
 from aotc.nn.resizing import interpolate_along
@@ -160,12 +161,14 @@ def _resize_axes(
     how: Sampling,
 ) -> Array:
     outside: dict[int, Numbers] = {}
+    scaled = [axis for axis, factor in zip(axes, factors, strict=True) if factor != 1]
+    is_image = min(scaled, default=0) > 1
     for axis, new, factor, region in zip(axes, sizes, factors, regions, strict=True):
         size = x.shape[axis]
         if new == size and factor == 1 and region == (0.0, 1.0):
             continue
         if how.mode == "nearest" and _repeats(factor, how):
-            x = np.repeat(x, int(factor), axis)
+            x = _repeat(x, int(factor), axis, is_image=is_image)
             continue
         places = _source_positions(
             _static_size(size), _static_size(new), factor, region, how.places
@@ -227,6 +230,13 @@ def _nearest(places: Numbers, mode: str) -> Numbers:
     }
     found: Numbers = rounding[mode](places).astype(int)
     return found
+
+
+def _repeat(x: Array, factor: int, axis: int, *, is_image: bool) -> Array:
+    """Each element so many times, of an image in the layout of convolutions."""
+    if is_image:
+        return apply_channels_last(np.repeat, x, factor, axis - 1)
+    return np.repeat(x, factor, axis)
 
 
 def _along(x: Array, axis: int, places: Numbers, factor: float, how: Sampling) -> Array:

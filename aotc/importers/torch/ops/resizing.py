@@ -10,7 +10,11 @@ import numpy
 from aotc import nn
 from aotc import numpy as np
 from aotc.dialects.types import Size
-from aotc.importers.common.channels import apply_channels_last
+from aotc.importers.common.channels import (
+    apply_channels_last,
+    channels_first,
+    channels_last,
+)
 from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 
@@ -68,9 +72,10 @@ def _nearest(exact: bool) -> Callable[..., Array]:
         # memory alone, which an exported program does not tell
         whole = (1, 2) if x.ndim == 4 and not exact else ()
         target = _target(x, sizes, given, whole)
+        x = channels_last(x)  # as the convolutions around have it
         for axis, (new, factor) in enumerate(zip(*target, strict=True)):
-            x = _nearest_along(x, axis + 2, new, factor, 0.5 if exact else 0.0)
-        return x
+            x = _nearest_along(x, axis + 1, new, factor, 0.5 if exact else 0.0)
+        return channels_first(x)
 
     return call
 
