@@ -25,8 +25,9 @@ from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
+from aotc.kernels.facts import bytes_of
 from aotc.kernels.families import choose, fetch_ahead, packing_of
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
@@ -118,7 +119,7 @@ class FuseRegions(Pass):
             for name, anchors in found.items():
                 with known_contracts(contracts_of(functions[name])):
                     for anchor, fused in anchors:
-                        yield region_of(anchor, fused, states), fused
+                        yield region_of(anchor, fused, states, machine), fused
 
     @property
     def _left_out(self) -> frozenset[str]:
@@ -158,9 +159,10 @@ def _packed_bytes(anchors: list[_Anchor]) -> int:
     packed = {}
     for op, fused in anchors:
         packing = packing_of(fused)
-        size = element_count(Tensor.of(op.operands[-1]).shape)
-        if packing is not None and isinstance(size, int):
-            packed[op.operands[1]] = round(4 * size * packing.growth)
+        if packing is not None:
+            size = bytes_of(op.operands[1])
+            if isinstance(size, int):
+                packed[op.operands[1]] = round(size * packing.growth)
     return sum(packed.values())
 
 
@@ -184,7 +186,8 @@ def _find_anchors(
             continue
         if op.results[0] in weights:
             continue
-        if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype == "f32":
+        dtypes = choosing.machine.dtypes
+        if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype in dtypes:
             op = without_transposes(op)
         fused = choosing.kernel_for(op, weights)
         if fused is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aotc.dialects.fusion import Fused
@@ -11,8 +11,14 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
-from aotc.kernels.epilogue import defining_op, readable_source, sliced_source
+from aotc.kernels.epilogue import (
+    defining_op,
+    is_elementwise,
+    readable_source,
+    sliced_source,
+)
 from aotc.kernels.families import FAMILIES, packing_of
+from aotc.kernels.machine import Machine
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value, ir
 
@@ -36,6 +42,7 @@ class Region:
         views: operands of the anchor that its kernel reads through, and what they are
             of.
         reads_columns: whether the kernel reads some columns of wider tensors.
+        dtypes: of the elements that its kernel reads and writes.
     """
 
     anchor: GraphOp
@@ -48,9 +55,16 @@ class Region:
     columns: range = range(0)
     views: Mapping[Value, Value] = field(default_factory=dict)
     reads_columns: bool = False
+    dtypes: Sequence[str] = ("f32",)
 
     @classmethod
-    def of(cls, anchor: GraphOp, fused: Fused, states: Container[Value]) -> Region:
+    def of(
+        cls,
+        anchor: GraphOp,
+        fused: Fused,
+        states: Container[Value],
+        machine: Machine,
+    ) -> Region:
         """The anchor alone."""
         packed = anchor.operands[1] if packing_of(fused) else None
         rank = Tensor.of(anchor.results[0]).rank
@@ -63,6 +77,7 @@ class Region:
             columns=range(rank - count, rank),
             views=FAMILIES[fused.kernel].views(anchor),
             reads_columns=FAMILIES[fused.kernel].reads_columns and count == 1,
+            dtypes=FAMILIES[fused.kernel].dtypes(anchor, machine),
         )
 
     @property
@@ -111,9 +126,9 @@ class Region:
         """What the kernel reads for an operand of an op after the anchor, if it can."""
         if self.reads_columns:
             found = sliced_source(value)
-            if found is not None and Tensor.of(value).dtype == "f32":
+            if found is not None and Tensor.of(value).dtype in self.dtypes:
                 return found
-        return readable_source(value, self.columns, by_rows=True)
+        return readable_source(value, self.columns, self.dtypes, by_rows=True)
 
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""
@@ -136,10 +151,12 @@ def _is_after(anchor: GraphOp, value: Value) -> bool:
     )
 
 
-def region_at(anchor: GraphOp, fused: Fused, states: Container[Value]) -> Region:
+def region_at(
+    anchor: GraphOp, fused: Fused, states: Container[Value], machine: Machine
+) -> Region:
     """The anchor with the elementwise ops after it that can be computed with it."""
     family = FAMILIES[fused.kernel]
-    region = Region.of(anchor, fused, states)
+    region = Region.of(anchor, fused, states, machine)
     rest = _users(anchor) if family.has_epilogue else []
     while rest:
         op = rest.pop(0)
@@ -165,7 +182,7 @@ def _add_prologue(region: Region, value: Value, columns: range) -> None:
     Nothing else reads what they give.
     """
     op = defining_op(value)
-    if not isinstance(op, GraphOp) or not type(op).on_vectors:
+    if not isinstance(op, GraphOp) or not is_elementwise(op, region.dtypes):
         return
     if value in region.values or not all(
         region.computes(use.owner) for use in value.uses
@@ -173,7 +190,7 @@ def _add_prologue(region: Region, value: Value, columns: range) -> None:
         return
     found = []
     for operand in op.operands:
-        source = readable_source(operand, columns)
+        source = readable_source(operand, columns, region.dtypes)
         if source is None or isinstance(defining_op(source), Broadcast):
             return
         found.append(source)
@@ -194,8 +211,10 @@ def _users(op: Operation) -> list[Operation]:
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:
     """What an op would take from outside of a region; None if it cannot be in it."""
-    kind = Tensor.of(region.anchor.results[0])
-    if not type(op).on_vectors or [Tensor.of(y) for y in op.results] != [kind]:
+    shape = Tensor.of(region.anchor.results[0]).shape
+    if not is_elementwise(op, region.dtypes):
+        return None
+    if [Tensor.of(y).shape for y in op.results] != [shape]:
         return None
     if op.results[0] in region.states:
         return None

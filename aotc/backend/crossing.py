@@ -26,6 +26,7 @@ _CROSSING = {
     "cf",
     "func",
     "linalg",
+    "llvm",
     "math",
     "memref",
     "scf",

@@ -67,7 +67,7 @@ class Sweep:
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     """How an op is cut up; None where there is no kernel for it."""
     geometry = geometry_of(op)
-    if geometry is None:
+    if geometry is None or geometry.is_narrow:
         return None
     typical = geometry.typical
     if typical.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:

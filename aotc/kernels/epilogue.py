@@ -3,24 +3,40 @@
 Ops of the graph are applied to vectors by their own `lower` rules. What else they read
 is read in place: a tensor of the shape of the result, some columns of a wider one, a
 vector along its last axis, an element for each row, or a number.
+
+Values of bf16 and f16 are vectors of f32 as well, which are rounded after each op: the
+product, the quotient and the square root of two such numbers, rounded to f32 and then
+to their own dtype, are those that are rounded once (Figueroa, "When is double rounding
+innocuous?", SIGNUM Newsletter 30 (1995) 21), and so are sum and difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
+from aotc.dialects.lowering.scalars import constant_of
+from aotc.dialects.ops.activation import Relu
+from aotc.dialects.ops.binary import Add, Maximum, Minimum, Multiply, Subtract
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.selection import Cast, Clamp
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, element_count
+from aotc.dtypes import is_float
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
 from aotc.kernels.machine import Machine
+from aotc.kernels.rounding import round_to
 from aotc.kernels.tile import split_evenly
 from aotc.mlir import Operation, Value, arith, func, ir
+
+# whose results are numbers of their operands' dtype, whatever it is
+_EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
+_OF_INTEGERS = (Add, Clamp, Maximum, Minimum, Multiply, Subtract)
 
 # bodies that are faster on vectors, which have no f64
 _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
@@ -38,7 +54,7 @@ class VectorLowering(Lowering):
     def pointwise(
         self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
     ) -> Value:
-        """The body, on vectors."""
+        """The body, on vectors of f32."""
         chosen: Callable[..., Value] = _ON_VECTORS.get(body, body)
         return chosen(*inputs)
 
@@ -122,7 +138,11 @@ class Epilogue:
         others: Mapping[Value, list[Value]],
     ) -> list[list[Value]]:
         places = [place for place, _ in sums]
-        known = {self._total: [total for _, total in sums], **others}
+        every = {self._total: [total for _, total in sums], **others}
+        known = {
+            value: [round_to(x, Tensor.of(value).dtype) for x in found]
+            for value, found in every.items()
+        }
         found = [self._value(each, known, places, shared) for each in wanted]
         return [list(values) for values in zip(*found, strict=True)]
 
@@ -160,7 +180,7 @@ class Epilogue:
         if isinstance(op, Slice):
             return [self._read_columns(op, place) for place in places]
         if isinstance(op, Constant):  # a tensor without axes, like the result
-            return [vectors.splat(float(op.value), self._lanes)] * len(places)
+            return [self._splat(op)] * len(places)
         if isinstance(op, Broadcast):
             length = _length_of_rows(op)
             if length is not None:
@@ -171,7 +191,14 @@ class Epilogue:
                     shared[key] = self._read_repeated(op.operands[0], place)
             return [shared[value, place.key] for place in places]
         given = [self._value(each, known, places, shared) for each in op.operands]
-        return self._lower(op, given)
+        return self._round(op, self._lower(op, given))
+
+    def _round(self, op: GraphOp, found: list[Value]) -> list[Value]:
+        """What an op has made of vectors, as numbers of its dtype."""
+        if isinstance(op, _EXACT):
+            return found
+        dtype = Tensor.of(op.results[0]).dtype
+        return [round_to(x, dtype) for x in found]
 
     def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
         """What an op makes of vectors, at each of some places.
@@ -180,6 +207,8 @@ class Epilogue:
         As one on a long vector, it becomes chains side by side, which do not wait for
         each other.
         """
+        if isinstance(op, Cast):
+            return [self._as_float(x) for x in given[0]]
         if type(op).is_approximated and len(given[0]) > 1:
             long = [vectors.concatenate(each) for each in given]
             (found,) = as_tuple(type(op).lower(self._lowering, op, *long))
@@ -205,6 +234,20 @@ class Epilogue:
         element = vectors.load_element(self._memories[source], row)
         return vectors.repeat(element, self._lanes)
 
+    def _as_float(self, x: Value) -> Value:
+        """A vector as f32; between floats, all there is to a cast is rounding."""
+        kind = vectors.vector_type(x.type.shape[0])
+        return x if x.type == kind else arith.sitofp(kind, x)
+
+    def _splat(self, op: Constant) -> Value:
+        """A constant without axes in all lanes."""
+        if Tensor.of(op.results[0]).dtype != "i32":
+            return vectors.splat(float(op.value), self._lanes)
+        element = ir.IntegerType.get_signless(32)
+        number = ir.IntegerAttr.get(element, int(op.value))
+        kind = vectors.vector_type(self._lanes, element)
+        return constant_of(ir.DenseElementsAttr.get_splat(kind, number))
+
     def _read_repeated(self, source: Value, place: Place) -> Value:
         """What is the same in all rows."""
         if source in self._memories:
@@ -215,11 +258,15 @@ class Epilogue:
             return vectors.load(memory, place.column, self._lanes, place.count)
         op = _computing_op(source)
         assert isinstance(op, Constant)
-        return vectors.splat(float(op.value), self._lanes)
+        return self._splat(op)
 
 
 def readable_source(
-    value: Value, columns: Sequence[int], *, by_rows: bool = False
+    value: Value,
+    columns: Sequence[int],
+    dtypes: Container[str] = ("f32",),
+    *,
+    by_rows: bool = False,
 ) -> Value | None:
     """What a kernel reads for an operand of the shape of its rows; None if it cannot.
 
@@ -229,9 +276,10 @@ def readable_source(
     Args:
         value: the operand.
         columns: the axes of the shape along which rows share vectors.
+        dtypes: of elements that the kernel reads.
         by_rows: whether the kernel can read an element for each row.
     """
-    if Tensor.of(value).dtype != "f32":
+    if Tensor.of(value).dtype not in dtypes:
         return None
     op = defining_op(value)
     if not isinstance(op, Broadcast):
@@ -275,6 +323,18 @@ def _length_of_rows(op: Broadcast) -> int | None:
     if not axes or not is_leading or not isinstance(length, int):
         return None
     return length if length > 1 else None
+
+
+def is_elementwise(op: GraphOp, dtypes: Container[str]) -> bool:
+    """Whether an op can be applied to the vectors of a kernel of such elements."""
+    kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
+    if not all(kind in dtypes for kind in kinds):
+        return False
+    if isinstance(op, Cast):
+        return is_float(Tensor.of(op.y).dtype)
+    if kinds == {"i32"}:
+        return isinstance(op, _OF_INTEGERS)
+    return type(op).on_vectors
 
 
 def defining_op(value: Value) -> Operation | None:

@@ -108,11 +108,12 @@ def schedule_text(tile: Mapping[str, int]) -> str:
     text = ""
     lies = "right operand as it lies" if rest.pop("packed", 1) == 0 else ""
     ahead = "fetches ahead" if rest.pop("ahead", 0) else ""
+    pairs = "terms in pairs" if rest.pop("terms", 1) > 1 else ""
     if {"rows", "vectors", "lanes"} <= rest.keys():
         rows, vectors, lanes = (rest.pop(name) for name in ("rows", "vectors", "lanes"))
         text = f"{_plural(rows, 'row')} × {_plural(vectors, 'vector')} of {lanes}"
     others = (f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
-    return ", ".join(filter(None, [text, *others, lies, ahead]))
+    return ", ".join(filter(None, [text, *others, lies, pairs, ahead]))
 
 
 def _plural(count: int, what: str) -> str:
@@ -188,7 +189,7 @@ def _contraction_cycles(
 ) -> int:
     tile = Tile.of_plain(fused.tile)
     static = _static_geometry(anchor, values)
-    return round(cycles(static, tile.rows, tile.vectors, machine))
+    return round(cycles(static, tile.rows, tile.vectors, machine, tile.terms))
 
 
 def _static_geometry(anchor: GraphOp, values: Sequence[int]) -> Geometry:

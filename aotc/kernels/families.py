@@ -13,7 +13,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
-from aotc.dialects.types import Size
+from aotc.dialects.types import Size, Tensor
 from aotc.kernels import (
     attention,
     columns,
@@ -66,6 +66,8 @@ class Family:
         scratch: how many f32 elements of memory each share of the workgroups has for
             itself (`aotc.kernels.sharing`).
         numerics: the level of `--numerics` from which on it is taken.
+        has_narrow: whether it computes and writes bf16 and f16, too, where the machine
+            does.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
     """
@@ -82,10 +84,17 @@ class Family:
         lambda op, machine, planned: [planned]
     )
     reads_columns: bool = False
+    has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
     packing: Callable[[Schedule], Packing | None] = lambda schedule: None
     scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
     numerics: str = STRICT
+
+    def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
+        """Of the elements that follow an op in its kernel on a machine."""
+        found = machine.dtypes if self.has_narrow else ("f32",)
+        is_of_integers = Tensor.of(op.results[0]).dtype == "i32"
+        return (*found, "i32") if is_of_integers else found
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,7 @@ FAMILIES = {
         plan_unpacked=contraction_plan.plan_unpacked,
         has_epilogue=True,
         reads_columns=True,
+        has_narrow=True,
         column_axes=contraction_plan.column_axes,
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,

@@ -20,10 +20,13 @@ from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.types import Dim, Shape, Size, Tensor, bounds, element_count
+from aotc.dtypes import to_numpy
 from aotc.kernels.layout import Layout, layout_of
 
 _FEW_ROWS, _TYPICAL_ROWS = 32, 128  # of a product of which calls decide how many
 _TYPICAL_TERMS = 64  # that its sums have, where a call decides how many
+_FLOATS = {"f32", "bf16", "f16"}
+_INTEGERS = {("i8", "i32"), ("u8", "i32"), ("i16", "i32")}
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Geometry:
         groups: of channels and features; those of one group see each other only.
         layout: of the operands of products; None if they lie as images do, and the
             kernel by window, channels and features.
+        dtype: of both operands.
     """
 
     images: Size
@@ -56,6 +60,35 @@ class Geometry:
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
     layout: Layout | None = None
+    dtype: str = "f32"
+
+    @property
+    def bytes(self) -> int:
+        """Of an element of an operand."""
+        return int(to_numpy(self.dtype).itemsize)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether elements are widened before they are multiplied."""
+        return self.dtype != "f32"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is of floats."""
+        return self.dtype in _FLOATS
+
+    @property
+    def has_even_runs(self) -> bool:
+        """Whether terms lie in pairs, of which no two are from different places.
+
+        So they do if all are beside each other, or so many that they come out even.
+        """
+        if self.left_steps[1] != 1:
+            return False
+        if self.layout is None:
+            return self.window == (1, 1) or self.channels % 2 == 0
+        *outer, last = self.layout.sums
+        return not outer or (isinstance(last.size, int) and last.size % 2 == 0)
 
     @property
     def depth(self) -> int:
@@ -155,17 +188,23 @@ def _typical(size: Size, wanted: int) -> int:
 def geometry_of(op: GraphOp) -> Geometry | None:
     """What an op computes, as far as there is a kernel for it; None if there is none.
 
-    The elements are f32. Sizes are static, but for how many images there are, and of
-    products the rows, the terms of a sum and the batch.
+    The elements are f32, bf16 or f16, and sums f32; or i8, u8 or i16, and sums i32.
+    Sizes are static, but for how many images there are, and of products the rows, the
+    terms of a sum and the batch.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
+    dtypes = {x.dtype for x in types}
+    if any(0 in x.shape for x in types):
+        return None
+    if not dtypes <= _FLOATS and (types[0].dtype, types[-1].dtype) not in _INTEGERS:
         return None
     if isinstance(op, DotGeneral):
-        return _of_product(op)
-    if isinstance(op, ConvGeneral):
-        return _of_convolution(op)
-    return _of_pooling(op) if isinstance(op, Pool) else None
+        found = _of_product(op)
+    elif isinstance(op, ConvGeneral):
+        found = _of_convolution(op)
+    else:
+        found = _of_pooling(op) if isinstance(op, Pool) else None
+    return None if found is None else replace(found, dtype=types[0].dtype)
 
 
 def product(

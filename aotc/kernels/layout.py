@@ -60,6 +60,11 @@ class Layout:
     splits_rows: bool
 
     @property
+    def shares_right(self) -> bool:
+        """Whether all products have one right operand."""
+        return all(axis.right == 0 for axis in self.batch)
+
+    @property
     def products(self) -> Size:
         """How many there are."""
         return element_count(tuple(axis.size for axis in self.batch))

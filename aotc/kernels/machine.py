@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.target import Target
 
@@ -24,6 +24,10 @@ class Machine:
         memory_bytes: of main memory, in a cycle; a nominal one, for rooflines.
         ways: of the first cache: how many lines with one place in it there are.
         together: vectors that go through a long formula as one longer vector.
+        converts_f16: 1 if it converts vectors of f16 to f32 and back, else 0.
+        integer_pairs: operations that multiply vectors of pairs of i16 and add both
+            products to sums of i32; 0 if it cannot.
+        bf16_pairs: the same of bf16 and sums of f32.
     """
 
     lanes: int
@@ -37,6 +41,20 @@ class Machine:
     memory_bytes: int = 8
     ways: int = 8
     together: int = 4
+    converts_f16: int = 1
+    integer_pairs: int = 0
+    bf16_pairs: int = 0
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Of the floats that it computes with, as f32: bf16 is half of one."""
+        return ("f32", "bf16", "f16") if self.converts_f16 else ("f32", "bf16")
+
+    def pair_operations(self, dtype: str) -> int:
+        """How many multiply pairs of elements, as they are or wider; 0 if none do."""
+        if factor_of(dtype) == "i16":
+            return self.integer_pairs
+        return self.bf16_pairs if dtype == "bf16" else 0
 
     @property
     def way_bytes(self) -> int:
@@ -44,8 +62,14 @@ class Machine:
         return self.first_cache // self.ways
 
 
-_AVX2 = Machine(lanes=8, registers=16)
-_AVX512 = Machine(lanes=16, registers=31)  # one is left to the compiler
+def factor_of(dtype: str) -> str:
+    """The dtype in which elements are multiplied in pairs, exactly."""
+    return "i16" if dtype in ("i8", "u8", "i16") else dtype
+
+
+_AVX2 = Machine(lanes=8, registers=16, integer_pairs=2)
+_AVX512 = Machine(lanes=16, registers=31, integer_pairs=2)  # one is the compiler's
+_AVX512_DOT = replace(_AVX512, integer_pairs=1, bf16_pairs=1)
 
 # Caches and units of a Neoverse N1, which a Cortex-A76 is much like (Arm, "Neoverse N1
 # Core Technical Reference Manual" and "Software Optimization Guide"). Of 32 registers
@@ -66,6 +90,7 @@ _RVV = Machine(
     second_cache=512 << 10,
     ways=4,
     together=1,
+    converts_f16=0,  # Zvfhmin, which V does not promise
 )
 
 
@@ -78,6 +103,8 @@ def machine_of(target: Target) -> Machine | None:
         return _NEON if "neon" in features else None
     if target.arch == "riscv64":
         return _RVV if "v" in features else None
+    if features >= {"avx512bf16", "avx512vnni"}:
+        return _AVX512_DOT
     if features >= {"avx512f", "avx512vl"}:
         return _AVX512
     return _AVX2 if features >= {"avx2", "fma"} else None

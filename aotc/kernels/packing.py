@@ -29,7 +29,8 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
     """The right operand as [product][panel][depth][column]; zeros fill the last panel.
 
     Without the first axis where there is one product only. The groups of a convolution
-    are products.
+    are products. Terms in pairs are the last axis, after the columns; a zero follows an
+    odd number of them.
 
     Args:
         b: the builder.
@@ -40,26 +41,33 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
     value = op.operands[1] if right is None else right
     axes = _Axes.of(op, Tensor.of(value))
     panels, rank = tile.panels(axes.features), len(axes.products)
-    empty = panels * tile.columns - axes.features
+    moved: Axes
+    empty = panels * tile.columns - axes.features, -axes.depth % tile.terms
+    terms = _terms(axes, tile)
     value = b.to_shape(value, axes.sizes)
     if axes.have_columns_first:  # which then change places with rows once
         value = b.to_order(value, (*axes.batch, *axes.free, *axes.contract))
         value = b.to_shape(value, (*axes.products, axes.features, axes.depth))
-        value = _pad(b, value, rank, empty)
-        shape, moved = (panels, tile.columns, axes.depth), (0, 2, 1)
+        value = _pad(b, _pad(b, value, rank, empty[0]), rank + 1, empty[1])
+        shape, moved = (panels, tile.columns, *terms), (0, 2, 1, 3)
     else:
         value = b.to_order(value, (*axes.batch, *axes.contract, *axes.free))
         value = b.to_shape(value, (*axes.products, axes.depth, axes.features))
-        value = _pad(b, value, rank + 1, empty)
-        shape, moved = (axes.depth, panels, tile.columns), (1, 0, 2)
+        value = _pad(b, _pad(b, value, rank + 1, empty[0]), rank, empty[1])
+        shape, moved = (*terms, panels, tile.columns), (1, 0, 2)
+        if len(terms) > 1:
+            moved = (2, 0, 3, 1)
     value = b.to_shape(value, (*axes.products, *shape))
+    moved = moved[: len(shape)]
     return b.to_order(value, (*range(rank), *(rank + axis for axis in moved)))
 
 
 def packed_shape(op: GraphOp, tile: Tile) -> Shape:
     """The shape of what `pack` gives."""
     axes = _Axes.of(op, Tensor.of(op.operands[1]))
-    return (*axes.products, tile.panels(axes.features), axes.depth, tile.columns)
+    steps, *pairs = _terms(axes, tile)
+    panels = tile.panels(axes.features)
+    return (*axes.products, panels, steps, tile.columns, *pairs)
 
 
 def unpack(
@@ -77,9 +85,11 @@ def unpack(
     kind = kind or Tensor.of(op.operands[1])
     axes = _Axes.of(op, kind)
     rank, columns = len(axes.products), tile.panels(axes.features) * tile.columns
-    value = b.to_order(packed, (*range(rank), rank + 1, rank, rank + 2))
-    value = b.to_shape(value, (*axes.products, axes.depth, columns))
-    if columns != axes.features:
+    moved = (1, 0, 2) if tile.terms == 1 else (1, 3, 0, 2)
+    value = b.to_order(packed, (*range(rank), *(rank + axis for axis in moved)))
+    depth = -(-axes.depth // tile.terms) * tile.terms
+    value = b.to_shape(value, (*axes.products, depth, columns))
+    if (depth, columns) != (axes.depth, axes.features):
         sizes = (*axes.products, axes.depth, axes.features)
         ones = (1,) * len(sizes)
         value = b.slice(value, start=(0,) * len(sizes), sizes=sizes, strides=ones)
@@ -97,8 +107,7 @@ def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
         packed: the operands, each packed for `tile.own`.
         tile: of them together.
     """
-    rank = Tensor.of(packed[0]).rank
-    axis = rank - 1 if tile.interleaved > 1 else rank - 3
+    axis = _joined_axis(Tensor.of(packed[0]).rank, tile)
     return reduce(lambda x, y: b.concatenate(x, y, axis=axis), packed)
 
 
@@ -112,8 +121,7 @@ def split(b: Builder, joined: Value, counts: Sequence[int], tile: Tile) -> list[
         tile: of them together.
     """
     kind: Any = Tensor.of(joined)
-    is_interleaved = tile.interleaved > 1
-    axis = kind.rank - 1 if is_interleaved else kind.rank - 3
+    axis, is_interleaved = _joined_axis(kind.rank, tile), tile.interleaved > 1
     lengths = [tile.own.columns] * len(counts) if is_interleaved else counts
     found, first = [], 0
     for length in lengths:
@@ -125,6 +133,19 @@ def split(b: Builder, joined: Value, counts: Sequence[int], tile: Tile) -> list[
         )
         first += length
     return found
+
+
+def _joined_axis(rank: int, tile: Tile) -> int:
+    """The axis of columns, or of panels, of operands that are packed."""
+    columns = rank - 1 if tile.terms == 1 else rank - 2
+    return columns if tile.interleaved > 1 else columns - 2
+
+
+def _terms(axes: _Axes, tile: Tile) -> tuple[int, ...]:
+    """The axes of terms: of pairs, and of the terms of a pair, if they lie so."""
+    if tile.terms == 1:
+        return (axes.depth,)
+    return -(-axes.depth // tile.terms), tile.terms
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.kernels.families import choose
+from aotc.kernels.families import FAMILIES, choose
+from aotc.kernels.geometry import geometry_of
 from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.rows.tile import reduced_axes
@@ -112,9 +113,11 @@ def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) ->
     if any(isinstance(size, Dim) for size in _sizes_of_one(op)):
         many = _MANY.get(type(op), "rows")
         return f"only a call decides a size, beside the number of {many}"
-    others = sorted({kind.dtype for kind in types} - {"f32"})
+    *first, last = known = _dtypes_of(op, machine)
+    others = sorted({kind.dtype for kind in types} - {*known})
     if others:
-        return f"its elements are {', '.join(others)}, not f32"
+        needed = f"{', '.join(first)} or {last}" if first else last
+        return f"its elements are {', '.join(others)}, not {needed}"
     if any(0 in kind.shape for kind in types):
         return "it has no elements"
     if isinstance(op, DotGeneral):
@@ -127,6 +130,16 @@ def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) ->
 
 
 _MANY = {ConvGeneral: "images", Attention: "positions"}  # of others, rows
+
+
+def _dtypes_of(op: GraphOp, machine: Machine) -> Sequence[str]:
+    """Of the elements that kernels for an op read and write."""
+    families = [each for each in FAMILIES.values() if isinstance(op, each.anchors)]
+    found = max((each.dtypes(op, machine) for each in families), key=len)
+    dtype = Tensor.of(op.operands[0]).dtype
+    if isinstance(op, DotGeneral) and machine.pair_operations(dtype):
+        return (*found, dtype)
+    return [kind for kind in found if kind != "i32"]
 
 
 def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
@@ -150,6 +163,9 @@ _OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its
 def _why_product(op: DotGeneral) -> str:
     if not op.lhs_contract:
         return "it sums over no axis"
+    geometry = geometry_of(op)
+    if geometry is not None and not (geometry.is_float or geometry.has_even_runs):
+        return "its terms do not lie in pairs, which integers are multiplied in"
     layout = layout_of(op)
     if layout is None or layout.splits_rows:
         return "rows of its left operand do not lie at one distance from each other"
@@ -173,6 +189,9 @@ def _why_convolution(op: ConvGeneral) -> str:
     if min(op.padding) < 0:
         return "its padding is negative"
     kernel: Any = Tensor.of(op.kernel).shape
+    dtype = Tensor.of(op.x).dtype
+    if op.groups != 1 and dtype != "f32":
+        return f"it has {op.groups} groups, of {dtype}"
     channels, features = kernel[-2], kernel[-1] // op.groups
     if op.groups == 1 or features >= channels:
         return _OTHER

@@ -21,6 +21,8 @@ class Tile:
         block: tiles of rows, or lines of an image, that one workgroup computes.
         products: that one workgroup computes, of a batch of them.
         packed: 1 if the right operand is packed by panels, 0 if it is read as it lies.
+        terms: of a sum that are multiplied at a time, which lie together in the packed
+            operand: 1 or 2.
         ahead: 1 if tiles fetch what of the packed operand is read after them, or the
             only one what it reads later.
         interleaved: how many products have the same columns in a panel, side by side.
@@ -34,6 +36,11 @@ class Tile:
     packed: int = 1
     ahead: int = 0
     interleaved: int = 1
+    terms: int = 1
+
+    def panel_size(self, depth: int) -> int:
+        """Elements of a packed panel, with zeros after the last term."""
+        return -(-depth // self.terms) * self.terms * self.columns
 
     @property
     def columns(self) -> int:
@@ -55,7 +62,7 @@ class Tile:
 
     def to_plain(self) -> dict[str, int]:
         """As the IR holds it: without what has its usual value."""
-        usual = {"products": 1, "packed": 1, "ahead": 0, "interleaved": 1}
+        usual = {"products": 1, "packed": 1, "ahead": 0, "interleaved": 1, "terms": 1}
         plain = asdict(self)
         return {name: x for name, x in plain.items() if usual.get(name) != x}
 
@@ -85,47 +92,60 @@ def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
     return groups
 
 
-CACHED = 1 << 18  # elements of a packed operand that may stay in a cache over calls
+CACHED = 1 << 20  # bytes of a packed operand that may stay in a cache over calls
+PART = 272  # terms of rows that are widened together; a power of two would alias rows
 _MOST_ROWS, _MOST_VECTORS = 14, 8
 _MOST_CANDIDATES = 8  # of rows and vectors, to measure
+# of a vector, in multiply-adds, beside which most of it is done
+_WIDENING = {"f32": 0.0, "bf16": 0.5, "f16": 0.25}
 _WORK = 100_000  # float operations of a workgroup, at least: some microseconds
 _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
 
-def choose_tile(geometry: Geometry, machine: Machine) -> Tile:
+def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
+    """How many of a packed operand are multiplied at a time: 1 or 2."""
+    has_pairs = machine.pair_operations(geometry.dtype) > 0
+    return 2 if has_pairs and geometry.has_even_runs else 1
+
+
+def choose_tile(geometry: Geometry, machine: Machine, terms: int = 1) -> Tile:
     """The tile for which a contraction takes the fewest cycles, as `cycles` has it.
 
     Args:
         geometry: of static sizes, see `Geometry.typical`.
         machine: that computes it.
+        terms: that are multiplied at a time.
     """
-    return with_blocks(geometry, _ranked_tiles(geometry, machine)[0])
+    return with_blocks(geometry, _ranked_tiles(geometry, machine, terms)[0])
 
 
-def choose_interleaved(geometry: Geometry, count: int, machine: Machine) -> Tile | None:
+def choose_interleaved(
+    geometry: Geometry, count: int, machine: Machine, terms: int = 1
+) -> Tile | None:
     """The same, of as many vectors for each of some products; without blocks.
 
     Args:
         geometry: of one product with the features of all of them.
         count: of the products.
         machine: that computes them.
+        terms: that are multiplied at a time.
 
     Returns:
         None where there are no registers for a vector of each.
     """
-    ranked = _ranked_tiles(geometry, machine)
+    ranked = _ranked_tiles(geometry, machine, terms)
     return next((tile for tile in ranked if tile.vectors % count == 0), None)
 
 
-def candidate_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
+def candidate_tiles(geometry: Geometry, machine: Machine, terms: int = 1) -> list[Tile]:
     """The tiles that are worth a measurement, the one of `choose_tile` first.
 
     These are the ones that the model ranks highest, each with blocks as `choose_tile`
     makes them; and the first with blocks of half the size. None has larger blocks: one
     thread may be faster by them, but several could share the work less evenly.
     """
-    ranked = _ranked_tiles(geometry, machine)[:_MOST_CANDIDATES]
+    ranked = _ranked_tiles(geometry, machine, terms)[:_MOST_CANDIDATES]
     tiles = [with_blocks(geometry, tile) for tile in ranked]
     first = tiles[0]
     if first.products == 1:
@@ -133,15 +153,16 @@ def candidate_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
     return list(dict.fromkeys(tiles))
 
 
-def _ranked_tiles(geometry: Geometry, machine: Machine) -> list[Tile]:
+def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> list[Tile]:
     """All tiles that fit the registers, by their cycles."""
     tiles = [
-        Tile(machine.lanes, vectors, rows, block=1)
+        Tile(machine.lanes, vectors, rows, block=1, terms=terms)
         for vectors in range(1, _most_vectors(geometry, machine) + 1)
         for rows in _rows_to_try(geometry, vectors, machine)
     ]
     return sorted(
-        tiles, key=lambda tile: cycles(geometry, tile.rows, tile.vectors, machine)
+        tiles,
+        key=lambda tile: cycles(geometry, tile.rows, tile.vectors, machine, terms),
     )
 
 
@@ -164,8 +185,9 @@ def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
     Then a weight that does not stay in the caches is read once, and by one of the
     threads, while the rows stay there. Else all panels are used for a block of rows.
     """
-    weight = element_count((geometry.depth, geometry.features))
-    rows = element_count((geometry.images, *geometry.size, geometry.channels))
+    weight = element_count((geometry.depth, geometry.features, geometry.bytes))
+    pixels = geometry.images, *geometry.size
+    rows = element_count((*pixels, geometry.channels, geometry.bytes))
     if geometry.products != 1 or not tile.packed:
         return False
     if not isinstance(weight, int) or not isinstance(rows, int):
@@ -202,13 +224,16 @@ def _most_vectors(geometry: Geometry, machine: Machine) -> int:
 def _rows_to_try(geometry: Geometry, vectors: int, machine: Machine) -> Iterator[int]:
     """The tiles' rows for which there are registers; others would split as fewer."""
     width = _run_length(geometry)
-    most = most_rows(vectors, geometry.left_steps[0], machine)
+    if geometry.is_narrow:
+        most = most_rows(vectors, PART, machine, spare=1)
+    else:
+        most = most_rows(vectors, geometry.left_steps[0], machine)
     for rows in range(1, min(width, most) + 1):
         if max(split_evenly(width, rows)) == rows or rows == 1:
             yield rows
 
 
-def most_rows(vectors: int, step: int, machine: Machine) -> int:
+def most_rows(vectors: int, step: int, machine: Machine, *, spare: int = 0) -> int:
     """The rows for which there are registers: for their sums, and what makes these.
 
     Of the vectors and the rows' elements, the fewer are held, and one of the others.
@@ -219,35 +244,46 @@ def most_rows(vectors: int, step: int, machine: Machine) -> int:
         vectors: of sums that each row has.
         step: elements from one row to the next, in memory.
         machine: that computes them.
+        spare: registers for something else, such as what is widened.
     """
     aliased = 4 * step % machine.way_bytes == 0
     most = min(_MOST_ROWS, machine.ways) if aliased else _MOST_ROWS
     for rows in range(most, 1, -1):
-        if rows * vectors + min(rows, vectors) + 1 <= machine.registers:
+        if rows * vectors + min(rows, vectors) + 1 + spare <= machine.registers:
             return rows
     return 1
 
 
-def cycles(geometry: Geometry, rows: int, vectors: int, machine: Machine) -> float:
+def cycles(
+    geometry: Geometry, rows: int, vectors: int, machine: Machine, terms: int = 1
+) -> float:
     """A model of the time of a contraction on one core.
 
     A step of a tile takes as long as its multiply-adds, its loads, or one of them until
     its result is there, whichever is longest; a tile pays for its beginning and end.
     What a tile reads again of a panel that is not in the first cache, and of the rows,
-    adds to that; its weights were fitted to measurements of 34 shapes.
+    adds to that; its weights were fitted to measurements of 34 shapes. Narrow elements
+    take operations that widen them: of a panel in each step, of rows once in a tile. A
+    step is that of as many terms as are multiplied at a time.
     """
+    widening = _WIDENING[geometry.dtype] if terms == 1 else int(geometry.bytes == 1)
+    operations = 1 if terms == 1 else machine.pair_operations(geometry.dtype)
     whole, rest = divmod(geometry.group_features, vectors * machine.lanes)
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
     total = 0.0
     for width, count in panels:
         for size in split_evenly(_run_length(geometry), rows):
+            busy = size * width * operations + widening * width
+            if geometry.is_narrow:  # of the rows: a vector is loaded, and stored
+                busy += (2 + widening) * terms * size / machine.lanes
             step = max(
                 machine.latency,
-                size * width / machine.multiply_adds,
+                busy / machine.multiply_adds,
                 (size + width) / machine.loads,
             )
-            total += count * (geometry.depth * step + 2 * size * width + 12)
-    panel_bytes = geometry.depth * vectors * machine.lanes * 4
+            steps = -(-geometry.depth // terms)
+            total += count * (steps * step + 2 * size * width + 12)
+    panel_bytes = geometry.depth * vectors * machine.lanes * geometry.bytes
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
     total *= _static(geometry.products if geometry.is_product else geometry.lines)
@@ -259,7 +295,7 @@ def _choose_block(geometry: Geometry, tile: Tile) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
     tiles = _tile_count(geometry, tile.rows)
     panels = _static(geometry.products) * tile.panels_of(geometry)
-    is_cached = geometry.depth * geometry.features <= CACHED
+    is_cached = geometry.depth * geometry.features * geometry.bytes <= CACHED
     wanted = -(-(_WORKGROUPS if is_cached else _FEWER_WORKGROUPS) // panels)
     worth = max(1, _static(geometry.flops) // (_WORK * panels))
     return -(-tiles // min(wanted, worth, tiles))

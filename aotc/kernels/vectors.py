@@ -1,7 +1,8 @@
 """What kernels are written with: index arithmetic, vectors of f32, loops and branches.
 
 Each function writes at the current insertion point. Memory is a memref of one axis, and
-a place in it is a number of elements.
+a place in it is a number of elements. Elements of bf16 and f16 are f32 from where they
+are loaded to where they are stored.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def scale(base: Value, factor: int) -> Value:
     return base if factor == 1 else arith.muli(base, index(factor))
 
 
-def vector_type(lanes: int) -> Type:
-    """A vector of f32."""
-    kind: Type = ir.VectorType.get([lanes], ir.F32Type.get())
+def vector_type(lanes: int, element: Type | None = None) -> Type:
+    """A vector of f32, or of other elements."""
+    kind: Type = ir.VectorType.get([lanes], element or ir.F32Type.get())
     return kind
 
 
@@ -54,23 +55,45 @@ def elements(values: Sequence[float]) -> Value:
 
 def repeat(element: Value, lanes: int) -> Value:
     """An element in all lanes."""
-    return _make("vector.broadcast", [element], vector_type(lanes))
+    return _make("vector.broadcast", [element], vector_type(lanes, element.type))
 
 
 def load_element(memory: Value, at: Value) -> Value:
-    """One element."""
-    return _make("memref.load", [memory, at], ir.F32Type.get())
+    """One element; a float as f32."""
+    return _widen(_make("memref.load", [memory, at], memory.type.element_type))
 
 
 def load(
     memory: Value, at: Value, lanes: int, count: int | Value | None = None
 ) -> Value:
-    """A vector from `at` on, of which only `count` elements are there; zeros follow."""
-    kind = vector_type(lanes)
+    """A vector from `at` on; zeros follow the `count` elements of it.
+
+    Floats are f32 from here on, integers what they are.
+    """
     if count is None or count == lanes:
-        return _make("vector.load", [memory, at], kind)
-    given = [memory, at, _mask(lanes, count), splat(0.0, lanes)]
-    return _make("vector.maskedload", given, kind)
+        return _widen(load_as_is(memory, at, lanes))
+    kind = vector_type(lanes, memory.type.element_type)
+    given = [memory, at, _mask(lanes, count), _zeros(kind)]
+    return _widen(_make("vector.maskedload", given, kind))
+
+
+def load_as_is(memory: Value, at: Value, lanes: int) -> Value:
+    """A vector of the elements that memory holds."""
+    kind = vector_type(lanes, memory.type.element_type)
+    return _make("vector.load", [memory, at], kind)
+
+
+def _zeros(kind: Type) -> Value:
+    assert isinstance(kind, ir.VectorType)
+    if isinstance(kind.element_type, ir.IntegerType):
+        zero = ir.IntegerAttr.get(kind.element_type, 0)
+        return constant_of(ir.DenseElementsAttr.get_splat(kind, zero))
+    return constant(kind, 0.0)
+
+
+def zeros(lanes: int, element: Type) -> Value:
+    """A vector of zeros."""
+    return _zeros(vector_type(lanes, element))
 
 
 def select_first(x: Value, count: int, otherwise: float) -> Value:
@@ -84,12 +107,69 @@ def select_first(x: Value, count: int, otherwise: float) -> Value:
 def store(
     vector: Value, memory: Value, at: Value, lanes: int, count: int | None = None
 ) -> None:
-    """Write a vector, or its first `count` elements."""
+    """Write a vector, or its first `count` elements.
+
+    Memory narrower than f32 can hold them: they were rounded (`aotc.kernels.rounding`).
+    """
+    vector = _narrow(vector, memory.type.element_type)
     if count is None or count == lanes:
         ir.Operation.create("vector.store", operands=[vector, memory, at])
         return
     mask = _mask(lanes, count)
     ir.Operation.create("vector.maskedstore", operands=[memory, at, mask, vector])
+
+
+def _widen(x: Value) -> Value:
+    """An element or a vector as f32, which holds all bf16 and f16."""
+    element = x.type.element_type if isinstance(x.type, ir.VectorType) else x.type
+    if element == ir.F32Type.get() or isinstance(element, ir.IntegerType):
+        return x
+    wide = ir.F32Type.get() if element == x.type else vector_type(_lanes(x))
+    return arith.extf(wide, x)
+
+
+def _narrow(x: Value, element: Type) -> Value:
+    """A vector of f32 that are all bf16 or f16, as such.
+
+    A bf16 is the upper half of its f32. IREE's own conversion rounds, with as many
+    operations again.
+    """
+    if element == x.type.element_type:
+        return x
+    lanes = _lanes(x)
+    if element != ir.BF16Type.get():
+        return arith.truncf(vector_type(lanes, element), x)
+    i16, i32 = (vector_type(lanes, ir.IntegerType.get_signless(n)) for n in (16, 32))
+    half = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 16)
+    places = constant_of(ir.DenseElementsAttr.get_splat(i32, half))
+    upper = arith.trunci(i16, arith.shrui(arith.bitcast(i32, x), places))
+    return arith.bitcast(vector_type(lanes, element), upper)
+
+
+def repeat_pair(memory: Value, at: Value, lanes: int) -> Value:
+    """Two 16-bit elements beside each other, `lanes` times."""
+    pair = load_as_is(memory, at, 2)
+    i32 = ir.IntegerType.get_signless(32)
+    both = _make("vector.bitcast", [pair], vector_type(1, i32))
+    every = _make("vector.broadcast", [both], vector_type(lanes, i32))
+    kind = vector_type(2 * lanes, memory.type.element_type)
+    return _make("vector.bitcast", [every], kind)
+
+
+def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
+    """What an instruction of the processor makes, by LLVM's name for it."""
+    count = len(operands)
+    made: Value = ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[kind],
+        operands=list(operands),
+        attributes={
+            "intrin": ir.StringAttr.get(name),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, 0]),
+        },
+    ).result
+    return made
 
 
 def prefetch(memory: Value, at: Value) -> None:
@@ -207,7 +287,7 @@ def repeat_index(value: Value, lanes: int) -> Value:
     return _make("vector.broadcast", [narrow], ir.VectorType.get([lanes], kind))
 
 
-def allocate(count: int) -> Value:
+def allocate(count: int, element: Type | None = None) -> Value:
     """Memory of a workgroup for some elements, on its stack.
 
     It is allocated where the function begins: in a loop, each round would take more.
@@ -215,7 +295,7 @@ def allocate(count: int) -> Value:
     with ir.InsertionPoint.at_block_begin(current_function().entry_block):
         made: Value = ir.Operation.create(
             "memref.alloca",
-            results=[ir.MemRefType.get([count], ir.F32Type.get())],
+            results=[ir.MemRefType.get([count], element or ir.F32Type.get())],
             attributes={
                 "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
                 "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
@@ -234,11 +314,13 @@ def outer_product(
     right: Callable[[int], Value],
     sizes: tuple[int, int],
     sums: Values,
+    combine: Callable[[Value, Value, Value], Value] = multiply_add,
 ) -> Values:
     """`sums`, by rows, plus all products of elements and vectors.
 
     The fewer of the two are held in registers, and of the others one at a time: no more
-    than `rows * vectors + min(rows, vectors) + 1` registers are in use.
+    than `rows * vectors + min(rows, vectors) + 1` registers are in use. `combine` adds
+    the product of its first two arguments to the third.
     """
     rows, count = sizes
     found = list(sums)
@@ -248,14 +330,14 @@ def outer_product(
             x = element(row)
             for number, y in enumerate(held):
                 place = row * count + number
-                found[place] = multiply_add(x, y, sums[place])
+                found[place] = combine(x, y, sums[place])
         return found
     held = [element(row) for row in range(rows)]
     for number in range(count):
         y = right(number)
         for row, x in enumerate(held):
             place = row * count + number
-            found[place] = multiply_add(x, y, sums[place])
+            found[place] = combine(x, y, sums[place])
     return found
 
 

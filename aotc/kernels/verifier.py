@@ -15,12 +15,12 @@ from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.kernels.contraction.joined import Joined
+from aotc.kernels.contraction.joined import Joined, known_geometry
 from aotc.kernels.families import FAMILIES, fetch_ahead
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.schedules import candidates_of
-from aotc.kernels.tile import Tile
+from aotc.kernels.tile import Tile, terms_at_a_time
 from aotc.mlir import Function, Module
 
 Schedule = dict[str, Any]
@@ -97,6 +97,10 @@ def _why_not_joined(anchors: Sequence[GraphOp], tile: Tile, machine: Machine) ->
     are_apart = tile.interleaved == 1
     are_beside = tile.interleaved == len(anchors) and not tile.vectors % len(anchors)
     fits = tile.lanes == machine.lanes and tile.packed == 1 and tile.ahead in (0, 1)
+    fits = fits and all(
+        tile.terms == terms_at_a_time(known_geometry(anchor), machine)
+        for anchor in anchors
+    )
     if fits and min(sizes) >= 1 and (are_apart or are_beside):
         return ""
     return f"{len(anchors)} products cannot be joined as {tile.to_plain()}"
@@ -122,8 +126,11 @@ def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -
     if tile.packed and len(anchors) == 1:
         expected = packed_shape(first, tile)
     elif tile.packed:
-        *batch, _, depth, _ = packed_shape(first, tile.own)
-        expected = (*batch, Joined.of(first, tile).panels, depth, tile.columns)
+        own = packed_shape(first, tile.own)
+        rank = len(own) - (3 if tile.terms == 1 else 4)
+        _, steps, _, *pairs = own[rank:]
+        panels = Joined.of(first, tile).panels
+        expected = (*own[:rank], panels, steps, tile.columns, *pairs)
     found = Tensor.of(right).shape
     if found == expected:
         return ""

@@ -307,6 +307,9 @@ def integer_conv(
         strides=steps,
         dilation=spread,
     )
+    if groups == 1:
+        contract = (range(1 + spatial, rows.ndim), range(spatial + 1))
+        return dot_general(rows, filters, contract=contract, dtype="i32")
     rows = np.reshape(rows, (*rows.shape[:-1], groups, channels))
     filters = np.reshape(filters, (*window, channels, groups, features // groups))
     inner = range(1 + spatial, 1 + 2 * spatial)

@@ -48,6 +48,8 @@ class Product:
         """Whether another one reads the same rows in the same way."""
         if self.call.operands[0] != other.call.operands[0]:
             return False
+        if self.tile.terms != other.tile.terms:
+            return False
         return _left_of(self.geometry) == _left_of(other.geometry)
 
     def is_stored_by(self, tile: Tile, features: Iterable[int]) -> bool:

@@ -70,8 +70,8 @@ def test_versions_of_drivers_are_never_assumed():
     [
         ("intel-alder-lake", "x86_64-v3", "avxvnni", "avx512f"),
         ("intel-jasper-lake", "x86_64-v2", "sse4.2", "avx"),
-        ("epyc-genoa", "x86_64-v4", "avx512bf16", "amx-tile"),
-        ("xeon-sapphire-rapids", "x86_64-v4", "amx-bf16", "fma4"),
+        ("epyc-genoa", "x86_64-v4-dot", "avx512bf16", "amx-tile"),
+        ("xeon-sapphire-rapids", "x86_64-v4-dot", "amx-bf16", "fma4"),
         ("steam-deck", "x86_64-v3", "sse4a", "avx512f"),
         ("raspberry-pi-4", "aarch64", "crc", "aes"),
         ("raspberry-pi-5", "aarch64-v8.2", "dotprod", "i8mm"),

@@ -43,10 +43,10 @@ def others(w, x, z):
     first = nn.gelu(x @ w[0])
     few = x[:8] @ np.transpose(x)
     uneven = np.einsum("abc,db->acd", np.reshape(x, (2, 16, 64)), x[:, :16])
-    half = x.astype("f16") @ w[1].astype("f16")
+    double = x.astype("f64") @ w[1].astype("f64")
     tiny = x[:2] @ w[2][:, :3]
     chosen = control.cond(x[0, 0] > 0, lambda x: x @ w[4], lambda x: x, x)
-    return first, few, uneven, half, tiny, z @ np.transpose(z), chosen
+    return first, few, uneven, double, tiny, z @ np.transpose(z), chosen
 """
 V3, V2 = Target.parse("x86_64-v3"), Target.parse("x86_64-v2")
 
@@ -101,7 +101,7 @@ def test_tells_why_a_product_has_no_kernel(variants):
         "rows are too few to bring it into another order in each call",
         "in a branch or a function that stays a call",
         "rows of its left operand do not lie at one distance from each other",
-        "its elements are f16, not f32",
+        "its elements are f64, not f32, bf16 or f16",
         "it is too small or narrow to gain by a kernel, or no schedule fits its shape",
         "only a call decides a size, beside the number of rows",
     }
@@ -153,7 +153,7 @@ def test_explain_notes_what_has_no_kernel_for_a_target(model):
     ]
     assert (
         "graph.dot_general",
-        "x86_64-v3 has no kernel for it: its elements are f16, not f32",
+        "x86_64-v3 has no kernel for it: its elements are f64, not f32, bf16 or f16",
     ) in (found)
     assert all(reason.startswith("x86_64-v3") for _, reason in found)
     results = sarif(explain(model, targets=[V3]))["runs"][0]["results"]

@@ -19,6 +19,7 @@ def test_processors_with_multiply_adds_of_vectors_have_kernels():
     assert {name: found.lanes for name, found in lanes.items() if found} == {
         "x86_64-v3": 8,
         "x86_64-v4": 16,
+        "x86_64-v4-dot": 16,
         "aarch64": 4,
         "aarch64-v8.2": 4,
         "riscv64-v": 4,

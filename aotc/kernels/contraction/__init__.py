@@ -1,7 +1,8 @@
 """Products of matrices and convolutions on vectors, with what follows them.
 
 One workgroup computes some rows of one panel of columns. The right operand is packed,
-[panel][depth][columns of a panel] with zeros after the last column, or read by rows as
+[panel][depth][columns of a panel] with zeros after the last column (and so the terms of
+a column in pairs, where those are multiplied together: `factors`), or read by rows as
 it lies: what differs are two distances. A tile of rows times the vectors of a panel
 stays in registers while the sums are made: each step reads the vectors of the panel,
 and one element of each row, which is multiplied with all of them (the outer-product
@@ -24,6 +25,7 @@ from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.contraction.joined import Joined, depends
 from aotc.kernels.contraction.sums import Begin, Panel, Sums
+from aotc.kernels.contraction.widening import Widening
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.lines import Line, Lines, Rows, least, most
@@ -37,7 +39,7 @@ from aotc.kernels.tile import (
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith
 
-_DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
+_DISTANCE = 1 << 13  # bytes from what is read at once to what is fetched then
 
 
 def write(
@@ -60,13 +62,15 @@ def write(
     x, y = given.workgroup
     panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)
 
+    widening = Widening.of(joined.whole, tile)
+
     def kernel_of(part: int, others: Sequence[Value]) -> Contraction:
         own = results
         if not others:
             anchor = joined.anchors[part]
             own = [pair for pair in results if depends(pair[0], anchor)]
         epilogue = Epilogue(totals[part], known, tile.lanes, given.machine)
-        return Contraction(joined, part, given, own, epilogue, others)
+        return Contraction(joined, part, given, own, epilogue, others, widening)
 
     if tile.interleaved > 1:
         kernel_of(0, totals[1:]).write(panel, number)
@@ -97,6 +101,7 @@ class Contraction:
         results: the values that are wanted, and the memory of each.
         epilogue: makes them of the sums.
         others: what the sums of the products are that its panels hold besides.
+        widening: of the rows of narrow elements; None if they are read as they are.
     """
 
     joined: Joined
@@ -105,6 +110,7 @@ class Contraction:
     results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
     others: Sequence[Value] = ()
+    widening: Widening | None = None
 
     @property
     def geometry(self) -> Geometry:
@@ -119,7 +125,7 @@ class Contraction:
     @property
     def sums(self) -> Sums:
         """What makes the sums of its tiles."""
-        return Sums(self.geometry, self.tile, self.given)
+        return Sums(self.geometry, self.tile, self.given, self.widening)
 
     def write(self, panel: Value, number: Value) -> None:
         """Write the work of one workgroup.
@@ -159,9 +165,9 @@ class Contraction:
         axis = shape.layout.batch[0]
         left = add(left, self.given.scale(rest, axis.left))
         right = add(right, self.given.scale(rest, axis.right))
-        if self.tile.packed:
+        if self.tile.packed and not shape.layout.splits_rows:
             panels = self.joined.panels
-            right = scale(product, panels * shape.depth * self.tile.columns)
+            right = scale(product, panels * self.tile.panel_size(shape.depth))
         size = shape.rows * shape.features
         return Begin(left, right, self.given.scale(product, size))
 
@@ -191,7 +197,7 @@ class Contraction:
                 at = add(at, features_before)
             right = at
             if tile.packed:
-                right = scale(panel, self.geometry.depth * tile.columns)
+                right = scale(panel, tile.panel_size(self.geometry.depth))
             right = add(begin.right, right)
             self._write_panel(Panel(vectors, last, right, at, begin), block)
 
@@ -334,11 +340,11 @@ class Contraction:
         panel into the cache: as many elements a step as all tiles together need. A
         tile that is the only one reads what it fetches itself, some steps later.
         """
-        size, tiles = self.geometry.depth * self.tile.columns, self.tile.block
+        size, tiles = self.tile.panel_size(self.geometry.depth), self.tile.block
         if not self.tile.ahead:
             return None
         if tiles == 1:
-            return add(panel.right, _DISTANCE)
+            return add(panel.right, _DISTANCE // self.geometry.bytes)
         products = self.geometry.products
         if number is None or not isinstance(products, int):
             return None

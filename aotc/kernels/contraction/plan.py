@@ -22,6 +22,7 @@ from aotc.kernels.tile import (
     choose_tile,
     cycles,
     group_count,
+    terms_at_a_time,
     with_blocks,
 )
 from aotc.mlir import Value
@@ -29,7 +30,7 @@ from aotc.mlir import Value
 Schedule = Mapping[str, int]
 
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
-_MANY = 1 << 15  # elements of panels that are worth fetching for few tiles
+_MANY = 1 << 17  # bytes of panels that are worth fetching for few tiles
 _FEW_TILES = 16  # of a panel
 _LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
@@ -55,11 +56,12 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Schedule | None:
     if geometry is None:
         return None
     typical = geometry.typical
-    if geometry.right_step is not None:
+    if geometry.right_step is not None and geometry.is_float:
         return replace(choose_tile(typical, machine), packed=0).to_plain()
     if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
         return None
-    return choose_tile(typical, machine).to_plain()
+    terms = terms_at_a_time(geometry, machine)
+    return choose_tile(typical, machine, terms).to_plain()
 
 
 def plan_fetching(op: GraphOp, schedule: Schedule) -> Schedule:
@@ -83,7 +85,10 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Schedule:
     Where many tiles share a panel, waiting for it counts little: they fetch only what
     comes from main memory.
     """
-    return _fetch_next(geometry, choose_tile(geometry.typical, machine)).to_plain()
+    terms = terms_at_a_time(geometry, machine)
+    return _fetch_next(
+        geometry, choose_tile(geometry.typical, machine, terms)
+    ).to_plain()
 
 
 def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
@@ -102,7 +107,7 @@ def candidates(
     geometry, first = geometry_of(op), Tile.of_plain(planned)
     assert geometry is not None
     tiles = [first]
-    for tile in candidate_tiles(geometry.typical, machine):
+    for tile in candidate_tiles(geometry.typical, machine, first.terms):
         if not first.packed:
             tiles.append(replace(tile, packed=0))
         elif first.ahead and tile.block == 1 and _fetches(geometry, tile, CACHED):
@@ -115,19 +120,29 @@ def candidates(
 
 
 def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
-    """Whether panels are read in order, and hold so many elements, or more."""
+    """Whether panels are read in order, and hold so many bytes, or more."""
     if not geometry.is_product or tile.products != 1:
+        return False
+    if geometry.layout is not None and geometry.layout.splits_rows:
         return False
     if not isinstance(geometry.products, int):
         return False
     panels = geometry.products * tile.panels_of(geometry)
-    return panels * geometry.depth * tile.columns >= least
+    return panels * tile.panel_size(geometry.depth) * geometry.bytes >= least
 
 
 def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     """What an op computes, if the kernels here gain by computing it."""
     geometry = geometry_of(op)
     if geometry is None or geometry.groups_together(machine.lanes) > 1:
+        return None
+    if geometry.is_narrow and geometry.groups > 1:
+        return None
+    if geometry.is_float:
+        is_known = geometry.dtype in machine.dtypes
+    else:
+        is_known = terms_at_a_time(geometry, machine) > 1
+    if not is_known:
         return None
     if isinstance(op, DotGeneral) and is_summed_in_parts(op):
         return None
@@ -140,11 +155,16 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
 
 
 def _can_be_packed(geometry: Geometry) -> bool:
-    """Whether one size is known for all products, which have right operands each."""
+    """Whether one size is known for all products, which have right operands each.
+
+    Integers have no other kernels, so they may also have one for all: floats of such
+    rows are read as they lie.
+    """
     layout = geometry.layout
     if layout is None:
         return True
-    return isinstance(layout.terms, int) and not layout.splits_rows
+    is_shared = layout.shares_right and not geometry.is_float
+    return isinstance(layout.terms, int) and (is_shared or not layout.splits_rows)
 
 
 def plan_joined(
@@ -170,7 +190,7 @@ def plan_joined(
     whole = whole_geometry(geometries)
     own = [Tile.of_plain(each) for each in schedules]
     if interleaved:
-        tile = choose_interleaved(whole.typical, len(ops), machine)
+        tile = choose_interleaved(whole.typical, len(ops), machine, own[0].terms)
     else:
         tile = _best_for_all(geometries, own, machine)
     if tile is None:
@@ -189,7 +209,10 @@ def _best_for_all(
     typical = [geometry.typical for geometry in geometries]
 
     def cycles_of_all(tile: Tile) -> float:
-        return sum(cycles(each, tile.rows, tile.vectors, machine) for each in typical)
+        return sum(
+            cycles(each, tile.rows, tile.vectors, machine, tile.terms)
+            for each in typical
+        )
 
     return min(tiles, key=cycles_of_all)
 

@@ -1,21 +1,27 @@
-"""The sums of one tile: of products, and of windows over images."""
+"""The sums of one tile: of products, and of windows over images.
+
+Rows of elements that are narrower than f32 are widened first (`widening`), vectors of a
+panel as they are loaded, which serves all rows of a tile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.dialects.types import element_count
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
+from aotc.kernels.contraction.factors import Factors
+from aotc.kernels.contraction.widening import Left, Widening
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.layout import Axis
 from aotc.kernels.lines import Rows
-from aotc.kernels.tile import Tile
+from aotc.kernels.tile import PART, Tile
 from aotc.kernels.vectors import Values, add, index, scale
-from aotc.mlir import Value
+from aotc.mlir import Value, arith
 
-_LINE = 16  # elements of a line of a cache
+_LINE = 64  # bytes of a line of a cache
 
 
 @dataclass(frozen=True)
@@ -63,15 +69,17 @@ class Sums:
         geometry: what is summed up.
         tile: how it is cut up.
         given: the memories of the operands first.
+        widening: of rows; None where they are read as they are.
     """
 
     geometry: Geometry
     tile: Tile
     given: Arguments
+    widening: Widening | None
 
     @property
-    def _left(self) -> Value:
-        return self.given.memories[0]
+    def _factors(self) -> Factors:
+        return Factors.of(self.geometry, self.tile)
 
     @property
     def _right(self) -> Value:
@@ -92,7 +100,7 @@ class Sums:
     def over_window(self, panel: Panel, rows: Rows) -> Values:
         """The sums of a tile, row by row."""
         count = rows.count * panel.vectors
-        sums = [vectors.splat(0.0, self.tile.lanes)] * count
+        sums = [self._factors.zero] * count
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
         depth = shape.window[1] * shape.group_channels * self._right_step
@@ -160,33 +168,79 @@ class Sums:
         sums: Values,
     ) -> Values:
         """Add up products along both operands, for some rows of the tile."""
-        lanes, count = self.tile.lanes, panel.vectors
-        row_step, step = self.geometry.left_steps
+        count = panel.vectors
         chosen = [row * count + number for row in rows for number in range(count)]
+        if not chosen:
+            return sums
+        row, step = self.geometry.left_steps
+        first = add(begin[0], rows[0] * row)
+        left = Left(self.given.memories[0], first, row, step)
+        some = [sums[number] for number in chosen]
+        sum_terms = self._sum_terms if self.widening is None else self._sum_parts
+        found = sum_terms(panel, len(rows), left, begin[1], length, some)
+        known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
+        return [known[number] for number in range(len(sums))]
+
+    def _sum_parts(
+        self,
+        panel: Panel,
+        rows: int,
+        left: Left,
+        right: Value,
+        length: Value,
+        sums: Values,
+    ) -> Values:
+        """The same of rows that are widened, in parts of their terms."""
+        assert self.widening is not None
+        widen = self.widening.widen
+
+        def sum_part(first: Value, sums: Values) -> Values:
+            count = arith.minsi(arith.subi(length, first), index(PART))
+            begin = add(left.begin, scale(first, left.step))
+            widened = widen(replace(left, begin=begin), rows, count)
+            at = add(right, scale(first, self._right_step))
+            here = panel
+            if panel.ahead is not None:
+                ahead = add(panel.ahead, scale(first, self.fetched_by_step))
+                here = replace(panel, ahead=ahead)
+            return self._sum_terms(here, rows, widened, at, count, sums)
+
+        return vectors.loop(0, length, PART, sums, sum_part)
+
+    def _sum_terms(
+        self,
+        panel: Panel,
+        rows: int,
+        left: Left,
+        right: Value,
+        length: Value,
+        sums: Values,
+    ) -> Values:
+        """Add up products of some rows side by side and the vectors of a panel."""
+        lanes, terms, count = self.tile.lanes, self.tile.terms, panel.vectors
+        factors, fetched = self._factors, terms * self.fetched_by_step
 
         def add_products(number: Value, some: Values) -> Values:
-            left = add(begin[0], scale(number, step))
-            right = add(begin[1], scale(number, self._right_step))
+            begin = add(left.begin, scale(number, terms * left.step))
+            here = add(right, scale(number, terms * self._right_step))
             if panel.ahead is not None:
-                at = add(panel.ahead, scale(number, self.fetched_by_step))
-                for line in range(0, self.fetched_by_step, _LINE):
-                    vectors.prefetch(self._right, add(at, line))
+                at = add(panel.ahead, scale(number, fetched))
+                for place in range(0, fetched, _LINE // self.geometry.bytes):
+                    vectors.prefetch(self._right, add(at, place))
 
             def element(row: int) -> Value:
-                at = add(left, rows[row] * row_step)
-                return vectors.repeat(vectors.load_element(self._left, at), lanes)
+                return factors.repeat(left.memory, add(begin, row * left.row))
 
             def columns(number: int) -> Value:
                 is_last = number == count - 1 and not self.tile.packed
                 held = panel.last if is_last else lanes
-                return vectors.load(
-                    self._right, add(right, number * lanes), lanes, held
-                )
+                at = add(here, number * terms * lanes)
+                return factors.columns(self._right, at, held)
 
-            return vectors.outer_product(element, columns, (len(rows), count), some)
+            sizes = rows, count
+            return vectors.outer_product(
+                element, columns, sizes, some, factors.multiply_add
+            )
 
-        if not chosen:
-            return sums
-        found = vectors.loop(0, length, 1, [sums[n] for n in chosen], add_products)
-        known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
-        return [known[number] for number in range(len(sums))]
+        last = arith.ceildivui(length, index(terms)) if terms > 1 else length
+        return vectors.loop(0, last, 1, sums, add_products)

@@ -152,7 +152,7 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> None:
 def is_window_of_three(op: GraphOp) -> bool:
     """Whether an op is a convolution of the form that there are matrices for."""
     geometry = geometry_of(op) if isinstance(op, ConvGeneral) else None
-    if geometry is None or geometry.groups != 1:
+    if geometry is None or geometry.groups != 1 or geometry.is_narrow:
         return False
     steps = geometry.strides, geometry.dilation
     return geometry.window == (WINDOW, WINDOW) and steps == ((1, 1), (1, 1))

@@ -18,6 +18,7 @@ from aotc.importers.onnx.ops.narrow import round_to_narrow
 from aotc.importers.onnx.values import element_of, with_element
 from aotc.nn.quantizing import broadcast_along
 from aotc.nn.spatial import static_size
+from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
 
@@ -96,11 +97,11 @@ def dequantize_linear(
 
 
 def _offset(x: Array, zero_point: Array | None, axis: int) -> Array:
-    """`x` - zero point, exactly."""
-    wide = np.astype(x, "i32")
+    """`x` - zero point of 8-bit integers, in i16, where it is exact."""
+    wide = np.astype(x, "i16")
     if zero_point is None:
         return wide
-    point = np.astype(zero_point, "i32")
+    point = np.astype(zero_point, "i16")
     if point.ndim == 1 and point.shape != (1,):
         sizes = [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]
         point = np.reshape(point, sizes)
@@ -114,7 +115,10 @@ def matmul_integer(
 ) -> Array:
     """The product of two matrices of small integers, in i32."""
     left = _offset(a, a_zero, -2 if a.ndim > 1 else 0)
-    return np.matmul(left, _offset(b, b_zero, -1))
+    right = _offset(b, b_zero, -1)
+    if not a.ndim or b.ndim != 2:
+        return np.matmul(np.astype(left, "i32"), np.astype(right, "i32"))
+    return dot_general(left, right, ((a.ndim - 1,), (0,)), dtype="i32")
 
 
 def qlinear_matmul(

@@ -1,0 +1,77 @@
+"""Rounding vectors of f32 to narrower floats, which stay f32 in registers.
+
+By integer operations and sums: IREE takes a conversion to bf16 or f16 and back again
+for nothing at all.
+"""
+
+from __future__ import annotations
+
+from aotc.dialects.lowering.scalars import constant, constant_of, float_compare
+from aotc.mlir import Type, Value, arith, ir, math
+
+_LOWER_HALF = 0x0000FFFF
+_QUIET = 0x00400000  # what makes any NaN one whose upper half is a NaN
+_SIGN = 0x80000000
+_EXPONENT = 0x7F800000
+_FRACTION = 23  # bits of an f32
+
+_F16_FRACTION = 10
+_F16_LEAST, _F16_MOST = 2.0**-14, 65504.0  # of the numbers that are not subnormal
+_F16_BEYOND = 2.0**16
+
+
+def round_to(x: Value, dtype: str) -> Value:
+    """A vector of f32 rounded to the nearest `dtype`, ties to even; NaN stays NaN.
+
+    Args:
+        x: the vector.
+        dtype: `bf16` or `f16`; of another one the vector is as it is.
+    """
+    if dtype == "bf16":
+        return _round_to_bf16(x)
+    return _round_to_f16(x) if dtype == "f16" else x
+
+
+def _round_to_bf16(x: Value) -> Value:
+    """Half a unit of the upper half is added, less one bit where that is even."""
+    bits = _bits(x)
+    odd = arith.andi(arith.shrui(bits, _integers(x, 16)), _integers(x, 1))
+    rounded = arith.addi(bits, arith.addi(odd, _integers(x, _LOWER_HALF >> 1)))
+    nan = arith.ori(bits, _integers(x, _QUIET))
+    found = arith.select(float_compare("UNO", x, x), nan, rounded)
+    return arith.bitcast(x.type, arith.andi(found, _integers(x, ~_LOWER_HALF)))
+
+
+def _round_to_f16(x: Value) -> Value:
+    """A number is added, and subtracted again, next to which f32 has the bits of f16.
+
+    It is 1.5 times the power of two of `x`, times 2**13: f32 has so many bits more.
+    """
+    bits = _bits(x)
+    power = arith.andi(bits, _integers(x, _EXPONENT))
+    power = arith.maxsi(power, _bits(constant(x.type, _F16_LEAST)))
+    power = arith.minsi(power, _bits(constant(x.type, _F16_BEYOND)))
+    more, half = _FRACTION - _F16_FRACTION << _FRACTION, 1 << _FRACTION - 1
+    adder = arith.bitcast(x.type, arith.addi(power, _integers(x, more + half)))
+    near = math.absf(arith.subf(arith.addf(x, adder), adder))
+    infinity = constant(x.type, float("inf"))
+    is_beyond = float_compare("OGT", near, constant(x.type, _F16_MOST))
+    size = arith.select(is_beyond, infinity, near)
+    sign = arith.andi(bits, _integers(x, _SIGN))
+    return arith.bitcast(x.type, arith.ori(_bits(size), sign))
+
+
+def _bits(x: Value) -> Value:
+    return arith.bitcast(_integers_like(x), x)
+
+
+def _integers(x: Value, value: int) -> Value:
+    """An i32 in all lanes of a vector like `x`."""
+    signed = (value & 0xFFFFFFFF) - (value << 1 & 0x100000000)
+    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), signed)
+    return constant_of(ir.DenseElementsAttr.get_splat(_integers_like(x), number))
+
+
+def _integers_like(x: Value) -> Type:
+    kind: Type = ir.VectorType.get(x.type.shape, ir.IntegerType.get_signless(32))
+    return kind

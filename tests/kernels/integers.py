@@ -1,0 +1,111 @@
+"""Products of small integers, summed in i32: by weights, by inputs and over windows.
+
+A model file, which the tests beside it build.
+"""
+
+import numpy as onp
+
+import aotc
+import aotc.numpy as np
+from aotc import nn
+from aotc.numpy.products import dot_general
+from aotc.tracing.tracing import emit
+
+_rng = onp.random.default_rng(0)
+_MATRICES = {"contract": ((1,), (0,)), "dtype": "i32"}
+
+# dtype, rows, depth, features: an odd number of terms, and more than one part of rows
+PRODUCTS = {
+    "square": ("i8", 48, 48, 48),
+    "remainders": ("i8", 49, 37, 100),
+    "one_row": ("i8", 1, 65, 200),
+    "narrow": ("u8", 65, 22, 9),
+    "several_parts": ("i16", 7, 1101, 64),
+    "fetched_ahead": ("i8", 70, 512, 600),
+}
+
+
+def _integers(dtype, *shape):
+    info = onp.iinfo(dtype)
+    found = _rng.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+    found.reshape(-1)[:4] = info.min, info.max, info.min, info.min
+    return found
+
+
+_NUMPY = {"i8": "i1", "u8": "u1", "i16": "i2"}
+w = aotc.Weights(
+    {
+        **{
+            name: _integers(_NUMPY[dtype], depth, features)
+            for name, (dtype, _, depth, features) in PRODUCTS.items()
+        },
+        "experts": _integers("i1", 3, 20, 24),
+        "kernel": _integers("i1", 3, 3, 16, 24),
+        "odd_kernel": _integers("i1", 3, 3, 3, 24),
+        "bias": _rng.integers(-9999, 9999, 640).astype("i4"),
+        "scale": _rng.normal(size=640).astype("f4"),
+    }
+)
+
+
+def _product(name):
+    dtype, rows, depth, _ = PRODUCTS[name]
+
+    def entry(w, x):
+        return dot_general(x, w[name], **_MATRICES)
+
+    entry.__name__ = name
+    return aotc.entry(x=aotc.Spec((rows, depth), dtype))(entry)
+
+
+for _name in PRODUCTS:
+    globals()[_name] = _product(_name)
+
+
+@aotc.entry(x=aotc.Spec((20, 48), "i8"), residual=aotc.Spec((20, 48), "i32"))
+def followed(w, x, residual):
+    """What is added and compared as integers, and then scaled as floats."""
+    y = dot_general(x, w["square"], **_MATRICES) + w["bias"][:48]
+    z = np.maximum(y * 3 - residual, -5000)
+    return z, np.astype(z, "f32") * w["scale"][:48] + 0.5
+
+
+@aotc.entry(x=aotc.Spec((aotc.Dim("n", min=1, max=99), 37), "i8"))
+def any_rows(w, x):
+    """As many rows as a call says."""
+    return dot_general(x, w["remainders"], **_MATRICES)
+
+
+@aotc.entry(x=aotc.Spec((33, 64), "u8"), y=aotc.Spec((64, 40), "u8"))
+def changing(x, y):
+    """By no weight: it is packed in each call."""
+    return dot_general(x, y, **_MATRICES)
+
+
+@aotc.entry(x=aotc.Spec((3, 17, 20), "i8"))
+def batch(w, x):
+    """A product for each of some."""
+    axes = {"contract": ((2,), (1,)), "batch": ((0,), (0,)), "dtype": "i32"}
+    return dot_general(x, w["experts"], **axes)
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 10, 16), "i16"))
+def windows(w, x):
+    """Windows over an image, which are read from it."""
+    kernel = np.astype(w["kernel"], "i16")
+    ones = {"strides": (1, 1), "dilation": (1, 1)}
+    rows = emit("windows", x, window=(3, 3), **ones)
+    contract = ((3, 4, 5), (0, 1, 2))
+    return dot_general(rows, kernel, contract=contract, dtype="i32")
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 10, 16), "u8"))
+def convolved(w, x):
+    """A quantised convolution: what is around the image is its zero point."""
+    return nn.integer_conv(x, w["kernel"], 3, 1, padding="SAME", strides=(2, 1))
+
+
+@aotc.entry(x=aotc.Spec((1, 9, 10, 3), "u8"))
+def odd_runs(w, x):
+    """An odd number of terms beside each other."""
+    return nn.integer_conv(x, w["odd_kernel"], 3, padding="SAME")

@@ -1,0 +1,94 @@
+"""Kernels of small integers are exact, whatever their values."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dtypes import to_numpy
+from aotc.importers import load
+from aotc.kernels.machine import machine_of
+from aotc.kernels.refusal import refusals_in
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "integers.py"
+LEVELS = ["x86_64-v3", "x86_64-v4-dot"]
+ENTRIES = [entry.name for entry in load(MODEL).entries]
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, tmp_path_factory):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    folder = tmp_path_factory.mktemp("integers")
+    asked = {"targets": [target], "self_check": "off", "sign": False}
+    report = build(MODEL, output=folder, **asked)
+    return aotc.load(report.bundle, allow_unsigned=True)
+
+
+@cache
+def _program():
+    return load(MODEL)
+
+
+def _inputs(entry, rows):
+    """Numbers of the whole range, and often its ends, of which products are largest."""
+    rng, found = np.random.default_rng(1), {}
+    for port in entry.ports("input"):
+        shape = [n if isinstance(n, int) else rows for n in port.type.shape]
+        info = np.iinfo(to_numpy(port.type.dtype))
+        kind = info.dtype
+        values = rng.integers(info.min, info.max, shape, kind, endpoint=True)
+        ends = rng.choice([info.min, info.max], shape).astype(kind)
+        found[port.name] = np.where(rng.random(shape) < 0.3, ends, values)
+    return found
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_sums_of_integers_are_exact(bundle, name):
+    program = _program()
+    for rows in (1, 2, 40) if name == "any_rows" else (1,):
+        inputs = _inputs(program.entry(name), rows)
+        given = [
+            inputs.get(port.name, program.parameters.get(port.name))
+            for port in program.entry(name).arguments
+        ]
+        expected = reference.evaluate(program.module, name, given)
+        found = bundle.entries[name](**inputs)
+        found = found if isinstance(found, tuple) else (found,)
+        for mine, theirs in zip(found, expected, strict=True):
+            assert mine.dtype == theirs.dtype
+            if np.issubdtype(theirs.dtype, np.floating):
+                np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+            else:
+                np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "x86_64-v4"])
+def test_every_product_is_a_region_but_one_of_odd_runs(level):
+    unit = Unit(load(MODEL)).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    found = refusals_in(unit.module, machine_of(unit.target))
+    (refusal,) = found.pop("odd_runs")
+    assert (
+        refusal.why == "its terms do not lie in pairs, which integers are multiplied in"
+    )
+    assert not any(found.values())
+
+
+def test_processors_without_products_of_pairs_have_none():
+    unit = Unit(load(MODEL)).fork(Target.parse("aarch64"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    found = refusals_in(unit.module, machine_of(unit.target))
+    assert all(len(some) == 1 for some in found.values())
+    assert found["square"][0].why == "its elements are i32, i8, not f32, bf16 or f16"

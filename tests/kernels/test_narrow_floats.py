@@ -1,0 +1,121 @@
+"""Kernels of bf16 and f16 round as the graph says, and so do those around them."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dtypes import canonical, to_numpy
+from aotc.importers import load
+from aotc.kernels.machine import machine_of
+from aotc.kernels.refusal import refusals_in
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
+from aotc.target import Target
+
+pytest.importorskip("ml_dtypes")
+
+MODEL = Path(__file__).parent / "narrow_floats.py"
+LEVELS = ["x86_64-v3", "x86_64-v4", "x86_64-v4-dot"]
+ENTRIES = [entry.name for entry in load(MODEL).entries]
+UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2e-6}
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, tmp_path_factory):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    folder = tmp_path_factory.mktemp("narrow")
+    asked = {"targets": [target], "self_check": "off", "sign": False}
+    report = build(MODEL, output=folder, **asked)
+    return aotc.load(report.bundle, allow_unsigned=True)
+
+
+@cache
+def _program():
+    loaded = load(MODEL)
+    run_passes(loaded.module, ("autodiff",), silently=True)
+    return loaded
+
+
+def _inputs(entry, rows):
+    rng, found = np.random.default_rng(1), {}
+    for port in entry.ports("input"):
+        shape = [n if isinstance(n, int) else rows for n in port.type.shape]
+        found[port.name] = rng.normal(size=shape).astype(to_numpy(port.type.dtype))
+    return found
+
+
+def _both(bundle, name, inputs):
+    program = _program()
+    given = [
+        inputs.get(port.name, program.parameters.get(port.name))
+        for port in program.entry(name).arguments
+    ]
+    expected = reference.evaluate(program.module, name, given)
+    found = bundle.entries[name](**inputs)
+    return found if isinstance(found, tuple) else (found,), expected
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_kernel_rounds_as_the_graph_says(bundle, name):
+    """Another order of a sum moves few results, and those to a neighbour."""
+    for rows in (1, 2, 40) if name == "any_rows" else (1,):
+        inputs = _inputs(_program().entry(name), rows)
+        for mine, theirs in zip(*_both(bundle, name, inputs), strict=True):
+            dtype = canonical(theirs.dtype)
+            assert mine.dtype == theirs.dtype
+            assert mine.shape == theirs.shape
+            with np.errstate(invalid="ignore"):
+                mine, theirs = (x.astype("f") for x in (mine, theirs))
+            atol = UNIT[dtype] * np.abs(theirs[np.isfinite(theirs)]).max()
+            np.testing.assert_allclose(mine, theirs, rtol=2 * UNIT[dtype], atol=atol)
+            if dtype != "f32":
+                assert np.mean(mine != theirs) < 0.02
+
+
+@pytest.mark.parametrize("name", ["square", "halves", "same", "read_twice"])
+def test_what_is_not_finite_stays_so(bundle, name):
+    entry = _program().entry(name)
+    inputs = _inputs(entry, 1)
+    x = inputs["x"].reshape(-1)
+    for place, value in ((0, np.nan), (x.size // 2, np.inf), (-1, -np.inf)):
+        x[place] = value
+    for mine, theirs in zip(*_both(bundle, name, inputs), strict=True):
+        np.testing.assert_array_equal(np.isnan(mine), np.isnan(theirs))
+        np.testing.assert_array_equal(np.isinf(mine), np.isinf(theirs))
+        assert np.isnan(theirs).any()
+
+
+def test_halves_beyond_their_range_are_infinite_and_small_ones_rounded(bundle):
+    inputs = _inputs(_program().entry("overflowing"), 1)
+    for mine, theirs in zip(*_both(bundle, "overflowing", inputs), strict=True):
+        same = mine.view("i2") == theirs.view("i2")
+        assert same.mean() > 0.98
+        assert np.isinf(theirs).any() or (np.abs(theirs) < 2.0**-14).all()
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "aarch64"])
+def test_every_product_is_a_region(level):
+    unit = Unit(load(MODEL)).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    found = refusals_in(unit.module, machine_of(unit.target))
+    assert not sum(found.values(), [])
+
+
+def test_a_processor_without_halves_has_kernels_of_bf16_alone():
+    unit = Unit(load(MODEL)).fork(Target.parse("riscv64-v"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    found = refusals_in(unit.module, machine_of(unit.target))
+    assert not found["square"] + found["scores"] + found["same"]
+    assert {each.why for each in found["halves"] + found["pixels"]} == {
+        "its elements are f16, not f32 or bf16"
+    }
