@@ -214,6 +214,7 @@ typedef struct {
 #define V3 V2 "avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave "
 #define V4 V3 "avx512bw avx512cd avx512dq avx512f avx512vl "
 static const Level LEVELS[] = {
+    {"x86_64-v4-dot", "x86_64", V4 "avx512bf16 avx512vnni "},
     {"x86_64-v4", "x86_64", V4},
     {"x86_64-v3", "x86_64", V3},
     {"x86_64-v2", "x86_64", V2},
