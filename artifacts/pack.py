@@ -23,7 +23,7 @@ from aotc.artifacts import leftovers, schema, sign, strict_json
 from aotc.artifacts.keys import Signer
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
 from aotc.artifacts.trust import Trust
-from aotc.errors import InputError, VerificationError
+from aotc.errors import InputError, SetupError, VerificationError
 from aotc.system_errors import cannot_read, cannot_write
 from aotc.writing import exchange, flush_directory
 
@@ -397,7 +397,7 @@ def retry_if_replaced(path: Path | str, read: Callable[[], T]) -> T:
         before = _identity(path)
         try:
             return read()
-        except (InputError, VerificationError):
+        except (InputError, VerificationError, SetupError):  # the last: a file is gone
             if _identity(path) == before:
                 raise
     return read()

@@ -34,7 +34,7 @@ from aotc.dialects.walking import in_order
 from aotc.kernels.families import choose
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.scopes import scopes_of
-from aotc.mlir import Function, Operation, Value
+from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.joining.groups import MOST
 
@@ -61,8 +61,14 @@ class SplitProducts(Pass):
 
 
 def _split_in(function: Function, weights: Container[Value], machine: Machine) -> bool:
-    found = [_columns_of(op, weights) for op in function.entry_block.operations]
-    return any([each.split(machine) for each in found if each is not None])
+    operations = function.entry_block.operations
+    changed = False
+    for product in reversed([op for op in operations if isinstance(op, DotGeneral)]):
+        # looked for one by one: splitting a product erases what two may have in common
+        columns = _columns_of(product, weights)
+        if columns is not None:
+            changed |= columns.split(machine)
+    return changed
 
 
 @dataclass(frozen=True)
@@ -143,8 +149,8 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     )
 
 
-def _columns_of(op: Operation, weights: Container[Value]) -> _Columns | None:
-    if not isinstance(op, DotGeneral) or op.results[0] in weights:
+def _columns_of(op: DotGeneral, weights: Container[Value]) -> _Columns | None:
+    if op.results[0] in weights:
         return None
     rank = Tensor.of(op.rhs).rank
     axes = free_axes(rank, op.rhs_batch, op.rhs_contract)
@@ -156,6 +162,8 @@ def _columns_of(op: Operation, weights: Container[Value]) -> _Columns | None:
     if len(slices) < len(readers) or not 1 < len(slices) <= MOST:
         return None
     if not _are_apart(slices) or not _meet(slices):
+        return None
+    if any(_is_read_beside_a_product(each) for each in slices):
         return None
     return _Columns(op, axes[0], after, slices)
 
@@ -197,6 +205,26 @@ def _are_apart(slices: Sequence[Slice]) -> bool:
             return False
         columns.update(own)
     return True
+
+
+def _is_read_beside_a_product(columns: Slice) -> bool:
+    """Whether what reads columns goes on from another product, of one sum with them.
+
+    Then the kernel of that product reads them where they are.
+    """
+    rest = [x for op in _readers(columns) for x in op.operands if x != columns.y]
+    seen = set[Value]()
+    while rest:
+        value = rest.pop()
+        if value in seen or isinstance(value.owner, ir.Block):
+            continue
+        seen.add(value)
+        op = value.owner.opview
+        if isinstance(op, DotGeneral):
+            return True
+        if isinstance(op, GraphOp) and op.on_vectors and not isinstance(op, Broadcast):
+            rest += op.operands
+    return False
 
 
 def _meet(slices: Sequence[Slice]) -> bool:

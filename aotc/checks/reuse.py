@@ -64,6 +64,7 @@ def recipe_of(
             "what passes made of them": digest(*_arrays(changed)),
             "examples": digest(*_examples(program)),
             "mode": "full" if full else "auto",
+            "numerics": program.numerics,  # by which the allowed error is reckoned
             "aotc": digest(*(sources_digest(_folder(each)) for each in _PACKAGES)),
             "packages": digest(
                 platform.python_version(),

@@ -333,6 +333,18 @@ def test_a_bundle_is_there_and_whole_while_it_is_replaced(
         builder.join()
 
 
+def test_is_read_again_when_a_file_that_was_listed_is_gone(
+    bundle, data, contents, signer, trust, monkeypatch
+):
+    def replace_first(status, path):
+        monkeypatch.undo()
+        write_bundle(bundle.parent, data, contents, signer, force=True)
+
+    monkeypatch.setattr(disk, "_check_regular", replace_first)
+    found = retry_if_replaced(bundle, lambda: load_all(read_bundle(bundle, trust)))
+    assert found == contents
+
+
 def test_says_where_a_bundle_cannot_be_replaced_in_one_step(
     bundle, data, contents, signer, trust, monkeypatch
 ):

@@ -88,6 +88,8 @@ def test_other_code_and_other_machines_are_checked_for_themselves(build, monkeyp
     monkeypatch.undo()
     with options.override("AOTC_PYTHONS", "aarch64=python"):
         assert parts()["machine"] != before["machine"]
+    program.numerics = "relaxed"
+    assert parts()["numerics"] != before["numerics"]
     variants = [replace(variants[0], vmfb=variants[0].vmfb + b"\0")]
     assert parts()["code"] != before["code"]
 

@@ -1,5 +1,7 @@
 """split-products: columns that meet become products, which one kernel computes."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,17 @@ weights = aotc.Weights([w(24, 384), w(96, 384), w(384)])
 @aotc.entry(weights=weights, xs=aotc.Spec((5, SEQUENCES, 24)))
 def f(weights, xs):
     return nn.lstm(xs, *weights)[0]
+"""
+TERMS = ["x @ kernel", "h @ recurrent", "bias"]
+CELL = """
+weights = aotc.Weights([w(24, 384), w(96, 384), w(384)])
+
+@aotc.entry(weights=weights, x=aotc.Spec((5, 24)), h=aotc.Spec((5, 96)))
+def f(weights, x, h):
+    kernel, recurrent, bias = weights
+    y = SUM
+    a, b, c, d = (y[:, 96 * n : 96 * n + 96] for n in range(4))
+    return np.tanh(a) * nn.sigmoid(b) + nn.sigmoid(c) * d
 """
 
 
@@ -118,9 +131,10 @@ def test_columns_that_meet_are_one_region_of_several_products(program, name, row
     require_equal(found, whole, {k: v.astype("f") for k, v in inputs.items()})
 
 
-@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.parametrize("name", [*SPLIT, "cell"])
 def test_what_is_split_is_not_split_again(program, name):
-    unit = program(entry(SPLIT[name]), "split-products")
+    cell = CELL.replace("SUM", " + ".join(TERMS))
+    unit = program(cell if name == "cell" else entry(SPLIT[name]), "split-products")
     assert split(unit)
     assert not split(unit)
 
@@ -143,6 +157,18 @@ def test_a_step_of_an_lstm_is_one_region(program, sequences):
     count = 2 if sequences == "'n'" else int(sequences)
     xs = np.random.default_rng(2).normal(size=(5, count, 24)).astype("f")
     require_equal(found, whole, {"xs": xs})
+
+
+@pytest.mark.parametrize("terms", [*permutations(TERMS)])
+@pytest.mark.parametrize("sum", ["{} + {} + {}", "{} + ({} + {})"])
+def test_one_of_two_products_of_a_sum_is_split_and_reads_the_other(program, terms, sum):
+    text = CELL.replace("SUM", sum.format(*terms))
+    found = program(text, "lower-to-linalg")
+    assert products_of_regions(found) == [1, 4]
+    whole = program(text, "lower-to-linalg", without=["split-products"])
+    rng = np.random.default_rng(3)
+    inputs = {"x": rng.normal(size=(5, 24)), "h": rng.normal(size=(5, 96))}
+    require_equal(found, whole, {k: v.astype("f") for k, v in inputs.items()})
 
 
 def test_two_entries_that_read_a_weight_in_columns_join_it_alike(program):
