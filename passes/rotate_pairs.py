@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from aotc import dtypes
 from aotc.dialects.builder import Builder
@@ -41,6 +42,7 @@ from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 
+_TERMS = 2  # of each half of a result
 _FEWEST = 4  # elements beside each other in a half: fewer make no vector
 _REPEATS = 2  # a table that a call computes is repeated so often, at least
 
@@ -225,12 +227,12 @@ def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
     if bounds(beside)[0] < _FEWEST:
         return None
     reader = _Reader(axis, size // 2, weights)
-    rows = [reader.terms(root, _Place(half), 1) for half in (0, 1)]
+    rows = [reader.terms(root, half) for half in (0, 1)]
     whole = _whole(rows[0], size // 2)
     if whole is None or not reader.is_closed(root):
         return None
     parts = whole, replace(whole, start=whole.start + size // 2)
-    if any(len(row) != 2 or {part for part, _ in row} != {*parts} for row in rows):
+    if any(len(row) != _TERMS or {x for x, _ in row} != {*parts} for row in rows):
         return None
     factors = [[dict(row)[part] for part in parts] for row in rows]
     return _Rotation(kind, axis, whole, factors, [*reader.inside])
@@ -287,27 +289,38 @@ class _Reader:
         self._axis, self._half, self._weights = axis, half, weights
         self.inside: dict[Value, None] = {}
 
-    def terms(self, value: Value, place: _Place, sign: int) -> list[_Term]:
-        """The terms of a half; none where a value is no such sum."""
-        op = None if isinstance(value.owner, ir.Block) else value.owner.opview
-        self.inside[value] = None
-        if isinstance(op, Negate):
-            return self.terms(op.x, place, -sign)
-        if isinstance(op, Add | Subtract):
-            other = sign if isinstance(op, Add) else -sign
-            left = self.terms(op.lhs, place, sign)
-            return [*left, *self.terms(op.rhs, place, other)] if left else []
-        if isinstance(op, Multiply):
-            return self._product(op, place, sign)
-        inner = self._in_half(value, place)
-        return [] if inner is None else self.terms(*inner, sign)
+    def terms(self, root: Value, half: int) -> list[_Term]:
+        """The terms of a half; none where it is no sum of so few."""
+        rest, found = [(root, _Place(half), 1)], list[_Term]()
+        while rest:
+            value, place, sign = rest.pop()
+            op = None if isinstance(value.owner, ir.Block) else value.owner.opview
+            self.inside[value] = None
+            if isinstance(op, Negate):
+                rest.append((op.x, place, -sign))
+            elif isinstance(op, Add | Subtract):
+                other = sign if isinstance(op, Add) else -sign
+                rest += [(op.rhs, place, other), (op.lhs, place, sign)]
+            elif (inner := self._in_half(value, place)) is not None:
+                rest.append((*inner, sign))
+            elif (term := self._product(op, place, sign)) is not None:
+                found.append(term)
+            else:
+                return []
+            if (
+                len(rest) + len(found) > _TERMS
+            ):  # nor is the end of a long one looked for
+                return []
+        return found
 
-    def _product(self, op: Multiply, place: _Place, sign: int) -> list[_Term]:
+    def _product(self, op: Any, place: _Place, sign: int) -> _Term | None:
+        if not isinstance(op, Multiply):
+            return None
         for x, table in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
             if table in self._weights or made_by(table, "broadcast") is not None:
                 part, sign_of_part = self._part(x, place)
-                return [(part, _Factor(table, place.half, sign * sign_of_part))]
-        return []
+                return part, _Factor(table, place.half, sign * sign_of_part)
+        return None
 
     def _part(self, x: Value, place: _Place) -> tuple[_Part, int]:
         """A part of a value, and the sign that it has."""

@@ -112,6 +112,29 @@ def three_terms(x):
     return anp.concatenate([left, second * 0.6 + first * 0.8], -1)
 
 
+def shifted(x, y):
+    """A rotation, and what is no product besides."""
+    first, second = anp.split(x, 2, -1)
+    left = first * COSINES[..., :4] - second * SINES[..., :4] + anp.tanh(y)
+    return anp.concatenate([left, second * 0.6 + first * 0.8 - anp.exp(y)], -1)
+
+
+def doubled(x):
+    """2**40 paths lead through sums to a product."""
+    y = x * 0.6
+    for _ in range(40):
+        y = y + y
+    return anp.concatenate([y, y], -1)
+
+
+def long_sum(x):
+    """So many terms that nothing may call itself for each."""
+    y = x
+    for number in range(1200):
+        y = y + x * float(number)
+    return anp.concatenate([y, x], -1)
+
+
 OTHERS = {
     "read between": (read_between, ()),
     "of two values": (two_values, (X,)),
@@ -124,6 +147,9 @@ OTHERS = {
         (),
     ),
     "of three terms": (three_terms, ()),
+    "shifted": (shifted, (X.replace("8", "4"),)),
+    "doubled": (doubled, ()),
+    "of many terms": (long_sum, ()),
     "neighbours": (lambda x: nn.rotary_embedding(x, interleaved=True), ()),
     "by tables as large": (lambda x, c: x * c + turned(x) * SINES, (X,)),
 }
