@@ -4,11 +4,12 @@ What that is, the walk does not ask: values of another function where ops are co
 transformed or lowered, names where an analysis follows them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cmp_to_key
+from itertools import groupby
 from typing import TypeVar
 
-from aotc.mlir import Block, Operation, Value, func
+from aotc.mlir import Block, Operation, Value, func, ir
 
 T = TypeVar("T")
 Op = TypeVar("Op", bound=Operation)
@@ -52,11 +53,32 @@ def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
 
 
 def in_order(ops: Sequence[Op]) -> list[Op]:
-    """Ops of one block as they stand in it."""
+    """Ops of one block as they stand in it, each of them once."""
 
     def compare_positions(one: Operation, other: Operation) -> int:
         if one == other:
             return 0
         return -1 if one.operation.is_before_in_block(other.operation) else 1
 
-    return sorted(ops, key=cmp_to_key(compare_positions))
+    return [op for op, _ in groupby(sorted(ops, key=cmp_to_key(compare_positions)))]
+
+
+def backward_slice(
+    values: Iterable[Value], is_followed: Callable[[Value], bool] = lambda value: True
+) -> Iterator[Value]:
+    """Some values and all that they are computed from, each of them once.
+
+    Args:
+        values: where it begins.
+        is_followed: whether the operands of the op that computes a value are in it;
+            not asked of arguments.
+    """
+    rest, seen = list(values), set[Value]()
+    while rest:
+        value = rest.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        yield value
+        if not isinstance(value.owner, ir.Block) and is_followed(value):
+            rest += value.owner.operands

@@ -10,7 +10,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import in_order
+from aotc.dialects.walking import backward_slice, in_order
 from aotc.kernels.epilogue import (
     defining_op,
     is_elementwise,
@@ -20,7 +20,7 @@ from aotc.kernels.epilogue import (
 from aotc.kernels.families import FAMILIES, packing_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedules import key_of
-from aotc.mlir import Operation, Value, ir
+from aotc.mlir import Operation, Value
 
 _MOST_TENSORS = 12  # that a region reads and writes
 
@@ -132,23 +132,9 @@ class Region:
 
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""
-        rest, seen = [value], set()
-        while rest:
-            each = rest.pop()
-            if each in self.values:
-                return True
-            if each not in seen and _is_after(self.anchor, each):
-                seen.add(each)
-                rest += each.owner.operands
-        return False
-
-
-def _is_after(anchor: GraphOp, value: Value) -> bool:
-    """Whether a value of the same block is computed after an op."""
-    owner = value.owner
-    return not isinstance(owner, ir.Block) and anchor.operation.is_before_in_block(
-        owner
-    )
+        anchor = self.anchor.operation
+        behind = backward_slice([value], lambda x: anchor.is_before_in_block(x.owner))
+        return any(each in self.values for each in behind)
 
 
 def region_at(

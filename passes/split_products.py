@@ -30,11 +30,11 @@ from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import in_order
+from aotc.dialects.walking import backward_slice, in_order
 from aotc.kernels.families import choose
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.scopes import scopes_of
-from aotc.mlir import Function, Operation, Value, ir
+from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.joining.groups import MOST
 
@@ -212,19 +212,15 @@ def _is_read_beside_a_product(columns: Slice) -> bool:
 
     Then the kernel of that product reads them where they are.
     """
-    rest = [x for op in _readers(columns) for x in op.operands if x != columns.y]
-    seen = set[Value]()
-    while rest:
-        value = rest.pop()
-        if value in seen or isinstance(value.owner, ir.Block):
-            continue
-        seen.add(value)
+
+    def is_computed_with(value: Value) -> bool:
         op = value.owner.opview
-        if isinstance(op, DotGeneral):
-            return True
-        if isinstance(op, GraphOp) and op.on_vectors and not isinstance(op, Broadcast):
-            rest += op.operands
-    return False
+        is_elementwise = isinstance(op, GraphOp) and bool(op.on_vectors)
+        return is_elementwise and not isinstance(op, Broadcast)
+
+    others = [x for op in _readers(columns) for x in op.operands if x != columns.y]
+    behind = backward_slice(others, is_computed_with)
+    return any(made_by(value, "dot_general") is not None for value in behind)
 
 
 def _meet(slices: Sequence[Slice]) -> bool:

@@ -20,6 +20,7 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
+from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
 from aotc.kernels import families
 from aotc.kernels.contraction.joined import Joined
@@ -29,7 +30,7 @@ from aotc.kernels.sharing import share_count
 from aotc.kernels.tile import Tile, cycles
 from aotc.kernels.winograd.tile import Tile as WinogradTile
 from aotc.kernels.winograd.tile import estimate
-from aotc.mlir import Function, Value, ir
+from aotc.mlir import Function, Value
 
 Facts = dict[str, Any]
 
@@ -141,13 +142,7 @@ def _undone_packing(function: Function) -> set[Value]:
     fused = fused_of(function)
     if fused is None or families.packing_of(fused) is None:
         return set()
-    found, rest = set[Value](), [families.anchor_of(fused, function).operands[1]]
-    while rest:
-        value = rest.pop()
-        if not isinstance(value.owner, ir.Block):
-            found.add(value)
-            rest += value.owner.operands
-    return found
+    return {*backward_slice([families.anchor_of(fused, function).operands[1]])}
 
 
 def _name_of(op: GraphOp) -> str:

@@ -9,7 +9,7 @@ from aotc.dialects.functions import callee_of
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import clone
+from aotc.dialects.walking import backward_slice, clone, in_order
 from aotc.kernels.contraction.joined import ANCHORS, known_geometry
 from aotc.kernels.families import is_packed
 from aotc.kernels.geometry import Geometry
@@ -112,19 +112,10 @@ def product_of(op: Operation, functions: Mapping[str, Function]) -> Product | No
 
 def ops_behind(value: Value) -> list[GraphOp]:
     """The ops of a region that compute a value, in order."""
-    found: dict[Value, None] = {}
-    rest = [value]
-    while rest:
-        each = rest.pop()
-        if not isinstance(each.owner, ir.Block) and each not in found:
-            found[each] = None
-            rest += each.owner.operands
-    ops = [] if isinstance(value.owner, ir.Block) else value.owner.operation.block
-    return [op for op in getattr(ops, "operations", ()) if _is_one_of(op, found)]
-
-
-def _is_one_of(op: Operation, values: Mapping[Value, None]) -> bool:
-    return any(result in values for result in op.results)
+    values = backward_slice([value])
+    return in_order(
+        [each.owner.opview for each in values if not isinstance(each.owner, ir.Block)]
+    )
 
 
 def is_computed_from(
@@ -137,17 +128,10 @@ def is_computed_from(
         sources: the others, which are computed by `first` and ops after it.
         first: an op of the block.
     """
-    rest, seen = list(values), set[Value]()
-    while rest:
-        each = rest.pop()
-        if each in sources:
-            return True
-        if each in seen or isinstance(each.owner, ir.Block):
-            continue
-        seen.add(each)
-        if first.operation.is_before_in_block(each.owner):
-            rest += each.owner.operands
-    return False
+    behind = backward_slice(
+        values, lambda each: first.operation.is_before_in_block(each.owner)
+    )
+    return any(each in sources for each in behind)
 
 
 def _left_of(geometry: Geometry) -> Geometry:

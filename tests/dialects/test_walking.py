@@ -6,7 +6,7 @@ from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import define, find
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, walk
+from aotc.dialects.walking import backward_slice, clone, in_order, walk
 from aotc.mlir import func, ir
 
 F32 = Tensor((3,), "f32")
@@ -53,6 +53,30 @@ def test_a_copy_is_of_the_same_ops_at_the_same_lines(block):
 
 def text_of(block):
     return block.owner.get_asm(enable_debug_info=True, use_local_scope=True)
+
+
+def test_ops_in_order_are_each_there_once(block):
+    product, total, _ = block.operations
+    assert in_order([total, product, total]) == [product, total]
+
+
+def test_a_backward_slice_has_each_value_once_however_often_it_is_read():
+    def body(values):
+        (x,) = values
+        for _ in range(60):  # 2**60 paths lead to the argument
+            x = Builder().add(x, x)
+        return [x]
+
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("main", ([], []))
+        with ir.InsertionPoint(function.add_entry_block()):
+            block = find(define("f", [F32], body)).entry_block
+    *_, before, last, end = block.operations
+    assert len([*backward_slice(end.operands)]) == 61
+    followed = backward_slice(end.operands, lambda value: value == last.result)
+    assert [*followed] == [last.result, before.result]
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -43,6 +43,9 @@ APART = {
     "another_reader_before": "    v = x @ weights['w']\n    y = v + z\n"
     "    return v, y[:, :60] * y[:, 60:]\n",
     "every_other_column": PAIR + "    return y[:, ::2] * y[:, 1::2]\n",
+    "columns_that_go_on_apart_on_many_paths": PAIR + "    a, b = y[:, :60], y[:, 60:]\n"
+    "    for _ in range(30):\n        a = np.tanh(a) * nn.sigmoid(a)\n"
+    "    return a, b\n",
     "rows": PAIR + "    return y[:1] * y[1:2]\n",
     "a_weight_that_is_read": PAIR
     + "    return y[:, :60] * y[:, 60:], np.mean(z) * weights['w']\n",

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.walking import backward_slice
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.tile import Tile
-from aotc.mlir import Operation, Value, ir
+from aotc.mlir import Operation, Value
 
 ANCHORS = (DotGeneral, ConvGeneral)
 
@@ -78,10 +79,4 @@ def known_geometry(op: GraphOp) -> Geometry:
 
 def depends(value: Value, anchor: GraphOp) -> bool:
     """Whether a value of a region is computed from a product in it."""
-    rest = [value]
-    while rest:
-        each = rest.pop()
-        if each == anchor.results[0]:
-            return True
-        rest += [] if isinstance(each.owner, ir.Block) else each.owner.operands
-    return False
+    return anchor.results[0] in backward_slice([value])

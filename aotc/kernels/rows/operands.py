@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.walking import backward_slice
 from aotc.kernels.epilogue import defining_op, readable_source
 from aotc.mlir import Value
 
@@ -23,21 +24,24 @@ def is_in_memory(value: Value, columns: Sequence[int]) -> bool:
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
     """
-    rest, seen = [value], set[Value]()
-    while rest:
-        each = rest.pop()
-        op = defining_op(each)
-        if each in seen or not isinstance(op, GraphOp):
-            continue
-        seen.add(each)
-        if type(op).family in _FAMILIES_IN_MEMORY:
-            continue
-        if isinstance(op, (Broadcast, Constant)):
-            source = readable_source(each, columns)
-            if source is None or source == each:
-                return False
-        elif type(op).on_vectors:
-            rest += op.operands
-        else:
-            return False
-    return True
+
+    def is_computed(value: Value) -> bool:
+        op = defining_op(value)
+        is_repeated = isinstance(op, (Broadcast, Constant))
+        return isinstance(op, GraphOp) and op.on_vectors and not is_repeated
+
+    return all(
+        is_computed(each) or _is_written(each, columns)
+        for each in backward_slice([value], is_computed)
+    )
+
+
+def _is_written(value: Value, columns: Sequence[int]) -> bool:
+    """Whether a value is in memory before a reduction begins, or can be read there."""
+    op = defining_op(value)
+    if not isinstance(op, GraphOp) or type(op).family in _FAMILIES_IN_MEMORY:
+        return True
+    if not isinstance(op, (Broadcast, Constant)):
+        return False
+    source = readable_source(value, columns)
+    return source is not None and source != value
