@@ -220,6 +220,12 @@ _TABLE = [
         ("dotprod", "fp-armv8", "fullfp16", "neon"),
     ),
     _cpu(
+        "aarch64-v8.6",
+        "64-bit Arm with dot products of bf16 and bytes, from 2020",
+        "generic",
+        ("bf16", "dotprod", "fp-armv8", "fullfp16", "i8mm", "neon"),
+    ),
+    _cpu(
         "riscv64",
         "64-bit RISC-V, RV64GC",
         "generic-rv64",

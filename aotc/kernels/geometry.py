@@ -77,18 +77,19 @@ class Geometry:
         """Whether it is of floats."""
         return self.dtype in _FLOATS
 
-    @property
-    def has_even_runs(self) -> bool:
-        """Whether terms lie in pairs, of which no two are from different places.
+    def has_runs_of(self, terms: int) -> bool:
+        """Whether so many terms lie beside each other, always of the same place.
 
-        So they do if all are beside each other, or so many that they come out even.
+        So they do if all terms do, or if those of each place are a multiple of them.
         """
+        if terms == 1:
+            return True
         if self.left_steps[1] != 1:
             return False
         if self.layout is None:
-            return self.window == (1, 1) or self.channels % 2 == 0
+            return self.window == (1, 1) or self.channels % terms == 0
         *outer, last = self.layout.sums
-        return not outer or (isinstance(last.size, int) and last.size % 2 == 0)
+        return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     @property
     def depth(self) -> int:

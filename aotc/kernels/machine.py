@@ -8,6 +8,27 @@ from aotc.target import Target
 
 
 @dataclass(frozen=True)
+class Dot:
+    """An instruction that adds the products of some terms to each sum.
+
+    Args:
+        dtypes: of the operands.
+        terms: so many, which lie beside each other.
+        factor: the dtype that they are multiplied in, which has all of their values.
+        intrinsic: LLVM's name of it.
+        adds: whether it adds to sums that it is given; else another one does.
+        operations: that both take together.
+    """
+
+    dtypes: tuple[str, ...]
+    terms: int
+    factor: str
+    intrinsic: str
+    adds: bool = True
+    operations: int = 1
+
+
+@dataclass(frozen=True)
 class Machine:
     """A model of one core.
 
@@ -25,9 +46,8 @@ class Machine:
         ways: of the first cache: how many lines with one place in it there are.
         together: vectors that go through a long formula as one longer vector.
         converts_f16: 1 if it converts vectors of f16 to f32 and back, else 0.
-        integer_pairs: operations that multiply vectors of pairs of i16 and add both
-            products to sums of i32; 0 if it cannot.
-        bf16_pairs: the same of bf16 and sums of f32.
+        dots: what multiplies elements that are narrower than f32 as they are, or in
+            i16; the best first.
     """
 
     lanes: int
@@ -42,19 +62,16 @@ class Machine:
     ways: int = 8
     together: int = 4
     converts_f16: int = 1
-    integer_pairs: int = 0
-    bf16_pairs: int = 0
+    dots: tuple[Dot, ...] = ()
 
     @property
     def dtypes(self) -> tuple[str, ...]:
         """Of the floats that it computes with, as f32: bf16 is half of one."""
         return ("f32", "bf16", "f16") if self.converts_f16 else ("f32", "bf16")
 
-    def pair_operations(self, dtype: str) -> int:
-        """How many multiply pairs of elements, as they are or wider; 0 if none do."""
-        if factor_of(dtype) == "i16":
-            return self.integer_pairs
-        return self.bf16_pairs if dtype == "bf16" else 0
+    def dots_of(self, dtype: str) -> list[Dot]:
+        """Those that multiply elements of a dtype, the best first."""
+        return [dot for dot in self.dots if dtype in dot.dtypes]
 
     @property
     def way_bytes(self) -> int:
@@ -62,20 +79,58 @@ class Machine:
         return self.first_cache // self.ways
 
 
-def factor_of(dtype: str) -> str:
-    """The dtype in which elements are multiplied in pairs, exactly."""
-    return "i16" if dtype in ("i8", "u8", "i16") else dtype
+_INTEGERS = ("i8", "u8", "i16")
 
 
-_AVX2 = Machine(lanes=8, registers=16, integer_pairs=2)
-_AVX512 = Machine(lanes=16, registers=31, integer_pairs=2)  # one is the compiler's
-_AVX512_DOT = replace(_AVX512, integer_pairs=1, bf16_pairs=1)
+def _pairs_of_integers(intrinsic: str, operations: int) -> Dot:
+    return Dot(_INTEGERS, 2, "i16", intrinsic, adds=False, operations=operations)
+
+
+_MADD_512 = "llvm.x86.avx512.pmaddw.d.512"
+_AVX2 = Machine(
+    lanes=8, registers=16, dots=(_pairs_of_integers("llvm.x86.avx2.pmadd.wd", 2),)
+)
+_AVX512 = Machine(
+    lanes=16,
+    registers=31,  # one is the compiler's
+    dots=(_pairs_of_integers(_MADD_512, 2),),
+)
+_AVX512_DOT = replace(
+    _AVX512,
+    dots=(
+        _pairs_of_integers(_MADD_512, 1),  # LLVM makes it and the addition vpdpwssd
+        Dot(("bf16",), 2, "bf16", "llvm.x86.avx512bf16.dpbf16ps.512"),
+    ),
+)
 
 # Caches and units of a Neoverse N1, which a Cortex-A76 is much like (Arm, "Neoverse N1
 # Core Technical Reference Manual" and "Software Optimization Guide"). Of 32 registers
 # two are left to the compiler, which loads an element before the last one is used up.
 _NEON = Machine(
-    lanes=4, registers=30, first_cache=64 << 10, second_cache=512 << 10, ways=4
+    lanes=4,
+    registers=30,
+    first_cache=64 << 10,
+    second_cache=512 << 10,
+    ways=4,
+    dots=(
+        # LLVM makes it and the addition smlal, which one of the two units computes.
+        Dot(_INTEGERS, 1, "i16", "llvm.aarch64.neon.smull.v4i32", False, operations=2),
+    ),
+)
+_NEON_DOT = replace(
+    _NEON,
+    dots=(
+        Dot(("i8",), 4, "i8", "llvm.aarch64.neon.sdot.v4i32.v16i8"),
+        Dot(("u8",), 4, "u8", "llvm.aarch64.neon.udot.v4i32.v16i8"),
+        *_NEON.dots,
+    ),
+)
+_NEON_BF16 = replace(
+    _NEON_DOT,
+    dots=(
+        Dot(("bf16",), 2, "bf16", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
+        *_NEON_DOT.dots,
+    ),
 )
 
 # V promises 128 bits at least, and all that a kernel does is of a fixed length: longer
@@ -100,7 +155,7 @@ def machine_of(target: Target) -> Machine | None:
         return None
     features = set(target.cpu_features_required)
     if target.arch == "aarch64":
-        return _NEON if "neon" in features else None
+        return _arm_machine(features)
     if target.arch == "riscv64":
         return _RVV if "v" in features else None
     if features >= {"avx512bf16", "avx512vnni"}:
@@ -108,6 +163,26 @@ def machine_of(target: Target) -> Machine | None:
     if features >= {"avx512f", "avx512vl"}:
         return _AVX512
     return _AVX2 if features >= {"avx2", "fma"} else None
+
+
+def _arm_machine(features: set[str]) -> Machine | None:
+    if "neon" not in features:
+        return None
+    if "dotprod" not in features:
+        return _NEON
+    return _NEON_BF16 if "bf16" in features else _NEON_DOT
+
+
+def dot_of(dtype: str, lanes: int, terms: int) -> Dot | None:
+    """What multiplies so many terms for vectors of so many sums; None for f32.
+
+    A schedule says so much, and no two machines have different ones of that.
+    """
+    for machine in (_AVX2, _AVX512_DOT, _NEON_BF16):
+        if machine.lanes == lanes:
+            found = [dot for dot in machine.dots_of(dtype) if dot.terms == terms]
+            return found[0] if found else None
+    return None
 
 
 def why_no_machine(target: Target) -> str:

@@ -121,7 +121,7 @@ def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) ->
     if any(0 in kind.shape for kind in types):
         return "it has no elements"
     if isinstance(op, DotGeneral):
-        return _why_product(op)
+        return _why_product(op, machine)
     if isinstance(op, ConvGeneral):
         return _why_convolution(op)
     if isinstance(op, Attention) and any(True for _ in op.logsum.uses):
@@ -137,7 +137,7 @@ def _dtypes_of(op: GraphOp, machine: Machine) -> Sequence[str]:
     families = [each for each in FAMILIES.values() if isinstance(op, each.anchors)]
     found = max((each.dtypes(op, machine) for each in families), key=len)
     dtype = Tensor.of(op.operands[0]).dtype
-    if isinstance(op, DotGeneral) and machine.pair_operations(dtype):
+    if isinstance(op, DotGeneral) and machine.dots_of(dtype):
         return (*found, dtype)
     return [kind for kind in found if kind != "i32"]
 
@@ -160,12 +160,17 @@ def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
 _OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its shape"
 
 
-def _why_product(op: DotGeneral) -> str:
+def _why_product(op: DotGeneral, machine: Machine) -> str:
     if not op.lhs_contract:
         return "it sums over no axis"
     geometry = geometry_of(op)
-    if geometry is not None and not (geometry.is_float or geometry.has_even_runs):
-        return "its terms do not lie in pairs, which integers are multiplied in"
+    if geometry is not None and not geometry.is_float:
+        terms = [dot.terms for dot in machine.dots_of(geometry.dtype)]
+        if not any(map(geometry.has_runs_of, terms)):
+            return (
+                f"its terms do not lie beside each other by {min(terms)}, as they are "
+                "multiplied"
+            )
     layout = layout_of(op)
     if layout is None or layout.splits_rows:
         return "rows of its left operand do not lie at one distance from each other"

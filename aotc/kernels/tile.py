@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import Machine
+from aotc.kernels.machine import Dot, Machine
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,16 @@ _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
 
+def choose_dot(geometry: Geometry, machine: Machine) -> Dot | None:
+    """What multiplies elements as they lie; None where only f32 are multiplied."""
+    found = machine.dots_of(geometry.dtype)
+    return next((dot for dot in found if geometry.has_runs_of(dot.terms)), None)
+
+
 def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
-    """How many of a packed operand are multiplied at a time: 1 or 2."""
-    has_pairs = machine.pair_operations(geometry.dtype) > 0
-    return 2 if has_pairs and geometry.has_even_runs else 1
+    """How many of a packed operand are multiplied at a time."""
+    dot = choose_dot(geometry, machine)
+    return 1 if dot is None else dot.terms
 
 
 def choose_tile(geometry: Geometry, machine: Machine, terms: int = 1) -> Tile:
@@ -266,8 +272,11 @@ def cycles(
     take operations that widen them: of a panel in each step, of rows once in a tile. A
     step is that of as many terms as are multiplied at a time.
     """
-    widening = _WIDENING[geometry.dtype] if terms == 1 else int(geometry.bytes == 1)
-    operations = 1 if terms == 1 else machine.pair_operations(geometry.dtype)
+    dots = [dot for dot in machine.dots_of(geometry.dtype) if dot.terms == terms]
+    widening, operations = _WIDENING.get(geometry.dtype, 0.0), 1
+    if dots:
+        widening = float(dots[0].factor != geometry.dtype and geometry.bytes == 1)
+        operations = dots[0].operations
     whole, rest = divmod(geometry.group_features, vectors * machine.lanes)
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
     total = 0.0

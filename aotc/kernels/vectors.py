@@ -146,13 +146,13 @@ def _narrow(x: Value, element: Type) -> Value:
     return arith.bitcast(vector_type(lanes, element), upper)
 
 
-def repeat_pair(memory: Value, at: Value, lanes: int) -> Value:
-    """Two 16-bit elements beside each other, `lanes` times."""
-    pair = load_as_is(memory, at, 2)
+def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
+    """Elements beside each other that have 32 bits in all, `lanes` times."""
+    run = load_as_is(memory, at, count)
     i32 = ir.IntegerType.get_signless(32)
-    both = _make("vector.bitcast", [pair], vector_type(1, i32))
-    every = _make("vector.broadcast", [both], vector_type(lanes, i32))
-    kind = vector_type(2 * lanes, memory.type.element_type)
+    whole = _make("vector.bitcast", [run], vector_type(1, i32))
+    every = _make("vector.broadcast", [whole], vector_type(lanes, i32))
+    kind = vector_type(count * lanes, memory.type.element_type)
     return _make("vector.bitcast", [every], kind)
 
 

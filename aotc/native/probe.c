@@ -218,6 +218,7 @@ static const Level LEVELS[] = {
     {"x86_64-v4", "x86_64", V4},
     {"x86_64-v3", "x86_64", V3},
     {"x86_64-v2", "x86_64", V2},
+    {"aarch64-v8.6", "aarch64", "bf16 dotprod fp-armv8 fullfp16 i8mm neon "},
     {"aarch64-v8.2", "aarch64", "dotprod fp-armv8 fullfp16 neon "},
 };
 

@@ -34,11 +34,17 @@ ROOT = Path(__file__).parents[2]
 MODELS = (
     *(f"tests/kernels/{name}.py" for name in ("contractions", "changing_products")),
     *(f"tests/kernels/{name}.py" for name in ("windows", "rows", "symbolic")),
+    *(f"tests/kernels/{name}.py" for name in ("integers", "narrow_floats", "sorts")),
+    *(f"tests/kernels/{name}.py" for name in ("joined", "groups", "gates")),
     *(f"examples/{name}/model.py" for name in ("digits", "cnn", "resnet", "unet")),
     *(f"examples/{name}/model.py" for name in ("bert", "vit", "gpt", "dit", "moe")),
 )
 # of QEMU: processors that have no more than a target needs
-CPUS = {"aarch64": "cortex-a72", "aarch64-v8.2": "neoverse-n1"}
+CPUS = {
+    "aarch64": "cortex-a72",
+    "aarch64-v8.2": "neoverse-n1",
+    "aarch64-v8.6": "max",
+}
 
 
 def wrong_in(model: Path, target: Target, kernels: Counter[str]) -> str:
@@ -85,7 +91,7 @@ def main() -> int:
     add("--random", type=int, default=4, help="random models (4)")
     add("--entries", type=int, default=20, help="of a random model (20)")
     add("--seed", type=int, default=0, help="of the first random one")
-    asked, target = parser.parse_args(), None
+    asked, target = parser.parse_intermixed_args(), None
     target = Target.parse(asked.target)
     os.environ["QEMU_CPU"] = CPUS[asked.target]
     warnings.simplefilter("ignore")

@@ -17,6 +17,7 @@ from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from aotc.target import Target
+from benchmarks.inner_loops import assembly
 
 MODEL = Path(__file__).parent / "integers.py"
 LEVELS = ["x86_64-v3", "x86_64-v4-dot"]
@@ -72,23 +73,43 @@ def test_sums_of_integers_are_exact(bundle, name):
                 np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("level", [*LEVELS, "x86_64-v4"])
-def test_every_product_is_a_region_but_one_of_odd_runs(level):
+def refusals(level):
     unit = Unit(load(MODEL)).fork(Target.parse(level))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
-    found = refusals_in(unit.module, machine_of(unit.target))
+    return refusals_in(unit.module, machine_of(unit.target))
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "x86_64-v4"])
+def test_every_product_is_a_region_but_one_of_odd_runs(level):
+    found = refusals(level)
     (refusal,) = found.pop("odd_runs")
-    assert (
-        refusal.why == "its terms do not lie in pairs, which integers are multiplied in"
-    )
+    why = "its terms do not lie beside each other by 2, as they are multiplied"
+    assert refusal.why == why
     assert not any(found.values())
 
 
-def test_processors_without_products_of_pairs_have_none():
-    unit = Unit(load(MODEL)).fork(Target.parse("aarch64"))
-    for stage in PASS_STAGES[:2]:
-        run_passes(unit, stage.passes())
-    found = refusals_in(unit.module, machine_of(unit.target))
+@pytest.mark.parametrize("level", ["aarch64", "aarch64-v8.2", "aarch64-v8.6"])
+def test_arm_multiplies_what_lies_apart_one_by_one(level):
+    assert not any(refusals(level).values())
+
+
+def test_processors_without_instructions_for_integers_have_no_kernels_of_them():
+    found = refusals("riscv64-v")
     assert all(len(some) == 1 for some in found.values())
-    assert found["square"][0].why == "its elements are i32, i8, not f32, bf16 or f16"
+    assert found["square"][0].why == "its elements are i32, i8, not f32 or bf16"
+
+
+@pytest.mark.parametrize(
+    "level, names",
+    [
+        ("aarch64", {"smlal"}),
+        ("aarch64-v8.2", {"smlal", "sdot", "udot"}),
+        ("x86_64-v3", {"vpmaddwd"}),
+        ("x86_64-v4-dot", {"vpdpwssd"}),
+    ],
+)
+def test_kernels_multiply_by_the_instructions_that_a_level_has(level, names):
+    text = assembly(MODEL, Target.parse(level))
+    known = "smlal", "sdot", "udot", "vpmaddwd", "vpdpwssd"
+    assert {name for name in known if f"\t{name}\t" in text} == names

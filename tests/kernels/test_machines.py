@@ -22,6 +22,7 @@ def test_processors_with_multiply_adds_of_vectors_have_kernels():
         "x86_64-v4-dot": 16,
         "aarch64": 4,
         "aarch64-v8.2": 4,
+        "aarch64-v8.6": 4,
         "riscv64-v": 4,
     }
 

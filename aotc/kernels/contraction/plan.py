@@ -18,6 +18,7 @@ from aotc.kernels.tile import (
     are_panels_outer,
     block_count,
     candidate_tiles,
+    choose_dot,
     choose_interleaved,
     choose_tile,
     cycles,
@@ -141,7 +142,7 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     if geometry.is_float:
         is_known = geometry.dtype in machine.dtypes
     else:
-        is_known = terms_at_a_time(geometry, machine) > 1
+        is_known = choose_dot(geometry, machine) is not None
     if not is_known:
         return None
     if isinstance(op, DotGeneral) and is_summed_in_parts(op):

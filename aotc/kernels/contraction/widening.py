@@ -89,7 +89,7 @@ class Widening:
     ) -> None:
         """Elements beside each other: by vectors, and the last ones by themselves.
 
-        Of an odd number of terms in pairs, zero is the next.
+        Zeros follow where the last terms are fewer than are multiplied at a time.
         """
 
         def copy(count: int) -> Callable[[Value], None]:
@@ -103,9 +103,10 @@ class Widening:
         vectors.repeat_for(whole, length, 1, copy(1))
         if terms > 1:
             zero = vectors.zeros(1, self.factors.element)
+            end = arith.muli(arith.ceildivui(length, index(terms)), index(terms))
             vectors.repeat_for(
                 length,
-                add(length, arith.remui(length, index(terms))),
+                end,
                 1,
                 lambda at: vectors.store(zero, self.memory, add(target, at), 1),
             )
