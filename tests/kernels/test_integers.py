@@ -101,7 +101,7 @@ def test_processors_without_instructions_for_integers_have_no_kernels_of_them():
 
 
 @pytest.mark.parametrize(
-    "level, names",
+    ("level", "names"),
     [
         ("aarch64", {"smlal"}),
         ("aarch64-v8.2", {"smlal", "sdot", "udot"}),
