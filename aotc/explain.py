@@ -23,6 +23,7 @@ from aotc.kernels.machine import machine_of
 from aotc.kernels.refusal import refusals_in
 from aotc.passes import printed_pass, run_passes
 from aotc.passes.base import Unit
+from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.program import Program
@@ -154,7 +155,10 @@ def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -
             continue
         unit = Unit(program).fork(target)
         run_passes(unit, fusing, silently=True)
-        for found in refusals_in(unit.module, machine).values():
+        refused = refusals_in(
+            unit.module, machine, folds_weights=folds_parameters(program)
+        )
+        for found in refused.values():
             for each in found:
                 why = f"{target} has no kernel for it: {each.why}"
                 name = f"graph.{each.op}"

@@ -63,6 +63,23 @@ def write_program(program: Program, file: Path, archive: Path) -> None:
             del attributes[_ARCHIVE]
 
 
+def rename_archive(module: Module, source: Path, folder: Path) -> None:
+    """Let IR that is written into another folder name the archive that it named.
+
+    Args:
+        module: changed, if it names an archive.
+        source: the folder from which it does.
+        folder: that it is to be written into.
+    """
+    attributes = module.operation.attributes
+    if _ARCHIVE in attributes:
+        facts = dict(plain_of(attributes[_ARCHIVE]))
+        place = os.path.relpath(source.resolve() / facts["file"], folder.resolve())
+        facts["file"] = Path(place).as_posix()
+        with module.context:
+            attributes[_ARCHIVE] = attribute_of(facts)
+
+
 def holds_program(path: Path) -> bool:
     """Whether a file of IR is one of aotc's, and not StableHLO."""
     return _OWN_IR.search(path.read_bytes()) is not None

@@ -36,6 +36,8 @@ class Target:
         min_cuda_driver_api: lowest `cuDriverGetVersion` that reads that PTX.
         min_vulkan_api: lowest Vulkan version that the code needs.
         gfx: AMD processor that the code is for.
+        gains_narrow_types_alone: whether only products of bf16 and small integers are
+            faster than by code that more devices run.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Target:
     min_cuda_driver_api: int | None = None
     min_vulkan_api: str | None = None
     gfx: str | None = None
+    gains_narrow_types_alone: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -135,7 +138,12 @@ _V4_DOT = _V4 + ("avx512bf16", "avx512vnni")
 
 
 def _cpu(
-    name: str, summary: str, cpu: str, features: tuple[str, ...], *more: str
+    name: str,
+    summary: str,
+    cpu: str,
+    features: tuple[str, ...],
+    *more: str,
+    gains_narrow_types_alone: bool = False,
 ) -> Target:
     """Native code in an embedded ELF, which depends on the ISA but on no OS."""
     arch, _, _ = name.partition("-v")
@@ -155,6 +163,7 @@ def _cpu(
             + ",".join(f"+{feature}" for feature in sorted(features)),
             *more,
         ),
+        gains_narrow_types_alone=gains_narrow_types_alone,
     )
 
 
@@ -211,6 +220,7 @@ _TABLE = [
         "x86-64-v4",
         _V4_DOT,
         PEELING,
+        gains_narrow_types_alone=True,
     ),
     _cpu("aarch64", "64-bit Arm, from Armv8.0", "generic", ("fp-armv8", "neon")),
     _cpu(

@@ -10,7 +10,7 @@ from typing import Any
 from aotc import __version__
 from aotc.artifacts.manifest import EntryPoint
 from aotc.cli import output
-from aotc.cli.kernels import ops_text, places_text
+from aotc.cli.kernels import ops_text, places_text, winograd_notes
 from aotc.timing.dispatches import Dispatch, Profile
 from aotc.timing.rounds import Measurement
 from aotc.timing.statistics import Comparison, Latency
@@ -180,6 +180,8 @@ class Report:
             f"all dispatches: {_ms(self.profile.ms)} ms (medians of "
             f"{self.profile.calls} calls), of a call's {_ms(self._latencies[0].p50)} ms"
         )
+        kernels = (each.kernel for each in shown if each.kernel is not None)
+        yield from winograd_notes(kernels)
 
     def _notes(self) -> Iterator[str]:
         first = self.measured[0]

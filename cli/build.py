@@ -164,7 +164,8 @@ class _Level(click.Choice[str]):
     flag_value=120.0,
     metavar="[SECONDS]",
     help="Measure the schedules that the file of --tuning lacks, for so many seconds "
-    "(120), and add them to it. SOURCE comes before it.",
+    "(120; of all targets together), and add them to it. What is being measured then "
+    "is ended, which may take half a minute more. SOURCE comes before it.",
 )
 @click.option(
     "--certify-gradients",

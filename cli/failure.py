@@ -26,6 +26,7 @@ from aotc import options
 from aotc.cli import github, output
 from aotc.cli.interrupts import Interrupted
 from aotc.errors import AotcError, InputError, SetupError
+from aotc.installation import install_command
 from aotc.system_errors import system_error
 
 INTERRUPTED = 130
@@ -126,12 +127,10 @@ def _missing(name: str) -> SetupError:
             f"the module {name!r} is not installed",
             hint="install it in the environment that aotc runs in",
         )
-    extra = _EXTRAS[max(known, key=len)]
-    package = f"'aotc[{extra}]'" if extra else "aotc"
     return SetupError(
         "missing-extra",
         f"this needs the module {name!r}, which is not installed",
-        hint=f"pip install {package}",
+        hint=install_command(_EXTRAS[max(known, key=len)]),
     )
 
 

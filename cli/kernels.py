@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,7 @@ class KernelTable:
             cells = [_cells(row, machine) for row in regions]
             lines.append(output.table(_COLUMNS, cells))
             lines += [*_totals(regions), *_assumptions(machine), *_least(regions)]
+            lines += winograd_notes(regions)
         else:
             lines.append(f"no kernels: {self._why_none}")
         if self._others is not None:
@@ -145,6 +146,20 @@ def expected(row: Row, machine: Row | None) -> dict[str, float | None]:
         "expected_gflops": row["flops"] / cycles * NOMINAL_GHZ,
         "roofline": least / cycles,
     }
+
+
+def winograd_notes(kernels: Iterable[Row]) -> Iterator[str]:
+    """What the operations of Winograd's kernels are, if some of these kernels are such.
+
+    Args:
+        kernels: of the manifest.
+    """
+    if any(row.get("family") == "winograd" for row in kernels):
+        yield (
+            "the operations of winograd kernels are counted as those of the direct "
+            "convolution, of which they do 4/9 or a quarter: they may reach more than "
+            "the peak of a core, which is more than 100 % of the roofline"
+        )
 
 
 def ops_text(row: Row) -> str:
@@ -209,8 +224,9 @@ def _assumptions(machine: Row | None) -> Iterator[str]:
     if machine is None:
         return
     yield (
-        "figures are of one call; MS, GFLOP/S and ROOFLINE are what aotc's model "
-        f"expects of one core at {NOMINAL_GHZ:g} GHz, not measurements: at most "
+        "figures are of one call, and what a loop calls in each turn counts once; MS, "
+        "GFLOP/S and ROOFLINE are what aotc's model expects of one core "
+        f"at {NOMINAL_GHZ:g} GHz, not measurements: at most "
         f"{machine['flops_per_cycle']} float operations a cycle, and every byte from "
         f"or to memory once, at {machine['bytes_per_cycle']} bytes a cycle"
     )

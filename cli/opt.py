@@ -49,11 +49,18 @@ def opt(
     timing: bool,
     **choices: Any,
 ) -> None:
-    """Run compiler passes over the IR in FILE.mlir; `-` reads standard input."""
+    """Run compiler passes over the IR in FILE.mlir; `-` reads standard input.
+
+    The IR names the file of its parameters by a path from its own folder: with -o from
+    that of the new file, on standard output still from that of FILE.mlir.
+    """
     text = _read(file)
     from aotc import pipeline
 
     choices["finished"] = _tell_time if timing else None
+    if output_file:
+        source = Path() if file == "-" else Path(file).parent
+        choices["folders"] = source, output_file.parent
     result = pipeline.optimize(text, "" if verify_only else passes, **choices)
     if verify_only:
         return

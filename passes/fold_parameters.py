@@ -61,6 +61,11 @@ class FoldParameters(Pass):
             return _fold(unit.program)
 
 
+def folds_parameters(program: Program) -> bool:
+    """Whether a build of a program runs this pass, and has the arrays for it."""
+    return program.has_arrays and FoldParameters.name not in program.without
+
+
 def _fold(program: Program) -> bool:
     functions = functions_of(program.module)
     called = {name for each in functions.values() for name in callees(each)}

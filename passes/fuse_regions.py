@@ -27,8 +27,9 @@ from aotc.dialects.ops.effects import Effect
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
+from aotc.errors import InputError
 from aotc.kernels.facts import bytes_of
-from aotc.kernels.families import choose, fetch_ahead, packing_of
+from aotc.kernels.families import FAMILIES, choose, fetch_ahead, packing_of
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.schedules import tuned_schedules
@@ -37,6 +38,7 @@ from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.regions import Region, region_at
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
@@ -78,6 +80,9 @@ class FuseRegions(Pass):
         anchors_only: whether a region is a product, or whatever a kernel is for, and
             nothing around it: then `rematerialize` can compute each op again by itself.
         without: families of kernels that are left out, with `+` between.
+
+    Raises:
+        InputError: `bad-pass-option`: there is no such family.
     """
 
     anchors_only: bool = False
@@ -86,6 +91,16 @@ class FuseRegions(Pass):
     name = "fuse-regions"
     level = 2
     keeps_graph = True
+
+    def __post_init__(self) -> None:
+        for name in sorted(self._left_out):
+            if name not in FAMILIES:
+                raise InputError(
+                    "bad-pass-option",
+                    "expected families of kernels for 'fuse-regions{without=…}', with "
+                    f"+ between; got '{name}'",
+                    hint=f"there are {', '.join(FAMILIES)}",
+                )
 
     def run(self, unit: Unit) -> bool:
         """Whether there are any."""
@@ -98,7 +113,12 @@ class FuseRegions(Pass):
             for region, fused in self.regions(unit, machine):
                 fused = tuned.choose(fused, region.anchor, region.key(fused))
                 outline(region, fused, known)
-            note_refusals(unit.module, machine, self._left_out)
+            note_refusals(
+                unit.module,
+                machine,
+                self._left_out,
+                folds_weights=folds_parameters(unit.program),
+            )
             note_shared_work(unit.module)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
@@ -123,7 +143,7 @@ class FuseRegions(Pass):
 
     @property
     def _left_out(self) -> frozenset[str]:
-        return frozenset(self.without.split("+"))
+        return frozenset(filter(None, self.without.split("+")))
 
 
 # ---- what becomes a region ----------------------------------------------------------

@@ -120,10 +120,21 @@ def parse_without(text: str) -> tuple[str, ...]:
             raise InputError(
                 "bad-option",
                 "expected passes that a build can do without, or families of kernels, "
-                f"for --without; got '{name}'",
+                f"for --without; got '{name}', {_why_kept(name)}",
                 hint=f"there are {', '.join(known)}",
             )
     return names
+
+
+def _why_kept(name: str) -> str:
+    """Why `--without` does not take a name."""
+    if name in {each.name for each in all_passes()}:
+        return "a pass that every level has: no code can be made of IR without it"
+    if name in PASSES:
+        return "a pass that a build runs only if an option of its own asks for it"
+    if any(stage.name == name for stage in PASS_STAGES):
+        return "a stage, which is of several passes"
+    return "which is neither"
 
 
 def parse(

@@ -36,6 +36,7 @@ from aotc.dialects.symbols import Contract
 from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
+from aotc.installation import install_command
 from aotc.kernels.listing import kernels_listed
 from aotc.passes.base import Unit
 from aotc.program import Program
@@ -209,7 +210,7 @@ def require_compiler() -> None:
         raise SetupError(
             "missing-extra",
             "compiling needs 'iree-base-compiler', which is not installed",
-            hint="pip install 'aotc[compiler]'",
+            hint=install_command("compiler"),
         )
 
 

@@ -32,7 +32,11 @@ _DISPATCHED = re.compile(r'flow\.dispatch @"([^"]+)"::')
 
 
 def note_refusals(
-    module: Module, machine: Machine, left_out: Container[str] = ()
+    module: Module,
+    machine: Machine,
+    left_out: Container[str] = (),
+    *,
+    folds_weights: bool = False,
 ) -> None:
     """State at each entry which of its products have no kernel, and why.
 
@@ -40,15 +44,17 @@ def note_refusals(
         module: with its regions.
         machine: that they are for.
         left_out: families of kernels that no region was formed for.
+        folds_weights: whether the build computes what is of weights alone.
     """
     functions = functions_of(module)
-    for name, refusals in refusals_in(module, machine, left_out).items():
+    found = refusals_in(module, machine, left_out, folds_weights=folds_weights)
+    for name, refusals in found.items():
         places: dict[tuple[str, str], list[str]] = {}
         for each in refusals:
             places.setdefault((each.op, each.why), []).append(each.where)
         rows = [
-            {"op": op, "why": why, "count": len(found), **_places(found)}
-            for (op, why), found in places.items()
+            {"op": op, "why": why, "count": len(where), **_places(where)}
+            for (op, why), where in places.items()
         ]
         functions[name].attributes[WITHOUT] = attribute_of(rows)
 

@@ -28,6 +28,8 @@ from aotc.mlir import Function, Module, Value
 # reductions are not: many are small parts of something else
 _EXPECTED = (DotGeneral, ConvGeneral, Attention, AlongAxis, Normalize)
 
+OF_WEIGHTS = "it is of weights alone"
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -45,7 +47,11 @@ class Refusal:
 
 
 def refusals_in(
-    module: Module, machine: Machine, left_out: Container[str] = ()
+    module: Module,
+    machine: Machine,
+    left_out: Container[str] = (),
+    *,
+    folds_weights: bool = False,
 ) -> dict[str, list[Refusal]]:
     """What is left to IREE of each entry, once its regions are formed.
 
@@ -53,6 +59,8 @@ def refusals_in(
         module: with its regions.
         machine: that they are for.
         left_out: families of kernels that no region was formed for.
+        folds_weights: whether the build computes what is of weights alone
+            (`fold-parameters`), so that nothing of it is left to anyone.
     """
     functions = functions_of(module)
     found: dict[str, list[Refusal]] = {}
@@ -64,6 +72,7 @@ def refusals_in(
             for refusal in _refusals_in(
                 functions[name], scopes.get(name), machine, left_out
             )
+            if not (folds_weights and refusal.why == OF_WEIGHTS)
         ]
     return found
 
@@ -92,7 +101,7 @@ def _refusals(
             if weights is None:
                 why = "in a branch or a function that stays a call"
             elif op.results[0] in weights:
-                why = "it is of weights alone"
+                why = OF_WEIGHTS
             else:
                 why = why_refused(op, machine, left_out)
             name = op.operation.name.removeprefix("graph.")

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotc.errors import SetupError
+from aotc.installation import install_command
 
 
 def _bindings() -> str:
@@ -29,7 +30,7 @@ def _bindings() -> str:
     raise SetupError(
         "missing-extra",
         "the compiler needs the MLIR bindings, which are not installed",
-        hint="pip install 'aotc[compiler]'",
+        hint=install_command("compiler"),
     )
 
 
@@ -123,7 +124,7 @@ def stablehlo() -> Any:
         raise SetupError(
             "missing-stablehlo",
             f"the MLIR bindings of the package '{PACKAGE}' know no StableHLO",
-            hint="pip install 'aotc[compiler]', which brings those of torch-mlir",
+            hint=f"{install_command('compiler')} brings those of torch-mlir",
         ) from None
 
 

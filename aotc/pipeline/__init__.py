@@ -24,7 +24,7 @@ from aotc.pipeline.request import Request
 from aotc.pipeline.run import Build
 from aotc.pipeline.stages import STAGES, stages_after
 from aotc.program import GRAPH_STAGES, Program
-from aotc.program_files import parse_module
+from aotc.program_files import parse_module, rename_archive
 from aotc.system_errors import system_errors
 from aotc.target import Target
 
@@ -90,6 +90,7 @@ def optimize(
     *,
     finished: Callable[[PassRecord], None] | None = None,
     readable: bool = False,
+    folders: tuple[Path, Path] | None = None,
 ) -> str:
     """Run passes on IR in text form and return the result.
 
@@ -98,6 +99,8 @@ def optimize(
         passes: with commas between; the name of a stage stands for its passes.
         finished: is told what each pass did, once all are done.
         readable: give graph IR in the form for people.
+        folders: where the IR comes from and where the result is to be written, if that
+            is another one: the archive of the parameters is named from there.
 
     Raises:
         InputError: the text is no valid IR, or a pass is unknown.
@@ -110,6 +113,8 @@ def optimize(
         stage, lowered = reached_by(passes), lowered_op(program.module)
         if stage is not None and (stage in GRAPH_STAGES) == (lowered is None):
             program.stage = stage
+        if folders is not None:
+            rename_archive(program.module, *folders)
         if finished is not None:
             for record in records:
                 finished(record)

@@ -29,7 +29,7 @@ from aotc.passes.stages import (
 )
 from aotc.pipeline.report import image_layouts
 from aotc.pipeline.run import Build
-from aotc.tuning import TuningUse, tune
+from aotc.tuning import TuningUse, is_tunable, tune
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,13 @@ class Tune(Stage):
         assert build.tuning is not None
         if build.request.tune is not None:
             fusing = _fusing(build)
-            for target in build.targets:
+            end = time.perf_counter() + build.request.tune
+            tunable = [each for each in build.targets if is_tunable(each)]
+            for number, target in enumerate(tunable):
+                rest = max(0.0, end - time.perf_counter())
+                share = rest / (len(tunable) - number)
                 unit = Unit(build.program.copy(), target)
-                tune(unit, fusing, build.tuning, build.request.tune, build.tell_part)
+                tune(unit, fusing, build.tuning, share, build.tell_part)
         build.program.tuning = build.tuning.facts()
 
 

@@ -32,6 +32,7 @@ from aotc.tuning.proposals import Proposal, entry_name, program_of, propose
 __all__ = [
     "TuningFile",
     "TuningUse",
+    "is_tunable",
     "require_target",
     "require_tunable",
     "tune",
@@ -59,6 +60,11 @@ class Progress:
         return f"{self.measured} of {self.total} kernels, {self.faster} faster"
 
 
+def is_tunable(target: Target) -> bool:
+    """Whether aotc has kernels for a target, whose schedules could be measured."""
+    return machine_of(target) is not None
+
+
 def require_tunable(targets: Sequence[Target]) -> None:
     """Refuse to measure for a target that this machine does not run.
 
@@ -66,7 +72,7 @@ def require_tunable(targets: Sequence[Target]) -> None:
         InputError: `bad-option`: no target has kernels with schedules.
         SetupError: `cannot-tune`.
     """
-    tunable = [target for target in targets if machine_of(target) is not None]
+    tunable = [target for target in targets if is_tunable(target)]
     if not tunable:
         raise InputError(
             "bad-option",

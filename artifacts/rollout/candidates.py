@@ -17,13 +17,15 @@ from aotc.target import TARGETS, Target
 def candidate_targets(host: Host) -> tuple[str, ...]:
     """The names of the targets whose code `host` could run, the fastest first.
 
-    Whatever IREE runtime there is, as another could be installed.
+    Whatever IREE runtime there is, as another could be installed. Those that only some
+    models gain by come last: fewer devices run their code.
     """
     # Portable code runs everywhere and some hundred times slower: nobody is advised it.
     advised = [t for t in TARGETS.values() if not BACKENDS[t.backend].is_portable]
     variants = [_variant_for(target) for target in advised]
     usable = [variant for variant in variants if not check_device(variant, host)]
-    return tuple(str(v.target["name"]) for v in sorted(usable, key=speed_rank))
+    names = [str(v.target["name"]) for v in sorted(usable, key=speed_rank)]
+    return tuple(sorted(names, key=lambda n: TARGETS[n].gains_narrow_types_alone))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -14,7 +14,7 @@ imported, and evaluated by the reference; the outcome is
 `--compiled N` also compiles the first N of each primitive that pass for this CPU, many
 to a module, and compares again.
 `--write` puts the figures into docs/stablehlo-ops.md.
-Needs `pip install 'aotc[jax]' absl-py`.
+Needs `pip install -e '.[jax]' absl-py`.
 """
 
 from __future__ import annotations

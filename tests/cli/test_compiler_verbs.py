@@ -16,6 +16,19 @@ import pytest
 
 import aotc
 from aotc.cli.main import main
+from aotc.program_files import read_program
+
+WEIGHTED = """
+import aotc
+import numpy
+
+weights = aotc.Weights({"w": numpy.ones((2, 3), "f4")})
+
+
+@aotc.entry(x=aotc.Spec((4, 2), "f32"))
+def main(weights, x):
+    return x @ weights["w"]
+"""
 
 
 class Pipeline:
@@ -109,6 +122,21 @@ def test_opt_writes_a_file(pipeline: Pipeline) -> None:
     Path("m.mlir").write_text("module {}")
     assert main(["opt", "m.mlir", "-o", "out.mlir"]) == 0
     assert Path("out.mlir").read_text() == "MODULE {}"
+
+
+def test_opt_names_the_parameters_from_where_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(WEIGHTED)
+    dump = ["--dump", "ir", "--stop-after", "graph", "--quiet"]
+    assert main(["build", "model.py", *dump]) == 0
+    Path("far/off").mkdir(parents=True)
+    for name in ("far/off/g.mlir", "far/g.mlir", "ir/g.mlir"):
+        assert main(["opt", "ir/graph.mlir", "--passes", "cse", "-o", name]) == 0
+        assert [*read_program(Path(name)).parameters] == ["weights.w"]
+    assert 'file = "parameters.irpa"' in Path("ir/g.mlir").read_text()
+    assert 'file = "../../ir/parameters.irpa"' in Path("far/off/g.mlir").read_text()
 
 
 def test_opt_keeps_the_times_of_passes_out_of_the_ir(

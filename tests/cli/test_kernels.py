@@ -71,6 +71,14 @@ def test_expects_the_cycles_of_the_model_or_of_memory() -> None:
     assert unknown["expected_ms"] is unknown["roofline"] is None
 
 
+def test_says_which_operations_of_winograd_kernels_are_counted() -> None:
+    assert "direct convolution" not in KernelTable(variant(KERNELS)).to_text()
+    fast = {**REGION, "family": "winograd", "cycles": 500_000}
+    text = KernelTable(variant({**KERNELS, "regions": [REGION, fast]})).to_text()
+    assert "200%" in text
+    assert "counted as those of the direct convolution" in text
+
+
 def test_an_entry_is_shown_with_its_own_calls_alone() -> None:
     document = KernelTable(variant(KERNELS), "embed").to_json()
     assert [list(row["entries"]) for row in document["kernels"]] == [["embed"]]

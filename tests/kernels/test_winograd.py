@@ -347,3 +347,13 @@ def test_it_is_taken_for_weights_alone_and_only_if_asked(small, tmp_path):
     left_out = _kernels(small, "relaxed", entries=["taken"], without="winograd")
     assert not left_out["winograd"]
     assert left_out["contraction"]
+
+
+def test_weights_that_the_build_transforms_have_no_missing_kernel(small):
+    """What the build computes is left to nobody, unless it leaves that out."""
+    choices = {"targets": [Target.parse("x86_64-v3")], "numerics": "relaxed"}
+    for without, number in (("", 0), ("fold-parameters", 1)):
+        report = build(
+            small, entries=["taken"], stop_after="regions", without=without, **choices
+        )
+        assert report.ir.count("it is of weights alone") == number, without

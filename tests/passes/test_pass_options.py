@@ -88,6 +88,14 @@ def test_refuses_options_that_are_not_of_the_type_of_their_field(spelled, told):
     assert told in caught.value.message
 
 
+def test_a_family_of_kernels_that_there_is_not_is_no_option():
+    assert passes.load("fuse-regions{without=rows+sort}").without == "rows+sort"
+    with pytest.raises(InputError, match="got 'row'") as caught:
+        passes.load("fuse-regions{without=sort+row}")
+    assert caught.value.code == "bad-pass-option"
+    assert "contraction" in caught.value.hint
+
+
 def test_a_class_with_an_option_that_no_text_is_read_as_is_not_loaded():
     with pytest.raises(TypeError, match="'keep-file'.* 'file'; got .*Path"):
         passes.class_of("keep-file")

@@ -22,7 +22,7 @@ from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES
-from aotc.pipeline import build
+from aotc.pipeline import build, run, stages
 from aotc.reference import evaluate
 from aotc.target import Target
 from aotc.tuning.files import Measured, TuningFile
@@ -198,6 +198,22 @@ def test_a_budget_of_nothing_measures_nothing(source, tmp_path):
     report = build(source, tune=0.0, tuning=path, **choices)
     assert TuningFile.read(path).targets[str(TARGET)].schedules == {}
     assert [(each.used, each.unknown) for each in report.tuning] == [(0, 0)]
+
+
+def test_targets_share_the_time(source, tmp_path, monkeypatch):
+    given = []
+
+    def spend(unit, fusing, file, seconds, tell):
+        given.append(seconds)
+
+    monkeypatch.setattr(stages, "tune", spend)
+    levels = [Target.parse(name) for name in ("x86_64-v3", "vmvx", "x86_64-v4")]
+    monkeypatch.setattr(run, "require_tunable", lambda targets: None)
+    choices = {"targets": levels, "tuning": tmp_path / "t.json"}
+    build(source, tune=60.0, stop_after="regions", **choices)
+    first, second = given
+    assert first == pytest.approx(30, abs=1)
+    assert second == pytest.approx(60, abs=1)  # the first has left all of its own
 
 
 def test_an_interrupt_leaves_what_was_measured_before(source, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from aotc.errors import InputError, SetupError
 from aotc.importers.onnx.graph import Model, Reader
 from aotc.importers.onnx.protobuf import skeleton
 from aotc.importers.onnx.tensors import Files, map_file
+from aotc.installation import install_command
 from aotc.system_errors import raise_system_error
 
 OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
@@ -27,7 +28,7 @@ def require_onnx() -> Any:
         raise SetupError(
             "missing-extra",
             "importing .onnx files needs the 'onnx' package, which is not installed",
-            hint="pip install 'aotc[onnx]'",
+            hint=install_command("onnx"),
         ) from None
 
 

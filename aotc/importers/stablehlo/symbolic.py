@@ -16,6 +16,7 @@ from aotc import dtypes
 from aotc.complexes import Complex
 from aotc.dialects.types import ceil_divide
 from aotc.errors import SetupError
+from aotc.installation import install_command
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Frozen, Spec, Stored
 from aotc.tracing.source_locations import fail
@@ -36,7 +37,7 @@ def require_jax(module: str = "jax") -> Any:
             "missing-extra",
             f"importing from JAX needs the package '{error.name}', which is not "
             "installed",
-            hint="pip install 'aotc[jax]'",
+            hint=install_command("jax"),
         ) from None
 
 

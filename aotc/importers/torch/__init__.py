@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc.errors import InputError, SetupError
+from aotc.installation import install_command
 from aotc.program import source_of
 from aotc.tracing.source_locations import at_location
 
@@ -94,5 +95,5 @@ def _require_torch() -> None:
         raise SetupError(
             "missing-extra",
             f"PyTorch models need the package '{error.name}'",
-            hint="pip install 'aotc[torch]'",
+            hint=install_command("torch"),
         ) from error

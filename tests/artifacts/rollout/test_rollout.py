@@ -1,5 +1,6 @@
 """Artifacts × devices: verdicts, memory, coverage, advice, the cure of a fleet."""
 
+import json
 from fractions import Fraction
 
 import pytest
@@ -207,6 +208,15 @@ def test_the_cure_is_the_smallest_set_of_targets(bundle):
     )["cure"]
     assert len(cure["targets"]) == 3
     assert any(target.startswith("cuda") for target in cure["add"])
+
+
+def test_nobody_is_advised_code_that_narrow_types_alone_gain_by(bundle):
+    genoa = cpu("x86_64-v4-dot")
+    found = judge(bundle("aarch64"), genoa, cure=True)
+    assert found["cure"][0]["targets"] == found["cure"][0]["add"] == ["x86_64-v4"]
+    assert "x86_64-v4-dot" not in json.dumps(found["cells"])
+    (cure,) = judge(bundle("x86_64-v4-dot"), genoa, cure=True)["cure"]
+    assert cure["add"] == []
 
 
 def test_the_cure_reaches_the_coverage_that_is_asked_for_and_no_more(bundle):

@@ -1,0 +1,47 @@
+"""How this aotc was installed, and so with which command an extra joins it.
+
+pip records where it has taken a distribution from, if that was no package index
+(`direct_url.json`, https://packaging.python.org/en/latest/specifications/direct-url/).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from importlib import metadata
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+_NAME = "aotc"
+
+
+def install_command(extra: str = "") -> str:
+    """The command that installs aotc where this one comes from, with an extra.
+
+    Args:
+        extra: of `pyproject.toml`; with none, what aotc itself needs.
+    """
+    wanted = f"[{extra}]" if extra else ""
+    origin = _origin()
+    url = str(origin.get("url", ""))
+    if not url:
+        return f"pip install {shlex.quote(_NAME + wanted)}"
+    if "dir_info" in origin and url.startswith("file:"):
+        flag = "-e " if origin["dir_info"].get("editable") else ""
+        folder = url2pathname(urlsplit(url).path)
+        return f"pip install {flag}{shlex.quote(folder + wanted)}"
+    if "vcs_info" in origin:
+        known = origin["vcs_info"]
+        url = f"{known['vcs']}+{url}@{known['commit_id']}"
+    return f"pip install {shlex.quote(f'{_NAME}{wanted} @ {url}')}"
+
+
+def _origin() -> dict[str, Any]:
+    """What pip has recorded; nothing of a package index, or without a record."""
+    # in a checkout, what the build has left there is found as well, without a record
+    for each in metadata.distributions(name=_NAME):
+        if text := each.read_text("direct_url.json"):
+            found: dict[str, Any] = json.loads(text)
+            return found
+    return {}
