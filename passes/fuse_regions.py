@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.entries import Entry, entries_of
-from aotc.dialects.function_table import erase, index_functions
-from aotc.dialects.functions import call, define, find, functions_of
+from aotc.dialects.function_table import erase, index_functions, table_of
+from aotc.dialects.functions import call, define, find
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
@@ -131,7 +131,7 @@ class FuseRegions(Pass):
         indexed (`index_functions`).
         """
         region_of = Region.of if self.anchors_only else region_at
-        functions = functions_of(unit.module)
+        functions = table_of(unit.module)
         for entry in entries_of(unit.module):
             states = _new_states(functions[entry.name], entry)
             choosing = _Choosing(machine, self._left_out, unit.program.numerics)

@@ -21,7 +21,7 @@ again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -97,9 +97,12 @@ def _families(module: Module, functions: _Functions) -> list[_Family]:
     Where several entries read a weight, each of them joins it alike, or none does.
     """
     entries = entries_of(module)
-    found: list[_Family] = []
+    scopes: dict[str, list[_Family]] = {}  # a loop may be one of several entries
     for entry in entries:
-        found += _families_of(entry, functions)
+        for name, weights in scopes_of(functions, entry.name).items():
+            if name not in scopes:
+                scopes[name] = [*_families_in(entry, name, weights, functions)]
+    found = [family for families in scopes.values() for family in families]
     readers = Counter(name for entry in entries for name in _read(entry, functions))
     claims: dict[str, list[Hashable]] = {}
     for family in found:
@@ -120,20 +123,29 @@ def _read(entry: Entry, functions: _Functions) -> Iterator[str]:
             yield port.name
 
 
-def _families_of(entry: Entry, functions: _Functions) -> Iterator[_Family]:
-    for name, weights in scopes_of(functions, entry.name).items():
-        function = functions[name]
-        with known_contracts(contracts_of(function)):
-            rest = [
-                product
-                for product in products_in(function, functions, weights)
-                if _weight_of(product) is not None
-            ]
-            while rest:
-                alike = [each for each in rest if each.shares_left(rest[0])]
-                rest = [each for each in rest if each not in alike]
-                names = _names(entry, alike) if name == entry.name else ()
-                yield _Family(function, alike, names)
+def _families_in(
+    entry: Entry, name: str, weights: Container[Value], functions: _Functions
+) -> Iterator[_Family]:
+    """Those of an entry, or of the body of a loop that it runs.
+
+    Args:
+        entry: that runs it.
+        name: of the function.
+        weights: what weights alone decide in it.
+        functions: of the module.
+    """
+    function = functions[name]
+    with known_contracts(contracts_of(function)):
+        rest = [
+            product
+            for product in products_in(function, functions, weights)
+            if _weight_of(product) is not None
+        ]
+        while rest:
+            alike = [each for each in rest if each.shares_left(rest[0])]
+            rest = [each for each in rest if each not in alike]
+            names = _names(entry, alike) if name == entry.name else ()
+            yield _Family(function, alike, names)
 
 
 def _names(entry: Entry, products: Sequence[Product]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aotc.dialects.functions import callee_of
@@ -82,13 +82,12 @@ class Product:
 
 
 def products_in(
-    function: Function, functions: Mapping[str, Function], weights: Iterable[Value]
+    function: Function, functions: Mapping[str, Function], weights: Container[Value]
 ) -> Iterator[Product]:
     """The products by weights of an entry, or of the body of a loop, in order."""
-    known = set(weights)
     for op in [*function.entry_block.operations]:
         product = product_of(op, functions)
-        if product is not None and product.call.operands[1] in known:
+        if product is not None and product.call.operands[1] in weights:
             yield product
 
 

@@ -10,6 +10,7 @@ from aotc.dialects.callees import calls_in
 from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
+from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import passes_between
@@ -49,6 +50,11 @@ def results_of(unit, name="f"):
     calls = (functions[callee_of(call)] for call in calls_in(functions[name]))
     kernels = [each for each in calls if fused_of(each) is not None]
     return [len(each.type.results) for each in kernels]
+
+
+def calls_of(unit, name):
+    """The names of the functions that an entry calls."""
+    return map(callee_of, calls_in(functions_of(unit.module)[name]))
 
 
 def values_of(unit, inputs, name="f"):
@@ -224,6 +230,29 @@ def test_products_in_a_loop_are_joined(regions):
     )
     found = [results_of(unit, name) for name in functions_of(unit.module)]
     assert [2] in found
+
+
+def test_products_in_a_loop_of_two_entries_are_joined_once(regions):
+    loop = (
+        "    step = lambda _, s: np.tanh(s @ v['q']) * (s @ v['k'])\n"
+        "    return control.fori_loop(0, 5, step, x)\n"
+    )
+    text = entry(loop, '"q": w(64, 64), "k": w(64, 64)')
+    _, declared = text.split("\n", 1)
+    unit = regions(text + declared.replace("def f", "def g"), before="split-products")
+    (shared,), (own,) = calls_of(unit, "f"), calls_of(unit, "g")
+    edited = str(unit.module).replace(f"call @{own}(", f"call @{shared}(")
+    with unit.module.context:
+        unit.program.module = ir.Module.parse(edited)
+    assert [*calls_of(unit, "g")] == [shared]
+    x = np.random.default_rng(4).normal(size=(37, 64), scale=0.01).astype("f4")
+    before = [values_of(unit, {"x": x}, name) for name in ("f", "g")]
+    run_passes(unit, ["fuse-regions", "join-products"], silently=True)
+    control = functions_of(unit.module)[shared].attributes["graph.control"]
+    (body,) = control["functions"]
+    assert results_of(unit, body.value) == [1]
+    after = [values_of(unit, {"x": x}, name) for name in ("f", "g")]
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
 def test_effects_keep_their_order(regions):
