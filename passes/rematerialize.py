@@ -24,7 +24,7 @@ from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from math import prod
+from math import fsum, prod
 
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.ordering import after
@@ -399,16 +399,17 @@ class _Walk:
         return before + behind
 
     def _lost_seconds(self, value: Value, more: Callable[[Value], Set[Value]]) -> float:
-        """Seconds for a value and all that are reached from it."""
-        total = 0.0
+        """Seconds for a value and all that are reached from it.
+
+        Summed exactly: sets of values have another order in each process, which must
+        not decide between two that cost the same.
+        """
         rest, seen = [value], {value}
         while rest:
-            each = rest.pop()
-            total += self._values.work[self._values.place[each]]
-            found = more(each) - seen
+            found = more(rest.pop()) - seen
             seen |= found
             rest += found
-        return total
+        return fsum(self._values.work[self._values.place[each]] for each in seen)
 
     def _next_use(self, value: Value) -> int | None:
         uses = self._uses[value]

@@ -74,6 +74,7 @@ def _rewrite(function: Function) -> bool:
         with before(op):
             value = found.write(Builder())
         op.results[0].replace_all_uses_with(value)
+        weights -= {*op.results, *found.inside}  # new values may have their addresses
         op.operation.erase()
         for each in reversed(in_order([value.owner for value in found.inside])):
             each.operation.erase()

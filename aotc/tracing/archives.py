@@ -40,7 +40,7 @@ def _read_safetensors(file: Path) -> dict[str, Any]:
     from safetensors import safe_open
 
     with safe_open(file, framework="numpy") as archive:
-        names = set(archive.keys())
+        names = list(archive.keys())  # in an order that each process has
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
         header = json.loads(opened.read(length))
