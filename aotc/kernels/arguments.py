@@ -9,7 +9,7 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Size
 from aotc.kernels.machine import Machine
 from aotc.kernels.vectors import scale
-from aotc.mlir import Value, arith
+from aotc.mlir import Function, Value, arith
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,18 @@ class Arguments:
     workgroup: tuple[Value, Value]
     machine: Machine | None = None
     scratch: Scratch | None = None
+
+    def operands_of(self, function: Function) -> dict[Value, Value]:
+        """The memory of each argument of a region."""
+        arguments = list(function.entry_block.arguments)
+        return dict(zip(arguments, self.memories[: len(arguments)], strict=True))
+
+    def results_of(self, function: Function) -> list[tuple[Value, Value]]:
+        """The values that a region returns, each with the memory that it goes to."""
+        block = function.entry_block
+        *_, end = block.operations
+        memories = self.memories[len(block.arguments) :]
+        return list(zip(end.operands, memories, strict=True))
 
     def size(self, size: Size) -> Value:
         """The index value of a size, at the insertion point."""

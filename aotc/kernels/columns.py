@@ -144,15 +144,11 @@ def write(
 ) -> None:
     """Write the kernel of a region."""
     assert isinstance(anchor, Reduction)
-    arguments = list(function.entry_block.arguments)
-    *_, end = function.entry_block.operations
     tile, sizes = ColumnTile(**schedule), ColumnSizes.of(anchor)
     assert sizes is not None
-    memories = given.memories
-    known = dict(zip(arguments, memories[: len(arguments)], strict=True))
-    results, wanted = memories[len(arguments) :], list(end.operands)
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes)
-    kernel = _Kernel(anchor, sizes, tile, results, wanted, epilogue)
+    known, results = given.operands_of(function), given.results_of(function)
+    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
+    kernel = _Kernel(anchor, sizes, tile, results, epilogue)
     kernel.write(*given.workgroup, given.size(sizes.count))
 
 
@@ -164,16 +160,14 @@ class _Kernel:
         anchor: what is computed.
         sizes: of the matrices.
         tile: how they are cut up.
-        results: memory of each result.
-        wanted: the values that the results are.
+        results: each value that is wanted, and its memory.
         epilogue: makes them of what the anchor gives, and the elements of columns.
     """
 
     anchor: Reduction
     sizes: ColumnSizes
     tile: ColumnTile
-    results: Sequence[Value]
-    wanted: Sequence[Value]
+    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     def write(self, part: Value, block: Value, count: Value) -> None:
@@ -238,7 +232,4 @@ class _Kernel:
         side = -(-count // lanes)
         walk = Walk(side, sizes.length, lanes, self.tile.steps, width=1)
         sums, here = walk.reduce(how, elements), places(scale(matrix, sizes.width))
-        found = self.epilogue.apply(self.wanted, list(zip(here, sums, strict=True)))
-        for memory, values in zip(self.results, zip(*found, strict=True), strict=True):
-            for place, value in zip(here, values, strict=True):
-                vectors.store(value, memory, place.at, lanes, place.count)
+        self.epilogue.write(self.results, list(zip(here, sums, strict=True)))

@@ -137,20 +137,16 @@ def write(
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    arguments = list(function.entry_block.arguments)
-    *_, end = function.entry_block.operations
     sweep, geometry = Sweep(**schedule), geometry_of(anchor)
     assert geometry is not None
-    memories = given.memories
-    known = dict(zip(arguments, memories[: len(arguments)], strict=True))
+    known = given.operands_of(function)
     epilogue = Epilogue(anchor.results[0], known, sweep.lanes, given.machine)
     Windows(
         geometry,
         sweep,
         given.size(geometry.lines),
         _reduction(anchor, known),
-        memories[len(arguments) :],
-        list(end.operands),
+        given.results_of(function),
         epilogue,
     ).write(*given.workgroup)
 
@@ -213,8 +209,7 @@ class Windows:
         sweep: how it is cut up.
         lines: how many lines of results there are.
         reduction: what is made of a window.
-        results: memory of each result.
-        wanted: the values that the results are.
+        results: each value that is wanted, and its memory.
         epilogue: makes them of what the windows give.
     """
 
@@ -222,8 +217,7 @@ class Windows:
     sweep: Sweep
     lines: Value
     reduction: _Reduction
-    results: Sequence[Value]
-    wanted: Sequence[Value]
+    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     def write(self, part: Value, block: Value) -> None:
@@ -281,8 +275,7 @@ class Windows:
         ]
         start = vectors.splat(self.reduction.start, lanes)
         totals = self._reduce(rows, groups, [start] * rows.count)
-        results = list(zip(self.wanted, self.results, strict=True))
-        self.epilogue.write(results, list(zip(places, totals, strict=True)))
+        self.epilogue.write(self.results, list(zip(places, totals, strict=True)))
 
     def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
         """What is made of the windows of some rows."""

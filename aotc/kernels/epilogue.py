@@ -99,12 +99,6 @@ class Epilogue:
         self._lanes = lanes
         self._lowering = VectorLowering()
 
-    def apply(
-        self, wanted: Sequence[Value], sums: Sequence[tuple[Place, Value]]
-    ) -> list[list[Value]]:
-        """The vectors of the values that are wanted, at each of some places."""
-        return self._apply(wanted, sums, {}, {})
-
     def write(
         self,
         results: Sequence[tuple[Value, Value]],
@@ -137,6 +131,7 @@ class Epilogue:
         shared: dict[tuple[Value, int], Value],
         others: Mapping[Value, list[Value]],
     ) -> list[list[Value]]:
+        """The vectors of the values that are wanted, at each of some places."""
         places = [place for place, _ in sums]
         every = {self._total: [total for _, total in sums], **others}
         known = {

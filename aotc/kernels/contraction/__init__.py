@@ -49,15 +49,11 @@ def write(
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    arguments = list(function.entry_block.arguments)
-    *_, end = function.entry_block.operations
     tile = Tile.of_plain(schedule)
     joined = Joined.of(anchor, tile)
-    taken, memories = given.memories[: len(arguments)], given.memories[len(arguments) :]
-    known = dict(zip(arguments, taken, strict=True))
+    known, results = given.operands_of(function), given.results_of(function)
     if tile.packed:
-        del known[arguments[1]]  # which is in another order
-    results = list(zip(end.operands, memories, strict=True))
+        del known[function.entry_block.arguments[1]]  # which is in another order
     totals = [each.results[0] for each in joined.anchors]
     x, y = given.workgroup
     panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)

@@ -88,15 +88,11 @@ def write(
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    arguments = list(function.entry_block.arguments)
-    *_, end = function.entry_block.operations
     tile, sizes = RowTile.of_plain(schedule), RowSizes.of(anchor)
     assert sizes is not None
-    memories = given.memories
-    known = dict(zip(arguments, memories[: len(arguments)], strict=True))
-    results, wanted = memories[len(arguments) :], list(end.operands)
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes)
-    kernel = _Kernel(anchor, sizes.length, tile, results, wanted, epilogue)
+    known, results = given.operands_of(function), given.results_of(function)
+    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
+    kernel = _Kernel(anchor, sizes.length, tile, results, epilogue)
     block, _ = given.workgroup
     is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
     kernel.write(block, given.size(sizes.count), is_even=is_even)
@@ -110,16 +106,14 @@ class _Kernel:
         anchor: what is computed.
         length: of a row.
         tile: how they are cut up.
-        results: memory of each result.
-        wanted: the values that the results are.
+        results: each value that is wanted, and its memory.
         epilogue: makes them of what the anchor gives, and the elements of rows.
     """
 
     anchor: GraphOp
     length: int
     tile: RowTile
-    results: Sequence[Value]
-    wanted: Sequence[Value]
+    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     def write(self, block: Value, count: Value, *, is_even: bool) -> None:
@@ -168,7 +162,8 @@ class _Kernel:
             row.keep(found, at, count)
             return found
 
-        row = Row(walk, begin, compute, compute, self.results[0])
+        _, kept = self.results[0]
+        row = Row(walk, begin, compute, compute, kept)
         if not self.epilogue.is_read(x):
             row = replace(row, read_first=compute_and_keep, read=row.read_kept)
         result = formula(self.anchor, row)
@@ -190,6 +185,4 @@ class _Kernel:
 
     def _finish(self, place: Place, value: Value) -> None:
         """Compute the results at a place from the anchor's, and store them."""
-        (found,) = self.epilogue.apply(self.wanted, [(place, value)])
-        for memory, result in zip(self.results, found, strict=True):
-            vectors.store(result, memory, place.at, self.tile.lanes, place.count)
+        self.epilogue.write(self.results, [(place, value)])

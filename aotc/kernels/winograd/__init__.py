@@ -42,16 +42,12 @@ def write(
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    arguments = list(function.entry_block.arguments)
-    *_, end = function.entry_block.operations
     tile, geometry = Tile.of_plain(schedule), geometry_of(anchor)
     assert geometry is not None
-    taken, results = given.memories[: len(arguments)], given.memories[len(arguments) :]
-    known = dict(zip(arguments, taken, strict=True))
-    del known[arguments[1]]  # which is transformed
+    known = given.operands_of(function)
+    del known[function.entry_block.arguments[1]]  # which is transformed
     epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    wanted = list(zip(end.operands, results, strict=True))
-    Winograd(geometry, tile, given, wanted, epilogue).write()
+    Winograd(geometry, tile, given, given.results_of(function), epilogue).write()
 
 
 @dataclass(frozen=True)
