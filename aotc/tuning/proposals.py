@@ -26,7 +26,8 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.schedules import candidates_of
 from aotc.mlir import Module, ir
 from aotc.passes.base import Unit
-from aotc.passes.fuse_regions import FuseRegions, define_region, outline
+from aotc.passes.fuse_regions import FuseRegions
+from aotc.passes.outlining import define_region, outline
 from aotc.passes.regions import Region
 from aotc.program import Program
 

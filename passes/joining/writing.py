@@ -12,9 +12,9 @@ from aotc.dialects.walking import clone, in_order
 from aotc.kernels.packing import join, pack, split, unpack
 from aotc.kernels.tile import Tile
 from aotc.mlir import Value, func, ir
-from aotc.passes.fuse_regions import readers_between, share_function
 from aotc.passes.joining.groups import Group
 from aotc.passes.joining.products import Product, is_computed_from, ops_behind
+from aotc.passes.outlining import readers_between, replace_by_call, share_function
 
 
 def write_group(group: Group, known: dict[str, str]) -> bool:
@@ -44,14 +44,7 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
         name = _define(products, tile, operands, results)
         mark_fused(find(name), Fused("contraction", dict(group.schedule)))
         found = call(share_function(name, known), operands)
-    for old, new in zip(results, found, strict=True):
-        old.replace_all_uses_with(new)
-    after = found[0].owner
-    for op in late:
-        op.operation.move_after(after)
-        after = op.operation
-    for each in reversed(in_order(calls)):
-        each.operation.erase()
+    replace_by_call(in_order(calls), results, found, late)
     return True
 
 
