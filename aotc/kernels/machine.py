@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from aotc.target import Target
 
@@ -68,6 +69,11 @@ class Machine:
     def dtypes(self) -> tuple[str, ...]:
         """Of the floats that it computes with, as f32: bf16 is half of one."""
         return ("f32", "bf16", "f16") if self.converts_f16 else ("f32", "bf16")
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a tuning file and the IR hold it, to tell whom schedules are for."""
+        dots = [{**asdict(dot), "dtypes": [*dot.dtypes]} for dot in self.dots]
+        return {**asdict(self), "dots": dots}
 
     def dots_of(self, dtype: str) -> list[Dot]:
         """Those that multiply elements of a dtype, the best first."""

@@ -128,10 +128,10 @@ def tuned_schedules(
     rows = (tuning or {}).get("targets", {}).get(target)
     if rows is None:
         return TunedSchedules(machine, {})
-    if rows["machine"] != asdict(machine):
+    if rows["machine"] != machine.to_plain():
         raise InputError(
             "bad-tuning",
-            f"expected schedules for the model {asdict(machine)} of {target}; got "
+            f"expected schedules for the model {machine.to_plain()} of {target}; got "
             f"those for {rows['machine']}",
             hint="make the file again with --tune",
         )

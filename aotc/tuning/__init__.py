@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from aotc import processor
 from aotc.backend import compile_units
@@ -117,9 +117,10 @@ def tune(
     machine = machine_of(target)
     if machine is None:
         return
-    known = file.targets.setdefault(str(target), TargetTuning(asdict(machine)))
-    if known.machine != asdict(machine):
-        known = file.targets[str(target)] = TargetTuning(asdict(machine))
+    model = machine.to_plain()
+    known = file.targets.setdefault(str(target), TargetTuning(model))
+    if known.machine != model:
+        known = file.targets[str(target)] = TargetTuning(model)
     trial = Unit(unit.program.copy(), target)
     with trial.module.context, ir.Location.unknown():
         proposals = propose(trial, fusing, machine, known.schedules.keys())

@@ -21,6 +21,7 @@ from typing import Any
 import aotc
 from aotc.artifacts.fields import (
     Invalid,
+    anything,
     integer,
     listing,
     mapping,
@@ -35,6 +36,7 @@ from aotc.writing import write_text
 SCHEMA = "aotc.tuning/1"
 
 _sizes = mapping(text(), integer(0))
+_model = mapping(text(), anything)  # whatever it is: equal, or another one
 _row = record(
     {"key": text(), "schedule": _sizes},
     {"microseconds": number, "planned_microseconds": number},
@@ -44,7 +46,7 @@ _check = record(
         "schema": text(SCHEMA, f"'{SCHEMA}'"),
         "toolchain": mapping(text(), text()),
         "targets": mapping(
-            text(), record({"machine": _sizes, "schedules": listing(_row)})
+            text(), record({"machine": _model, "schedules": listing(_row)})
         ),
     }
 )
@@ -69,7 +71,7 @@ class Measured:
 class TargetTuning:
     """The schedules of one target by key, and the model of the machine they are for."""
 
-    machine: Mapping[str, int]
+    machine: Mapping[str, Any]
     schedules: dict[str, Measured] = field(default_factory=dict)
 
 
