@@ -1,8 +1,8 @@
 """The smallest set of targets that a fleet needs: an exact minimum partial set cover.
 
-Targets are few, so all sets of a size are tried, from the smallest on: with the 16 of
-today at most 65,536 sets, however large the fleet is. What no cover can do without is
-taken first, which leaves little to try.
+Targets are few, so all sets of a size are tried, from the smallest on: of n targets at
+most 2**n, however large the fleet is. What no cover can do without is taken first,
+which leaves little to try.
 """
 
 from __future__ import annotations

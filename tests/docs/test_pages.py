@@ -1,0 +1,53 @@
+"""What pages list is what there is: passes, levels, families of kernels, processors."""
+
+import re
+from pathlib import Path
+
+from aotc.kernels.families import FAMILIES
+from aotc.passes import PASSES
+from aotc.passes.stages import PASS_STAGES, all_passes
+from aotc.target import TARGETS
+
+ROOT = Path(__file__).parents[2]
+
+
+def page(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def row(text, first):
+    """The row of a table whose first cell is given, without that cell."""
+    (found,) = re.findall(rf"^\| {re.escape(first)} \|(.*)\|$", text, re.MULTILINE)
+    return found
+
+
+def words(text):
+    return re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", text)
+
+
+def test_stages_name_their_passes_in_order():
+    text = page("docs/stages.md")
+    for stage in PASS_STAGES:
+        *_, cell = row(text, f"`{stage.name}`").split("|")
+        without_options = re.sub(r"\(.*?\)", "", cell)
+        assert tuple(words(without_options)) == stage.names
+
+
+def test_levels_name_their_passes():
+    text = page("docs/stages.md")
+    for level in {each.level for each in all_passes()}:
+        named = PASSES.keys() & {*words(row(text, f"`-O{level}`"))}
+        assert named == {each.name for each in all_passes() if each.level == level}
+
+
+def test_the_families_that_can_be_left_out_are_named():
+    (sentence,) = re.findall(r"The families are (.*?);", page("docs/stages.md"))
+    assert FAMILIES.keys() - {*words(sentence)} == set()
+
+
+def test_each_processor_is_in_the_tables_of_targets():
+    names = {name for name, each in TARGETS.items() if each.backend == "llvm-cpu"}
+    for file in ("README.md", "docs/processors.md"):
+        rows = re.findall(r"^\| (.*?) \|", page(file), re.MULTILINE)
+        listed = {name for cell in rows for name in re.findall(r"`(.*?)`", cell)}
+        assert names - listed == set(), file
