@@ -49,6 +49,7 @@ def alternate(
 
     In each round every system computes for about `seconds`, and each round begins with
     another one. `clock` is `wall`, or `processor` for the time that a process computes.
+    There may be no system whose results are right.
     """
     counts = {
         name: max(1, min(MOST_CALLS, round(seconds / min(worker.run(2, clock)))))
@@ -57,7 +58,7 @@ def alternate(
     times = {name: Times() for name in workers}
     names = list(workers)
     for number in range(rounds):
-        first = number % len(names)
+        first = number % max(1, len(names))
         for name in names[first:] + names[:first]:
             time.sleep(REST)
             times[name].rounds.append(workers[name].run(counts[name], clock))

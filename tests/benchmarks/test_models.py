@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.inference.clocks import seconds_of_calls
 from benchmarks.inference.install_size import is_editable, required, size
-from benchmarks.inference.measuring import Times
+from benchmarks.inference.measuring import Times, alternate
 from benchmarks.inference.results import (
     Row,
     compare_with_peers,
@@ -61,6 +61,10 @@ def test_a_system_without_right_results_has_no_times_in_the_table():
     assert time_table(rows).splitlines()[-1] == (
         "| mlp | 1 | 1 | – (error 3.0e-01) | 1 / 1 |"
     )
+
+
+def test_without_right_results_there_are_no_times_and_no_error():
+    assert alternate({}, 3, 0.1, "wall") == {}
 
 
 def test_a_build_for_any_size_is_compared_with_that_for_one():
