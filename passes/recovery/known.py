@@ -10,6 +10,7 @@ import numpy as np
 
 from aotc.dialects.graph import GraphOp, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.walking import backward_slice, in_order
 from aotc.mlir import Value
 from aotc.passes.recovery.views import Numbers
 
@@ -32,26 +33,31 @@ class Known:
 
     def array(self, value: Value) -> Array | None:
         """The elements of a value, if they depend on weights and constants alone."""
+        ops = self._ops_behind(value)
+        if ops is None:
+            return None
+        found = dict(self.weights)
         with np.errstate(all="ignore"):  # an overflow is what it is in a call
-            return self._array(value, {})
-
-    def _array(self, value: Value, found: dict[Value, Array | None]) -> Array | None:
-        """The same, and into `found`: what is read twice is computed once."""
-        if value not in found:
-            found[value] = self._compute(value, found)
+            for op in ops:
+                results = evaluate(op, [found[x] for x in op.operands], [])
+                found.update(zip(op.results, results, strict=True))
         return found[value]
 
-    def _compute(self, value: Value, found: dict[Value, Array | None]) -> Array | None:
-        if value in self.weights:
-            return self.weights[value]
-        op = getattr(value.owner, "opview", None)
-        if not isinstance(op, GraphOp) or has_effect(op):
-            return None
-        count = element_count(Tensor.of(value).shape)
-        if not isinstance(count, int) or count > LARGEST:
-            return None
-        operands = [self._array(each, found) for each in op.operands]
-        known = [each for each in operands if each is not None]
-        if len(known) < len(operands):
-            return None
-        return evaluate(op, known, [])[list(op.results).index(value)]
+    def _ops_behind(self, value: Value) -> list[GraphOp] | None:
+        """The ops that compute a value, in order; None if more decides it, or is large.
+
+        Nothing is computed before that is known, and no call made for each op: most
+        values that are asked for depend on inputs, through all layers before.
+        """
+        ops: list[GraphOp] = []
+        for each in backward_slice([value]):
+            if each in self.weights:
+                continue
+            op = getattr(each.owner, "opview", None)
+            if not isinstance(op, GraphOp) or has_effect(op):
+                return None
+            count = element_count(Tensor.of(each).shape)
+            if not isinstance(count, int) or count > LARGEST:
+                return None
+            ops.append(op)
+        return in_order(ops)

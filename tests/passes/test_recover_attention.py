@@ -260,6 +260,17 @@ def test_what_a_mask_is_made_of_is_computed_once_however_often_it_is_read(model)
     assert recovered(made).causal
 
 
+def test_a_bias_may_be_what_many_ops_make_of_an_input(model):
+    def deep(q, k, v, bias):
+        for _ in range(1100):
+            bias = anp.sin(bias)
+        return by_heads(q, k, v, lambda x: softmax(x + bias))
+
+    made = model(deep, Q.replace("4", "5", 1), K, K, f"f32[{S}, {S}]")
+    made.run(*ALL)
+    assert made.ops.count("attention") == 1
+
+
 def test_a_row_that_sees_nothing_stays_nan(model):
     made = model(with_mask, Q, K, K, f"f32[{L}, {S}]")
     q, k, v, bias = made.inputs()
