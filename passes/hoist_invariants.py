@@ -32,7 +32,7 @@ from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.types import Tensor, element_count, same_count
-from aotc.dialects.walking import clone, walk
+from aotc.dialects.walking import backward_slice, clone, in_order, walk
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 
@@ -130,10 +130,10 @@ def _can_move(op: Operation) -> bool:
 
 def _is_free(value: Value) -> bool:
     """Whether all that makes a value of captures costs nothing."""
-    if isinstance(value.owner, ir.Block):
-        return True
-    op = value.owner.opview
-    return isinstance(op, _FREE) and all(map(_is_free, op.operands))
+    return all(
+        isinstance(each.owner, ir.Block) or isinstance(each.owner.opview, _FREE)
+        for each in backward_slice([value])
+    )
 
 
 def _grows(value: Value, sources: set[Value]) -> bool:
@@ -154,9 +154,9 @@ def _copy_value(value: Value, values: dict[Value, Value]) -> Value:
         value: of the body.
         values: what stands for values of the body so far; gets what is copied.
     """
-    if value not in values:
-        op = value.owner.opview
-        made = clone(op, [_copy_value(each, values) for each in op.operands])
+    behind = backward_slice([value], lambda each: each not in values)
+    for op in in_order([each.owner.opview for each in behind if each not in values]):
+        made = clone(op, [values[each] for each in op.operands])
         values.update(zip(op.results, made, strict=True))
     return values[value]
 

@@ -65,6 +65,21 @@ def test_what_captures_decide_is_computed_before_the_loop(model, function):
         assert "transpose" not in left
 
 
+def test_what_many_ops_make_of_captures_is_computed_before_the_loop(model):
+    def deep(x, w):
+        def step(_, y):
+            h = w
+            for _ in range(1100):
+                h = np.sin(h)
+            return y @ h
+
+        return control.fori_loop(0, 3, step, x)
+
+    made = model(deep, MATRIX, MATRIX)
+    assert made.run("inline", "simplify", "hoist-invariants")
+    assert "sin" not in ops_of_loops(made)
+
+
 def test_it_leaves_every_loop_that_it_does_not_depend_on(model):
     def nested(x, w):
         def inner(_, y):
