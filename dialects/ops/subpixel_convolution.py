@@ -69,24 +69,28 @@ def _is_spatial(pad: "Pad") -> bool:
 
 
 def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> Axis | None:
-    """How axis `number` of the images is convolved without zeros."""
+    """How axis `number` of the images is convolved without zeros.
+
+    None where elements are cut off, also if zeros are put in their place.
+    """
     before, after = op.padding[2 * number - 2 : 2 * number]
+    low, high = pad.low[number], pad.high[number]
+    if isinstance(low, Dim) or isinstance(high, Dim) or min(low, high) < 0:
+        return None
     return _axis_of_sizes(
         Tensor.of(pad.x).shape[number],
         pad.interior[number] + 1,
         Tensor.of(op.kernel).shape[number - 1],
-        pad.low[number] + before,
-        pad.high[number] + after,
+        low + before,
+        high + after,
     )
 
 
 def _axis_of_sizes(
-    count: Size, phases: int, window: Size, low: Size, high: Size
+    count: Size, phases: int, window: Size, low: int, high: int
 ) -> Axis | None:
     """The same by the sizes of image and kernel, and the zeros before and after."""
     if isinstance(count, Dim) or isinstance(window, Dim):
-        return None
-    if isinstance(low, Dim) or isinstance(high, Dim) or min(low, high) < 0:
         return None
     size = (count - 1) * phases + 1 + low + high - window + 1
     if count == 0 or size <= 0 or window % phases or low % phases != phases - 1:

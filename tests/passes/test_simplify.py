@@ -142,17 +142,18 @@ def test_a_transposed_convolution_multiplies_no_zeros(
 
 
 def test_zeros_that_are_read_elsewhere_or_are_none_stay(model):
-    def function(x, w, value=0.0, low=1):
+    def function(x, w, value=0.0, low=1, padding=0):
         zeros = {"low": (0, low, 1, 0), "high": (0, 1, 1, 0), "interior": (0, 1, 1, 0)}
         padded = emit("pad", x, **zeros, value=value)
-        return nn.conv(padded, w, padding="VALID"), padded
+        return nn.conv(padded, w, padding=((padding, 0), (0, 0))), padded
 
     types = "f32[1, 3, 4, 2]", "f32[2, 2, 2, 3]"
     shared = model(function, *types)
     shared.keeps_meaning_under("simplify")
     assert shared.ops.count("pad") == 1
     assert "transpose" in shared.ops
-    for options in ({"value": 1.0}, {"low": 2}, {"low": -1}):
+    cut = {"low": -1, "padding": 2}  # which puts zeros where elements were
+    for options in ({"value": 1.0}, {"low": 2}, {"low": -1}, cut):
         other = model(lambda x, w, given=options: function(x, w, **given), *types)
         other.keeps_meaning_under("simplify")
         assert "transpose" not in other.ops
