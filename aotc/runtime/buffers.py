@@ -6,7 +6,7 @@ read-only view of the device's buffer, which lives as long as the view does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import iree.runtime as iree
@@ -128,18 +128,37 @@ def _shape_checker(read: ToHost, leaf: Leaf) -> ToHost:
 
 def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
     """For dtypes that NumPy itself does not know, such as bfloat16."""
-    bits = np.dtype(f"u{dtype.itemsize}")
-
     element = int(_ELEMENTS[leaf.dtype])
 
     def view(buffer_view: Any) -> Array:
         if int(buffer_view.element_type) != element:
             raise _mismatch_error(leaf, f"elements of type {buffer_view.element_type}")
-        array: Array = buffer_view.map().asarray(buffer_view.shape, bits).view(dtype)
+        array = _mapped_array(buffer_view, buffer_view.shape, dtype)
         array.flags.writeable = False
         return array
 
     return view
+
+
+class _Mapped:
+    """Memory of a device, which stays mapped for as long as NumPy's arrays refer to it.
+
+    Those of `MappedMemory.asarray` in IREE 3.13 do so themselves, but not what views of
+    them refer to: NumPy looks through an array of two axes or more to that of one axis
+    which it was made from.
+    """
+
+    __slots__ = ("__array_interface__", "_memory")
+
+    def __init__(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+        self._memory = memory
+        self.__array_interface__ = memory.asarray(shape, dtype).__array_interface__
+
+
+def _mapped_array(buffer: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array of the memory of a buffer, or of a buffer view, which it keeps alive."""
+    array = np.asarray(_Mapped(buffer.map(), shape, dtype))
+    return array.view(dtype)  # dtypes that NumPy itself does not know arrive as bytes
 
 
 def _host_visible_copy(device: Any, source: Any) -> Any:
@@ -169,7 +188,7 @@ def fetcher(device: Any, leaf: Leaf) -> ToHost:
             array: Array = np.empty(buffer_view.shape, raw)
         else:
             staged = _host_visible_copy(device, buffer_view.get_buffer())
-            array = staged.map().asarray(buffer_view.shape, raw)
+            array = _mapped_array(staged, buffer_view.shape, raw)
         return array if array.dtype == dtype else _view_as(array, leaf, dtype)
 
     return _shape_checker(fetch, leaf)

@@ -94,6 +94,20 @@ def test_reads_back_what_it_sent_to_a_device(backend, dtype):
         np.testing.assert_array_equal(found, sent)
 
 
+@pytest.mark.parametrize("reader", [buffers.viewer, buffers.fetcher])
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_views_of_a_result_keep_its_memory(reader, dtype):
+    device = engine.device("vmvx", 1)
+    for shape in ((350,), (5, 70), (2, 5, 35)):
+        leaf = Leaf("x", dtype, shape)
+        send, read = buffers.sender(device, leaf), reader(device, leaf)
+        sent = np.arange(350).reshape(shape).astype(to_numpy(dtype))
+        found = read(send(sent)).T  # a view of what nothing else refers to
+        others = [send(np.zeros_like(sent)) for _ in range(100)]
+        np.testing.assert_array_equal(found, sent.T)
+        del others
+
+
 def test_results_outlive_the_model_and_are_read_only(bundle, trust, w):
     y = runtime.load(bundle, trust=trust, threads=1).predict(x=X)
     gc.collect()
