@@ -234,6 +234,7 @@ _TABLE = [
         "64-bit Arm with dot products of bf16 and bytes, from 2020",
         "generic",
         ("bf16", "dotprod", "fp-armv8", "fullfp16", "i8mm", "neon"),
+        gains_narrow_types_alone=True,
     ),
     _cpu(
         "riscv64",

@@ -50,7 +50,8 @@ def open_root(path: Path) -> Iterator[int]:
         if type(error) not in known:
             raise cannot_read(path, error, "the bundle") from error
         code, message = known[type(error)]
-        raise InputError(code, message, where=str(path)) from None
+        hint = "`aotc build` makes one, NAME-VERSION.aotc, of a model"
+        raise InputError(code, message, where=str(path), hint=hint) from None
     try:
         yield root
     except (OSError, MemoryError) as error:

@@ -80,8 +80,12 @@ def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not _is_p256(key.curve):
+        got = ", got a private key" if b"PRIVATE KEY-----" in pem else ""
         raise InputError(
-            "key-unreadable", "expected a P-256 public key in PEM form", where=where
+            "key-unreadable",
+            f"expected a P-256 public key in PEM form{got}",
+            where=where,
+            hint="`aotc keygen NAME` wrote it to NAME.pub" if got else None,
         )
     return key
 
@@ -187,6 +191,13 @@ def _read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
 def read_private(path: Path) -> bytes:
     """The bytes of a private key file, if nobody else can have read or written it."""
     data, status = read_key_file(path, "the private key")
+    if b"PUBLIC KEY-----" in data:
+        raise InputError(
+            "key-unreadable",
+            "expected a private key, got a public key",
+            where=str(path),
+            hint="`aotc keygen NAME` wrote the private key to NAME.key",
+        )
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise InputError(
             "key-exposed",

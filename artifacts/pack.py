@@ -139,7 +139,7 @@ def _check_allowed(allow_unsigned: bool, path: Path) -> None:
             "unsigned",
             "expected a signed bundle, got one without a signature",
             where=str(path),
-            hint="--allow-unsigned runs it anyway: it is native code, so only do that "
+            hint="--allow-unsigned takes it anyway: it is native code, so only do that "
             "with what you built yourself",
         )
 

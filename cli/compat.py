@@ -12,6 +12,7 @@ import click
 from aotc.cli import output
 from aotc.cli.compat_options import FleetChoice, fleet_options, policy_options
 from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_option, verb
+from aotc.errors import VerificationError
 
 if TYPE_CHECKING:
     from aotc.artifacts.rollout.matrix import Artifact
@@ -97,7 +98,12 @@ def _artifact(path: str, keys: tuple[str, ...], allow_unsigned: bool) -> Artifac
     from aotc.artifacts.pack import read_bundle, retry_if_replaced
     from aotc.artifacts.rollout.matrix import Artifact
 
-    bundle = retry_if_replaced(
-        path, lambda: read_bundle(path, trust(keys), allow_unsigned)
-    )
+    try:
+        bundle = retry_if_replaced(
+            path, lambda: read_bundle(path, trust(keys), allow_unsigned)
+        )
+    except VerificationError as error:
+        if error.where and error.where != path:  # a file of which of the bundles?
+            error.where = os.path.join(path, error.where)
+        raise
     return Artifact(path, bundle.manifest)

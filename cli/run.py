@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     "file",
-    type=OutputFile(),
+    type=OutputFile(".npz"),
     help="Write the outputs to this .npz file instead of printing them.",
 )
 @click.option(
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--save-state",
-    type=OutputFile(),
+    type=OutputFile(".safetensors"),
     help="Write the states to this .safetensors file at the end.",
 )
 @loop_options()

@@ -80,11 +80,21 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class OutputFile(FilePath):
-    """A file to write, whose folder takes it: checked before the work and not after."""
+# endings of files of arrays that others read by their ending
+_FORMS = {".npy", ".npz", ".safetensors", ".json", ".jsonl", ".csv", ".txt"}
 
-    def __init__(self) -> None:
+
+class OutputFile(FilePath):
+    """A file to write, whose folder takes it: checked before the work and not after.
+
+    Args:
+        form: the ending of the files that are written, if there is one form alone: a
+            name that promises another one is refused.
+    """
+
+    def __init__(self, form: str | None = None) -> None:
         super().__init__(dir_okay=False)
+        self._form = form
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -93,6 +103,9 @@ class OutputFile(FilePath):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if is_stream(path) and os.access(path, os.W_OK):
             return path
+        if self._form and path.suffix in _FORMS - {self._form}:
+            expected = f"expected a {self._form} file, which is what is written"
+            self.fail(f"{expected}; got {str(path)!r}", param, ctx)
         if not path.parent.is_dir():
             self.fail(f"there is no folder {str(path.parent)!r}", param, ctx)
         if (reason := unwritable(path.parent)) is not None:

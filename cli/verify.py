@@ -6,6 +6,7 @@ import click
 
 from aotc.cli import output
 from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
+from aotc.errors import VerificationError
 
 
 @verb(
@@ -28,7 +29,12 @@ def verify(bundle: str, keys: tuple[str, ...], form: str) -> None:
         found.check()
         return found
 
-    verified = retry_if_replaced(bundle, verify_whole)
+    try:
+        verified = retry_if_replaced(bundle, verify_whole)
+    except VerificationError as error:
+        if error.code == "unsigned":
+            error.hint = "build it with --sign KEY, or with your development key"
+        raise
     manifest = verified.manifest
     document = {
         "schema": "aotc.verify/1",

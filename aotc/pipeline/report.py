@@ -154,7 +154,7 @@ class BuildReport:
             return self.ir
         lines = [
             f"{variant.target!s:<14} {len(variant.vmfb) / 1024:8.1f} KiB"
-            f"  {variant.statistics['dispatches']:4} dispatches"
+            f"  {_dispatch_count(variant):15}"
             f"  {variant.seconds:6.1f} s"
             for variant in self.variants
         ]
@@ -175,6 +175,11 @@ class BuildReport:
 
     def _signed_by(self) -> str:
         return f"signed by {self.signer[:16]}" if self.signer else "not signed"
+
+
+def _dispatch_count(variant: Compiled) -> str:
+    count = variant.statistics["dispatches"]
+    return f"{count:4} dispatch" if count == 1 else f"{count:4} dispatches"
 
 
 def _peak_bytes() -> int:

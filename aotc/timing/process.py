@@ -64,7 +64,7 @@ class Process:
                 raise self._exit_error() from None
         if kind == "error":
             error, code, message, where, hint = answer
-            raise error(code, message, where=where, hint=hint)
+            raise error(code, message, where=where or self._subject.bundle, hint=hint)
         return answer
 
     def _exit_error(self) -> Exception:

@@ -210,6 +210,15 @@ def test_refuses_a_key_that_others_can_read(tmp_path):
     assert "chmod 600" in message
 
 
+def test_a_half_of_a_key_pair_in_place_of_the_other_is_called_so(tmp_path):
+    keys.write_key_pair(tmp_path / "x.key")
+    message = refused(InputError, "key-unreadable", Trust.of, tmp_path / "x.key")
+    assert "got a private key" in message
+    public = tmp_path / "x.pub"  # which anyone may read
+    message = refused(InputError, "key-unreadable", keys.Signer.from_file, public)
+    assert "got a public key" in message
+
+
 @pytest.mark.parametrize("text", [b"", b"-----BEGIN PRIVATE KEY-----\n", b"\0" * 99])
 def test_refuses_what_is_no_key(tmp_path, text):
     path = tmp_path / "x.key"

@@ -47,8 +47,11 @@ def test_verify_refuses_a_stranger_with_4(
     assert "[untrusted-key]" in capsys.readouterr().err
 
 
-def test_verify_refuses_an_unsigned_bundle_with_4(shelf: Any) -> None:
+def test_verify_refuses_an_unsigned_bundle_with_4(
+    shelf: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["verify", shelf.bundle(signer=None)]) == 4
+    assert "--allow-unsigned" not in capsys.readouterr().err  # which it does not take
 
 
 def test_verify_refuses_a_damaged_file_with_4(

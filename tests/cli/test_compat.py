@@ -204,3 +204,4 @@ def test_what_is_no_whole_bundle_is_refused(shelf, capsys, damage, code, exit_co
     status, printed = ask(capsys, *given)
     assert (status, printed.out) == (exit_code, "")
     assert f"[{code}]" in printed.err
+    assert f"at {bundle}" in printed.err  # one of several

@@ -141,6 +141,25 @@ def test_output_into_a_missing_folder_is_refused_before_the_run(
     assert "there is no folder 'no'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "form"),
+    [
+        ("--output", "out.safetensors", ".npz"),
+        ("--output", "out.txt", ".npz"),
+        ("--save-state", "state.npz", ".safetensors"),
+    ],
+)
+def test_a_name_that_promises_another_form_is_refused(
+    bundle: list[str],
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    name: str,
+    form: str,
+) -> None:
+    assert main([*bundle, "--entry", "scale", option, name]) == 2
+    assert f"expected a {form} file" in capsys.readouterr().err
+
+
 def test_output_into_a_folder_that_takes_no_files_is_refused_before_the_run(
     bundle: list[str],
     capsys: pytest.CaptureFixture[str],

@@ -210,12 +210,22 @@ def test_the_cure_is_the_smallest_set_of_targets(bundle):
     assert any(target.startswith("cuda") for target in cure["add"])
 
 
-def test_nobody_is_advised_code_that_narrow_types_alone_gain_by(bundle):
-    genoa = cpu("x86_64-v4-dot")
-    found = judge(bundle("aarch64"), genoa, cure=True)
-    assert found["cure"][0]["targets"] == found["cure"][0]["add"] == ["x86_64-v4"]
-    assert "x86_64-v4-dot" not in json.dumps(found["cells"])
-    (cure,) = judge(bundle("x86_64-v4-dot"), genoa, cure=True)["cure"]
+@pytest.mark.parametrize(
+    ("level", "advised", "other"),
+    [
+        ("x86_64-v4-dot", "x86_64-v4", "aarch64"),
+        ("aarch64-v8.6", "aarch64-v8.2", "x86_64-v3"),
+    ],
+)
+def test_nobody_is_advised_code_that_narrow_types_alone_gain_by(
+    bundle, level, advised, other
+):
+    arch = TARGETS[level].arch
+    newest = Profile(Host(arch, features(level), "3.13.0", CPU), GIB)
+    found = judge(bundle(other), newest, cure=True)
+    assert found["cure"][0]["targets"] == found["cure"][0]["add"] == [advised]
+    assert level not in json.dumps(found["cells"])
+    (cure,) = judge(bundle(level), newest, cure=True)["cure"]
     assert cure["add"] == []
 
 
