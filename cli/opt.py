@@ -61,7 +61,12 @@ def opt(
     if output_file:
         source = Path() if file == "-" else Path(file).parent
         choices["folders"] = source, output_file.parent
-    result = pipeline.optimize(text, "" if verify_only else passes, **choices)
+    try:
+        result = pipeline.optimize(text, "" if verify_only else passes, **choices)
+    except InputError as error:
+        if error.code == "bad-ir":
+            error.where = error.where or file
+        raise
     if verify_only:
         return
     if output_file:

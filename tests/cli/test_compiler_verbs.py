@@ -173,6 +173,15 @@ def test_opt_of_a_file_without_text_is_an_input_error(
     assert main(["opt", "m.mlir"]) == 2
 
 
+def test_opt_names_the_file_that_holds_no_valid_ir(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.mlir"
+    file.write_text("module { graph.rlu }")
+    assert main(["opt", str(file)]) == 2
+    assert f"at {file}" in capsys.readouterr().err
+
+
 @pytest.fixture
 def two_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
