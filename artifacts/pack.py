@@ -139,8 +139,8 @@ def _check_allowed(allow_unsigned: bool, path: Path) -> None:
             "unsigned",
             "expected a signed bundle, got one without a signature",
             where=str(path),
-            hint="--allow-unsigned takes it anyway: it is native code, so only do that "
-            "with what you built yourself",
+            hint="--allow-unsigned takes it anyway (in Python allow_unsigned=True): "
+            "it is native code, so only do that with what you built yourself",
         )
 
 

@@ -95,7 +95,8 @@ def verify(data: bytes, keys: Mapping[str, ec.EllipticCurvePublicKey]) -> Signed
             "untrusted-key",
             f"signed with key {hint}, which is not trusted (trusted: {trusted})",
             where=SIGNATURE_FILE,
-            hint="if you trust the signer, pass its public key: --trust PUB",
+            hint="if you trust the signer, pass its public key: --trust PUB, "
+            "in Python trust=PUB",
         )
     # 4. signature
     try:
