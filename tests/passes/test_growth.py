@@ -18,12 +18,14 @@ from aotc.backend.crossing import crossing
 from aotc.dialects.limits import require_supported
 from aotc.dialects.lowering import variation
 from aotc.passes import run_passes
-from aotc.passes.stages import all_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import all_passes, passes_between
 from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 MODEL = Path(__file__).parents[2] / "benchmarks" / "growth_model.py"
 KINDS = ("chain", "residual", "branching", "differentiated", "looping", "training")
+OF_REGIONS = ("chain", "residual", "branching")
 STEPS = 6
 
 
@@ -59,14 +61,31 @@ def calls_by_stage() -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_stage_grows_faster_than_the_graph(kind, monkeypatch):
+def calls_by_pass_of_regions() -> dict[str, int]:
+    """The calls of each pass that forms kernels, which a target decides about."""
+    unit = Unit(importers.load(MODEL, ()))
+    run_passes(unit, passes_between(None, "split-products"))
+    unit = unit.fork(Target.parse("x86_64-v3"))
+    return {
+        f"{number} {each}": calls_of(lambda each=each: run_passes(unit, [each]))[0]
+        for number, each in enumerate(passes_between("relax-order", "advance-updates"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("count_calls", "kind"),
+    [
+        *((calls_by_stage, kind) for kind in KINDS),
+        *((calls_by_pass_of_regions, kind) for kind in OF_REGIONS),
+    ],
+)
+def test_no_stage_grows_faster_than_the_graph(count_calls, kind, monkeypatch):
     monkeypatch.setenv("GROWTH_KIND", kind)
     monkeypatch.setenv("GROWTH_BATCH", "batch")
     counts = []
     for steps in (STEPS, STEPS, 2 * STEPS, 4 * STEPS):  # the first time, all is new
         monkeypatch.setenv("GROWTH_STEPS", str(steps))
-        counts.append(calls_by_stage())
+        counts.append(count_calls())
     _, one, two, four = counts
     excess = {
         stage: (four[stage] - two[stage]) / (two[stage] - one[stage])
