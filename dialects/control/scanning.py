@@ -296,7 +296,7 @@ class Scan(ControlFlow):
     ) -> Values:
         """The loop in one dispatch, which reads elements of what is scanned."""
         carried, whole, captures = self._split(operands)
-        sources = [low.materialize_strided(x) for x in whole]
+        sources = [low.materialize(x) for x in whole]
         numbers = Numbers(low.symbols)
         step = inline.with_lowering(numbers)
 

@@ -21,7 +21,7 @@ from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.scalars import Body, constant_of
 from aotc.dialects.lowering.slices import element_position, element_slice
-from aotc.dialects.lowering.sources import filled_with, is_strided_view
+from aotc.dialects.lowering.sources import filled_with, needs_memory
 from aotc.dialects.lowering.variation import Variation
 from aotc.dialects.types import (
     Dim,
@@ -49,7 +49,7 @@ class Lowering:
         self.symbols = symbols
         self.in_place = in_place
         self._variation = Variation()
-        self._strided: dict[Value, bool] = {}
+        self._known: dict[Value, bool] = {}
 
     # ---- sizes and scalars ----------------------------------------------------------
 
@@ -251,13 +251,12 @@ class Lowering:
             lambda _: body([self.loop_index(axis) for axis in range(result.rank)]),
         )
 
-    def materialize_strided(self, x: Value) -> Value:
-        """`x`, put into memory if it is a strided view: see Note [reads with gaps].
+    def materialize(self, x: Value) -> Value:
+        """`x`, put into memory if IREE cannot read it by position, or in steps.
 
-        Nothing else is for `extract` to read.
+        See Notes [reads with gaps] and [widened reads]; `extract` is for nothing else.
         """
-        is_strided = is_strided_view(x, self._strided)
-        return foreign.optimization_barrier(x) if is_strided else x
+        return foreign.optimization_barrier(x) if needs_memory(x, self._known) else x
 
     def loop_index(self, axis: int) -> Value:
         """Inside a body: the position along loop `axis`, an index value."""
@@ -322,7 +321,7 @@ class Lowering:
         slice_op = element_slice(x)
         if slice_op is None:
             return x
-        source = self.materialize_strided(slice_op.operands[0])
+        source = self.materialize(slice_op.operands[0])
         at = element_position(slice_op)
         return self.generate(of, lambda _: self.extract(source, at))
 

@@ -44,6 +44,7 @@ def patches(
     channels: Any = source.shape[-1]
     one = source.with_shape((source.shape[0], *counts, channels))
     offsets = list(np.ndindex(*window))
+    x = low.materialize(x)
     if len(offsets) == 1:
         return low.slice(x, one, (0,) * source.rank, [1, *strides, 1]), one
     rows = one.with_shape((*one.shape[:-1], channels * len(offsets)))

@@ -24,10 +24,10 @@ def element_reader(
         kind: its type.
     """
     if all(bounds(size)[0] > 0 for size in kind.shape):
-        x = low.materialize_strided(x)
+        x = low.materialize(x)
         return lambda positions: low.extract(x, positions)
     count = math.prod(kind.shape)
-    flat = low.materialize_strided(low.reshape(x, kind, kind.with_shape((count,))))
+    flat = low.materialize(low.reshape(x, kind, kind.with_shape((count,))))
 
     def element(positions: Sequence[Value]) -> Value:
         number = positions[0]

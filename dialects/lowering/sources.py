@@ -30,8 +30,8 @@ def operands_of(op: Operation) -> list[Value]:
     return [value for value in values if value not in inner] if inner else values
 
 
-def is_strided_view(value: Value, known: dict[Value, bool]) -> bool:
-    """Whether neighbours along the last axis of a lowered tensor are none in memory.
+def needs_memory(value: Value, known: dict[Value, bool]) -> bool:
+    """Whether IREE cannot read a lowered tensor by position, or in steps, as it is.
 
     Args:
         value: a tensor.
@@ -40,6 +40,10 @@ def is_strided_view(value: Value, known: dict[Value, bool]) -> bool:
     Note [reads with gaps]: IREE 3.13 fuses a slice, and a plain copy of one, into what
     reads it, and cannot compile a tensor.extract from a buffer whose last axis has a
     stride. Such a slice is put into memory first.
+
+    Note [widened reads]: what widens its input (extsi, extui, extf) IREE 3.13 computes
+    again in whatever reads it, and if that reads in steps, the whole of it: on the
+    stack, which fails to compile where a call decides about the size.
     """
     seen: list[Value] = []
     while value not in known:
@@ -62,7 +66,7 @@ def _view_source(value: Value) -> tuple[Value | None, bool]:
         return op.operands[0], _has_gaps(op)
     if op.name.startswith(_VIEWS) or _is_copy(op):
         return op.operands[0], False
-    return None, False
+    return None, _is_widening_of_any_size(op)
 
 
 # ops that only change the shape
@@ -77,6 +81,18 @@ def _is_copy(op: Operation) -> bool:
     maps = {ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]}
     argument = op.regions[0].blocks[0].arguments[0]
     return len(body) == 1 and body[0].operands[0] == argument and len(maps) == 1
+
+
+def _is_widening_of_any_size(op: Operation) -> bool:
+    """Whether an op is a linalg.generic that widens its input, of a size of a call."""
+    if op.name != "linalg.generic" or len(op.operands) != 2:
+        return False
+    kind = ir.RankedTensorType(op.results[0].type)
+    body = list(op.regions[0].blocks[0].operations)
+    return not kind.has_static_shape and body[0].name in _WIDENING
+
+
+_WIDENING = ("arith.extsi", "arith.extui", "arith.extf")
 
 
 def _has_gaps(slice_op: Operation) -> bool:

@@ -112,7 +112,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
     @staticmethod
     def lower(low: Lowering, op: "DynamicSlice", x: Value, starts: Value) -> Value:
         """A generic over the result that extracts from x."""
-        x = low.materialize_strided(x)
+        x = low.materialize(x)
 
         def element(loops: list[Value]) -> Value:
             pairs = zip(_first(low, op, starts, op.sizes), loops, strict=True)

@@ -338,7 +338,7 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:
         """Element n - 1 - i."""
-        source, x = Tensor.of(op.x), low.materialize_strided(x)
+        source, x = Tensor.of(op.x), low.materialize(x)
 
         def element(indices: list[Value]) -> Value:
             positions = list(indices)

@@ -22,7 +22,7 @@ from aotc.tracing.assembly import trace
 rng = np.random.default_rng(0)
 b = aotc.Dim("b", min=1)
 
-TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "i32": 0.0, "bool": 0.0}
+TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "i32": 0.0, "i8": 0.0, "bool": 0.0}
 
 Program = tuple[Callable[..., Any], aotc.Spec]
 PROGRAMS: dict[str, Program] = {}
@@ -78,6 +78,21 @@ def gradients_of_strided_updates(x):
 def strided_slice_of_symbolic_rows(x):
     h = x * 2
     return anp.sin(h[:, ::2]), h
+
+
+# ---- Note [widened reads]: of any number of rows, in steps ---------------------------
+
+
+@program(b, 9, 10, 8, dtype="i8")
+def windows_of_one_in_steps_over_small_integers(x):
+    kernel = anp.asarray(np.arange(64, dtype="i1").reshape(1, 1, 8, 8))
+    return nn.integer_conv(x, kernel, strides=2)
+
+
+@program(b, 16, 8, dtype="i8")
+def products_of_every_second_widened_row(x):
+    kernel = anp.asarray(np.arange(24, dtype="i4").reshape(8, 3))
+    return anp.astype(x, "i32")[:, ::2] @ kernel
 
 
 # ---- Note [sums of what does not vary]: nothing in memory has the reduced axis ------
