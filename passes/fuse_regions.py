@@ -136,6 +136,9 @@ class FuseRegions(Pass):
             for name, anchors in found.items():
                 with known_contracts(contracts_of(functions[name])):
                     for anchor, fused in anchors:
+                        is_state = anchor.results[0] in states
+                        if is_state and not FAMILIES[fused.kernel].leaves_states:
+                            continue
                         yield region_of(anchor, fused, states, machine), fused
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.function_table import erase
@@ -10,7 +10,7 @@ from aotc.dialects.functions import call, define, find
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone
+from aotc.dialects.walking import clone, in_order
 from aotc.kernels.families import packing_of
 from aotc.mlir import Operation, Value, ir
 from aotc.passes.regions import Region
@@ -31,6 +31,19 @@ def outline(region: Region, fused: Fused, known: dict[str, str]) -> None:
         name, given = define_region(region, fused)
         made = call(share_function(name, known), given)
     replace_by_call(region.ops, results, made, late)
+    _erase_unread(region.views)
+
+
+def _erase_unread(views: Mapping[Value, Value]) -> None:
+    """Erase the ops that views are made by, where nothing reads them any more."""
+    made: dict[Value, None] = {}
+    for value, source in views.items():
+        while value != source:
+            made[value] = None
+            (value,) = value.owner.operands
+    for op in reversed(in_order([value.owner for value in made])):
+        if not any(True for _ in op.results[0].uses):
+            op.operation.erase()
 
 
 def replace_by_call(

@@ -9,6 +9,7 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, in_order
 from aotc.kernels.epilogue import (
@@ -19,6 +20,8 @@ from aotc.kernels.epilogue import (
 )
 from aotc.kernels.families import FAMILIES, packing_of
 from aotc.kernels.machine import Machine
+from aotc.kernels.movement import is_inner
+from aotc.kernels.movement.views import view_of
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
 
@@ -91,7 +94,8 @@ class Region:
         An operand that the anchor takes twice is there twice: one may be packed.
         """
         first = [self.views.get(value, value) for value in self.anchor.operands]
-        others = [value for value in self.reads if value not in first]
+        reads = dict.fromkeys(self.views.get(value, value) for value in self.reads)
+        others = [value for value in reads if value not in first]
         return [value for value in (*first, *others) if value not in self.values]
 
     def key(self, fused: Fused) -> str:
@@ -159,7 +163,35 @@ def region_at(
         rank = Tensor.of(anchor.operands[0]).rank
         columns = range(rank - family.prologue_axes(anchor), rank)
         _add_prologue(region, anchor.operands[0], columns)
+    if isinstance(anchor, Concatenate):
+        _add_parts(region, anchor)
+        region.views = _views(region, anchor.axis, fused.tile["lanes"])
     return region
+
+
+def _add_parts(region: Region, op: Concatenate) -> None:
+    """Add the other concatenations of a chain, and what makes their parts."""
+    columns = range(op.axis, Tensor.of(op.y).rank)
+    for value in op.operands:
+        inner = defining_op(value)
+        if isinstance(inner, Concatenate) and is_inner(inner):
+            region.before.insert(0, inner)
+            region.values[value] = None
+            _add_parts(region, inner)
+        else:
+            region.reads[value] = None
+            _add_prologue(region, value, columns)
+
+
+def _views(region: Region, first: int, lanes: int) -> dict[Value, Value]:
+    """What is read in the place of the parts of a concatenation, where it is others."""
+    found = {}
+    for value in (value for op in region.ops for value in op.operands):
+        if value not in region.values and not isinstance(defining_op(value), Broadcast):
+            view = view_of(value, first, lanes)
+            if view is not None and view.source != value:
+                found[value] = view.source
+    return found
 
 
 def _add_prologue(region: Region, value: Value, columns: range) -> None:

@@ -141,9 +141,21 @@ class Epilogue:
         found = [self._value(each, known, places, shared) for each in wanted]
         return [list(values) for values in zip(*found, strict=True)]
 
-    def compute(self, value: Value, place: Place) -> Value:
-        """The vector of a value that does not depend on the sums."""
-        (found,) = self._value(value, {}, [place], {})
+    def compute(
+        self,
+        value: Value,
+        place: Place,
+        known: Mapping[Value, Sequence[Value]] | None = None,
+    ) -> Value:
+        """The vector of a value that does not depend on the sums.
+
+        Args:
+            value: to be computed.
+            place: where it lies.
+            known: vectors of other values there, one of each.
+        """
+        given = {each: [*vector] for each, vector in (known or {}).items()}
+        (found,) = self._value(value, given, [place], {})
         return found
 
     def is_read(self, value: Value) -> bool:

@@ -17,6 +17,7 @@ from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
@@ -152,6 +153,8 @@ def _name_of(op: GraphOp) -> str:
 def flops_of(op: GraphOp) -> Size:
     """The float operations of an op; one for each element of an elementwise one."""
     results = _count(op.results[0])
+    if isinstance(op, Concatenate):
+        return 0
     if isinstance(op, DotGeneral):
         sizes = Tensor.of(op.lhs).shape
         return 2 * results * element_count(tuple(sizes[n] for n in op.lhs_contract))

@@ -13,12 +13,14 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Size, Tensor
 from aotc.kernels import (
     attention,
     columns,
     contraction,
     depthwise,
+    movement,
     packing,
     rows,
     sorting,
@@ -70,6 +72,8 @@ class Family:
             does.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
+        leaves_states: whether it computes what an entry leaves in a state, too; IREE
+            writes that where the state is.
     """
 
     anchors: tuple[type[GraphOp], ...]
@@ -86,6 +90,7 @@ class Family:
     reads_columns: bool = False
     has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
+    leaves_states: bool = True
     packing: Callable[[Schedule], Packing | None] = lambda schedule: None
     scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
     numerics: str = STRICT
@@ -213,6 +218,13 @@ FAMILIES = {
         workgroups=sorting.workgroups,
         write=sorting.write,
     ),
+    "movement": Family(
+        anchors=(Concatenate,),
+        plan=movement.plan,
+        workgroups=movement.workgroups,
+        write=movement.write,
+        leaves_states=False,
+    ),
 }
 
 
@@ -280,6 +292,8 @@ def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
 
 
 def anchor_of(fused: Fused, function: Function) -> GraphOp:
-    """The op of a region that its kernel is for."""
+    """The op of a region that its kernel is for: the first that no other such reads."""
     kinds = FAMILIES[fused.kernel].anchors
-    return next(op for op in function.entry_block.operations if isinstance(op, kinds))
+    found = [op for op in function.entry_block.operations if isinstance(op, kinds)]
+    inner = {value for op in found for value in op.operands}
+    return next(op for op in found if op.results[0] not in inner)

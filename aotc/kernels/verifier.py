@@ -15,8 +15,9 @@ from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
+from aotc.kernels import movement
 from aotc.kernels.contraction.joined import Joined, known_geometry
-from aotc.kernels.families import FAMILIES, fetch_ahead
+from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.schedules import candidates_of
@@ -59,7 +60,7 @@ def _why_impossible(function: Function, fused: Fused, machine: Machine | None) -
     if fused.kernel == "contraction" and len(anchors) > 1:
         why = _why_not_joined(anchors, Tile.of_plain(fused.tile), machine)
     else:
-        why = _why_no_schedule(anchors[0], fused, machine)
+        why = _why_no_schedule(anchor_of(fused, function), fused, machine)
     return why or _why_misread(function, anchors, fused)
 
 
@@ -111,6 +112,11 @@ def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -
 
     That of products reads their operands where the first arguments are.
     """
+    if fused.kernel == "movement":
+        is_right = movement.is_computed(
+            function, anchor_of(fused, function), fused.tile
+        )
+        return "" if is_right else "expected parts of its arguments in a concatenation"
     if fused.kernel != "contraction":
         return ""
     left, right = list(function.entry_block.arguments)[:2]

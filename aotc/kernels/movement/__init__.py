@@ -1,0 +1,294 @@
+"""Concatenation: each part is read where it lies, and written where it belongs.
+
+One kernel has all parts of a chain, the elementwise ops that make them, and the
+transposes, reshapes and slices that they are seen through (`views`): a skip connection
+of a U-Net beside an image that a transposed convolution has enlarged is one pass over
+both. A row of the result is the elements from the axis of the concatenation on. Rows
+are gone through from the first to the last, and the parts of each side by side, so that
+the result is written in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import gcd
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.slicing import Concatenate, Slice
+from aotc.dialects.types import Size, Tensor, bounds, ceil_divide, element_count
+from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
+from aotc.kernels.epilogue import (
+    Epilogue,
+    Place,
+    defining_op,
+    is_elementwise,
+    readable_source,
+)
+from aotc.kernels.machine import Machine
+from aotc.kernels.movement.views import View, view_of
+from aotc.kernels.vectors import add, index, scale
+from aotc.mlir import Function, Value, arith
+
+_DTYPES = ("f32", "i32")  # that vectors are loaded and stored as they are
+_MOST_PARTS = 8
+_LEAST = 1 << 10  # elements that are worth code of their own
+_WORK = 1 << 14  # elements of a workgroup, at least: some microseconds
+_FEW_ROWS = 8  # long ones, which threads would have too few of to share
+_UNROLLED = 8  # vectors
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The schedule of a concatenation.
+
+    Args:
+        lanes: elements of a vector.
+        block: rows of a workgroup.
+    """
+
+    lanes: int
+    block: int
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The schedule of a concatenation; None where there is no kernel for it.
+
+    It is the last one of a chain, and not along the first axis that has elements beside
+    each other: IREE copies such parts without a dispatch. All but the first axes are
+    static, and rows of each part have half a vector at least. A few long rows are left
+    to IREE, which shares parts of them between threads.
+    """
+    assert isinstance(op, Concatenate)
+    result, parts = Tensor.of(op.y), [Tensor.of(x) for x in parts_of(op)]
+    if result.dtype not in _DTYPES or len(parts) > _MOST_PARTS or is_inner(op):
+        return None
+    rows = element_count(result.shape[: op.axis])
+    widths = [element_count(part.shape[op.axis :]) for part in parts]
+    static = [width for width in widths if isinstance(width, int)]
+    is_static = all(isinstance(size, int) for size in result.shape[1:])
+    if rows == 1 or not is_static or len(static) < len(parts):
+        return None
+    width = sum(static)
+    is_small = isinstance(rows, int) and rows * width < _LEAST
+    is_long = width > _WORK and bounds(rows)[0] < _FEW_ROWS
+    if 2 * min(static) < machine.lanes or is_small or is_long:
+        return None
+    return asdict(Tile(machine.lanes, max(1, _WORK // width)))
+
+
+def is_inner(op: GraphOp) -> bool:
+    """Whether an op is a concatenation that only another one of its chain reads."""
+    if not isinstance(op, Concatenate):
+        return False
+    readers = [use.owner.opview for use in op.y.uses]
+    return len(readers) == 1 and _continues(readers[0], op)
+
+
+def _continues(reader: object, op: Concatenate) -> bool:
+    return isinstance(reader, Concatenate) and reader.axis == op.axis
+
+
+def parts_of(op: Concatenate) -> list[Value]:
+    """What a chain of concatenations puts one after the other."""
+    found = []
+    for value in (op.lhs, op.rhs):
+        inner = defining_op(value)
+        if isinstance(inner, Concatenate) and is_inner(inner) and inner.axis == op.axis:
+            found += parts_of(inner)
+        else:
+            found.append(value)
+    return found
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """One for each block of rows."""
+    assert isinstance(op, Concatenate)
+    rows = element_count(Tensor.of(op.y).shape[: op.axis])
+    return ceil_divide(rows, Tile(**schedule).block), 1
+
+
+def is_read(value: Value) -> bool:
+    """Whether vectors of a value are loaded, not computed, in the body of a region."""
+    made = defining_op(value)
+    return made is None or isinstance(made, (Reshape, Slice, Transpose))
+
+
+def read_by(value: Value) -> Iterator[Value]:
+    """What vectors are loaded of to compute a value, in the body of a region.
+
+    What elementwise ops repeat is not among it.
+    """
+    made = defining_op(value)
+    if is_read(value):
+        yield value
+    elif made is not None and not isinstance(made, (Broadcast, Constant)):
+        for operand in made.operands:
+            yield from read_by(operand)
+
+
+def is_computed(
+    function: Function, anchor: GraphOp, schedule: Mapping[str, int]
+) -> bool:
+    """Whether a function is a region that the kernel computes, and reads nothing else.
+
+    Args:
+        function: the region, which may have been edited.
+        anchor: of it.
+        schedule: how it is cut up.
+    """
+    assert isinstance(anchor, Concatenate)
+    first, rank = anchor.axis, Tensor.of(anchor.y).rank
+    *ops, end = function.entry_block.operations
+    if list(end.operands) != [anchor.y] or not all(map(_is_member, ops)):
+        return False
+    for value in (value for part in parts_of(anchor) for value in read_by(part)):
+        view = view_of(value, first, schedule["lanes"])
+        if view is None or defining_op(view.source) is not None:
+            return False
+    repeated = [op.y for op in ops if isinstance(op, Broadcast)]
+    sources = (readable_source(y, range(first, rank), _DTYPES) for y in repeated)
+    return all(
+        source is not None and not isinstance(defining_op(source), Broadcast)
+        for source in sources
+    )
+
+
+def _is_member(op: object) -> bool:
+    others = (Concatenate, Broadcast, Constant, Reshape, Slice, Transpose)
+    return isinstance(op, GraphOp) and (
+        isinstance(op, others) or is_elementwise(op, _DTYPES)
+    )
+
+
+def write(
+    function: Function,
+    anchor: GraphOp,
+    schedule: Mapping[str, int],
+    given: Arguments,
+) -> None:
+    """Write the kernel of a region."""
+    assert isinstance(anchor, Concatenate)
+    arguments = list(function.entry_block.arguments)
+    *sources, result = given.memories
+    memories = dict(zip(arguments, sources, strict=True))
+    tile, parts, column = Tile(**schedule), [], 0
+    for value in parts_of(anchor):
+        parts.append(_Part.of(anchor, value, column, tile.lanes))
+        column += parts[-1].width
+    kernel = _Kernel(anchor.axis, column, tile.lanes, parts, memories, result, given)
+    rows = given.size(element_count(Tensor.of(anchor.y).shape[: anchor.axis]))
+    first = scale(given.workgroup[0], tile.block)
+    last = arith.minui(add(first, tile.block), rows)
+    vectors.repeat_for(first, last, 1, kernel.write_row)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of each row of the result.
+
+    Args:
+        value: the part.
+        column: where it begins in a row.
+        width: how many elements of a row it has.
+        run: of which so many lie side by side in all that it is computed from.
+        views: where that lies.
+    """
+
+    value: Value
+    column: int
+    width: int
+    run: int
+    views: Mapping[Value, View]
+
+    @classmethod
+    def of(cls, anchor: Concatenate, value: Value, column: int, lanes: int) -> _Part:
+        """A part of a concatenation."""
+        first, views = anchor.axis, {}
+        width = element_count(Tensor.of(value).shape[first:])
+        assert isinstance(width, int)
+        for each in read_by(value):
+            view = view_of(each, first, lanes)
+            assert view is not None
+            views[each] = view
+        run = gcd(width, *(view.run(first) for view in views.values()))
+        return cls(value, column, width, run, views)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Writes rows at the insertion point.
+
+    Args:
+        axis: along which parts are concatenated.
+        width: of a row.
+        lanes: of a vector.
+        parts: of a row.
+        memories: where the arguments of the region lie.
+        result: memory of the result.
+        given: the sizes.
+    """
+
+    axis: int
+    width: int
+    lanes: int
+    parts: Sequence[_Part]
+    memories: Mapping[Value, Value]
+    result: Value
+    given: Arguments
+
+    def write_row(self, row: Value) -> None:
+        """Write all parts of a row."""
+        for part in self.parts:
+            begin = add(scale(row, self.width), part.column)
+
+            def write_run(
+                number: Value, part: _Part = part, begin: Value = begin
+            ) -> None:
+                self._write_run(part, row, scale(number, part.run), begin)
+
+            if part.run == part.width:
+                write_run(index(0))
+            else:
+                vectors.repeat_for(0, part.width // part.run, 1, write_run)
+
+    def _write_run(self, part: _Part, row: Value, column: Value, begin: Value) -> None:
+        """Write what lies side by side, from a column of a part on."""
+        places = {
+            value: view.place(self.given, row, column, self.axis)
+            for value, view in part.views.items()
+        }
+        sources = {
+            value: self.memories[view.source] for value, view in part.views.items()
+        }
+        epilogue = Epilogue(part.value, self.memories, self.lanes, self.given.machine)
+
+        def write(first: Value, count: int) -> None:
+            known = {
+                value: [
+                    vectors.load(memory, add(places[value], first), self.lanes, count)
+                ]
+                for value, memory in sources.items()
+            }
+            here = add(column, first)
+            place = Place(add(begin, here), here, key=0, count=count)
+            found = epilogue.compute(part.value, place, known)
+            vectors.store(found, self.result, place.at, self.lanes, count)
+
+        self._write_vectors(part.run, write)
+
+    def _write_vectors(self, run: int, write: Callable[[Value, int], None]) -> None:
+        """Write a run: in a loop over some vectors, and what is left of it at once."""
+        step = self.lanes * _UNROLLED
+        whole = run // step if run > 2 * step else 0
+
+        def write_some(first: Value, count: int) -> None:
+            for offset in range(0, count, self.lanes):
+                write(add(first, offset), min(self.lanes, count - offset))
+
+        if whole:
+            vectors.repeat_for(0, whole * step, step, lambda n: write_some(n, step))
+        write_some(index(whole * step), run - whole * step)
