@@ -94,11 +94,12 @@ def _continues(reader: object, op: Concatenate) -> bool:
 
 def parts_of(op: Concatenate) -> list[Value]:
     """What a chain of concatenations puts one after the other."""
-    found = []
-    for value in (op.lhs, op.rhs):
+    found, rest = [], [op.rhs, op.lhs]
+    while rest:
+        value = rest.pop()
         inner = defining_op(value)
         if isinstance(inner, Concatenate) and is_inner(inner) and inner.axis == op.axis:
-            found += parts_of(inner)
+            rest += [inner.rhs, inner.lhs]
         else:
             found.append(value)
     return found
