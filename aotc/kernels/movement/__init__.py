@@ -94,7 +94,8 @@ def _continues(reader: object, op: Concatenate) -> bool:
 
 def parts_of(op: Concatenate) -> list[Value]:
     """What a chain of concatenations puts one after the other."""
-    found, rest = [], [op.rhs, op.lhs]
+    found: list[Value] = []
+    rest = [op.rhs, op.lhs]
     while rest:
         value = rest.pop()
         inner = defining_op(value)
