@@ -40,6 +40,8 @@ from aotc.passes.regions import Region, region_at
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
+_WITH_MORE = ("chain",)  # families whose regions are never an anchor alone
+
 
 @dataclass(frozen=True)
 class _Choosing:
@@ -128,10 +130,11 @@ class FuseRegions(Pass):
         indexed (`index_functions`).
         """
         region_of = Region.of if self.anchors_only else region_at
+        left_out = {*self._left_out, *(_WITH_MORE if self.anchors_only else ())}
         functions = table_of(unit.module)
         for entry in entries_of(unit.module):
             states = _new_states(functions[entry.name], entry)
-            choosing = _Choosing(machine, self._left_out, unit.program.numerics)
+            choosing = _Choosing(machine, left_out, unit.program.numerics)
             found = _all_anchors(functions, entry, choosing)
             for name, anchors in found.items():
                 with known_contracts(contracts_of(functions[name])):
@@ -191,9 +194,19 @@ def _anchors(
     weights: Container[Value],
     choosing: _Choosing,
 ) -> list[_Anchor]:
-    """The ops of a function that a kernel computes, in order."""
+    """The ops of a function that a kernel computes, in order.
+
+    But for those that the kernel of a later one computes, too.
+    """
     with known_contracts(contracts_of(function)):
-        return [*_find_anchors(function, weights, choosing)]
+        found: list[_Anchor] = []
+        computed: set[Value] = set()
+        for op, fused in reversed([*_find_anchors(function, weights, choosing)]):
+            if op.results[0] not in computed:
+                before = FAMILIES[fused.kernel].before(op)
+                computed.update(each.results[0] for each in before)
+                found.append((op, fused))
+        return found[::-1]
 
 
 def _find_anchors(

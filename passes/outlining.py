@@ -116,8 +116,10 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     anchor, operands, results = region.anchor, region.operands(), region.results()
     given = [*operands]
     packing = packing_of(fused)
+    # the first argument, if the kernel computes the anchor's first operand, too
+    packed = int(anchor.operands[0] not in region.values)
     if packing is not None:
-        given[1] = packing.pack(Builder(), anchor)
+        given[packed] = packing.pack(Builder(), anchor)
 
     def body(arguments: list[Value]) -> list[Value]:
         # what is there twice is the anchor's: the first is as it is, the second packed
@@ -126,7 +128,7 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
         for op in region.ops:
             taken = [_copied(value, values) for value in op.operands]
             if op is anchor and packing is not None:
-                unpacked = packing.unpack(Builder(), anchor, arguments[1])
+                unpacked = packing.unpack(Builder(), anchor, arguments[packed])
                 taken = [taken[0], unpacked]
             copied = clone(op, taken)
             values.update(zip(op.results, copied, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aotc.dialects.fusion import Fused
@@ -98,6 +98,10 @@ class Region:
         others = [value for value in reads if value not in first]
         return [value for value in (*first, *others) if value not in self.values]
 
+    def tensors(self, reads: Collection[Value]) -> int:
+        """How many it reads and writes at most, given what it reads."""
+        return len(reads) + len(self.values) - len(self.before)
+
     def key(self, fused: Fused) -> str:
         """What a tuning file calls it; see `aotc.kernels.schedules`."""
         others = [op for op in self.ops if op is not self.anchor]
@@ -147,6 +151,7 @@ def region_at(
     """The anchor with the elementwise ops after it that can be computed with it."""
     family = FAMILIES[fused.kernel]
     region = Region.of(anchor, fused, states, machine)
+    _add_before(region, family.before(anchor))
     rest = _users(anchor) if family.has_epilogue else []
     while rest:
         op = rest.pop(0)
@@ -167,6 +172,22 @@ def region_at(
         _add_parts(region, anchor)
         region.views = _views(region, anchor.axis, fused.tile["lanes"])
     return region
+
+
+def _add_before(region: Region, ops: Sequence[GraphOp]) -> None:
+    """Add the ops that a kernel computes before its anchor, in order."""
+    last = Tensor.of(region.anchor.results[0]).rank - 1
+    columns = range(last, last + 1)
+    for op in ops:
+        region.before.append(op)
+        region.values[op.results[0]] = None
+        reads = [value for value in op.operands if value not in region.values]
+        if is_elementwise(op, region.dtypes):
+            found = [readable_source(each, columns, region.dtypes) for each in reads]
+            reads = [
+                each for each in found if each is not None and not _is_number(each)
+            ]
+        region.reads.update(dict.fromkeys(reads))
 
 
 def _add_parts(region: Region, op: Concatenate) -> None:
@@ -213,7 +234,7 @@ def _add_prologue(region: Region, value: Value, columns: range) -> None:
             return
         found.append(source)
     reads = [each for each in found if not _is_number(each)]
-    if len({*region.reads, *reads}) + len(region.values) > _MOST_TENSORS:
+    if region.tensors({*region.reads, *reads}) > _MOST_TENSORS:
         return
     region.before.insert(0, op)
     region.values[value] = None
@@ -244,7 +265,7 @@ def _reads(op: GraphOp, region: Region) -> list[Value] | None:
     if any(map(region.is_for_anchor, found)):
         return None
     found = [value for value in found if not _is_number(value)]
-    if len({*region.reads, *found}) + len(region.values) > _MOST_TENSORS:
+    if region.tensors({*region.reads, *found}) > _MOST_TENSORS:
         return None
     return found
 

@@ -33,7 +33,8 @@ class Arguments:
         memories: of the arguments of the region, and then of its results.
         symbols: the index value of each symbol of the region, as far as its types
             mention them.
-        workgroup: the numbers of the workgroup, along two axes.
+        workgroup: the numbers of the workgroup, along two axes; for a family that
+            `has_runs` the first of a run of workgroups, and the one after the last.
         machine: that runs it; None if that is not known.
         scratch: what the kernel's family asks for, see `Family.scratch`; None for none.
     """

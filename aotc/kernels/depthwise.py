@@ -145,14 +145,14 @@ def write(
         geometry,
         sweep,
         given.size(geometry.lines),
-        _reduction(anchor, known),
+        reduction_of(anchor, known),
         given.results_of(function),
         epilogue,
     ).write(*given.workgroup)
 
 
 @dataclass(frozen=True)
-class _Reduction:
+class Reduction:
     """What is made of a window.
 
     Args:
@@ -169,13 +169,14 @@ class _Reduction:
     combine: Callable[[Value, Value, Value | None], Value]
 
 
-def _reduction(anchor: GraphOp, known: Mapping[Value, Value]) -> _Reduction:
+def reduction_of(anchor: GraphOp, known: Mapping[Value, Value]) -> Reduction:
+    """What an op makes of its windows, given where its operands lie."""
     image = known[anchor.operands[0]]
     if isinstance(anchor, ConvGeneral):
-        return _Reduction(image, known[anchor.operands[1]], 0.0, _multiply_add)
+        return Reduction(image, known[anchor.operands[1]], 0.0, _multiply_add)
     if isinstance(anchor, MaxPool):
-        return _Reduction(image, None, MaxPool.start, lambda m, x, _: _maximum(m, x))
-    return _Reduction(image, None, 0.0, lambda total, x, _: arith.addf(total, x))
+        return Reduction(image, None, MaxPool.start, lambda m, x, _: _maximum(m, x))
+    return Reduction(image, None, 0.0, lambda total, x, _: arith.addf(total, x))
 
 
 def _multiply_add(total: Value, x: Value, weight: Value | None) -> Value:
@@ -211,14 +212,16 @@ class Windows:
         reduction: what is made of a window.
         results: each value that is wanted, and its memory.
         epilogue: makes them of what the windows give.
+        begin: where the images and the results begin in memory.
     """
 
     geometry: Geometry
     sweep: Sweep
     lines: Value
-    reduction: _Reduction
+    reduction: Reduction
     results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
+    begin: tuple[Value | int, Value | int] = (0, 0)
 
     def write(self, part: Value, block: Value) -> None:
         """Write the work of one workgroup.
@@ -227,9 +230,20 @@ class Windows:
             part: the number of its part of the channels.
             block: the number of its block of lines.
         """
+        first = scale(block, self.sweep.block)
+        last = arith.minsi(add(first, self.sweep.block), self.lines)
+        self.write_lines(part, first, last)
+
+    def write_lines(self, part: Value, first: Value, last: Value) -> None:
+        """Write the work of a part of the channels, for some lines of results.
+
+        Args:
+            part: its number.
+            first: of the lines.
+            last: the one after them.
+        """
         sweep, shape = self.sweep, self.geometry
-        lines, first = Lines(shape, sweep.rows), scale(block, sweep.block)
-        last = arith.minsi(add(first, sweep.block), self.lines)
+        lines = Lines(shape, sweep.rows, self.begin)
 
         def write_tiles(line: Line, window: Window) -> None:
             lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))

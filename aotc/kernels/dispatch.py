@@ -196,7 +196,11 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
                 arguments = Arguments(given, numbers, (x, y), machine, own)
                 families.write(fused, function, arguments)
 
-            sharing.write_share(share, shares, (size(columns), size(rows)), write)
+            workgroups = size(columns), size(rows)
+            if families.FAMILIES[fused.kernel].has_runs:
+                write(*sharing.run_of_share(share, shares, workgroups))
+            else:
+                sharing.write_share(share, shares, workgroups, write)
             func.ReturnOp([])
         stated = {
             **facts_of(function, fused, machine),
@@ -213,9 +217,27 @@ def _share_count(function: Function, fused: Fused, lowering: Lowering) -> Value:
     x, y = families.workgroups(fused, function)
     work = work_of(function)
     if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
-        return lowering.size(sharing.share_count(work, x * y))
-    workgroups = arith.muli(lowering.size(x), lowering.size(y))
-    return sharing.share_count_value(lowering.size(work), workgroups)
+        most = lowering.size(sharing.share_count(work, x * y))
+    else:
+        workgroups = arith.muli(lowering.size(x), lowering.size(y))
+        most = sharing.share_count_value(lowering.size(work), workgroups)
+    if not families.FAMILIES[fused.kernel].has_runs:
+        return most
+    return arith.minui(most, _thread_count())
+
+
+def _thread_count() -> Value:
+    """How many threads compute a call, as an index value: of IREE's device."""
+    body = [
+        "%first = arith.constant 0 : index",
+        "%device = hal.devices.get %first : !hal.device",
+        "%known, %count = hal.device.query<%device : !hal.device> "
+        'key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64',
+        "%threads = arith.index_cast %count : i64 to index",
+        "return %threads : index",
+    ]
+    (count,) = foreign.call("thread_count", [], [ir.IndexType.get()], body)
+    return count
 
 
 def _symbol_count(function: Function) -> int:

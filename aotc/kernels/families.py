@@ -15,8 +15,10 @@ from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Size, Tensor
+from aotc.dialects.walking import backward_slice
 from aotc.kernels import (
     attention,
+    chain,
     columns,
     contraction,
     depthwise,
@@ -29,6 +31,7 @@ from aotc.kernels import (
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import caches_by_heads
+from aotc.kernels.chain import schedule as chain_schedule
 from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile
@@ -74,6 +77,11 @@ class Family:
             how many of the last axes of that a row has.
         leaves_states: whether it computes what an entry leaves in a state, too; IREE
             writes that where the state is.
+        before: the ops that make the operand of an anchor and that it computes, too,
+            where these have an anchor of their own; in order.
+        has_runs: whether it is given a run of workgroups, not each by itself, because
+            it keeps something from one to the next (`Arguments.workgroup`). There are
+            at most as many runs as threads.
     """
 
     anchors: tuple[type[GraphOp], ...]
@@ -91,6 +99,8 @@ class Family:
     has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
     leaves_states: bool = True
+    before: Callable[[GraphOp], Sequence[GraphOp]] = lambda op: ()
+    has_runs: bool = False
     packing: Callable[[Schedule], Packing | None] = lambda schedule: None
     scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
     numerics: str = STRICT
@@ -120,8 +130,15 @@ class Packing:
 
 
 def _contraction_packing(schedule: Schedule) -> Packing | None:
-    tile = Tile.of_plain(schedule)
-    if not tile.packed:
+    return _panels(Tile.of_plain(schedule))
+
+
+def _chain_packing(schedule: Schedule) -> Packing | None:
+    return _panels(chain_schedule.Schedule(**schedule).project)
+
+
+def _panels(tile: Tile | None) -> Packing | None:
+    if tile is None or not tile.packed:
         return None
     return Packing(
         lambda b, op: packing.pack(b, op, tile),
@@ -150,6 +167,19 @@ FAMILIES = {
         packing=_winograd_packing,
         scratch=winograd_tile.scratch_elements,
         numerics=RELAXED,
+    ),
+    "chain": Family(
+        anchors=(ConvGeneral,),
+        plan=chain_schedule.plan,
+        workgroups=chain_schedule.workgroups,
+        write=chain.write,
+        plan_unpacked=lambda op, machine: None,
+        has_epilogue=True,
+        candidates=chain_schedule.candidates,
+        packing=_chain_packing,
+        scratch=chain_schedule.scratch_elements,
+        before=chain_schedule.ops_before,
+        has_runs=True,
     ),
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -292,8 +322,10 @@ def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
 
 
 def anchor_of(fused: Fused, function: Function) -> GraphOp:
-    """The op of a region that its kernel is for: the first that no other such reads."""
+    """The op of a region that its kernel is for: the first that no other such needs."""
     kinds = FAMILIES[fused.kernel].anchors
     found = [op for op in function.entry_block.operations if isinstance(op, kinds)]
-    inner = {value for op in found for value in op.operands}
-    return next(op for op in found if op.results[0] not in inner)
+    if len(found) == 1:
+        return found[0]
+    needed = {value for op in found for value in backward_slice(op.operands)}
+    return next(op for op in found if op.results[0] not in needed)

@@ -208,6 +208,18 @@ def geometry_of(op: GraphOp) -> Geometry | None:
     return None if found is None else replace(found, dtype=types[0].dtype)
 
 
+def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
+    """The same of a convolution as one of windows, even where these are pixels.
+
+    A convolution of pixels is a product otherwise, which knows no lines of images.
+    """
+    known = geometry_of(op)
+    if known is None or Tensor.of(op.x).rank not in (3, 4):
+        return None
+    found = _of_windows(op, Tensor.of(op.kernel).shape[:-2], op.groups)
+    return None if found is None else replace(found, dtype=known.dtype)
+
+
 def product(
     rows: Size, depth: Size, features: Size, layout: Layout | None = None
 ) -> Geometry | None:

@@ -70,10 +70,12 @@ class Lines:
     Args:
         geometry: of the images and windows.
         rows: at most, of a tile.
+        begin: where the images and the results begin in memory.
     """
 
     geometry: Geometry
     rows: int
+    begin: tuple[Value | int, Value | int] = (0, 0)
 
     def write(
         self, first: Value, last: Value, write_line: Callable[[Line], None]
@@ -99,7 +101,9 @@ class Lines:
         shape = self.geometry
         pixels = add(scale(line.image, shape.size[0]), line.top)
         left = scale(scale(pixels, shape.size[1]), shape.channels)
+        left = add(left, self.begin[0])
         result = scale(line.number, shape.result[1] * shape.features)
+        result = add(result, self.begin[1])
         step = shape.strides[1] * shape.channels
         before = shape.padding[1] * shape.channels
 

@@ -44,6 +44,24 @@ def share_count_value(work: Value, workgroups: Value) -> Value:
     return found
 
 
+def run_of_share(
+    number: Value, count: Value, workgroups: tuple[Value, Value]
+) -> tuple[Value, Value]:
+    """The first workgroup of a share and the one after its last, of all in order.
+
+    Args:
+        number: of the share.
+        count: of all shares.
+        workgroups: how many there are along two axes.
+    """
+    total = arith.muli(*workgroups)
+    first, last = (
+        arith.divui(arith.muli(share, total), count)
+        for share in (number, add(number, 1))
+    )
+    return first, last
+
+
 def write_share(
     number: Value,
     count: Value,
@@ -58,13 +76,10 @@ def write_share(
         workgroups: how many there are along two axes, the first of them innermost.
         write: is given the numbers of a workgroup.
     """
-    columns, rows = workgroups
-    total = arith.muli(columns, rows)
-
-    def first(share: Value) -> Value:
-        return arith.divui(arith.muli(share, total), count)
+    columns, _ = workgroups
 
     def write_workgroup(item: Value) -> None:
         write(arith.remui(item, columns), arith.divui(item, columns))
 
-    vectors.repeat_for(first(number), first(add(number, 1)), 1, write_workgroup)
+    run = run_of_share(number, count, workgroups)
+    vectors.repeat_for(*run, 1, write_workgroup)

@@ -16,13 +16,15 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.kernels import movement
+from aotc.kernels.chain.schedule import Schedule as ChainSchedule
+from aotc.kernels.chain.stages import stages_of
 from aotc.kernels.contraction.joined import Joined, known_geometry
 from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.schedules import candidates_of
 from aotc.kernels.tile import Tile, terms_at_a_time
-from aotc.mlir import Function, Module
+from aotc.mlir import Function, Module, Value
 
 Schedule = dict[str, Any]
 
@@ -117,6 +119,8 @@ def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -
             function, anchor_of(fused, function), fused.tile
         )
         return "" if is_right else "expected parts of its arguments in a concatenation"
+    if fused.kernel == "chain":
+        return _why_chain_misread(function, anchor_of(fused, function), fused)
     if fused.kernel != "contraction":
         return ""
     left, right = list(function.entry_block.arguments)[:2]
@@ -141,3 +145,21 @@ def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -
     if found == expected:
         return ""
     return f"expected a right operand of the shape {expected}; got {found}"
+
+
+def _why_chain_misread(function: Function, anchor: GraphOp, fused: Fused) -> str:
+    """The same of a chain, which has read its last weight from the first argument."""
+    stages, tile = stages_of(anchor), ChainSchedule(**fused.tile).project
+    arguments = list(function.entry_block.arguments)
+    assert stages is not None  # or it would have no schedule
+    first = stages.expand or stages.depthwise
+    read: list[Value] = [first.x, first.kernel, stages.depthwise.kernel]
+    if tile is not None:
+        packed, *arguments = arguments
+        expected = packed_shape(anchor, tile)
+        if Tensor.of(packed).shape != expected:
+            found = Tensor.of(packed).shape
+            return f"expected a weight of the shape {expected} first; got {found}"
+    if all(value in arguments for value in read):
+        return ""
+    return "expected its stages to read its arguments"

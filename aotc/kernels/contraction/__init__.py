@@ -15,7 +15,7 @@ a workgroup computes one, or some small ones. Products of one left operand may b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -174,8 +174,32 @@ class Contraction:
         divisor = self.given.size(size)
         return arith.divui(value, divisor), arith.remui(value, divisor)
 
+    def write_lines(self, first: Value, last: Value, begin: Begin) -> None:
+        """Write the work of some lines of images: all panels, one after the other.
+
+        Args:
+            first: of the lines.
+            last: the one after them.
+            begin: where the images and the results begin in memory.
+        """
+
+        def write(panel: Value) -> None:
+            self._with_panel(
+                panel, begin, lambda panel: self._write_lines(panel, first, last)
+            )
+
+        vectors.repeat_for(0, self.joined.panels, 1, write)
+
     def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
         """A panel of a block of rows of one product."""
+        self._with_panel(
+            panel, begin, lambda panel: self._write_rows_of_block(panel, block)
+        )
+
+    def _with_panel(
+        self, panel: Value, begin: Begin, write_panel: Callable[[Panel], None]
+    ) -> None:
+        """Do something with the panel of a number, whole or with a remainder."""
         tile, features = self.tile, self.geometry.group_features
         whole, rest = divmod(features, tile.own.columns)
         needed = -(-rest // tile.lanes)
@@ -185,7 +209,7 @@ class Contraction:
             group, inside = self._divide(panel, tile.panels(features))
             features_before = scale(group, features)
             first = scale(group, self.geometry.group_channels)
-            begin = replace(begin, left=first)
+            begin = replace(begin, left=add(begin.left, first))
 
         def write(vectors: int, last: int) -> None:
             at = scale(add(inside, -before), tile.own.columns)
@@ -195,7 +219,7 @@ class Contraction:
             if tile.packed:
                 right = scale(panel, tile.panel_size(self.geometry.depth))
             right = add(begin.right, right)
-            self._write_panel(Panel(vectors, last, right, at, begin), block)
+            write_panel(Panel(vectors, last, right, at, begin))
 
         def write_whole() -> None:
             write(tile.own.vectors, tile.lanes)
@@ -211,10 +235,14 @@ class Contraction:
             is_whole = int_compare("slt", inside, index(before + whole))
             vectors.branch(is_whole, write_whole, write_rest)
 
-    def _write_panel(self, panel: Panel, block: Value) -> None:
+    def _write_rows_of_block(self, panel: Panel, block: Value) -> None:
         first = scale(block, self.tile.block)
-        write = self._write_product if self.geometry.is_product else self._write_lines
-        write(panel, first)
+        if self.geometry.is_product:
+            self._write_product(panel, first)
+            return
+        end = self.given.size(self.geometry.lines)
+        last = arith.minsi(add(first, self.tile.block), end)
+        self._write_lines(panel, first, last)
 
     # ---- rows -----------------------------------------------------------------------
 
@@ -349,18 +377,14 @@ class Contraction:
         share = self.geometry.depth * self.sums.fetched_by_step
         return add(ahead, scale(number, share))
 
-    def _write_lines(self, panel: Panel, first: Value) -> None:
-        """The lines of a block, tile by tile."""
-        lines = Lines(self.geometry, self.tile.rows)
-        end = self.given.size(self.geometry.lines)
-        last = arith.minsi(add(first, self.tile.block), end)
+    def _write_lines(self, panel: Panel, first: Value, last: Value) -> None:
+        """Some lines, tile by tile."""
+        begin = panel.begin.left, panel.begin.result
+        lines = Lines(self.geometry, self.tile.rows, begin)
 
         def write_tile(rows: Rows) -> None:
             at = add(rows.result, panel.column)
-            rows = replace(rows, result=at)
-            if self.geometry.groups > 1:
-                rows = replace(rows, left=add(rows.left, panel.begin.left))
-            self._write_tile(panel, rows)
+            self._write_tile(panel, replace(rows, result=at))
 
         def write_line(line: Line) -> None:
             lines.write_tiles(line, lines.window(line), write_tile)

@@ -1,0 +1,208 @@
+"""How a chain is cut up: how many lines at a time, and the tiles of each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.types import Size
+from aotc.kernels import depthwise
+from aotc.kernels.chain.stages import Stages, stages_of
+from aotc.kernels.depthwise import Sweep
+from aotc.kernels.geometry import Geometry, geometry_by_lines
+from aotc.kernels.machine import Machine
+from aotc.kernels.tile import Tile, choose_tile, split_evenly
+
+_BYTES = 4  # of an element
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The schedule of a chain; what a stage that is missing has is 0.
+
+    Args:
+        lanes: elements of a vector.
+        lines: of the result, at most, that all stages compute before the next lines.
+        expand_rows: at most, of a tile of the first stage.
+        expand_vectors: that the columns of its panels make.
+        rows: results beside each other that a tile of the windows has, at most.
+        is_unrolled: whether all lines of the window are written out.
+        project_rows: at most, of a tile of the last stage.
+        project_vectors: that the columns of its panels make.
+    """
+
+    lanes: int
+    lines: int
+    expand_rows: int
+    expand_vectors: int
+    rows: int
+    is_unrolled: int
+    project_rows: int
+    project_vectors: int
+
+    @property
+    def expand(self) -> Tile | None:
+        """The tile of the first stage, which reads its weight as it lies."""
+        if not self.expand_rows:
+            return None
+        return Tile(self.lanes, self.expand_vectors, self.expand_rows, 1, packed=0)
+
+    @property
+    def project(self) -> Tile | None:
+        """The tile of the last stage, which reads its weight packed."""
+        if not self.project_rows:
+            return None
+        return Tile(self.lanes, self.project_vectors, self.project_rows, block=1)
+
+    def sweep(self, geometry: Geometry) -> Sweep:
+        """How the windows are cut up: all channels of a tile before the next one."""
+        vectors = -(-geometry.groups // self.lanes)
+        return Sweep(self.lanes, self.rows, self.is_unrolled, vectors, self.lines)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """What a share keeps of an image between the stages, in elements.
+
+    Args:
+        span: lines of the image that a window sees.
+        kept: of them, those that the next windows see, too.
+        line: of a line of the image.
+        expanded: of all lines of it; 0 if it is read where it lies.
+        result: of the lines of results that the last stage reads; 0 if there is none.
+    """
+
+    span: int
+    kept: int
+    line: int
+    expanded: int
+    result: int
+
+    @classmethod
+    def of(cls, stages: Stages, schedule: Schedule) -> Scratch:
+        """That of a chain."""
+        shape = geometry_of_stage(stages.depthwise)
+        span = (shape.window[0] - 1) * shape.dilation[0] + 1
+        windows = (schedule.lines - 1) * shape.strides[0] + span
+        line = shape.size[1] * shape.channels
+        result = schedule.lines * shape.result[1] * shape.features
+        return cls(
+            span=span,
+            kept=max(0, span - shape.strides[0]),
+            line=line,
+            expanded=_padded(windows * line, schedule) if stages.expand else 0,
+            result=_padded(result, schedule) if stages.project else 0,
+        )
+
+    @property
+    def elements(self) -> int:
+        """Of a share."""
+        return self.expanded + self.result
+
+
+def _padded(elements: int, schedule: Schedule) -> int:
+    """Whole vectors, and one more: what moves lines reads past the last one."""
+    return (-(-elements // schedule.lanes) + 1) * schedule.lanes
+
+
+def geometry_of_stage(op: ConvGeneral) -> Geometry:
+    """What a stage computes, line by line; only of stages that a plan was made for."""
+    found = geometry_by_lines(op)
+    assert found is not None
+    return found
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The schedule of the chain that ends with an op; None where there is none for it.
+
+    A chain pays where what it keeps in a cache would be written and read by memory
+    that is further away, and where the weights, which each share reads once for some
+    lines, are few beside that.
+    """
+    stages = stages_of(op)
+    if stages is None:
+        return None
+    ops = filter(None, [stages.expand, stages.depthwise, stages.project])
+    geometries = [geometry_by_lines(each) for each in ops]
+    windows = depthwise.plan(stages.depthwise, machine)
+    if windows is None or any(x is None or x.dtype != "f32" for x in geometries):
+        return None
+    known = [x.typical for x in geometries if x is not None]
+    weights = sum(_BYTES * x.depth * x.features for x in known)
+    if any(2 * x.features < machine.lanes or min(x.result) < 2 for x in known):
+        return None
+    tiles = {
+        name: choose_tile(geometry_of_stage(each).typical, machine)
+        for name, each in (("expand", stages.expand), ("project", stages.project))
+        if each is not None
+    }
+    first, last = tiles.get("expand"), tiles.get("project")
+    schedule = Schedule(
+        lanes=machine.lanes,
+        lines=1,
+        expand_rows=first.rows if first else 0,
+        expand_vectors=first.vectors if first else 0,
+        rows=windows["rows"],
+        is_unrolled=windows["is_unrolled"],
+        project_rows=last.rows if last else 0,
+        project_vectors=last.vectors if last else 0,
+    )
+    kept = _BYTES * _kept_elements(stages)
+    images = geometry_of_stage(stages.depthwise).typical.images
+    assert isinstance(images, int)
+    if images * kept < machine.second_cache // 2 or 4 * weights > kept:
+        return None
+    return _with_lines(stages, schedule, machine)
+
+
+def _kept_elements(stages: Stages) -> int:
+    """Of one image, what is made for the next stage."""
+    shape = geometry_of_stage(stages.depthwise)
+    image = shape.size[0] * shape.size[1] * shape.channels if stages.expand else 0
+    result = shape.result[0] * shape.result[1] * shape.features
+    return image + (result if stages.project else 0)
+
+
+def _with_lines(
+    stages: Stages, schedule: Schedule, machine: Machine
+) -> Mapping[str, int] | None:
+    """The schedule with as many lines as leave half of the second cache.
+
+    None if that is not one.
+    """
+    total = geometry_of_stage(stages.depthwise).result[0]
+    for most in range(total, 0, -1):
+        found = replace(schedule, lines=max(split_evenly(total, most)))
+        if _BYTES * Scratch.of(stages, found).elements <= machine.second_cache // 2:
+            return asdict(found)
+    return None
+
+
+def candidates(
+    op: GraphOp, machine: Machine, planned: Mapping[str, int]
+) -> list[dict[str, int]]:
+    """The schedules that may be better than the planned one, which comes first."""
+    first = Schedule(**planned)
+    fewer = replace(first, lines=-(-first.lines // 2))
+    return [asdict(each) for each in dict.fromkeys([first, fewer])]
+
+
+def ops_before(op: GraphOp) -> Sequence[GraphOp]:
+    """The ops of a chain that make the operand of its last stage, in order."""
+    stages = stages_of(op)
+    return () if stages is None else stages.before
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """One for each line of results."""
+    assert isinstance(op, ConvGeneral)
+    return 1, geometry_of_stage(op).lines
+
+
+def scratch_elements(op: GraphOp, schedule: Mapping[str, int]) -> int:
+    """How many elements of memory each share has for itself."""
+    stages = stages_of(op)
+    assert stages is not None
+    return Scratch.of(stages, Schedule(**schedule)).elements

@@ -1,0 +1,130 @@
+"""Which ops a chain has: a depthwise convolution, and those of pixels around it.
+
+    expand:    pixels by a weight, (N, H, W, C) → (N, H, W, E)     may be missing
+    depthwise: windows over each of the E channels                 (N, H', W', E)
+    project:   pixels by a weight, → (N, H', W', F)                may be missing
+
+Between two of them lie elementwise ops, which read nothing of the shape of an image but
+what they make themselves. Nothing else reads what one stage makes for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import in_order
+from aotc.kernels.epilogue import defining_op, is_elementwise, readable_source
+from aotc.mlir import Value
+
+_MOST_BETWEEN = 12  # elementwise ops from one stage to the next
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The ops of a chain; one of `expand` and `project` at least.
+
+    Args:
+        expand: makes the image that the windows see.
+        depthwise: the windows.
+        project: reads what they make.
+        between: the elementwise ops after each stage but the last, in order.
+    """
+
+    expand: ConvGeneral | None
+    depthwise: ConvGeneral
+    project: ConvGeneral | None
+    between: Sequence[GraphOp]
+
+    @property
+    def anchor(self) -> ConvGeneral:
+        """The last one, whose result is that of the chain."""
+        return self.project or self.depthwise
+
+    @property
+    def before(self) -> list[GraphOp]:
+        """All ops that make its operand, in order."""
+        first = filter(None, [self.expand, self.project and self.depthwise])
+        found: list[GraphOp] = in_order([*first, *self.between])
+        return found
+
+
+def stages_of(op: GraphOp) -> Stages | None:
+    """The longest chain that ends with an op; None if there is none."""
+    if _is_depthwise(op):
+        made = _maker(op, _is_of_pixels)
+        return Stages(made[0], op, None, made[1]) if made else None
+    if not _is_of_pixels(op):
+        return None
+    made = _maker(op, _is_depthwise)
+    if made is None:
+        return None
+    depthwise, between = made
+    first = _maker(depthwise, _is_of_pixels)
+    found = Stages(None, depthwise, op, between)
+    if first is not None:
+        found = Stages(first[0], depthwise, op, [*first[1], *between])
+    # a weight that two stages read would have to be packed and as it is
+    is_tied = any(op.kernel in each.operands for each in found.before)
+    return None if is_tied else found
+
+
+def _is_of_pixels(op: object) -> TypeGuard[ConvGeneral]:
+    """Whether an op multiplies each pixel of images by a weight."""
+    if not isinstance(op, ConvGeneral) or op.groups != 1 or Tensor.of(op.x).rank != 4:
+        return False
+    window = Tensor.of(op.kernel).shape[:-2]
+    return {*window, *op.strides} == {1} and not any(op.padding)
+
+
+def _is_depthwise(op: object) -> TypeGuard[ConvGeneral]:
+    """Whether an op is a convolution of each channel of images by itself."""
+    if not isinstance(op, ConvGeneral) or Tensor.of(op.x).rank != 4:
+        return False
+    channels = Tensor.of(op.x).shape[-1]
+    return op.groups == channels == Tensor.of(op.y).shape[-1] and channels != 1
+
+
+def _maker(
+    op: ConvGeneral, is_wanted: Callable[[object], bool]
+) -> tuple[ConvGeneral, list[GraphOp]] | None:
+    """What makes the image of an op, and the elementwise ops in between, if any.
+
+    None where that is no convolution that is wanted, or where something else reads what
+    one of them makes.
+    """
+    made: ConvGeneral | None = None
+    between: list[GraphOp] = []
+    values: set[Value] = {op.x}
+    rest: list[Value] = [op.x]
+    while rest:
+        found = defining_op(rest.pop())
+        if isinstance(found, ConvGeneral):
+            if made is not None or not is_wanted(found):
+                return None
+            made = found
+            continue
+        if not isinstance(found, GraphOp) or not is_elementwise(found, ("f32",)):
+            return None
+        between.append(found)
+        inner = [value for value in found.operands if _is_of_image(value)]
+        rest += [value for value in dict.fromkeys(inner) if value not in values]
+        values.update(inner)
+    if made is None or len(between) > _MOST_BETWEEN:
+        return None
+    for use in (use for value in values for use in value.uses):
+        reader = use.owner.opview
+        if reader != op and not any(result in values for result in reader.results):
+            return None
+    return None if op.kernel in values else (made, between)
+
+
+def _is_of_image(value: Value) -> bool:
+    """Whether an operand is no vector along the channels, and no number."""
+    last = Tensor.of(value).rank - 1
+    source = readable_source(value, range(last, last + 1))
+    return source is None or source == value

@@ -1,0 +1,185 @@
+"""Chains of convolutions compute what the graph says, a few lines at a time."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.errors import InputError
+from aotc.importers import load
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
+from aotc.program_files import read_program
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "chains.py"
+LEVELS = ["x86_64-v3", "x86_64-v4"]
+ENTRIES = [entry.name for entry in load(MODEL).entries]
+SYMBOLIC = ["any_images"]
+STATIC = [name for name in ENTRIES if name not in SYMBOLIC]
+# entries whose stages have a kernel each, and those with a chain and another kernel
+WITHOUT = ["differentiated", "small"]
+SHORTER = ["read_between", "scaled_between"]
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    """The bundle for a target; built once."""
+    known = {}
+
+    def build_for(target):
+        if str(target) not in known:
+            folder = tmp_path_factory.mktemp("chains")
+            asked = {"targets": [target], "self_check": "off", "sign": False}
+            known[str(target)] = build(MODEL, output=folder, **asked).bundle
+        return known[str(target)]
+
+    return build_for
+
+
+@pytest.fixture(scope="module", params=[(x, n) for x in LEVELS for n in (1, 2)])
+def compiled(request, bundles):
+    level, threads = request.param
+    target = Target.parse(level)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    return aotc.load(bundles(target), allow_unsigned=True, threads=threads)
+
+
+@pytest.fixture(scope="module")
+def program():
+    loaded = load(MODEL)
+    run_passes(loaded.module, ("autodiff",), silently=True)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def expected(program):
+    """Inputs of an entry, and what the reference makes of them; once for all."""
+    known = {}
+
+    def evaluate(name, images=1):
+        if (name, images) not in known:
+            rng, entry = np.random.default_rng(1), program.entry(name)
+            inputs = {}
+            for port in entry.ports("input"):
+                sizes = (n if isinstance(n, int) else images for n in port.type.shape)
+                inputs[port.name] = rng.normal(size=tuple(sizes)).astype("f")
+            given = [
+                inputs.get(p.name, program.parameters.get(p.name))
+                for p in entry.arguments
+            ]
+            found = reference.evaluate(program.module, name, given)
+            known[name, images] = inputs, found
+        return known[name, images]
+
+    return evaluate
+
+
+def compare(compiled, name, inputs, wanted):
+    found = compiled.entries[name](**inputs)
+    found = found if isinstance(found, (tuple, list)) else (found,)
+    for mine, theirs in zip(found, wanted, strict=True):
+        scale = float(abs(theirs).max(initial=1.0))
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6 * scale)
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_a_chain_computes_what_the_graph_says(compiled, expected, name):
+    compare(compiled, name, *expected(name))
+
+
+@pytest.mark.parametrize("images", [0, 1, 2, 5])
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_a_call_decides_how_many_images_there_are(compiled, expected, name, images):
+    compare(compiled, name, *expected(name, images))
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def regions(request):
+    unit = Unit(load(MODEL)).fork(Target.parse(request.param))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    return unit
+
+
+def families_of(regions, name):
+    """The families of the kernels that an entry calls, in order."""
+    functions = functions_of(regions.module)
+    called = [
+        op.attributes["callee"].value
+        for op in functions[name].entry_block.operations
+        if op.operation.name == "func.call"
+    ]
+    return [fused.kernel for fused in (fused_of(functions[x]) for x in called) if fused]
+
+
+def test_a_chain_is_one_region(regions):
+    expected = dict.fromkeys(STATIC, ["chain"])
+    expected |= {"any_images": ["chain"], "twice": ["chain", "chain"], "repeated": []}
+    expected |= dict.fromkeys(SHORTER, ["contraction", "chain"])
+    expected |= {"small": ["contraction", "depthwise", "contraction"]}
+    expected |= {"tied": ["chain", "contraction"]}
+    del expected["differentiated"], expected["squeezed"]
+    assert {name: families_of(regions, name) for name in expected} == expected
+    assert families_of(regions, "squeezed")[0] == "chain"
+    assert "chain" not in families_of(regions, "differentiated")
+
+
+def test_regions_are_formed_once(regions):
+    formed = [*map(str, functions_of(regions.module).values())]
+    run_passes(regions, ("fuse-regions",), silently=True)
+    assert [*map(str, functions_of(regions.module).values())] == formed
+
+
+def test_a_region_means_what_its_ops_meant(program, regions, expected):
+    for name in ("images_with_steps", "residual", "squeezed"):
+        inputs, wanted = expected(name)
+        entry = regions.program.entry(name)
+        given = [
+            inputs.get(p.name, regions.program.parameters.get(p.name))
+            for p in entry.arguments
+        ]
+        found = reference.evaluate(regions.module, name, given)
+        for mine, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def dumped(tmp_path_factory):
+    folder, target = tmp_path_factory.mktemp("regions"), Target.parse("x86_64-v3")
+    build(MODEL, targets=[target], dump=folder, stop_after="regions")
+    return folder / "x86_64-v3" / "regions.mlir"
+
+
+def test_what_a_build_has_written_is_read(dumped):
+    assert read_program(dumped).stage == "regions"
+
+
+NEGATED = """%w = "graph.negate"(%arg2) : (tensor<1x1x24x144xf32>) ->
+    tensor<1x1x24x144xf32>
+    %0 = "graph.conv_general"(%arg1, %w)"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (r"lines = \d+", "lines = 40", "expected one of the .* schedules"),
+        (r"project_rows = \d+", "project_rows = 0", "expected one of the .* schedules"),
+        (r'%0 = "graph.conv_general"\(%arg1, %arg2\)', NEGATED, "read its arguments"),
+    ],
+)
+def test_a_chain_that_its_kernel_would_misread_is_refused(dumped, old, new, words):
+    text = dumped.read_text(encoding="utf-8")
+    assert re.search(old, text)
+    changed = dumped.with_name("changed.mlir")
+    changed.write_text(re.sub(old, new, text, count=1), encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        read_program(changed)
