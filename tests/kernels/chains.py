@@ -83,10 +83,12 @@ WINDOWS = {
     "flat_windows": ((1, 24, 24, 24), {"window": (1, 3)}, {"padding": ((0, 0), _ONE)}),
 }
 
+_stem = (0.3 * _rng.normal(size=(3, 3, 3, 144))).astype("f")
 _square = (0.1 * _rng.normal(size=(1, 1, 144, 144))).astype("f")
 w = aotc.Weights(
     {
         "square": _square,
+        "stem": _stem,
         **{
             f"{name}.{each}": value
             for name, (_, sizes, _) in {**WINDOWS, "other": ((), {}, {})}.items()
@@ -151,6 +153,14 @@ def projected(w, x):
     """Without a first stage."""
     own = _of(w, "other")
     return nn.relu(_project(own, _depthwise(own, x, _relu6, strides=(2, 1))))
+
+
+@aotc.entry(x=aotc.Spec((1, 65, 64, 3), "f32"))
+def stem(w, x):
+    """The first stage has windows, too."""
+    own = _of(w, "other")
+    y = nn.conv2d(x, w["stem"], strides=(2, 2), padding=(_ONE, _ONE))
+    return _project(own, _depthwise(own, _relu6(y + own["expand_bias"]), _relu6))
 
 
 @aotc.entry(x=_LARGE)

@@ -2,13 +2,15 @@
 
 The block of MobileNetV2 and EfficientNet: pixels times a weight make many channels, a
 window goes over each of them, and the pixels of that times a weight make few (Sandler
-et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018). What lies
-between is several times as large as what goes in and comes out, and too large for the
-caches of a core. So a share of the lines of the result is gone through a few at a time:
-the first stage makes the lines of the image that their windows see, and the others
-follow before these leave the second cache. Lines that the next windows see as well are
-moved to the front; a share computes those itself that lie before its first ones, which
-is why there are only as many shares as threads.
+et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018). Where such
+networks begin, the first weight is one of windows.
+
+What lies between is several times as large as what goes in and comes out, and too large
+for the caches of a core. So a share of the lines of the result is gone through a few at
+a time: the first stage makes the lines of the image that their windows see, and the
+others follow before these leave the second cache. Lines that the next windows see as
+well are moved to the front. A share computes those itself that lie before its first
+ones, which is why there are only as many shares as threads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which ops a chain has: a depthwise convolution, and those of pixels around it.
 
-    expand:    pixels by a weight, (N, H, W, C) → (N, H, W, E)     may be missing
-    depthwise: windows over each of the E channels                 (N, H', W', E)
-    project:   pixels by a weight, → (N, H', W', F)                may be missing
+    expand:    pixels, or windows, by a weight → (N, H, W, E)     may be missing
+    depthwise: windows over each of the E channels → (N, H', W', E)
+    project:   pixels by a weight → (N, H', W', F)                may be missing
 
 Between two of them lie elementwise ops, which read nothing of the shape of an image but
 what they make themselves. Nothing else reads what one stage makes for the next.
@@ -56,7 +56,7 @@ class Stages:
 def stages_of(op: GraphOp) -> Stages | None:
     """The longest chain that ends with an op; None if there is none."""
     if _is_depthwise(op):
-        made = _maker(op, _is_of_pixels)
+        made = _maker(op, _is_dense)
         return Stages(made[0], op, None, made[1]) if made else None
     if not _is_of_pixels(op):
         return None
@@ -64,7 +64,7 @@ def stages_of(op: GraphOp) -> Stages | None:
     if made is None:
         return None
     depthwise, between = made
-    first = _maker(depthwise, _is_of_pixels)
+    first = _maker(depthwise, _is_dense)
     found = Stages(None, depthwise, op, between)
     if first is not None:
         found = Stages(first[0], depthwise, op, [*first[1], *between])
@@ -73,9 +73,14 @@ def stages_of(op: GraphOp) -> Stages | None:
     return None if is_tied else found
 
 
+def _is_dense(op: object) -> TypeGuard[ConvGeneral]:
+    """Whether an op is a convolution of images whose sums are over all channels."""
+    return isinstance(op, ConvGeneral) and op.groups == 1 and Tensor.of(op.x).rank == 4
+
+
 def _is_of_pixels(op: object) -> TypeGuard[ConvGeneral]:
     """Whether an op multiplies each pixel of images by a weight."""
-    if not isinstance(op, ConvGeneral) or op.groups != 1 or Tensor.of(op.x).rank != 4:
+    if not _is_dense(op):
         return False
     window = Tensor.of(op.kernel).shape[:-2]
     return {*window, *op.strides} == {1} and not any(op.padding)
